@@ -1,0 +1,93 @@
+"""Only the commit changes the workspace: finds every other place in the source that could.
+
+A file is changed by a call that says so: a mutating function of `os` or `shutil`, a mutating method of a
+path, a descriptor opened for writing. Two places may: the commit, and the state folder's own files. (A bare
+`open()` is found by ruff's PTH123.)
+
+    python checks/one_door.py [src/handhold]
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+DOORS = ("world/files/commit", "world/state/")
+MODULES = {"shutil", "tempfile"}
+FUNCTIONS = {
+    *("chmod", "chown", "copy_file_range", "fchmod", "fchown", "ftruncate", "lchown", "link", "makedirs", "mkdir"),
+    *("mkfifo", "mknod", "posix_fallocate", "pwrite", "pwritev", "remove", "removedirs", "removexattr", "rename"),
+    *(
+        "renames",
+        "replace",
+        "rmdir",
+        "sendfile",
+        "setxattr",
+        "symlink",
+        "truncate",
+        "unlink",
+        "utime",
+        "write",
+        "writev",
+    ),
+}
+METHODS = {
+    "chmod",
+    "hardlink_to",
+    "mkdir",
+    "rename",
+    "rmdir",
+    "symlink_to",
+    "touch",
+    "unlink",
+    "write_bytes",
+    "write_text",
+}
+FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"}
+SYSCALLS = {"renameat2", "linkat", "unlinkat", "mkdirat"}
+
+
+def main() -> int:
+    source = Path(sys.argv[1] if len(sys.argv) > 1 else "src/handhold")
+    found = [
+        f"{file}:{line}: {what} changes files; only {' and '.join(DOORS)} may\n"
+        for file in sorted(source.rglob("*.py"))
+        if not file.relative_to(source).as_posix().startswith(DOORS)
+        for line, what in changes(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    sys.stdout.write("".join(found) or "Only the commit changes the workspace.\n")
+    return bool(found)
+
+
+def changes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The lines that could change a file, and by what."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, name.name) for name in names if top(name.name) in MODULES)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from ((node.lineno, f"{module}.{name.name}") for name in names if writes(module, name.name))
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if writes("os", name):
+                yield node.lineno, f"os.{name}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="os"))):
+                pass  # judged above, by its name
+            case ast.Call(func=ast.Attribute(attr=name)) if name in METHODS | SYSCALLS:
+                yield node.lineno, f".{name}()"
+            case ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(value=str(mode)), *_]) if set(mode) & set(
+                "wax+"
+            ):
+                yield node.lineno, f'.open("{mode}")'
+            case _:
+                pass
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def writes(module: str, name: str) -> bool:
+    return top(module) in MODULES or (module == "os" and name in FUNCTIONS | FLAGS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+# The commands of this project. `just` and `uv` come from PyPI: pip install rust-just uv
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+set positional-arguments
+
+bin := justfile_directory() / ".venv/bin"
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := "1"
+export UV_PYTHON_DOWNLOADS := "never"
+
+# List the recipes.
+default:
+    @{{just_executable()}} --list --unsorted
+
+# Make .venv from requirements.lock: the project itself (editable), its extras, and the tools that check it.
+setup:
+    uv venv --quiet --allow-existing .venv
+    uv pip sync --quiet --python "{{bin}}/python" --require-hashes requirements.lock
+    uv pip install --quiet --python "{{bin}}/python" --no-deps --editable .
+
+# Lock the versions of what we work with, by hash. The lock names no index, so it serves behind a mirror too.
+lock:
+    uv pip compile pyproject.toml --group dev --all-extras --universal --generate-hashes --python-version 3.11 \
+        --quiet --no-header --output-file requirements.lock
+
+# Everything that can be judged without running the code.
+check:
+    "{{bin}}/ruff" check .
+    "{{bin}}/ruff" format --check .
+    "{{bin}}/pyright"
+    "{{bin}}/lint-imports" --no-logo
+    "{{bin}}/python" checks/one_door.py
+
+# Repair what ruff can repair by itself.
+fix:
+    "{{bin}}/ruff" check --fix .
+    "{{bin}}/ruff" format .
+
+# Run the tests; arguments go to pytest: just test -n 0 -k stale
+test *args:
+    "{{bin}}/pytest" -n 2 "$@"
+
+# Run every benchmark in bench/, or those named: just bench read grep
+bench *names:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    shopt -s nullglob
+    if [ $# -gt 0 ]; then
+        scripts=("${@/#/bench/}")
+        scripts=("${scripts[@]/%/.py}")
+    else
+        scripts=(bench/[!_]*.py)
+    fi
+    for script in "${scripts[@]}"; do
+        name=${script#bench/}
+        echo "== ${name%.py}"
+        "{{bin}}/python" -m "bench.${name%.py}"
+    done
+
+# Kill a commit at every system call and look at what is left. Long.
+crash-full:
+    "{{bin}}/python" -m tests.faults.crash --full
+
+# Build the wheel and the source archive into dist/.
+build:
+    uv build
