@@ -1,0 +1,38 @@
+"""Handhold: the tool layer of a coding agent.
+
+from handhold import Toolbox
+
+box = Toolbox.open("path/to/repo", dialect="claude")
+reply = box.call("Read", {"file_path": "/path/to/repo/a.py"})
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from handhold.version import VERSION
+
+if TYPE_CHECKING:
+    from handhold.assembly import Toolbox
+    from handhold.core.errors import ToolError
+    from handhold.core.ports import Entry, Question
+    from handhold.core.results import Block, Reply, ToolSpec
+
+__all__ = ["Block", "Entry", "Question", "Reply", "ToolError", "ToolSpec", "Toolbox", "__version__"]
+__version__ = VERSION
+
+_HOMES = {
+    "Toolbox": "handhold.assembly",
+    "ToolError": "handhold.core.errors",
+    "Entry": "handhold.core.ports",
+    "Question": "handhold.core.ports",
+    "Block": "handhold.core.results",
+    "Reply": "handhold.core.results",
+    "ToolSpec": "handhold.core.results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Each public name is imported when it is first used: `handhold --version` needs none of them."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'handhold' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

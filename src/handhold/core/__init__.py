@@ -1,0 +1,1 @@
+"""Decides, and touches nothing: requests in, plans and results out."""

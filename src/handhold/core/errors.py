@@ -1,0 +1,323 @@
+"""What can go wrong, as facts.
+
+An error says what happened and where; a dialect finds the words. Each code belongs to one blame, so
+that a broken machine is never scored as a wrong answer.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from inspect import get_annotations
+from typing import Any, ClassVar, dataclass_transform
+
+
+class Blame(StrEnum):
+    MODEL = "model"  # the call was wrong: the model can mend it
+    POLICY = "policy"  # the call was understood and not allowed
+    TOOL = "tool"  # ours: a limit or a defect of Handhold
+    INFRA = "infra"  # the machine: disk, permissions, locks
+
+
+@dataclass_transform(eq_default=False)
+class ToolError(Exception):
+    """Something a model should hear. Anything else that is raised is a bug of ours.
+
+    Fields are declared as in a dataclass, and filled by the few lines below for all of them: code generated
+    for each would be a tenth of everybody's start.
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+    blame: ClassVar[Blame] = Blame.TOOL
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.fields = (*cls.fields, *get_annotations(cls))
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__()
+        given = dict(zip(self.fields, values, strict=False)) | named
+        if len(values) > len(self.fields) or not given.keys() <= set(self.fields):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.fields)}")
+        for name in self.fields:
+            setattr(self, name, given[name] if name in given else getattr(type(self), name))
+
+    def facts(self) -> dict[str, Any]:
+        return {name: _plain(getattr(self, name)) for name in self.fields}
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.facts()}"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return asdict(value) if isinstance(value, Region) else value
+
+
+@dataclass(frozen=True)
+class Region:
+    """Some lines of a file, to be shown."""
+
+    first: int
+    lines: tuple[str, ...]
+
+
+# --- the call itself
+
+
+class UnknownTool(ToolError):
+    code, blame = "UNKNOWN_TOOL", Blame.MODEL
+    tool: str
+    known: tuple[str, ...]
+
+
+class BadArguments(ToolError):
+    """An argument is missing, unknown, or of the wrong type."""
+
+    code, blame = "BAD_ARGUMENTS", Blame.MODEL
+    tool: str
+    argument: str
+    got: str
+    wanted: str
+
+
+class CallIdReused(ToolError):
+    """The same id came before in this turn, with another tool or other arguments."""
+
+    code, blame = "CALL_ID_REUSED", Blame.MODEL
+    call_id: str
+
+
+# --- paths
+
+
+class PathError(ToolError):
+    """An error about one path, as the model spelled it."""
+
+    path: str
+
+
+class BadPath(PathError):
+    """A path that names no file whatever the disk holds: empty, with a NUL, ending in a slash."""
+
+    code, blame = "BAD_PATH", Blame.MODEL
+    because: str
+
+
+class OutsideWorkspace(PathError):
+    code, blame = "OUTSIDE_WORKSPACE", Blame.MODEL
+    roots: tuple[str, ...] = ()
+
+
+class NotFound(PathError):
+    code, blame = "NOT_FOUND", Blame.MODEL
+    near: tuple[str, ...] = ()
+
+
+class IsDirectory(PathError):
+    code, blame = "IS_DIRECTORY", Blame.MODEL
+
+
+class NotDirectory(PathError):
+    """A part of the path that should be a directory is a file."""
+
+    code, blame = "NOT_DIRECTORY", Blame.MODEL
+
+
+class NotRegularFile(PathError):
+    """A FIFO, a socket or a device: reading it could block for ever."""
+
+    code, blame = "NOT_REGULAR_FILE", Blame.MODEL
+    kind: str
+
+
+class SymlinkLoop(PathError):
+    code, blame = "SYMLINK_LOOP", Blame.MODEL
+
+
+class DanglingLink(PathError):
+    """A link whose target does not exist: writing through it would create a file elsewhere."""
+
+    code, blame = "DANGLING_LINK", Blame.MODEL
+
+
+class AlreadyExists(PathError):
+    code, blame = "ALREADY_EXISTS", Blame.MODEL
+
+
+# --- contents
+
+
+class BinaryFile(PathError):
+    code, blame = "BINARY_FILE", Blame.MODEL
+    size: int
+
+
+class TooLarge(PathError):
+    """The file is larger than this operation takes (bytes)."""
+
+    code, blame = "TOO_LARGE", Blame.MODEL
+    size: int
+    most: int
+
+
+class PageTooLong(PathError):
+    """The lines asked for hold more characters than one page may."""
+
+    code, blame = "PAGE_TOO_LONG", Blame.MODEL
+    chars: int
+    most: int
+
+
+class PastEnd(PathError):
+    code, blame = "PAST_END", Blame.MODEL
+    offset: int
+    lines: int
+
+
+class Unencodable(PathError):
+    """The new text holds characters that the file's encoding has no bytes for."""
+
+    code, blame = "UNENCODABLE", Blame.MODEL
+    encoding: str
+    characters: str
+
+
+class ChangedDuringRead(PathError):
+    """Somebody wrote the file while it was read, twice in a row."""
+
+    code, blame = "CHANGED_DURING_READ", Blame.INFRA
+
+
+# --- what the session has seen
+
+
+class Unread(PathError):
+    code, blame = "UNREAD", Blame.MODEL
+
+
+class PartlyRead(PathError):
+    """Overwriting needs the whole file to have been seen; only these lines were."""
+
+    code, blame = "PARTLY_READ", Blame.MODEL
+    seen: tuple[tuple[int, int], ...]
+
+
+class Stale(PathError):
+    """The file is no longer what the session saw."""
+
+    code, blame = "STALE", Blame.MODEL
+    diff: str = ""
+    complete: bool = False  # the diff shows all that changed
+    writer: str = ""  # the session that changed it, if it was one of ours
+    now: str = ""  # the hash of what is there now
+
+
+# --- edits
+
+
+class NoChange(PathError):
+    """Old and new text are the same."""
+
+    code, blame = "NO_CHANGE", Blame.MODEL
+
+
+class NoMatch(PathError):
+    code, blame = "NO_MATCH", Blame.MODEL
+    old: str
+    nearest: Region | None = None
+
+
+class Ambiguous(PathError):
+    """The old text is in the file more than once."""
+
+    code, blame = "AMBIGUOUS", Blame.MODEL
+    old: str
+    lines: tuple[int, ...]
+    matched_by: str
+
+
+class Overlapping(PathError):
+    """The places where the old text stands share characters: replacing all of them has no one meaning."""
+
+    code, blame = "OVERLAPPING", Blame.MODEL
+    old: str
+    lines: tuple[int, ...]
+
+
+# --- policy
+
+
+class Denied(PathError):
+    code, blame = "DENIED", Blame.POLICY
+    because: str
+
+
+class NotApproved(PathError):
+    """The policy wanted a person to look, and nobody said yes."""
+
+    code, blame = "NOT_APPROVED", Blame.POLICY
+    because: str
+    asked: bool  # False: there was nobody to ask
+
+
+class ReadOnly(PathError):
+    """The root, or the file system under it, is read-only."""
+
+    code, blame = "READ_ONLY", Blame.POLICY
+
+
+# --- taking back
+
+
+class NothingToUndo(ToolError):
+    code, blame = "NOTHING_TO_UNDO", Blame.MODEL
+    wanted: str
+
+
+class UndoConflict(ToolError):
+    """Taking this back would lose a later change to these files."""
+
+    code, blame = "UNDO_CONFLICT", Blame.MODEL
+    paths: tuple[str, ...]
+
+
+class ContentDropped(ToolError):
+    """The store had to make room: the old content of these files is gone."""
+
+    code, blame = "CONTENT_DROPPED", Blame.TOOL
+    paths: tuple[str, ...]
+
+
+# --- the machine
+
+
+class PermissionRefused(PathError):
+    code, blame = "PERMISSION_DENIED", Blame.INFRA
+    because: str
+
+
+class NoSpace(PathError):
+    code, blame = "NO_SPACE", Blame.INFRA
+    because: str
+
+
+class SystemTrouble(PathError):
+    """An error of the system that has no name of its own here; `errno` is its."""
+
+    code, blame = "IO_ERROR", Blame.INFRA
+    because: str
+
+
+class Busy(PathError):
+    """Another process holds the workspace and did not let go in time."""
+
+    code, blame = "BUSY", Blame.INFRA
+    seconds: float
+
+
+class StateDamaged(PathError):
+    """The state folder holds something that is not ours to read; nothing was replayed."""
+
+    code, blame = "STATE_DAMAGED", Blame.INFRA
+    because: str

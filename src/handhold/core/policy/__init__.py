@@ -1,0 +1,1 @@
+"""What may happen, judged on what a call would do."""

@@ -1,0 +1,76 @@
+"""The view that a tool plans with: it hides what the policy denies, and knows what the session has seen.
+
+So no plan and no error message can show a denied path, and no tool can forget to ask the tracker.
+"""
+
+from dataclasses import dataclass
+
+from handhold.core.errors import Denied, IsDirectory, NotFound, NotRegularFile
+from handhold.core.facts import Look, Page, Whole
+from handhold.core.ports import FileView, Policy, Traits, Verb, Verdict
+from handhold.core.requests import Matching
+from handhold.core.text.encoding import Text
+from handhold.core.tracker import Tracker
+
+
+@dataclass(frozen=True)
+class Known:
+    """A file that the session has seen as it is: its content and its text."""
+
+    whole: Whole
+    text: Text
+
+
+@dataclass(frozen=True)
+class GuardedView:
+    files: FileView
+    policy: Policy
+    tracker: Tracker
+    traits: Traits
+
+    @property
+    def matching(self) -> Matching:
+        return self.traits.matching
+
+    def place(self, path: str) -> str:
+        return self.files.place(path)
+
+    def look(self, path: str) -> Look | None:
+        self._allowed(path)
+        return self.files.look(path)
+
+    def file(self, path: str) -> Look:
+        """A regular file, or the reason why there is none."""
+        look = self.look(path)
+        if look is None:
+            raise NotFound(path, self.files.near(path))
+        if look.kind == "directory":
+            raise IsDirectory(path)
+        if look.kind == "other":
+            raise NotRegularFile(path, look.kind)
+        return look
+
+    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
+        self._allowed(path)
+        return self.files.page(path, offset, limit, width)
+
+    def count(self, path: str) -> int:
+        self._allowed(path)
+        return self.files.count(path)
+
+    def known(self, path: str, *, all_of_it: bool = False) -> Known:
+        """A file that may be changed: there, text, seen by the session, and unchanged since."""
+        self.file(path)
+        whole = self.files.read(path)
+        if self.traits.needs_read:
+            self.tracker.must_know(whole, path, all_of_it=all_of_it)
+        return Known(whole, Text.decode(whole.data, path))
+
+    def changed_since(self, page: Page) -> tuple[bool, str]:
+        """Whether the file is no longer what the session last saw of it, and how it differs."""
+        return self.tracker.changed_since(page)
+
+    def _allowed(self, path: str) -> None:
+        judgement = self.policy.may(Verb.READ, self.files.place(path))
+        if judgement.verdict is Verdict.DENY:
+            raise Denied(path, judgement.because)

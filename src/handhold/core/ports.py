@@ -1,0 +1,325 @@
+"""What the core needs of the world, and what the toolbox needs of a dialect, a policy and a store.
+
+Each port has one published suite of tests; every implementation passes it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from handhold.core.errors import ToolError
+from handhold.core.facts import Identity, Look, Page, Whole
+from handhold.core.plans import FileChange
+from handhold.core.requests import Matching, Request
+from handhold.core.results import Result, ToolSpec
+
+MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
+
+# --- files
+
+
+class FileView(Protocol):
+    """Reading, beneath the roots and nowhere else. Every method raises the path errors of `errors`."""
+
+    @property
+    def roots(self) -> tuple[str, ...]: ...
+
+    def place(self, path: str) -> str:
+        """The one spelling of a path: absolute, links resolved; it need not exist."""
+        ...
+
+    def look(self, path: str) -> Look | None:
+        """What stands there; None if nothing does."""
+        ...
+
+    def read(self, path: str) -> Whole:
+        """A regular file of at most MOST_EDITABLE bytes, else TooLarge."""
+        ...
+
+    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
+        """At most `limit` lines from line `offset` on, each cut to `width` characters.
+
+        PastEnd beyond the last line; a file without lines has a first page with nothing on it.
+        """
+        ...
+
+    def count(self, path: str) -> int:
+        """How many lines a file has."""
+        ...
+
+    def fingerprint(self, path: str) -> tuple[Identity, str]:
+        """Identity and content hash, read in pieces."""
+        ...
+
+    def near(self, path: str) -> tuple[str, ...]:
+        """Names like that of a missing file, in the place where it was looked for."""
+        ...
+
+
+class Transaction(Protocol):
+    """A set of changes whose `before`s were true when it was opened. Nobody else commits meanwhile."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def files(self) -> tuple[FileChange, ...]:
+        """The changes with what they bring along: directories to be made, the mode of what goes away."""
+        ...
+
+    def perform(self) -> Mapping[str, Identity]:
+        """All of them, durably, or none: what fails is taken back and raised. Identities of the files written."""
+        ...
+
+    def take_back(self) -> None:
+        """Undo `perform`, for when the journal could not say that it happened."""
+        ...
+
+    def finish(self) -> None:
+        """Throw away what was kept for taking back."""
+        ...
+
+
+class Files(FileView, Protocol):
+    """The workspace: the view, and the one door through which it changes."""
+
+    def transaction(self, changes: Sequence[FileChange]) -> AbstractContextManager[Transaction]:
+        """Stale if a file is no longer its `before`."""
+        ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold off every transaction on this workspace, of any process."""
+        ...
+
+    def recover(self, broken: "Broken") -> tuple[str, ...]:
+        """Finish or take back what a dead process left; name the paths that somebody changed since. Call it alone."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# --- state
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A page of a large file that was shown: its bytes and their hash."""
+
+    start: int
+    end: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a session last saw of a file. `hash` is None above MOST_EDITABLE: only the pages shown are known."""
+
+    path: str
+    identity: Identity
+    hash: str | None
+    lines: tuple[tuple[int, int], ...]
+    whole: bool
+    pages: tuple[Seen, ...] = ()
+
+
+class Marks(Protocol):
+    """The tracker's memory of one session."""
+
+    def get(self, path: str, identity: Identity | None) -> Mark | None:
+        """The mark at this path, else at another name of the same file."""
+        ...
+
+    def put(self, mark: Mark) -> None: ...
+
+    def drop(self, path: str) -> None: ...
+
+
+class Contents(Protocol):
+    """Contents by hash, bounded: the oldest go first."""
+
+    def keep(self, datas: Iterable[bytes]) -> None: ...
+
+    def get(self, hash: str) -> bytes | None:
+        """None if it was never kept, or had to go."""
+        ...
+
+    def has(self, hash: str) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who asked for what."""
+
+    session: str
+    turn: str
+    call_id: str
+    tool: str
+    arguments: str  # canonical JSON
+    dialect: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended. `reply` is what a repeated call gets again."""
+
+    status: str
+    code: str | None
+    time_ms: float
+    reply: str | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A call in the journal. `changed` counts files; `undone` tells whether it stands taken back."""
+
+    seq: int
+    at: float
+    call: Call
+    decision: str
+    outcome: Outcome | None  # None: it never came to an end
+    paths: tuple[str, ...]  # the first hundred
+    changed: int
+    takes_back: tuple[int, ...]  # for an undo or redo: the calls it is about
+    undone: bool
+    kept: bool  # whether the contents for taking it back are still there
+
+    @property
+    def succeeded(self) -> bool:
+        return self.outcome is not None and self.outcome.status in ("success", "partial")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A transaction that a dead process left: not settled, or settled and not cleaned up."""
+
+    seq: int
+    transaction: str
+    files: tuple[FileChange, ...]
+    settled: bool
+
+
+class Journal(Protocol):
+    """Append-only: what each call set out to do, and what became of it."""
+
+    def begin(self, call: Call) -> int: ...
+
+    def intend(
+        self,
+        seq: int,
+        transaction: str,
+        files: Sequence[FileChange],
+        *,
+        decision: str,
+        takes_back: Sequence[int] = (),
+    ) -> None:
+        """Durable before it returns, with the contents that are at hand."""
+        ...
+
+    def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None: ...
+
+    def finish(self, seq: int) -> None:
+        """Nothing of this transaction is left to clean up."""
+        ...
+
+    def broken(self) -> Sequence[Broken]: ...
+
+    def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
+        """The last call that came with this id in this turn."""
+        ...
+
+    def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
+        """Oldest first."""
+        ...
+
+    def files(self, seq: int) -> tuple[FileChange, ...]:
+        """The changes of a call, contents by hash."""
+        ...
+
+    def writer(self, path: str, hash: str) -> str:
+        """The session that last gave this file this content; empty if it was none of ours."""
+        ...
+
+
+class Store(Journal, Contents, Protocol):
+    """All that outlives the process."""
+
+    def marks(self, session: str) -> Marks: ...
+
+    def close(self) -> None: ...
+
+
+# --- policy
+
+
+class Verb(StrEnum):
+    READ = "read"
+    CHANGE = "change"
+    CREATE = "create"
+    DELETE = "delete"
+
+
+class Verdict(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    because: str
+
+
+class Policy(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def may(self, verb: Verb, path: str) -> Judgement: ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """What an approver is shown: the change itself."""
+
+    tool: str
+    files: tuple[FileChange, ...]
+    diff: str
+    because: str
+
+
+class Approver(Protocol):
+    def __call__(self, question: Question, /) -> bool: ...
+
+
+# --- dialects
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What differs between dialects besides words."""
+
+    matching: Matching
+    hints: bool
+    needs_read: bool = True
+    mark_after_write: bool = True
+
+
+class Dialect(Protocol):
+    """Names, schemas, limits and wording of one tool family."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    def decode(self, tool: str, arguments: Mapping[str, Any]) -> Request: ...
+
+    def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str: ...
+
+    def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...

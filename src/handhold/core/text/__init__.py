@@ -1,0 +1,1 @@
+"""Text as models quote it and files hold it."""

@@ -1,0 +1,61 @@
+"""Lines: a line ends with \\n, and a \\r before it belongs to the ending. A lone \\r is text.
+
+So line numbers agree with grep, git and compilers.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+_ENDING = re.compile(r"\r?\n")
+_ANY_ENDING = re.compile(r"\r?\n|\r")
+
+
+def unified(text: str) -> str:
+    """Text as Read shows it: every line ending is \\n."""
+    return text.replace("\r\n", "\n")
+
+
+def split(text: str) -> list[str]:
+    """The lines of a text without their endings. A final newline ends a line and starts none."""
+    lines = unified(text).split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") and bool(text))
+
+
+def number_at(text: str, offset: int) -> int:
+    """The number of the line that holds this character."""
+    return text.count("\n", 0, offset) + 1
+
+
+def prevailing_ending(text: str) -> str:
+    """The line ending that most lines have."""
+    crlf = text.count("\r\n")
+    return "\r\n" if crlf > text.count("\n") - crlf else "\n"
+
+
+def pieces(text: str, *, lone_cr: bool = False) -> Iterator[tuple[str, str]]:
+    """Each line with its own ending; the last has none. Joined, they give the text back.
+
+    With `lone_cr` a lone \\r ends a line too.
+    """
+    at = 0
+    for ending in (_ANY_ENDING if lone_cr else _ENDING).finditer(text):
+        yield text[at : ending.start()], ending.group()
+        at = ending.end()
+    yield text[at:], ""
+
+
+def merged(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Ranges of line numbers, both ends in, sorted and joined where they touch."""
+    out: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if out and first <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(last, out[-1][1]))
+        else:
+            out.append((first, last))
+    return tuple(out)
