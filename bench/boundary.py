@@ -1,0 +1,67 @@
+"""What it costs to open a file beneath a root.
+
+    python -m bench.boundary [--rounds 200]
+
+Each way opens and closes the same file, four directories deep, in turns; the figures are medians.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+
+from handhold.world.files.roots import Roots
+from handhold.world.files.workspace import Resolver, chosen
+
+DEEP = "src/package/module/deeper/file.py"
+CALLS = 50  # a round, for each way
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=200)
+    costs = measured(parser.parse_args().rounds)
+    print("open and close        µs   over os.open")
+    for way, cost in costs.items():
+        print(f"{way:<18} {cost:>5.1f}          {cost - costs['os.open']:>5.1f}")
+
+
+def measured(rounds: int) -> dict[str, float]:
+    """Microseconds for each way that this kernel has."""
+    with tempfile.TemporaryDirectory() as top:
+        path = Path(top) / DEEP
+        path.parent.mkdir(parents=True)
+        path.touch()
+        roots = Roots.open([(top, True)])
+        ways: dict[str, Callable[[], None]] = {"os.open": lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))}
+        for name in ("openat2", "walk"):
+            try:
+                ways[name] = opening(chosen(name, roots), roots)
+            except NotImplementedError:
+                continue
+        costs: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, way in ways.items():
+                began = perf_counter_ns()
+                for _ in range(CALLS):
+                    way()
+                costs[name].append((perf_counter_ns() - began) / CALLS / 1000)
+        roots.close()
+    return {name: median(each) for name, each in costs.items()}
+
+
+def opening(resolver: Resolver, roots: Roots) -> Callable[[], None]:
+    """The way of every read: the path taken apart, opened, and spelled."""
+
+    def once() -> None:
+        with resolver.open(roots.spot(DEEP), os.O_RDONLY):
+            pass
+
+    return once
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What a large set of small files costs to commit, to take back and to do again.
+
+python -m bench.commit [--files 50000] [--replaced]
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench._memory import peak_kib
+from handhold import Toolbox
+from handhold.core.plans import Bytes, FileChange
+from handhold.core.ports import Call, Outcome
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=50_000)
+    parser.add_argument("--replaced", action="store_true", help="replace files that are there, instead of making them")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as top:
+        root = Path(top).resolve() / "root"
+        root.mkdir()
+        changes = made(root, chosen.files, replaced=chosen.replaced)
+        print(f"{chosen.files:,} files, {peak_kib() // 1024} MB before")
+        with Toolbox.open(root, state=Path(top) / "state") as box:
+            for what, work in (("commit", lambda: commit(box, changes)), ("undo", box.undo), ("redo", box.redo)):
+                began = time.perf_counter()
+                reply = work()
+                took = time.perf_counter() - began
+                assert reply is None or reply.status == "success", reply.text
+                each = took / chosen.files * 1e6
+                print(f"{what:<7} {took:>6.2f} s {each:>6.1f} µs a file, peak {peak_kib() // 1024} MB")
+
+
+def commit(box: Toolbox, changes: Sequence[FileChange]) -> None:
+    """As a command's changes will come: through the one door, journal included."""
+    seq = box.store.begin(Call(box.session, "", "", "bench", "{}", "handhold"))
+    box._commit(seq, changes, Outcome("success", None, 0.0, None), decision="measured")
+
+
+def made(root: Path, files: int, *, replaced: bool) -> list[FileChange]:
+    """A hundred files a directory."""
+    changes: list[FileChange] = []
+    for n in range(files):
+        path = root / f"d{n // 10_000}" / f"e{n // 100 % 100}" / f"file{n}.txt"
+        before = None
+        if replaced:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            before = Bytes(f"old {n}\n".encode() * 20)
+            path.write_bytes(before.data)
+        changes.append(FileChange(str(path), before, Bytes(f"new {n}\n".encode() * 20)))
+    return changes
+
+
+if __name__ == "__main__":
+    main()

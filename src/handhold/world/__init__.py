@@ -1,0 +1,1 @@
+"""Effects: what implements the ports of the core."""

@@ -1,0 +1,1 @@
+"""The workspace on a disk: reading and changing files beneath its roots and nowhere else."""

@@ -1,0 +1,37 @@
+"""What a descriptor is: its kind, its identity, the file system under it."""
+
+import ctypes
+import os
+import stat
+
+from handhold.core.facts import Identity, Kind
+
+PROC, SYSFS = 0x9FA0, 0x62656572  # f_type of file systems whose files are doors into the kernel
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_fstatfs = _libc.fstatfs
+_fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def kind_of(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return "file"
+    return "directory" if stat.S_ISDIR(mode) else "other"
+
+
+def other_kind(mode: int) -> str:
+    """What a file that is no file is called."""
+    for is_one, name in ((stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "link")):
+        if is_one(mode):
+            return name
+    return "device"
+
+
+def virtual(fd: int) -> bool:
+    """Whether this lies on procfs or sysfs, where a read may give away or block anything."""
+    found = (ctypes.c_long * 64)()  # the struct is shorter everywhere, and f_type is its first field
+    return _fstatfs(fd, ctypes.byref(found)) == 0 and found[0] in (PROC, SYSFS)

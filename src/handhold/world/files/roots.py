@@ -1,0 +1,128 @@
+"""Roots as descriptors, and paths as places beneath them.
+
+A root is opened once; what its name means afterwards does not matter. A path is read here, without
+touching the disk: which root it lies in, by name, and what is left of it.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from handhold.core.errors import BadPath, OutsideWorkspace
+from handhold.world.files.trouble import named
+
+
+@dataclass(frozen=True)
+class Root:
+    fd: int
+    given: str  # as the user spells it
+    real: str  # with links resolved, when it was opened
+    writable: bool
+    device: int
+    prefix: str = field(init=False, repr=False)  # of everything below it, really spelled
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", self.real.rstrip("/") + "/")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, writable: bool) -> "Root":
+        given = os.path.abspath(path)
+        with named(given):
+            fd = os.open(given, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                real = os.readlink(f"/proc/self/fd/{fd}")
+            except OSError:
+                real = os.path.realpath(given)
+            return cls(fd, given, real, writable, os.fstat(fd).st_dev)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A path as far as its letters tell: a root, and the way down from it."""
+
+    path: str
+    root: Root
+    way: str
+
+
+class Roots:
+    """The roots of a workspace, in their order."""
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        self.all = tuple(roots)
+        self.first = self.all[0]
+        self.names = tuple(root.real for root in self.all)
+        # Where one root lies in another, the inner one is meant.
+        spelled = {(spelling, root) for root in self.all for spelling in (root.real, root.given)}
+        self._spelled = sorted(spelled, key=lambda pair: -len(pair[0]))
+        self._open = ExitStack()
+        for root in self.all:
+            self._open.callback(os.close, root.fd)
+
+    @classmethod
+    def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]]) -> "Roots":
+        """Roots by their paths, and whether each may be written."""
+        opened: list[Root] = []
+        try:
+            for path, writable in given:
+                opened.append(Root.open(path, writable=writable))
+        except BaseException:
+            for root in opened:
+                os.close(root.fd)
+            raise
+        return cls(opened)
+
+    def spot(self, path: str) -> Spot:
+        """Where a path of the model's leads; BadPath or OutsideWorkspace."""
+        _must_name_something(path)
+        if not path.startswith("/"):
+            return Spot(path, self.first, path)
+        if path == "/":
+            return Spot(path, self.first, "")
+        if found := self.absolute(path):
+            return Spot(path, *found)
+        raise OutsideWorkspace(path, self.names)
+
+    def absolute(self, path: str) -> tuple[Root, str] | None:
+        """The root that an absolute path lies in, by name, and the rest of it."""
+        plain = path if "//" not in path and "/./" not in path else "/" + "/".join(names(path))
+        for spelling, root in self._spelled:
+            if (way := _below(spelling, plain)) is not None:
+                return root, way
+        return None
+
+    def of(self, place: str) -> tuple[Root, str]:
+        """The root of a place, which is spelled really, and the way down."""
+        if found := self.absolute(place):
+            return found
+        raise OutsideWorkspace(place, self.names)
+
+    def close(self) -> None:
+        """Twice is as good as once: by then the number may be somebody else's."""
+        self._open.close()
+
+
+def names(way: str) -> list[str]:
+    return [name for name in way.split("/") if name not in ("", ".")]
+
+
+def _below(top: str, path: str) -> str | None:
+    if path == top:
+        return ""
+    above = top if top.endswith("/") else top + "/"
+    return path[len(above) :] if path.startswith(above) else None
+
+
+def _must_name_something(path: str) -> None:
+    """BadPath for what names no file whatever the disk holds."""
+    if not path:
+        raise BadPath(path, "it is empty")
+    if path != "/" and (path in (".", "..") or path.endswith(("/", "/.", "/.."))):
+        raise BadPath(path, "it ends in '/', '.' or '..'")
+    if "\0" in path:
+        raise BadPath(path, "it holds a NUL")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise BadPath(path, "it holds characters that no file name can") from None

@@ -1,0 +1,54 @@
+"""Errors of the system, turned into facts at the world's edge."""
+
+import errno
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from handhold.core.errors import (
+    AlreadyExists,
+    BadPath,
+    IsDirectory,
+    NoSpace,
+    NotDirectory,
+    NotFound,
+    OutsideWorkspace,
+    PermissionRefused,
+    ReadOnly,
+    SymlinkLoop,
+    SystemTrouble,
+    ToolError,
+)
+
+NAMES: dict[int, Callable[[str, str], ToolError]] = {
+    errno.ENOENT: lambda path, _: NotFound(path),
+    errno.ENOTDIR: lambda path, _: NotDirectory(path),
+    errno.EISDIR: lambda path, _: IsDirectory(path),
+    errno.EEXIST: lambda path, _: AlreadyExists(path),
+    errno.ELOOP: lambda path, _: SymlinkLoop(path),
+    errno.EXDEV: lambda path, _: OutsideWorkspace(path),
+    errno.EROFS: lambda path, _: ReadOnly(path),
+    errno.ENAMETOOLONG: BadPath,
+    errno.EACCES: PermissionRefused,
+    errno.EPERM: PermissionRefused,
+    errno.ENOSPC: NoSpace,
+    errno.EDQUOT: NoSpace,
+}
+
+
+def trouble(error: OSError, path: str) -> ToolError:
+    """What an error of the system means for this path."""
+    number = error.errno or 0
+    because = os.strerror(number) if number else str(error)
+    if named := NAMES.get(number):
+        return named(path, because)
+    return SystemTrouble(path, f"{errno.errorcode.get(number, 'error')}: {because}")
+
+
+@contextmanager
+def named(path: str) -> Generator[None]:
+    """Whatever the system refuses in this block, it refuses for `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise trouble(error, path) from error

@@ -1,0 +1,238 @@
+"""The workspace: files beneath its roots, as they are at this moment.
+
+Every path goes through one resolver, chosen when the workspace is opened; every read is of one descriptor,
+looked at before and after.
+"""
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from difflib import get_close_matches
+from hashlib import sha256
+from itertools import islice
+from typing import Literal, Protocol, TypeVar
+
+from handhold.core.errors import (
+    BadPath,
+    ChangedDuringRead,
+    IsDirectory,
+    NotFound,
+    NotRegularFile,
+    OutsideWorkspace,
+    TooLarge,
+)
+from handhold.core.facts import Identity, Look, Page, Whole
+from handhold.core.plans import FileChange, digest
+from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Transaction
+from handhold.world.files import openat2
+from handhold.world.files.commit import Committer
+from handhold.world.files.index import PIECE, SMALL, Indexes, Torn, count_of, page_of, pieces
+from handhold.world.files.kinds import identity_of, kind_of, other_kind, virtual
+from handhold.world.files.roots import Root, Roots, Spot, names
+from handhold.world.files.trouble import named, trouble
+from handhold.world.files.walk import Opened, Walk
+
+MOST_NAMES = 2_000  # of a directory, among which one like a missing one is sought
+MOST_NEAR = 3
+
+T = TypeVar("T")
+
+
+class Resolver(Protocol):
+    """How a path becomes a descriptor without leaving the roots."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, spot: Spot, flags: int) -> Opened: ...
+
+    def directory(self, root: Root, way: Sequence[str]) -> int: ...
+
+
+class Workspace:
+    """Fulfils the port Files. Relative paths are of the first root."""
+
+    def __init__(
+        self,
+        roots: Sequence[str | os.PathLike[str]],
+        contents: Contents,
+        resolver: Literal["openat2", "walk"] | None = None,
+        *,
+        read_only: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        given = [(root, True) for root in roots] + [(root, False) for root in read_only]
+        self._roots = Roots.open(given)
+        self._real_devices = {root.device for root in self._roots.all if not virtual(root.fd)}
+        self._resolver = chosen(resolver, self._roots)
+        self._indexes = Indexes()
+        self._committer = Committer(self, contents)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self._roots.names
+
+    @property
+    def roots_open(self) -> tuple[Root, ...]:
+        return self._roots.all
+
+    @property
+    def resolver(self) -> str:
+        return self._resolver.name
+
+    def close(self) -> None:
+        self._roots.close()
+
+    # --- what stands where
+
+    def place(self, path: str) -> str:
+        with self._open(path, os.O_PATH) as opened:
+            return opened.place
+
+    def look(self, path: str) -> Look | None:
+        with self._open(path, os.O_PATH) as opened:
+            if opened.fd is None:
+                return None
+            status = self._status(opened.fd, path)
+            return Look(opened.place, kind_of(status.st_mode), identity_of(status))
+
+    def near(self, path: str) -> tuple[str, ...]:
+        root, way = self._roots.of(self.place(path))
+        *above, name = names(way) or [""]
+        while (there := self._names(root, above)) is None and above:
+            *above, name = above
+        same = [other for other in there or () if other != name and other.casefold() == name.casefold()]
+        alike = [other for other in get_close_matches(name, there or (), MOST_NEAR + 1) if other not in (name, *same)]
+        prefix = "" if root is self._roots.first else root.prefix
+        return tuple(prefix + "/".join([*above, other]) for other in [*same, *alike][:MOST_NEAR])
+
+    # --- contents
+
+    def read(self, path: str) -> Whole:
+        return self._steady(path, lambda fd, place, identity: self._whole(fd, place, identity, path))
+
+    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
+        def cut(fd: int, place: str, identity: Identity) -> Page:
+            if identity.size <= SMALL:
+                return page_of(self._whole(fd, place, identity, path), path, offset, limit, width)
+            return self._indexes.page(fd, place, identity, path, offset, limit, width)
+
+        return self._steady(path, cut)
+
+    def count(self, path: str) -> int:
+        def counted(fd: int, place: str, identity: Identity) -> int:
+            if identity.size <= SMALL:
+                return count_of(self._whole(fd, place, identity, path), path)
+            return self._indexes.count(fd, identity, path)
+
+        return self._steady(path, counted)
+
+    def fingerprint(self, path: str) -> tuple[Identity, str]:
+        def streamed(fd: int, _: str, identity: Identity) -> tuple[Identity, str]:
+            hash = sha256()
+            for piece in pieces(fd):
+                hash.update(piece)
+            return identity, hash.hexdigest()
+
+        return self._steady(path, streamed)
+
+    # --- for the commit
+
+    def root_of(self, place: str) -> Root:
+        return self._roots.of(place)[0]
+
+    @contextmanager
+    def directory(self, place: str) -> Generator[tuple[int, str]]:
+        """The directory that a place is in, open for listing and syncing, and the name in it.
+
+        No link is followed: a place is spelled without any, and one that is there now was put there since.
+        """
+        root, way = self._roots.of(place)
+        *above, name = names(way) or [""]
+        if not name or ".." in above or name == "..":
+            raise BadPath(place, "it is not in a directory of the workspace")
+        with named(place):
+            fd = self._resolver.directory(root, above)
+        try:
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    def transaction(self, changes: Sequence[FileChange]) -> AbstractContextManager[Transaction]:
+        return self._committer.transaction(changes)
+
+    def alone(self) -> AbstractContextManager[None]:
+        return self._committer.alone()
+
+    def recover(self, broken: Broken) -> tuple[str, ...]:
+        return self._committer.recover(broken)
+
+    # --- descriptors
+
+    def _open(self, path: str, flags: int) -> Opened:
+        return self._resolver.open(self._roots.spot(path), flags)
+
+    def _status(self, fd: int, path: str) -> os.stat_result:
+        status = os.fstat(fd)
+        if status.st_dev not in self._real_devices and virtual(fd):
+            raise OutsideWorkspace(path, self.roots)
+        return status
+
+    def _steady(self, path: str, work: Callable[[int, str, Identity], T]) -> T:
+        """What `work` makes of a regular file that nobody writes meanwhile; it gets a second chance."""
+        for _ in range(2):
+            with self._open(path, os.O_RDONLY) as opened:
+                if opened.fd is None:
+                    raise NotFound(path)
+                status = self._status(opened.fd, path)
+                kind = kind_of(status.st_mode)
+                if kind == "directory":
+                    raise IsDirectory(path)
+                if kind == "other":
+                    raise NotRegularFile(path, other_kind(status.st_mode))
+                identity = identity_of(status)
+                try:
+                    made = work(opened.fd, opened.place, identity)
+                    if identity_of(os.fstat(opened.fd)) == identity:
+                        return made
+                except Torn:
+                    pass
+                except OSError as error:
+                    raise trouble(error, path) from error
+        raise ChangedDuringRead(path)
+
+    def _whole(self, fd: int, place: str, identity: Identity, path: str) -> Whole:
+        if identity.size > MOST_EDITABLE:
+            raise TooLarge(path, identity.size, MOST_EDITABLE)
+        # To the end and not to st_size, which some file systems leave at 0.
+        parts: list[bytes] = []
+        size = 0
+        while part := os.read(fd, max(identity.size - size + 1, PIECE)):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_EDITABLE:
+                raise TooLarge(path, size, MOST_EDITABLE)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return Whole(place, data, digest(data), identity)
+
+    def _names(self, root: Root, way: list[str]) -> list[str] | None:
+        """Some names in a directory; None if it cannot be listed."""
+        try:
+            fd = self._resolver.directory(root, way)
+            try:
+                with os.scandir(fd) as entries:
+                    return [entry.name for entry in islice(entries, MOST_NAMES)]
+            finally:
+                os.close(fd)
+        except OSError:
+            return None
+
+
+def chosen(resolver: str | None, roots: Roots) -> Resolver:
+    """The kernel's resolver if there is one, unless one is asked for by name."""
+    if resolver == "walk":
+        return Walk(roots)
+    if openat2.available(roots.first):
+        return openat2.Kernel(roots)
+    if resolver == "openat2":
+        raise NotImplementedError("this kernel has no openat2, or forbids it")
+    return Walk(roots)

@@ -1,0 +1,315 @@
+"""Kills a commit at every system call, and the recovery after it, and looks at what is left.
+
+    python -m tests.faults.crash [--full]
+
+Each run is a fork of a process that has imported everything, traced by killat. Stops that left the same
+files and the same journal are one case for the recovery: what it does next is the same.
+"""
+
+import argparse
+import atexit
+import ctypes
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from handhold.core.ports import Call, Outcome
+from handhold.toolbox import recover
+from handhold.world.files.commit import Committer
+from handhold.world.files.workspace import Workspace
+from handhold.world.state.sqlite import SqliteStore
+from tests.faults import trees
+from tests.faults.trees import Tree, tree
+
+HERE = Path(__file__).parent
+MARK = "/KILLAT_MARK"
+PTRACER_ANY = 2**64 - 1
+PR_SET_PTRACER = 0x59616D61
+
+
+def unavailable() -> str:
+    """Why killat cannot be used here; empty if it can."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "killat reads the registers of x86-64 Linux"
+    return "" if shutil.which("cc") else "killat must be compiled, and there is no cc"
+
+
+@cache
+def killat() -> Path:
+    folder = tempfile.mkdtemp(prefix="killat-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = Path(folder) / "killat"
+    subprocess.run(["cc", "-O2", "-o", target, HERE / "killat.c"], check=True)
+    return target
+
+
+@dataclass
+class Bench:
+    """A workspace and its state, laid anew for each run, always at the same place."""
+
+    home: Path
+    exchange: bool = True
+    root: Path = field(init=False)
+    state: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Paths in the journal are absolute, so every run of a bench uses the same ones.
+        self.home = Path(os.path.realpath(self.home))
+        self.root = self.home / "root"
+        self.state = self.home / "state"
+        self._empty = self.home / "empty"
+        SqliteStore(self._empty).close()
+        self.lay()
+        self.old = tree(self.root)
+        self.commit()
+        self.new = tree(self.root)
+
+    def lay(self) -> None:
+        self._fresh(self.root)
+        self.root.mkdir()
+        trees.lay(self.root)
+        self._fresh(self.state)
+        shutil.copytree(self._empty, self.state)
+
+    def save(self) -> Callable[[], None]:
+        """Remember what is there; the result brings it back."""
+        aside = self.home / "aside"
+        self._fresh(aside)
+        copied(self.root, aside / "root")
+        copied(self.state, aside / "state")
+
+        def bring_back() -> None:
+            for name, place in (("root", self.root), ("state", self.state)):
+                self._fresh(place)
+                copied(aside / name, place)
+
+        return bring_back
+
+    def _fresh(self, folder: Path) -> None:
+        if folder.exists():
+            shutil.rmtree(folder)
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Workspace, SqliteStore]]:
+        store = SqliteStore(self.state)
+        files = Workspace([self.root], store)
+        files._committer = Committer(files, store, exchange=self.exchange)
+        try:
+            yield files, store
+        finally:
+            files.close()
+            store.close()
+
+    def commit(self) -> None:
+        with self.open() as (files, store):
+            changes = trees.twenty(self.root)
+            seq = store.begin(Call("session", "", "", "patch", "{}", "none"))
+            os.access(MARK, os.F_OK)
+            with files.transaction(changes) as transaction:
+                store.intend(seq, transaction.id, transaction.files, decision="allow")
+                transaction.perform()
+                store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
+                transaction.finish()
+                store.finish(seq)
+            os.access(MARK, os.F_OK)
+
+    def recover(self) -> None:
+        os.access(MARK, os.F_OK)
+        with self.open() as (files, store):
+            recover(files, store)
+        os.access(MARK, os.F_OK)
+
+    def standing(self) -> str:
+        """`old` or `new`, or what is wrong; after recovery nothing else is right."""
+        now = tree(self.root)
+        if now in (self.old, self.new):
+            with self.open() as (_, store):
+                return "still broken" if store.broken() else "old" if now == self.old else "new"
+        return difference(now, self.old, self.new)
+
+    def case(self) -> object:
+        """What a recovery finds, without the random part of names."""
+        with self.open() as (_, store):
+            settled = tuple(broken.settled for broken in store.broken())
+        found = tree(self.root).items()
+        return settled, tuple(sorted((re.sub("-[0-9a-f]{16}-", "-id-", path), what) for path, what in found))
+
+
+def copied(source: Path, target: Path) -> None:
+    """With modes and with names of one file kept together."""
+    target.mkdir(parents=True)
+    names: dict[int, Path] = {}
+    for folder, folders, files in os.walk(source):
+        to = target / os.path.relpath(folder, source)
+        for name in folders:
+            (to / name).mkdir()
+            shutil.copymode(os.path.join(folder, name), to / name)
+        for name in files:
+            place = os.path.join(folder, name)
+            found = os.lstat(place)
+            if found.st_ino in names:
+                os.link(names[found.st_ino], to / name)
+            else:
+                shutil.copy(place, to / name)
+                names[found.st_ino] = to / name
+
+
+def difference(now: Tree, old: Tree, new: Tree) -> str:
+    near = min((old, new), key=lambda each: len(now.items() ^ each.items()))
+    return f"neither: {sorted(now.items() ^ near.items())[:6]}"
+
+
+def killed(act: Callable[[], None], stop: int) -> int:
+    """Fork, let the fork do it, kill it at this stop; how many stops there were. 0 kills nobody."""
+    waiting, go = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.close(go)
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PTRACER_ANY), 0, 0, 0)
+            os.read(waiting, 1)
+            act()
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(waiting)
+    command = [str(killat()), str(stop), "-p", str(child)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stdout
+        try:
+            assert tracer.stdout.readline() == "ready\n"
+        finally:
+            os.close(go)  # end of file is what the fork waits for
+        said = tracer.stdout.read()
+    _, status = os.waitpid(child, 0)
+    if not said.startswith(("killed", "count")) or (said.startswith("count") and status):
+        raise AssertionError(f"killat said {said!r}, the fork ended with {status}")
+    return int(said.split()[1])
+
+
+@dataclass
+class Tally:
+    stops: int = 0
+    cases: int = 0
+    kills: int = 0  # of commits
+    repeats: int = 0  # of recoveries
+    old: int = 0
+    new: int = 0
+    torn: list[str] = field(default_factory=list)
+
+    def note(self, standing: str, when: str) -> None:
+        if standing in ("old", "new"):
+            setattr(self, standing, getattr(self, standing) + 1)
+        else:
+            self.torn.append(f"{when}: {standing}")
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            max(self.stops, other.stops),
+            self.cases + other.cases,
+            self.kills + other.kills,
+            self.repeats + other.repeats,
+            self.old + other.old,
+            self.new + other.new,
+            self.torn + other.torn,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.stops} stops; {self.kills} commits killed, {self.cases} cases whose recovery was killed "
+            f"{self.repeats} times; all old {self.old}, all new {self.new}, torn {len(self.torn)}"
+        )
+
+
+def stops_of(bench: Bench) -> int:
+    bench.lay()
+    return killed(bench.commit, 0)
+
+
+def kill_commits(bench: Bench, stops: Iterable[int]) -> Tally:
+    """After a kill at each of these stops, recovery gives all old or all new, and nothing stray."""
+    tally = Tally()
+    for stop in stops:
+        bench.lay()
+        killed(bench.commit, stop)
+        bench.recover()
+        tally.kills += 1
+        tally.note(bench.standing(), f"killed at {stop}")
+    return tally
+
+
+def kill_recoveries(bench: Bench, stops: Iterable[int], step: int, *, distinct: bool = False) -> Tally:
+    """The recovery after each of these stops is killed too, at every `step`-th of its own, and run again."""
+    tally = Tally()
+    seen: set[object] = set()
+    for stop in stops:
+        bench.lay()
+        killed(bench.commit, stop)
+        bring_back = bench.save()
+        if distinct:
+            case = bench.case()
+            if case in seen:
+                continue
+            seen.add(case)
+            bring_back()
+        tally.cases += 1
+        for again in range(step, killed(bench.recover, 0) + 1, step):
+            bring_back()
+            killed(bench.recover, again)
+            bench.recover()
+            tally.repeats += 1
+            tally.note(bench.standing(), f"killed at {stop}, recovery at {again}")
+    return tally
+
+
+def worker(part: int, parts: int, full: bool, exchange: bool) -> Tally:
+    with tempfile.TemporaryDirectory(prefix="crash-") as home:
+        bench = Bench(Path(home), exchange)
+        stops = stops_of(bench)
+        # Neighbouring stops are often one case: a worker gets a run of them.
+        mine = range(1 + part * stops // parts, 1 + (part + 1) * stops // parts)
+        tally = kill_commits(bench, mine)
+        if full:
+            tally += kill_recoveries(bench, mine, 1, distinct=True)
+        else:
+            tally += kill_recoveries(bench, (stop for stop in mine if stop % 20 == 0), 20)
+        tally.stops = stops
+        return tally
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument(
+        "--full", action="store_true", help="kill the recovery at each of its calls, after every stop"
+    )
+    arguments.add_argument("--no-exchange", action="store_true", help="as on a system without RENAME_EXCHANGE")
+    arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    chosen = arguments.parse_args()
+    if why := unavailable():
+        print(f"skipped: {why}")
+        return 0
+    began = time.monotonic()
+    killat()
+    with get_context("fork").Pool(chosen.jobs) as pool:
+        work = [(part, chosen.jobs, chosen.full, not chosen.no_exchange) for part in range(chosen.jobs)]
+        tally = sum(pool.starmap(worker, work, chunksize=1), Tally())
+    print(f"{tally} ({time.monotonic() - began:.0f} s)")
+    for line in tally.torn[:20]:
+        print(" ", line)
+    return bool(tally.torn)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""C-62, nasty 49: kill -9 at any system call leaves all or nothing, once the next process has started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults import crash, trees
+from tests.faults.crash import Bench, kill_commits, kill_recoveries, killed, stops_of
+
+why_not = crash.unavailable()
+pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(300), pytest.mark.slow]
+
+PARTS = 4
+EVERY = 20
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_c62_nasty_49_a_commit_killed_at_every_system_call_is_whole(bench: Bench, part: int):
+    stops = stops_of(bench)
+    assert stops > 300  # else the marker was missed
+    tally = kill_commits(bench, range(1 + part, stops + 1, PARTS))
+    tally.stops = stops
+    print(tally)
+    assert not tally.torn
+    assert tally.old
+    assert tally.new
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_c62_nasty_49_a_recovery_that_is_killed_is_whole_after_the_next(bench: Bench, part: int):
+    tally = kill_recoveries(bench, range(EVERY * (1 + part), stops_of(bench) + 1, EVERY * PARTS), EVERY)
+    print(tally)
+    assert not tally.torn
+    assert tally.repeats > 100
+
+
+def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
+    bench = Bench(tmp_path, exchange=False)
+    stops = stops_of(bench)
+    tally = kill_commits(bench, range(1, stops + 1, 5))
+    tally += kill_recoveries(bench, range(100, stops + 1, 100), 50)
+    print(tally)
+    assert not tally.torn
+
+
+def test_files_written_one_after_the_other_are_torn(bench: Bench):
+    """What all this is for; and the proof that the bench can see it."""
+
+    def plainly() -> None:
+        os.access(crash.MARK, os.F_OK)
+        for name in trees.REPLACED:
+            (bench.root / name).write_bytes(trees.new(name))
+        os.access(crash.MARK, os.F_OK)
+
+    bench.lay()
+    torn = 0
+    stops = killed(plainly, 0)
+    for stop in range(1, stops + 1):
+        bench.lay()
+        killed(plainly, stop)
+        names = [(bench.root / name).read_bytes() for name in trees.REPLACED]
+        torn += names not in ([trees.old(n) for n in trees.REPLACED], [trees.new(n) for n in trees.REPLACED])
+    print(f"{torn} of {stops} torn")
+    assert torn > stops / 2

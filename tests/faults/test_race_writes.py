@@ -1,0 +1,84 @@
+"""Nasty 28: a link to the outside and a directory change places for ever, and no write gets out."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from handhold.core.errors import ToolError
+from handhold.core.plans import Bytes, FileChange
+from handhold.world.files.commit import Committer
+from handhold.world.files.workspace import Workspace
+from tests.faults.trees import Kept
+
+WRITES = 50_000
+HERE = Path(__file__).parent
+
+
+@contextmanager
+def swapping(home: Path) -> Iterator[tuple[Path, Path]]:
+    """A root in which `door` is now a directory, now a link to the outside."""
+    root, outside = home / "root", home / "outside"
+    (root / "door").mkdir(parents=True)
+    outside.mkdir()
+    (root / "other").symlink_to(outside)
+    program = home / "swap"
+    subprocess.run(["cc", "-O2", "-o", program, HERE / "swap.c"], check=True)
+    swap = subprocess.Popen([program, root / "door", root / "other"])
+    try:
+        yield root, outside
+    finally:
+        swap.kill()
+        swap.wait()
+
+
+def emptied(folder: Path) -> int:
+    """How many files were there; names are used again, so that no directory grows long."""
+    names = os.listdir(folder)
+    for name in names:
+        os.unlink(folder / name)
+    return len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not shutil.which("cc"), reason="swap.c must be compiled, and there is no cc")
+@pytest.mark.parametrize("resolver", ["openat2", "walk"])
+def test_nasty_28_no_write_gets_out(tmp_path: Path, resolver: Literal["openat2", "walk"]):
+    kept = Kept()
+    content = Bytes(b"mine")
+    with swapping(tmp_path) as (root, outside):
+        workspace = Workspace([root], kept, resolver)
+        committer = Committer(workspace, kept, durable=False)
+        refused = 0
+        for turn in range(WRITES):
+            # Half of them resolve the path at the last moment, as a tool does; half hold an older place.
+            try:
+                path = workspace.place(f"door/{turn}") if turn % 2 else str(root / f"door/{turn}")
+                with committer.transaction([FileChange(path, None, content)]) as transaction:
+                    transaction.perform()
+                    transaction.finish()
+            except ToolError:
+                refused += 1
+        workspace.close()
+        escapes = emptied(outside)
+
+        checked = 0
+        for turn in range(WRITES):
+            path = root / "door" / str(turn)
+            try:
+                if path.resolve().is_relative_to(root):
+                    path.write_bytes(b"mine")
+            except OSError:
+                pass
+            if turn % 1000 == 999:
+                checked += emptied(outside)
+    print(f"{resolver}: {escapes} escapes in {WRITES:,} writes ({refused:,} refused); by a resolve() check {checked:,}")
+    assert escapes == 0
+    assert WRITES // 10 < refused < WRITES * 9 // 10  # else the exchange did not come in between
+    assert checked > 0

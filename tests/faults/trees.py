@@ -1,0 +1,86 @@
+"""A small workspace, twenty changes to it, and how to see all of it at once."""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from handhold.core.plans import Bytes, Directory, FileChange, digest
+
+Tree = dict[str, tuple[object, ...]]
+
+
+class Kept:
+    """Contents in a dict."""
+
+    def __init__(self) -> None:
+        self.datas: dict[str, bytes] = {}
+
+    def keep(self, datas: Iterable[bytes]) -> None:
+        self.datas.update((digest(data), data) for data in datas)
+
+    def get(self, hash: str) -> bytes | None:
+        return self.datas.get(hash)
+
+    def has(self, hash: str) -> bool:
+        return hash in self.datas
+
+    def keep_all(self, changes: Iterable[FileChange]) -> None:
+        for change in changes:
+            self.keep(each.data for each in (change.before, change.after) if isinstance(each, Bytes))
+
+
+def tree(root: Path) -> Tree:
+    """Everything below: kind, mode, content or target, number of names. Equal trees look the same to any reader."""
+    seen: Tree = {}
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            found = os.lstat(path)
+            kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
+            what: object = ""
+            if stat.S_ISREG(found.st_mode):
+                with open(path, "rb") as file:
+                    what = file.read()
+            elif stat.S_ISLNK(found.st_mode):
+                what = os.readlink(path)
+            names = found.st_nlink if stat.S_ISREG(found.st_mode) else 0
+            seen[os.path.relpath(path, root)] = (kind, mode, what, names)
+    return seen
+
+
+REPLACED = [*(f"r{n}" for n in range(4)), *(f"sub/r{n}" for n in range(4))]
+CREATED = ["c0", "sub/c1", "new/c2", "new/c3", "new/deep/er/c4", "new/deep/er/c5"]
+DELETED = ["d0", "d1", "sub/d2", "gone/d3", "gone/d4"]
+LINKED = "linked"
+OTHER_NAME = "other name"
+
+
+def old(name: str) -> bytes:
+    return f"old {name}\n".encode() * (3 if name != LINKED else 2000)
+
+
+def new(name: str) -> bytes:
+    return f"this is new {name}\n".encode() * (5 if name != LINKED else 1500)
+
+
+def lay(root: Path) -> None:
+    for name in ("sub", "gone"):
+        (root / name).mkdir()
+    for name in (*REPLACED, *DELETED, LINKED):
+        fd = os.open(root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        os.write(fd, old(name))
+        os.close(fd)
+    os.chmod(root / REPLACED[0], 0o755)
+    os.link(root / LINKED, root / OTHER_NAME)
+
+
+def twenty(root: Path) -> list[FileChange]:
+    """Files replaced, made (some in directories that are made as well), deleted, one that has two names, a directory removed."""
+    return [
+        *(FileChange(str(root / name), Bytes(old(name)), Bytes(new(name))) for name in REPLACED),
+        *(FileChange(str(root / name), None, Bytes(new(name))) for name in CREATED),
+        FileChange(str(root / LINKED), Bytes(old(LINKED)), Bytes(new(LINKED))),
+        *(FileChange(str(root / name), Bytes(old(name)), None) for name in DELETED),
+        FileChange(str(root / "gone"), Directory(), None),
+    ]

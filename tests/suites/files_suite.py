@@ -1,0 +1,412 @@
+"""What every workspace does. Inherit FilesSuite and say how to make one."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handhold.core.errors import (
+    BadPath,
+    BinaryFile,
+    ContentDropped,
+    IsDirectory,
+    NotDirectory,
+    NotFound,
+    OutsideWorkspace,
+    PastEnd,
+    Stale,
+    ToolError,
+)
+from handhold.core.facts import Identity, Line
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
+from handhold.core.ports import Broken, Files, Store
+
+
+class Ground(Protocol):
+    """A workspace, its store, and the hand that works behind the tools' back."""
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    def put(self, name: str, data: bytes | None) -> None:
+        """As another program would; None removes it."""
+        ...
+
+    def tree(self) -> dict[str, bytes | None]:
+        """All that is there: contents of files, None for directories. By name beneath the root."""
+        ...
+
+
+Make = Callable[[Mapping[str, bytes]], Ground]
+
+TREE = {
+    "a.py": b"one\ntwo\nthree\n",
+    "d/b.py": b"bee\n",
+    "d/e/deep.txt": b"deep",
+    "empty": b"",
+    "binary": b"\x7fELF\0\0\0",
+}
+ALL = {**TREE, "d": None, "d/e": None}
+
+
+class FilesSuite:
+    @pytest.fixture
+    def make(self) -> Make:
+        """Makes a workspace that holds these files, and closes it afterwards."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def ground(self, make: Make) -> Ground:
+        return make(TREE)
+
+    @pytest.fixture
+    def files(self, ground: Ground) -> Files:
+        return ground.files
+
+    # --- places
+
+    def test_a_place_is_absolute_and_beneath_the_root(self, files: Files):
+        root = files.roots[0]
+        assert files.place("a.py") == f"{root}/a.py"
+        assert files.place("new/made.py") == f"{root}/new/made.py"
+
+    @pytest.mark.parametrize("spelling", ["./d/b.py", "d//b.py", "d/./b.py", "d/e/../b.py", "/{root}/d/b.py"])
+    def test_u15_all_spellings_are_one_place(self, files: Files, spelling: str):
+        spelling = spelling.replace("/{root}", files.roots[0])
+        assert files.place(spelling) == files.place("d/b.py")
+        assert files.look(spelling) == files.look("d/b.py")
+        assert files.read(spelling) == files.read("d/b.py")
+
+    def test_c4_a_slash_means_the_first_root(self, files: Files):
+        look = files.look("/")
+        assert look
+        assert (look.path, look.kind) == (files.roots[0], "directory")
+
+    @pytest.mark.parametrize("path", ["", ".", "..", "a.py/", "d/", "d/.", "d/..", "a\0b", "./"])
+    def test_nasty_25_a_path_that_names_no_file_is_bad(self, files: Files, path: str):
+        for ask in (files.place, files.look, files.read, files.count, files.fingerprint):
+            with pytest.raises(BadPath):
+                ask(path)
+
+    @pytest.mark.parametrize("path", ["../x", "d/../../x", "/etc/passwd", "/x", "{root}-secrets/x", "{root}/../x"])
+    def test_c2_a_path_that_leads_out_is_refused(self, files: Files, path: str):
+        path = path.replace("{root}", files.roots[0])
+        for ask in (files.place, files.look, files.read, files.count, files.fingerprint):
+            with pytest.raises(OutsideWorkspace):
+                ask(path)
+
+    # --- looking
+
+    def test_look_tells_a_file_from_a_directory_from_nothing(self, files: Files):
+        file, directory = files.look("d/b.py"), files.look("d")
+        assert file
+        assert (file.path, file.kind, file.identity.size) == (files.place("d/b.py"), "file", 4)
+        assert directory
+        assert directory.kind == "directory"
+        assert files.look("absent") is None
+        assert files.look("d/absent/deeper") is None
+
+    def test_a_file_is_no_directory(self, files: Files):
+        for ask in (files.look, files.place, files.read):
+            with pytest.raises(NotDirectory):
+                ask("a.py/x")
+
+    def test_an_identity_stays_until_the_file_is_written(self, ground: Ground):
+        before = identity(ground.files, "a.py")
+        assert identity(ground.files, "a.py") == before
+        ground.put("a.py", b"other")
+        assert identity(ground.files, "a.py") != before
+        assert identity(ground.files, "d/b.py") != before
+
+    def test_near_names_are_told(self, make: Make):
+        files = make({"src/toolbox.py": b"", "src/Readme.md": b"", "src/other.c": b""}).files
+        assert files.near("src/toolbx.py") == ("src/toolbox.py",)
+        assert files.near("src/README.md") == ("src/Readme.md",)
+        assert files.near("src/zzzzzzz") == ()
+        assert files.near("srcs/toolbox.py") == ("src",)
+
+    # --- reading
+
+    def test_read_gives_the_whole_file(self, files: Files):
+        whole = files.read("a.py")
+        assert (whole.path, whole.data, whole.hash) == (files.place("a.py"), TREE["a.py"], digest(TREE["a.py"]))
+        assert whole.identity == identity(files, "a.py")
+        assert files.fingerprint("a.py") == (whole.identity, whole.hash)
+        assert files.read("empty").data == b""
+
+    def test_c24_a_missing_file_and_a_directory_have_their_own_answers(self, files: Files):
+        for ask in (files.read, files.count, files.fingerprint, lambda path: files.page(path, 1, 1, 80)):
+            with pytest.raises(NotFound):
+                ask("absent")
+            with pytest.raises(IsDirectory):
+                ask("d")
+
+    # --- pages
+
+    def test_c21_a_page_starts_where_it_is_asked_to(self, files: Files):
+        page = files.page("a.py", 2, 1, 80)
+        assert (page.path, page.first, page.lines) == (files.place("a.py"), 2, (Line("two"),))
+        assert page.more
+        assert page.identity == identity(files, "a.py")
+        assert not files.page("a.py", 2, 2, 80).more
+        assert files.page("a.py", 1, 99, 80).lines == (Line("one"), Line("two"), Line("three"))
+
+    def test_c21_a_page_knows_which_bytes_it_showed(self, files: Files):
+        page = files.page("a.py", 2, 1, 80)
+        shown = TREE["a.py"][slice(*page.span)]
+        assert shown.rstrip(b"\n") == b"two"
+        assert page.span_hash == digest(shown)
+
+    def test_c22_a_long_line_is_cut_with_a_count(self, files: Files):
+        assert files.page("a.py", 3, 1, 2).lines == (Line("th", 3),)
+
+    def test_c24_an_offset_past_the_end_tells_how_many_lines_there_are(self, files: Files):
+        with pytest.raises(PastEnd) as refused:
+            files.page("a.py", 4, 1, 80)
+        assert (refused.value.offset, refused.value.lines) == (4, 3)
+
+    def test_c24_a_file_without_lines_has_one_page_with_nothing_on_it(self, files: Files):
+        page = files.page("empty", 1, 10, 80)
+        assert (page.lines, page.more, page.total) == ((), False, 0)
+        with pytest.raises(PastEnd):
+            files.page("empty", 2, 10, 80)
+
+    def test_c25_a_binary_file_is_refused_by_content(self, files: Files):
+        with pytest.raises(BinaryFile):
+            files.page("binary", 1, 1, 80)
+
+    @given(st.text("ab\r\n\ufeffé", max_size=30))
+    @settings(max_examples=50)
+    def test_c21_pages_always_add_up_to_the_file(self, text: str):
+        ground = self.fresh({"a": text.encode()})
+        total = ground.files.count("a")
+        lines = [line for n in range(total) for line in ground.files.page("a", n + 1, 1, 80).lines]
+        assert len(lines) == total
+        if total:
+            assert tuple(lines) == ground.files.page("a", 1, total, 80).lines
+
+    def fresh(self, tree: Mapping[str, bytes]) -> Ground:
+        """A workspace for one example of a property."""
+        raise NotImplementedError
+
+    def test_count_counts_lines(self, files: Files):
+        assert [files.count(path) for path in ("a.py", "d/e/deep.txt", "empty")] == [3, 1, 0]
+
+    # --- changing
+
+    def test_a_change_is_performed_and_known_by_its_identity(self, ground: Ground):
+        path = ground.files.place("a.py")
+        with ground.files.transaction([change(ground, "a.py", TREE["a.py"], b"new\n")]) as transaction:
+            identities = transaction.perform()
+            transaction.finish()
+        assert ground.tree() == {**ALL, "a.py": b"new\n"}
+        assert identities == {path: identity(ground.files, "a.py")}
+
+    def test_nothing_happens_before_perform(self, ground: Ground):
+        with ground.files.transaction([change(ground, "a.py", TREE["a.py"], b"new\n")]):
+            assert ground.tree() == ALL
+        assert ground.tree() == ALL
+
+    def test_transactions_have_ids_of_their_own(self, ground: Ground):
+        ids: set[str] = set()
+        for _ in range(3):
+            with ground.files.transaction([change(ground, "a.py", TREE["a.py"], b"new\n")]) as transaction:
+                ids.add(transaction.id)
+        assert len(ids) == 3
+
+    def test_c40_a_file_is_created_with_its_parents(self, ground: Ground):
+        with ground.files.transaction([change(ground, "x/y/new", None, b"1")]) as transaction:
+            made = [(each.path, each.before, each.after) for each in transaction.files]
+            transaction.perform()
+            transaction.finish()
+        place = ground.files.place
+        assert made == [
+            (place("x"), None, Directory()),
+            (place("x/y"), None, Directory()),
+            (place("x/y/new"), None, Bytes(b"1")),
+        ]
+        assert ground.tree() == {**ALL, "x": None, "x/y": None, "x/y/new": b"1"}
+
+    def test_a_deleted_file_leaves_its_directory_and_its_mode_is_known(self, ground: Ground):
+        with ground.files.transaction([change(ground, "d/e/deep.txt", b"deep", None)]) as transaction:
+            (gone,) = transaction.files
+            transaction.perform()
+            transaction.finish()
+        assert gone.mode is not None
+        assert ground.tree() == {name: data for name, data in ALL.items() if name != "d/e/deep.txt"}
+
+    def test_an_empty_directory_is_made_and_removed(self, ground: Ground):
+        made = FileChange(ground.files.place("new"), None, Directory())
+        commit(ground, made)
+        assert ground.tree() == {**ALL, "new": None}
+        commit(ground, made.reversed())
+        assert ground.tree() == ALL
+
+    def test_a_directory_that_is_not_empty_stays(self, ground: Ground):
+        commit(ground, FileChange(ground.files.place("d"), Directory(), None))
+        assert ground.tree() == ALL
+
+    def test_a_whole_tree_goes_and_comes_back(self, ground: Ground):
+        ground.store.keep(TREE.values())
+        removal = [change(ground, name, data, None) for name, data in TREE.items()]
+        removal += [FileChange(ground.files.place(name), Directory(), None) for name in ("d", "d/e")]
+        done = commit(ground, *removal)
+        assert ground.tree() == {}
+        commit(ground, *(each.reversed() for each in reversed(done)))
+        assert ground.tree() == ALL
+
+    def test_c92_the_reverse_set_takes_all_of_it_back(self, ground: Ground):
+        changes = [
+            change(ground, "a.py", TREE["a.py"], b"new\n"),
+            change(ground, "x/y/new", None, b"1"),
+            change(ground, "d/b.py", b"bee\n", None),
+        ]
+        done = commit(ground, *changes)
+        assert ground.tree() != ALL
+        commit(ground, *(each.reversed() for each in reversed(done)))
+        assert ground.tree() == ALL
+
+    def test_a_performed_change_can_be_taken_back_before_it_is_finished(self, ground: Ground):
+        changes = [
+            change(ground, "a.py", TREE["a.py"], b"new\n"),
+            change(ground, "x/y/new", None, b"1"),
+            change(ground, "d/b.py", b"bee\n", None),
+        ]
+        with ground.files.transaction(changes) as transaction:
+            transaction.perform()
+            transaction.take_back()
+        assert ground.tree() == ALL
+
+    def test_contents_that_the_store_holds_can_be_written(self, ground: Ground):
+        ground.store.keep([b"from the store"])
+        commit(ground, change(ground, "a.py", TREE["a.py"], Stored(digest(b"from the store"), 14)))
+        assert ground.tree()["a.py"] == b"from the store"
+
+    def test_contents_that_the_store_lost_change_nothing(self, ground: Ground):
+        lost = change(ground, "d/b.py", b"bee\n", Stored(digest(b"lost"), 4))
+        with pytest.raises(ContentDropped):
+            commit(ground, change(ground, "a.py", TREE["a.py"], b"new\n"), lost)
+        assert ground.tree() == ALL
+
+    def test_the_old_content_may_be_named_by_its_hash(self, ground: Ground):
+        commit(ground, change(ground, "a.py", Stored(digest(TREE["a.py"]), 14), b"new\n"))
+        assert ground.tree()["a.py"] == b"new\n"
+
+    # --- stale
+
+    @pytest.mark.parametrize(
+        ("name", "before", "after"),
+        [
+            ("a.py", b"not what is there", b"new"),
+            ("a.py", b"not what is there", None),
+            ("a.py", None, b"new"),
+            ("absent", b"it was here", b"new"),
+            ("absent", b"it was here", None),
+            ("d", None, b"new"),
+            ("d", b"a file", b"new"),
+            ("a.py", Directory(), None),
+            ("a.py", None, Directory()),
+        ],
+    )
+    def test_c12_a_file_that_is_not_its_before_is_stale_and_nothing_changes(
+        self, ground: Ground, name: str, before: bytes | Directory | None, after: bytes | Directory | None
+    ):
+        with (
+            pytest.raises(Stale) as refused,
+            ground.files.transaction(
+                [change(ground, "d/b.py", b"bee\n", b"buzz\n"), change(ground, name, before, after)]
+            ) as transaction,
+        ):
+            transaction.perform()
+        assert refused.value.path == ground.files.place(name)
+        assert ground.tree() == ALL
+
+    def test_a_stale_file_is_told_by_the_hash_of_what_is_there(self, ground: Ground):
+        with pytest.raises(Stale) as refused, ground.files.transaction([change(ground, "a.py", b"old", b"new")]):
+            pass
+        assert refused.value.now == digest(TREE["a.py"])
+
+    def test_nasty_40_a_file_written_behind_an_open_transaction_is_stale(self, ground: Ground):
+        changes = [change(ground, "d/b.py", b"bee\n", b"buzz\n"), change(ground, "a.py", TREE["a.py"], b"new\n")]
+        with ground.files.transaction(changes) as transaction:
+            ground.put("a.py", b"somebody else's")
+            with pytest.raises(Stale):
+                transaction.perform()
+        assert ground.tree() == {**ALL, "a.py": b"somebody else's"}
+
+    def test_nasty_40_a_file_that_appears_behind_an_open_transaction_is_kept(self, ground: Ground):
+        with ground.files.transaction([change(ground, "new", None, b"mine")]) as transaction:
+            ground.put("new", b"theirs")
+            with pytest.raises(Stale):
+                transaction.perform()
+        assert ground.tree() == {**ALL, "new": b"theirs"}
+
+    def test_a_parent_that_is_a_file_is_no_directory(self, ground: Ground):
+        path = f"{ground.files.roots[0]}/a.py/new"
+        with pytest.raises(NotDirectory), ground.files.transaction([FileChange(path, None, Bytes(b""))]):
+            pass
+        assert ground.tree() == ALL
+
+    def test_c2_a_change_outside_is_refused(self, ground: Ground):
+        with pytest.raises(OutsideWorkspace), ground.files.transaction([FileChange("/etc/new", None, Bytes(b""))]):
+            pass
+
+    # --- recovery
+
+    def test_there_is_nothing_to_mend_after_a_whole_transaction(self, ground: Ground):
+        done = commit(ground, change(ground, "a.py", TREE["a.py"], b"new\n"))
+        with ground.files.alone():
+            left = ground.files.recover(Broken(1, "x1", done, settled=True))
+        assert left == ()
+        assert ground.tree() == {**ALL, "a.py": b"new\n"}
+
+    # --- always
+
+    @given(st.data())
+    @settings(max_examples=60)
+    def test_c62_a_set_is_always_performed_whole_or_not_at_all_and_taken_back_whole(self, data: st.DataObject):
+        names = ["a", "b", "d/c", "d/e/f", "g/h"]
+        content = st.none() | st.binary(max_size=3)
+        here = {name: each for name in names if (each := data.draw(content, name)) is not None}
+        ground = self.fresh(here)
+        before = ground.tree()
+        wanted = {name: data.draw(content, f"new {name}") for name in data.draw(st.sets(st.sampled_from(names)))}
+        believed = {name: data.draw(st.sampled_from([here.get(name), b"wrong"])) for name in wanted}
+        changes = [change(ground, name, believed[name], after) for name, after in wanted.items()]
+        try:
+            done = commit(ground, *changes)
+        except ToolError:
+            assert believed != {name: here.get(name) for name in wanted}
+            assert ground.tree() == before
+            return
+        result = ground.tree()
+        assert {name: result.get(name) for name in names} == {name: here.get(name) for name in names} | wanted
+        ground.store.keep(here.values())
+        commit(ground, *(each.reversed() for each in reversed(done)))
+        assert ground.tree() == before
+
+
+def identity(files: Files, path: str) -> Identity:
+    look = files.look(path)
+    assert look
+    return look.identity
+
+
+def change(ground: Ground, name: str, before: bytes | Content | None, after: bytes | Content | None) -> FileChange:
+    def content(given: bytes | Content | None) -> Content | None:
+        return Bytes(given) if isinstance(given, bytes) else given
+
+    return FileChange(os.path.join(ground.files.roots[0], name), content(before), content(after))
+
+
+def commit(ground: Ground, *changes: FileChange) -> tuple[FileChange, ...]:
+    with ground.files.transaction(changes) as transaction:
+        transaction.perform()
+        transaction.finish()
+        return transaction.files

@@ -1,0 +1,503 @@
+"""What every store does. Inherit StoreSuite, and LastingStoreSuite if it outlives the process."""
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handhold.core.facts import Identity
+from handhold.core.plans import Bytes, Directory, FileChange, Stored, digest
+from handhold.core.ports import Call, Entry, Mark, Outcome, Seen, Store
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
+ABSENT = digest(b"never kept")
+
+
+def call(tool: str = "Edit", *, session: str = "s", turn: str = "t", call_id: str = "c") -> Call:
+    return Call(session, turn, call_id, tool, "{}", "claude")
+
+
+def success(reply: str | None = None) -> Outcome:
+    return Outcome("success", None, 1.5, reply)
+
+
+def failure() -> Outcome:
+    return Outcome("error", "NO_MATCH", 1.5, None)
+
+
+def change(path: str = "/ws/a.py", before: bytes | None = b"old\n", after: bytes | None = b"new\n") -> FileChange:
+    return FileChange(path, None if before is None else Bytes(before), None if after is None else Bytes(after))
+
+
+def begun(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
+    """A call up to its intent."""
+    seq = store.begin(asked or call())
+    store.intend(seq, f"x{seq}", files, decision="allow", takes_back=takes_back)
+    return seq
+
+
+def done(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
+    """A call from end to end."""
+    seq = begun(store, *files, asked=asked, takes_back=takes_back)
+    store.settle(seq, success(), durable=True)
+    store.finish(seq)
+    return seq
+
+
+def noise(n: int, size: int) -> bytes:
+    """Bytes that no compression makes smaller."""
+    return random.Random(n).randbytes(size)
+
+
+def only(store: Store) -> Entry:
+    (entry,) = store.entries()
+    return entry
+
+
+class StoreSuite:
+    def opened(self, folder: Path, *, bound: int = 1024**3) -> Store:
+        raise NotImplementedError
+
+    @contextmanager
+    def fresh(self, *, bound: int = 1024**3) -> Iterator[Store]:
+        """A store of one example of a property."""
+        with tempfile.TemporaryDirectory() as folder, closing(self.opened(Path(folder), bound=bound)) as store:
+            yield store
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with closing(self.opened(tmp_path / "state")) as store:
+            yield store
+
+    # --- calls and entries
+
+    def test_a_new_journal_is_empty(self, store: Store):
+        assert list(store.entries()) == []
+        assert list(store.entries(last=20)) == []
+        assert list(store.broken()) == []
+        assert store.recall("s", "t", "c") is None
+        assert store.files(1) == ()
+
+    def test_a_call_is_in_the_journal_before_anything_came_of_it(self, store: Store):
+        seq = store.begin(call("Read"))
+        entry = only(store)
+        assert (entry.seq, entry.call, entry.outcome) == (seq, call("Read"), None)
+        assert (entry.paths, entry.changed, entry.takes_back) == ((), 0, ())
+        assert (entry.undone, entry.kept) == (False, True)
+
+    def test_entries_come_oldest_first(self, store: Store):
+        seqs = [store.begin(call(call_id=f"c{n}")) for n in range(5)]
+        assert seqs == sorted(set(seqs))
+        assert [entry.seq for entry in store.entries()] == seqs
+        assert [entry.seq for entry in store.entries(last=2)] == seqs[-2:]
+        assert [entry.seq for entry in store.entries(last=99)] == seqs
+        assert list(store.entries(last=0)) == []
+
+    def test_entries_of_one_session(self, store: Store):
+        mine = [store.begin(call(session=session)) for session in ("s", "other", "s", "s")]
+        assert [entry.seq for entry in store.entries(session="s")] == [mine[0], *mine[2:]]
+        assert [entry.seq for entry in store.entries(session="s", last=1)] == mine[3:]
+        assert list(store.entries(session="nobody")) == []
+
+    def test_an_entry_tells_what_was_decided_and_what_came_of_it(self, store: Store):
+        seq = begun(store, change())
+        store.settle(seq, success(), durable=True)
+        entry = only(store)
+        assert (entry.decision, entry.outcome) == ("allow", success())
+        assert (entry.paths, entry.changed) == (("/ws/a.py",), 1)
+
+    def test_an_error_is_an_outcome(self, store: Store):
+        store.settle(store.begin(call()), failure(), durable=False)
+        assert only(store).outcome == failure()
+
+    def test_an_entry_lists_a_hundred_paths_and_counts_all(self, store: Store):
+        done(store, *(change(f"/ws/{n:03}") for n in range(150)))
+        entry = only(store)
+        assert entry.paths == tuple(f"/ws/{n:03}" for n in range(100))
+        assert entry.changed == 150
+
+    @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
+    @settings(max_examples=30)
+    def test_a_call_always_comes_back_as_it_was_asked(
+        self, session: str, turn: str, call_id: str, tool: str, arguments: str, reply: str
+    ):
+        with self.fresh() as store:
+            asked = Call(session, turn, call_id, tool, arguments, "claude")
+            store.settle(store.begin(asked), success(reply), durable=False)
+            recalled = store.recall(session, turn, call_id)
+            assert recalled
+            assert recalled.call == asked
+            assert recalled.outcome == success(reply)
+
+    def test_long_arguments_come_back(self, store: Store):
+        asked = Call("s", "t", "c", "Write", '{"content":"' + "x" * 100_000 + '"}', "claude")
+        store.begin(asked)
+        assert only(store).call == asked
+
+    # --- append-only
+
+    def test_what_was_settled_stays_settled(self, store: Store):
+        seq = begun(store, change())
+        store.settle(seq, success(), durable=True)
+        with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has its own word for it
+            store.settle(seq, failure(), durable=True)
+        assert only(store).outcome == success()
+
+    def test_what_was_intended_stays_intended(self, store: Store):
+        seq = begun(store, change("/ws/a"))
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            store.intend(seq, "again", [change("/ws/b")], decision="deny")
+        assert (only(store).paths, only(store).decision) == (("/ws/a",), "allow")
+
+    # --- the files of a call
+
+    def test_changes_come_back_by_hash(self, store: Store):
+        seq = done(store, change("/ws/a", b"1", b"22"), change("/ws/b", None, b"333"), change("/ws/c", b"4444", None))
+        assert store.files(seq) == (
+            FileChange("/ws/a", Stored(digest(b"1"), 1), Stored(digest(b"22"), 2)),
+            FileChange("/ws/b", None, Stored(digest(b"333"), 3)),
+            FileChange("/ws/c", Stored(digest(b"4444"), 4), None),
+        )
+
+    def test_directories_and_modes_come_back(self, store: Store):
+        files = (
+            FileChange("/ws/d", None, Directory()),
+            FileChange("/ws/d/run", None, Stored(ABSENT, 3), 0o755),
+            FileChange("/ws/old", Directory(), None, 0o700),
+        )
+        assert store.files(done(store, *files)) == files
+
+    def test_names_that_are_not_utf8_come_back(self, store: Store):
+        path = os.fsdecode(b"/ws/\xff\xfe\n\xe9.txt")
+        seq = done(store, change(path, None, b"new"))
+        assert store.files(seq)[0].path == path
+        assert only(store).paths == (path,)
+        assert store.writer(path, digest(b"new")) == "s"
+
+    # --- transactions that a dead process left
+
+    def test_an_intent_without_an_outcome_is_broken(self, store: Store):
+        seq = begun(store, change())
+        (broken,) = store.broken()
+        assert (broken.seq, broken.transaction, broken.settled) == (seq, f"x{seq}", False)
+        assert broken.files == store.files(seq)
+
+    def test_a_success_that_was_not_cleaned_up_is_broken_but_settled(self, store: Store):
+        seq = begun(store, change())
+        store.settle(seq, success(), durable=True)
+        assert [(broken.seq, broken.settled) for broken in store.broken()] == [(seq, True)]
+
+    @pytest.mark.parametrize("status", ["error", "interrupted"])
+    def test_a_failure_after_an_intent_was_taken_back(self, store: Store, status: str):
+        store.settle(begun(store, change()), Outcome(status, None, 0.0, None), durable=True)
+        assert list(store.broken()) == []
+
+    def test_what_is_finished_is_not_broken(self, store: Store):
+        seq = done(store, change())
+        assert list(store.broken()) == []
+        store.finish(seq)  # two processes may find the same thing to clean up
+        assert list(store.broken()) == []
+
+    def test_a_call_without_an_intent_is_not_broken(self, store: Store):
+        store.begin(call("Read"))
+        assert list(store.broken()) == []
+
+    # --- calls that come again (F-3)
+
+    def test_f3_a_call_is_recalled_by_session_turn_and_id(self, store: Store):
+        store.settle(store.begin(call(call_id="c1")), success("hello"), durable=False)
+        recalled = store.recall("s", "t", "c1")
+        assert recalled
+        assert recalled.outcome == success("hello")
+        for other in (("x", "t", "c1"), ("s", "x", "c1"), ("s", "t", "x")):
+            assert store.recall(*other) is None
+
+    def test_f3_the_last_call_with_an_id_is_recalled(self, store: Store):
+        store.settle(store.begin(call()), success("first"), durable=False)
+        last = store.begin(call())
+        recalled = store.recall("s", "t", "c")
+        assert recalled
+        assert (recalled.seq, recalled.outcome) == (last, None)
+
+    def test_f3_the_log_leaves_replies_out(self, store: Store):
+        store.settle(store.begin(call()), success("a long page"), durable=False)
+        assert only(store).outcome == success(None)
+
+    # --- who wrote it (U-13)
+
+    def test_u13_the_writer_of_a_content_is_the_last_session_that_gave_it(self, store: Store):
+        done(store, change("/ws/a", None, b"x"), asked=call(session="one"))
+        done(store, change("/ws/a", b"x", b"y"), asked=call(session="two"))
+        assert store.writer("/ws/a", digest(b"x")) == "one"
+        assert store.writer("/ws/a", digest(b"y")) == "two"
+        done(store, change("/ws/a", b"y", b"x"), asked=call(session="three"))
+        assert store.writer("/ws/a", digest(b"x")) == "three"
+        assert store.writer("/ws/b", digest(b"x")) == ""
+        assert store.writer("/ws/a", ABSENT) == ""
+
+    def test_u13_what_failed_or_is_not_settled_was_not_written(self, store: Store):
+        store.settle(begun(store, change("/ws/a", None, b"x")), failure(), durable=True)
+        begun(store, change("/ws/a", None, b"x"))
+        assert store.writer("/ws/a", digest(b"x")) == ""
+
+    # --- taking back
+
+    def test_c92_an_undo_is_about_the_calls_it_names(self, store: Store):
+        first, second = done(store, change("/ws/a")), done(store, change("/ws/b"))
+        done(store, change("/ws/a", b"new\n", b"old\n"), asked=call("undo"), takes_back=(second, first))
+        assert [entry.takes_back for entry in store.entries()] == [(), (), (second, first)]
+        assert [entry.undone for entry in store.entries()] == [True, True, False]
+
+    @pytest.mark.parametrize("outcome", [failure(), Outcome("interrupted", None, 0.0, None), None])
+    def test_c92_an_undo_that_did_not_happen_undid_nothing(self, store: Store, outcome: Outcome | None):
+        first = done(store, change())
+        seq = begun(store, change("/ws/a.py", b"new\n", b"old\n"), asked=call("undo"), takes_back=(first,))
+        if outcome:
+            store.settle(seq, outcome, durable=True)
+        assert [entry.undone for entry in store.entries()] == [False, False]
+
+    @given(st.data())
+    def test_c92_undone_is_always_what_a_list_of_the_standing_says(self, data: st.DataObject):
+        """Against a model: the calls that stand, and the undos that stand with what they took."""
+        standing: set[int] = set()
+        undos: dict[int, frozenset[int]] = {}
+        undone: set[int] = set()
+        with self.fresh() as store:
+            for _ in range(data.draw(st.integers(1, 8))):
+                works = data.draw(st.booleans())
+                match data.draw(st.sampled_from(["change", "undo", "redo"])):
+                    case "undo" if standing:
+                        chosen = data.draw(st.sets(st.sampled_from(sorted(standing)), min_size=1))
+                        seq = begun(store, asked=call("undo"), takes_back=sorted(chosen))
+                        if works:
+                            undos[seq] = frozenset(chosen)
+                            standing -= chosen
+                            undone |= chosen
+                    case "redo" if undos:
+                        taken = data.draw(st.sampled_from(sorted(undos)))
+                        seq = begun(store, asked=call("redo"), takes_back=(taken,))
+                        if works:
+                            undone = (undone | {taken}) - undos[taken]
+                            standing |= undos.pop(taken)
+                    case _:
+                        seq = begun(store)
+                        if works:
+                            standing.add(seq)
+                store.settle(seq, success() if works else failure(), durable=False)
+                entries = store.entries()
+                assert {entry.seq for entry in entries if entry.undone} == undone
+                assert {entry.seq for entry in store.entries(last=2) if entry.undone} == undone & {
+                    entry.seq for entry in entries[-2:]
+                }
+
+    @given(st.lists(st.sampled_from(["begin", "intend", "settle", "fail", "finish", "keep"]), max_size=12))
+    @settings(max_examples=40)
+    def test_c91_what_the_journal_once_said_it_always_says(self, steps: list[str]):
+        with self.fresh(bound=50) as store:
+            said: dict[int, tuple[object, ...]] = {}
+            open_calls, settled = [], []
+            for n, step in enumerate(steps):
+                if step == "keep":
+                    store.keep([noise(n, 40)])
+                elif step == "finish" and settled:
+                    store.finish(settled[-1])
+                elif step in ("settle", "fail") and open_calls:
+                    settled.append(open_calls.pop())
+                    store.settle(settled[-1], success() if step == "settle" else failure(), durable=False)
+                else:
+                    open_calls.append(begun(store, change(f"/ws/{n}", noise(n, 30), noise(-n, 30))))
+                for entry in store.entries():
+                    facts = (entry.at, entry.call, entry.decision, entry.paths, entry.changed, store.files(entry.seq))
+                    assert said.setdefault(entry.seq, facts) == facts
+                assert len(said) == len(store.entries())
+
+    # --- contents
+
+    @given(st.lists(st.binary(max_size=2000), max_size=5))
+    @settings(max_examples=40)
+    def test_what_is_kept_always_comes_back(self, datas: list[bytes]):
+        with self.fresh() as store:
+            store.keep(datas)
+            assert all(store.has(digest(data)) for data in datas)
+            assert [store.get(digest(data)) for data in datas] == datas
+
+    def test_what_was_never_kept_is_not_there(self, store: Store):
+        assert store.get(ABSENT) is None
+        assert not store.has(ABSENT)
+
+    def test_large_contents_come_back(self, store: Store):
+        datas = [noise(1, 3_000_000), b"compressible\n" * 100_000]
+        store.keep(datas)
+        assert [store.get(digest(data)) for data in datas] == datas
+
+    def test_an_intent_keeps_the_contents_at_hand(self, store: Store):
+        begun(store, change("/ws/a", b"old", b"new"), FileChange("/ws/b", Stored(ABSENT, 5), Directory()))
+        assert store.get(digest(b"old")) == b"old"
+        assert store.get(digest(b"new")) == b"new"
+        assert not store.has(ABSENT)
+
+    @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
+    @settings(max_examples=30)
+    def test_a_content_is_never_kept_twice(self, datas: list[bytes]):
+        with self.fresh(bound=sum(map(len, set(datas)))) as store:  # any copy would be one too many
+            for _ in range(3):
+                store.keep(datas + datas)
+                begun(store, *(change(f"/ws/{n}", data, data) for n, data in enumerate(datas)))
+            assert all(store.has(digest(data)) for data in datas)
+
+    # --- the bound
+
+    def test_the_longest_unused_go_first(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=3500)) as store:
+            datas = [noise(n, 1000) for n in range(5)]
+            for data in datas[:3]:
+                store.keep([data])
+            assert store.get(digest(datas[0])) == datas[0]
+            for data in datas[3:]:
+                store.keep([data])
+            assert [store.has(digest(data)) for data in datas] == [True, False, False, True, True]
+
+    def test_an_entry_says_when_it_can_no_longer_be_taken_back(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            old = noise(1, 1000)
+            done(store, change("/ws/a", old, b"new"), change("/ws/b", old, b"newer"))
+            done(store, change("/ws/c", b"small", b"other"))
+            assert [entry.kept for entry in store.entries()] == [True, True]
+            store.keep([noise(2, 1000), noise(3, 1400)])
+            assert not store.has(digest(old))
+            assert [entry.kept for entry in store.entries()] == [False, store.has(digest(b"small"))]
+            store.keep([old])
+            assert store.entries()[0].kept
+
+    def test_an_entry_whose_old_content_never_came_is_not_kept(self, store: Store):
+        done(store, FileChange("/ws/a", Stored(ABSENT, 5), None))
+        assert not only(store).kept
+
+    def test_a_created_file_needs_no_content_to_be_taken_back(self, store: Store):
+        done(store, FileChange("/ws/d", None, Directory()), FileChange("/ws/d/a", None, Stored(ABSENT, 5)))
+        assert only(store).kept
+
+    def test_the_contents_of_an_open_intent_never_go(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=1500)) as store:
+            before, after = noise(1, 1000), noise(2, 1000)
+            seq = begun(store, change("/ws/a", before, after))
+            store.keep([noise(3, 1000)])
+            store.keep([noise(4, 1000)])
+            assert store.has(digest(before))
+            assert store.has(digest(after))
+            store.settle(seq, success(), durable=True)
+            store.keep([noise(5, 1000)])
+            assert not store.has(digest(before))
+
+    # --- marks
+
+    def mark(self, path: str = "/ws/a", inode: int = 7, **facts: object) -> Mark:
+        identity = Identity(1, inode, 100, 2**62, 2**62 + 1)
+        return Mark(**{"path": path, "identity": identity, "hash": "ab", "lines": ((1, 5),), "whole": True, **facts})  # pyright: ignore[reportArgumentType]
+
+    def test_c10_a_mark_comes_back_as_it_was(self, store: Store):
+        marks = [self.mark(), self.mark("/ws/b", 8, hash=None, lines=((1, 2), (9, 9)), pages=(Seen(0, 9, "cd"),))]
+        for each in marks:
+            store.marks("s").put(each)
+        assert [store.marks("s").get(each.path, None) for each in marks] == marks
+
+    def test_c10_a_new_mark_replaces_the_old(self, store: Store):
+        store.marks("s").put(self.mark())
+        store.marks("s").put(self.mark(whole=False))
+        assert store.marks("s").get("/ws/a", None) == self.mark(whole=False)
+
+    def test_c15_sessions_do_not_see_each_others_marks(self, store: Store):
+        store.marks("s").put(self.mark())
+        assert store.marks("other").get("/ws/a", self.mark().identity) is None
+
+    def test_u15_a_mark_is_found_under_another_name_of_the_file(self, store: Store):
+        marks = store.marks("s")
+        marks.put(self.mark("/ws/a", 2**64 - 1))
+        marks.put(self.mark("/ws/b", 2**64 - 1))
+        assert marks.get("/ws/link", self.mark(inode=2**64 - 1).identity) == self.mark("/ws/b", 2**64 - 1)
+        marks.put(self.mark("/ws/a", 2**64 - 1))
+        assert marks.get("/ws/link", self.mark(inode=2**64 - 1).identity) == self.mark("/ws/a", 2**64 - 1)
+        assert marks.get("/ws/link", self.mark(inode=9).identity) is None
+        assert marks.get("/ws/link", None) is None
+
+    def test_the_mark_of_the_name_itself_goes_before(self, store: Store):
+        marks = store.marks("s")
+        marks.put(self.mark("/ws/a", 7))
+        marks.put(self.mark("/ws/b", 8))
+        assert marks.get("/ws/a", self.mark(inode=8).identity) == self.mark("/ws/a", 7)
+
+    def test_a_dropped_mark_is_gone(self, store: Store):
+        marks = store.marks("s")
+        marks.put(self.mark())
+        marks.drop("/ws/a")
+        marks.drop("/ws/never")
+        assert marks.get("/ws/a", self.mark().identity) is None
+
+    def test_names_of_marks_need_not_be_utf8(self, store: Store):
+        mark = self.mark(os.fsdecode(b"/ws/\xff"))
+        store.marks("s").put(mark)
+        assert store.marks("s").get(mark.path, None) == mark
+
+    # --- several at once
+
+    def test_threads_share_a_store(self, store: Store):
+        errors: list[BaseException] = []
+
+        def work(session: str) -> None:
+            try:
+                for n in range(20):
+                    done(
+                        store,
+                        change(f"/ws/{session}/{n}", None, f"{session} {n}".encode()),
+                        asked=call(session=session),
+                    )
+            except BaseException as error:  # noqa: BLE001 - a thread would swallow it
+                errors.append(error)
+
+        threads = [Thread(target=work, args=(f"s{n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert len({entry.seq for entry in store.entries()}) == 80
+        assert [len(store.entries(session=f"s{n}")) for n in range(4)] == [20] * 4
+        assert list(store.broken()) == []
+
+
+class LastingStoreSuite(StoreSuite):
+    """For stores that outlive the process, and are shared by several."""
+
+    def test_c15_all_of_it_outlives_the_process(self, tmp_path: Path):
+        mark = self.mark()
+        with closing(self.opened(tmp_path)) as store:
+            first = done(store, change())
+            done(store, change("/ws/a.py", b"new\n", b"old\n"), asked=call("undo", call_id="u"), takes_back=(first,))
+            store.settle(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
+            broken = begun(store, change("/ws/b", None, b"half"))
+            store.marks("s").put(mark)
+            before = store.entries()
+        with closing(self.opened(tmp_path)) as store:
+            assert store.entries() == before
+            assert [entry.undone for entry in store.entries()] == [True, False, False, False]
+            assert [each.seq for each in store.broken()] == [broken]
+            assert store.get(digest(b"old\n")) == b"old\n"
+            assert store.marks("s").get("/ws/a", None) == mark
+            recalled = store.recall("s", "t", "r")
+            assert recalled
+            assert recalled.outcome == success("a page")
+
+    def test_two_stores_on_one_workspace_see_each_other(self, tmp_path: Path):
+        with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:
+            first = done(one, change("/ws/a", None, b"x"), asked=call(session="one"))
+            assert two.writer("/ws/a", digest(b"x")) == "one"
+            second = done(two, change("/ws/a", b"x", b"y"), asked=call(session="two"))
+            assert [entry.seq for entry in one.entries()] == [first, second]
+            assert one.get(digest(b"y")) == b"y"

@@ -1,0 +1,56 @@
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from handhold.core.ports import Store
+from handhold.world.files.workspace import Workspace
+from handhold.world.memory import MemoryStore
+from tests.suites.files_suite import FilesSuite, Ground, Make
+
+
+@dataclass
+class OnDisk:
+    files: Workspace
+    store: Store
+    root: Path
+
+    def put(self, name: str, data: bytes | None) -> None:
+        if data is None:
+            (self.root / name).unlink()
+        else:
+            (self.root / name).write_bytes(data)
+
+    def tree(self) -> dict[str, bytes | None]:
+        return {
+            str(path.relative_to(self.root)): None if path.is_dir() else path.read_bytes()
+            for path in self.root.rglob("*")
+        }
+
+
+class TestWorkspace(FilesSuite):
+    @pytest.fixture(params=["openat2", "walk"], autouse=True)
+    def ends(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        with ExitStack() as self.opened:
+            self.resolver = request.param
+            try:
+                yield
+            except NotImplementedError as missing:
+                pytest.skip(str(missing))
+
+    @pytest.fixture
+    def make(self, ends: None) -> Make:
+        return self.fresh
+
+    def fresh(self, tree: Mapping[str, bytes]) -> Ground:
+        root = Path(self.opened.enter_context(tempfile.TemporaryDirectory()))
+        for name, data in tree.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(data)
+        store = MemoryStore()
+        workspace = Workspace([root], store, resolver=self.resolver)
+        self.opened.callback(workspace.close)
+        return OnDisk(workspace, store, root)
