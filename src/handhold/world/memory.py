@@ -1,0 +1,512 @@
+"""A workspace and a store in dictionaries: for tests and dry runs.
+
+They pass the suites of the real ones. `MemoryFiles.files` may be changed behind the tools' back, as a disk may.
+"""
+
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import count
+from posixpath import basename, dirname, join
+
+from handhold.core.errors import (
+    Busy,
+    ContentDropped,
+    IsDirectory,
+    NotDirectory,
+    NotFound,
+    OutsideWorkspace,
+    Stale,
+    TooLarge,
+)
+from handhold.core.facts import Identity, Look, Page, Whole
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
+from handhold.core.ports import MOST_EDITABLE, Broken, Call, Contents, Entry, Mark, Outcome
+from handhold.world.files.index import count_of, page_of
+from handhold.world.files.roots import Root, Roots, names
+from handhold.world.state.taken import DONE, taken_back
+
+PATIENCE = 30.0  # seconds to wait for somebody else's transaction
+MOST_NEAR = 3
+FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
+PATHS_LISTED = 100
+
+
+class MemoryFiles:
+    """Names in `files` and `directories` are relative to the root. A directory is also there if a file is in it."""
+
+    def __init__(
+        self,
+        files: Mapping[str, str | bytes] | None = None,
+        *,
+        root: str = "/ws",
+        contents: Contents | None = None,
+        directories: Iterable[str] = (),
+    ) -> None:
+        self.files: dict[str, bytes] = {}
+        self.directories: set[str] = {"", *directories}
+        self._roots = Roots([Root(-1, root, root, writable=True, device=1)])
+        self._contents = contents
+        self._ticks = count(1)
+        self._known: dict[str, tuple[bytes | None, Identity]] = {}
+        self._held = threading.Lock()
+        for path, data in (files or {}).items():
+            self.put(path, data)
+
+    # --- the hand behind the tools' back
+
+    def put(self, path: str, data: str | bytes | None) -> None:
+        """Make, overwrite or remove a file as another program would."""
+        name = self.name_of(path)
+        if data is None:
+            del self.files[name]
+        else:
+            self.write(name, data.encode() if isinstance(data, str) else data)
+
+    def write(self, name: str, data: bytes) -> None:
+        self.files[name] = data
+        self._known.pop(name, None)  # written is written, even with the same bytes
+
+    def content(self, path: str) -> bytes | None:
+        return self.files.get(self.name_of(path))
+
+    def remove_directory(self, path: str) -> None:
+        """If it is empty; else it stays."""
+        name = self.name_of(path)
+        if not self.inside(name):
+            self.directories.discard(name)
+            self.directories.add(dirname(name))
+
+    # --- what stands where
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self._roots.names
+
+    def place(self, path: str) -> str:
+        name = self.name_of(path)
+        return self._roots.first.prefix + name if name else self._roots.first.real
+
+    def look(self, path: str) -> Look | None:
+        name = self.name_of(path)
+        if name in self.files:
+            return Look(self.place(path), "file", self._identity(name))
+        return Look(self.place(path), "directory", self._identity(name)) if self.is_directory(name) else None
+
+    def near(self, path: str) -> tuple[str, ...]:
+        name = self.name_of(path)
+        above = dirname(name)
+        while not self.is_directory(above):
+            name, above = above, dirname(above)
+        name, there = basename(name), sorted(self.inside(above))
+        same = [other for other in there if other != name and other.casefold() == name.casefold()]
+        alike = [other for other in get_close_matches(name, there, MOST_NEAR + 1) if other not in (name, *same)]
+        return tuple(join(above, other) for other in [*same, *alike][:MOST_NEAR])
+
+    def is_directory(self, name: str) -> bool:
+        return any(other == name or other.startswith(f"{name}/") for other in self._all())
+
+    def _all(self) -> Iterator[str]:
+        """Every directory, and what lies in some."""
+        yield from self.directories
+        yield from map(dirname, self.files)
+
+    def inside(self, directory: str) -> set[str]:
+        below = f"{directory}/" if directory else ""
+        return {
+            other[len(below) :].split("/")[0]
+            for other in (*self.files, *self.directories)
+            if other.startswith(below) and other not in ("", directory)
+        }
+
+    def name_of(self, path: str) -> str:
+        """A path's spelling beneath the root. There are no links, so its letters tell."""
+        way: list[str] = []
+        for name in names(self._roots.spot(path).way):
+            if "/".join(way) in self.files:
+                raise NotDirectory(path)
+            if name != "..":
+                way.append(name)
+            elif way:
+                way.pop()
+            else:
+                raise OutsideWorkspace(path, self.roots)
+        return "/".join(way)
+
+    def _identity(self, name: str) -> Identity:
+        """Another file, at another time, whenever its content is not the object that was seen here before."""
+        data = self.files.get(name)
+        known = self._known.get(name)
+        if known is None or known[0] is not data:
+            tick = next(self._ticks)
+            known = self._known[name] = (data, Identity(1, tick, len(data or b""), tick, tick))
+        return known[1]
+
+    # --- contents
+
+    def read(self, path: str) -> Whole:
+        look = self._file(path)
+        if look.identity.size > MOST_EDITABLE:
+            raise TooLarge(path, look.identity.size, MOST_EDITABLE)
+        data = self.files[self.name_of(path)]
+        return Whole(look.path, data, digest(data), look.identity)
+
+    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
+        return page_of(self.read(path), path, offset, limit, width)
+
+    def count(self, path: str) -> int:
+        return count_of(self.read(path), path)
+
+    def fingerprint(self, path: str) -> tuple[Identity, str]:
+        look = self._file(path)
+        return look.identity, digest(self.files[self.name_of(path)])
+
+    def _file(self, path: str) -> Look:
+        look = self.look(path)
+        if look is None:
+            raise NotFound(path)
+        if look.kind == "directory":
+            raise IsDirectory(path)
+        return look
+
+    # --- the one door
+
+    @contextmanager
+    def transaction(self, changes: Sequence[FileChange]) -> Generator["MemoryTransaction"]:
+        with self.alone():
+            yield MemoryTransaction(self, changes, f"m{next(self._ticks)}")
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        if not self._held.acquire(timeout=PATIENCE):
+            raise Busy(self.roots[0], PATIENCE)
+        try:
+            yield
+        finally:
+            self._held.release()
+
+    def recover(self, broken: Broken) -> tuple[str, ...]:
+        """What lived in this process died with it."""
+        return ()
+
+    def close(self) -> None:
+        pass
+
+    def data_of(self, content: Bytes | Stored, path: str) -> bytes:
+        if isinstance(content, Bytes):
+            return content.data
+        data = self._contents.get(content.hash) if self._contents else None
+        if data is None:
+            raise ContentDropped((path,))
+        return data
+
+
+class MemoryTransaction:
+    def __init__(self, workspace: MemoryFiles, changes: Sequence[FileChange], name: str) -> None:
+        self.id = name
+        self._workspace = workspace
+        self._before: dict[str, bytes | None] = {}
+        self._made: list[str] = []
+        made: dict[str, FileChange] = {}
+        for change in changes:
+            if change.before is None and isinstance(change.after, Directory):
+                made[change.path] = change
+        there = [change for change in changes if self._verified(change)]
+        for change in there:
+            if change.before is None:
+                made |= {
+                    path: FileChange(path, None, Directory()) for path in self._missing(change) if path not in made
+                }
+        removed = [change for change in there if isinstance(change.before, Directory) and change.after is None]
+        self.files = (
+            *(made[path] for path in sorted(made) if workspace.look(path) is None),
+            *(_with_mode(change) for change in there if not change.of_directory),
+            *(_with_mode(change) for change in sorted(removed, key=lambda each: each.path, reverse=True)),
+        )
+
+    def perform(self) -> Mapping[str, Identity]:
+        workspace = self._workspace
+        ready = {change.path: _data(change.after, workspace, change.path) for change in self._contents()}
+        for change in self._contents():
+            self._verified(change)
+        for change in self.files:
+            if isinstance(change.after, Directory):
+                self._made.append(workspace.place(change.path))
+                workspace.directories.add(self._workspace.name_of(change.path))
+        for path, data in ready.items():
+            name = self._workspace.name_of(path)
+            self._before[path] = workspace.files.pop(name, None)
+            if data is None:
+                workspace.directories.add(dirname(name))  # on a disk it stays when its last file goes
+            else:
+                workspace.write(name, data)
+        looks = {path: workspace.look(path) for path, data in ready.items() if data is not None}
+        return {path: look.identity for path, look in looks.items() if look}
+
+    def take_back(self) -> None:
+        for path, data in self._before.items():
+            name = self._workspace.name_of(path)
+            self._workspace.files.pop(name, None)
+            if data is not None:
+                self._workspace.write(name, data)
+        for path in reversed(self._made):
+            self._workspace.directories.discard(self._workspace.name_of(path))
+
+    def finish(self) -> None:
+        for change in self.files:
+            if isinstance(change.before, Directory):
+                self._workspace.remove_directory(change.path)
+
+    def _contents(self) -> list[FileChange]:
+        return [change for change in self.files if not change.of_directory]
+
+    def _verified(self, change: FileChange) -> bool:
+        """Stale unless the path is its `before`; False if there is nothing to do."""
+        look = self._workspace.look(change.path)
+        match change.before, change.after:
+            case None, None:
+                return False
+            case None, Directory():
+                if look and look.kind != "directory":
+                    raise Stale(change.path)
+                return look is None
+            case None, _:
+                if look:
+                    raise Stale(change.path)
+                return True
+            case Directory(), Directory():
+                return False
+            case Directory(), None:
+                if look and look.kind != "directory":
+                    raise Stale(change.path)
+                return look is not None
+            case Directory(), _:
+                raise IsDirectory(change.path)
+            case _, Directory():
+                raise NotDirectory(change.path)
+            case before, after:
+                hash = self._workspace.fingerprint(change.path)[1] if look and look.kind == "file" else ""
+                if hash != before.hash:
+                    raise Stale(change.path, now=hash)
+                return after is None or after.hash != before.hash
+
+    def _missing(self, change: FileChange) -> Iterator[str]:
+        """The directories above that are not there."""
+        parent = dirname(self._workspace.place(change.path))
+        while self._workspace.look(parent) is None:
+            yield parent
+            parent = dirname(parent)
+
+
+def _with_mode(change: FileChange) -> FileChange:
+    """The mode of what goes away."""
+    if change.after is not None:
+        return change
+    return replace(change, mode=DIRECTORY_MODE if isinstance(change.before, Directory) else FILE_MODE)
+
+
+def _data(content: Content | None, workspace: MemoryFiles, path: str) -> bytes | None:
+    return None if content is None or isinstance(content, Directory) else workspace.data_of(content, path)
+
+
+# --- state
+
+
+@dataclass
+class Record:
+    """A call, and what has been said of it so far."""
+
+    seq: int
+    at: float
+    call: Call
+    transaction: str | None = None
+    decision: str = ""
+    files: tuple[FileChange, ...] = ()
+    takes_back: tuple[int, ...] = ()
+    outcome: Outcome | None = None
+    finished: bool = False
+
+    @property
+    def done(self) -> bool:
+        return self.outcome is not None and self.outcome.status in DONE
+
+
+class MemoryStore:
+    def __init__(self, *, bound: int = 2 * 1024**3) -> None:
+        self._records: list[Record] = []
+        self._contents: OrderedDict[str, bytes] = OrderedDict()  # the longest unused first
+        self._bound = bound
+        self._dropped = 0
+        self._marks: dict[str, MemoryMarks] = {}
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        pass
+
+    # --- contents
+
+    def keep(self, datas: Iterable[bytes]) -> None:
+        with self._lock:
+            for data in datas:
+                hash = digest(data)
+                self._contents[hash] = data
+                self._contents.move_to_end(hash)
+            self._make_room()
+
+    def get(self, hash: str) -> bytes | None:
+        with self._lock:
+            if hash in self._contents:
+                self._contents.move_to_end(hash)
+            return self._contents.get(hash)
+
+    def has(self, hash: str) -> bool:
+        return hash in self._contents
+
+    def held(self) -> tuple[int, int]:
+        """How many bytes of contents are kept, and how many contents had to go so far."""
+        return sum(map(len, self._contents.values())), self._dropped
+
+    def _make_room(self) -> None:
+        held = self.held()[0]
+        if held <= self._bound:
+            return
+        open_intents = [each for each in self._records if each.transaction is not None and each.outcome is None]
+        needed = {hash for each in open_intents for change in each.files for hash in _hashes(change)}
+        for hash in [hash for hash in self._contents if hash not in needed]:
+            if held <= self._bound:
+                return
+            held -= len(self._contents.pop(hash))
+            self._dropped += 1
+
+    # --- journal
+
+    def begin(self, call: Call) -> int:
+        with self._lock:
+            self._records.append(Record(len(self._records) + 1, time.time(), call))
+            return len(self._records)
+
+    def intend(
+        self,
+        seq: int,
+        transaction: str,
+        files: Sequence[FileChange],
+        *,
+        decision: str,
+        takes_back: Sequence[int] = (),
+    ) -> None:
+        with self._lock:
+            record = self._record(seq)
+            if record.transaction is not None:
+                raise ValueError(f"call {seq} has an intent already")
+            record.transaction = transaction
+            record.files = tuple(_by_hash(change) for change in files)
+            record.decision = decision
+            record.takes_back = tuple(takes_back)
+            at_hand = (content for change in files for content in (change.before, change.after))
+            self.keep(content.data for content in at_hand if isinstance(content, Bytes))
+
+    def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None:
+        with self._lock:
+            record = self._record(seq)
+            if record.outcome is not None:
+                raise ValueError(f"call {seq} has an outcome already")
+            record.outcome = outcome
+
+    def finish(self, seq: int) -> None:
+        self._record(seq).finished = True
+
+    def broken(self) -> Sequence[Broken]:
+        return [
+            Broken(each.seq, each.transaction, each.files, settled=each.outcome is not None)
+            for each in self._records
+            if each.transaction is not None and not each.finished and (each.outcome is None or each.done)
+        ]
+
+    def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
+        for record in reversed(self._records):
+            if (record.call.session, record.call.turn, record.call.call_id) == (session, turn, call_id):
+                return self._entry(record, self._takers())
+        return None
+
+    def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
+        """Oldest first, without the replies: `recall` gives those."""
+        chosen = [each for each in self._records if session is None or each.call.session == session]
+        takers = self._takers()
+        entries = [
+            self._entry(each, takers) for each in (chosen if last is None else chosen[max(0, len(chosen) - last) :])
+        ]
+        return [replace(each, outcome=replace(each.outcome, reply=None)) if each.outcome else each for each in entries]
+
+    def files(self, seq: int) -> tuple[FileChange, ...]:
+        return self._record(seq).files if 0 < seq <= len(self._records) else ()
+
+    def writer(self, path: str, hash: str) -> str:
+        for record in reversed(self._records):
+            if record.done and any(
+                each.path == path and each.after and each.after.hash == hash for each in record.files
+            ):
+                return record.call.session
+        return ""
+
+    def _record(self, seq: int) -> Record:
+        return self._records[seq - 1]
+
+    def _takers(self) -> Mapping[int, Collection[int]]:
+        takers: defaultdict[int, list[int]] = defaultdict(list)
+        for record in self._records:
+            for call in record.takes_back if record.done else ():
+                takers[call].append(record.seq)
+        return takers
+
+    def _entry(self, record: Record, takers: Mapping[int, Collection[int]]) -> Entry:
+        return Entry(
+            seq=record.seq,
+            at=record.at,
+            call=record.call,
+            decision=record.decision,
+            outcome=record.outcome,
+            paths=tuple(change.path for change in record.files[:PATHS_LISTED]),
+            changed=len(record.files),
+            takes_back=record.takes_back,
+            undone=taken_back(record.seq, takers),
+            kept=all(self.has(each.before.hash) for each in record.files if isinstance(each.before, Stored)),
+        )
+
+    # --- marks
+
+    def marks(self, session: str) -> "MemoryMarks":
+        return self._marks.setdefault(session, MemoryMarks())
+
+
+class MemoryMarks:
+    def __init__(self) -> None:
+        self._marks: dict[str, Mark] = {}  # the newest last
+
+    def get(self, path: str, identity: Identity | None) -> Mark | None:
+        if path in self._marks or identity is None:
+            return self._marks.get(path)
+        file = (identity.device, identity.inode)
+        same = (each for each in reversed(self._marks.values()) if (each.identity.device, each.identity.inode) == file)
+        return next(same, None)
+
+    def put(self, mark: Mark) -> None:
+        self._marks.pop(mark.path, None)
+        self._marks[mark.path] = mark
+
+    def drop(self, path: str) -> None:
+        self._marks.pop(path, None)
+
+
+def _by_hash(change: FileChange) -> FileChange:
+    def kept(content: Content | None) -> Content | None:
+        return Stored(content.hash, content.size) if isinstance(content, Bytes) else content
+
+    return FileChange(change.path, kept(change.before), kept(change.after), change.mode)
+
+
+def _hashes(change: FileChange) -> Iterator[str]:
+    return (content.hash for content in (change.before, change.after) if content)

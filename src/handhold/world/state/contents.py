@@ -1,0 +1,293 @@
+"""Contents by hash: each kept once, compressed where that helps, up to a bound.
+
+Small ones lie in the database, large ones as files beside it. A file is written before the row that names it
+and removed after the row is gone, both while no other process writes: a row never promises a file that is
+not whole. What a killed process leaves without a row is listed in `doomed`, and swept at the next opening.
+"""
+
+import os
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from pathlib import Path
+from typing import TypeVar
+
+from handhold.core.errors import StateDamaged
+from handhold.core.plans import Bytes, Stored, digest
+from handhold.world.state.database import Database, told
+from handhold.world.state.folder import private
+
+INLINE = 256 * 1024  # bytes; what is larger becomes a file
+BATCH = 500
+WORTH_PACKING = 512  # bytes; below, zlib costs more time than the space is worth
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+T = TypeVar("T")
+Victim = tuple[bytes, int, int | None]  # hash, bytes here, blob
+
+SCHEMA = (
+    """CREATE TABLE contents (
+        hash BLOB PRIMARY KEY,
+        size INTEGER NOT NULL,
+        stored INTEGER NOT NULL,  -- bytes that it takes here
+        packed INTEGER NOT NULL,  -- 1: by zlib
+        blob INTEGER,             -- NULL: in a file
+        used INTEGER NOT NULL     -- rises from one writing to the next
+    ) WITHOUT ROWID""",
+    "CREATE INDEX contents_used ON contents (used)",
+    # Apart, so that noting a use does not write the data again.
+    "CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE doomed (hash BLOB PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE held (bytes INTEGER NOT NULL, dropped INTEGER NOT NULL)",
+    "INSERT INTO held VALUES (0, 0)",
+)
+
+# The oldest that may go: an intent without an outcome still needs its own.
+OLDEST = """
+    SELECT hash, stored, blob FROM contents AS kept
+    WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
+                      WHERE before = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
+      AND NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_after
+                      WHERE after = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
+    ORDER BY used
+"""
+
+
+class BoundedContents:
+    def __init__(self, database: Database, folder: Path, bound: int) -> None:
+        self._database = database
+        self._folder = private(folder)
+        self._bound = bound
+        self._touched: set[bytes] = set()  # read since the last writing: a read need not wait for a writer
+        self._sweep()
+
+    def keep(self, datas: Iterable[bytes]) -> None:
+        contents = [Bytes(data) for data in datas]
+        if contents:
+            self.announce(contents)
+            with self._database.writing() as connection:
+                self.store(connection, contents)
+                dropped = self.make_room(connection)
+            self.let_go(dropped)
+
+    def get(self, hash: str) -> bytes | None:
+        key = bytes.fromhex(hash)
+        with self._database.reading() as connection:
+            sql = "SELECT packed, data FROM contents LEFT JOIN blobs ON blobs.id = blob WHERE hash = ?"
+            row = connection.execute(sql, (key,)).fetchone()
+        if row is None:
+            return None
+        packed, data = row
+        if data is None and (data := self._read(key)) is None:
+            self._forget(key)
+            return None
+        self._touched.add(key)
+        return self._unpacked(hash, data, packed=packed)
+
+    def has(self, hash: str) -> bool:
+        with self._database.reading() as connection:
+            sql = "SELECT 1 FROM contents WHERE hash = ?"
+            return connection.execute(sql, (bytes.fromhex(hash),)).fetchone() is not None
+
+    def held(self) -> tuple[int, int]:
+        """How many bytes are kept, and how many contents had to go so far."""
+        with self._database.reading() as connection:
+            return connection.execute("SELECT bytes, dropped FROM held").fetchone()
+
+    # --- inside somebody's transaction
+
+    def announce(self, contents: Iterable[Bytes | Stored]) -> None:
+        """Before a transaction that writes files: list them, so that they are found if it never ends."""
+        large = [
+            (bytes.fromhex(each.hash),) for each in contents if isinstance(each, Bytes) and len(each.data) > INLINE
+        ]
+        if large:
+            with self._database.writing() as connection:
+                connection.executemany(
+                    "INSERT OR IGNORE INTO doomed SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM contents WHERE hash = ?1)",
+                    large,
+                )
+
+    def store(self, connection: sqlite3.Connection, contents: Iterable[Bytes | Stored]) -> set[str]:
+        """Keep what is at hand, and tell which hashes are neither at hand nor kept."""
+        last = connection.execute("SELECT coalesce(max(used), 0) FROM contents").fetchone()[0]
+        now = last + 2
+        touched, self._touched = self._touched, set()
+        for batch in batches(touched):
+            self._touch(connection, batch, last + 1)
+        absent: set[str] = set()
+        for batch in batches(contents):
+            wanted = {bytes.fromhex(each.hash): each for each in batch}
+            wanted |= {bytes.fromhex(each.hash): each for each in batch if isinstance(each, Bytes)}
+            known = self._known(connection, wanted)
+            self._touch(connection, known, now)
+            new = {key: each for key, each in wanted.items() if isinstance(each, Bytes) and key not in known}
+            self._insert(connection, new, now)
+            absent |= {each.hash for key, each in wanted.items() if isinstance(each, Stored) and key not in known}
+            if absent:
+                absent -= {each.hash for each in new.values()}
+        return absent
+
+    def make_room(self, connection: sqlite3.Connection) -> int:
+        """Drop the contents that were not used for longest; how many."""
+        over: int = connection.execute("SELECT bytes FROM held").fetchone()[0] - self._bound
+        victims: list[Victim] = []
+        if over > 0:
+            for victim in connection.execute(OLDEST):
+                victims.append(victim)
+                over -= victim[1]
+                if over <= 0:
+                    break
+            self._delete(connection, victims)
+        return len(victims)
+
+    def let_go(self, dropped: int) -> None:
+        """After a transaction that dropped contents: remove their files."""
+        if dropped:
+            self._sweep()
+
+    # --- rows
+
+    def _known(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> set[bytes]:
+        sql = f"SELECT hash FROM contents WHERE hash IN ({_places(keys)})"
+        return {key for (key,) in connection.execute(sql, (*keys,))}
+
+    def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int) -> None:
+        if keys:
+            connection.execute(f"UPDATE contents SET used = ? WHERE hash IN ({_places(keys)})", (now, *keys))
+
+    def _insert(self, connection: sqlite3.Connection, new: Mapping[bytes, Bytes], now: int) -> None:
+        ids = count(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM blobs").fetchone()[0])
+        rows: list[tuple[object, ...]] = []
+        sizes: list[int] = []
+        files: list[bytes] = []
+
+        def blobs() -> Iterator[tuple[int, bytes]]:
+            """The small ones, one at a time; the large ones become files on the way."""
+            for key, content in new.items():
+                data, packed = pack(content.data)
+                size = len(content.data)
+                sizes.append(len(data))
+                if size > INLINE:
+                    self._write(key, data)
+                    files.append(key)
+                    rows.append((key, size, len(data), packed, None, now))
+                else:
+                    rows.append((key, size, len(data), packed, blob := next(ids), now))
+                    yield blob, data
+
+        connection.executemany("INSERT INTO blobs VALUES (?, ?)", blobs())
+        connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("UPDATE held SET bytes = bytes + ?", (sum(sizes),))
+        self._flush({self._file(key).parent for key in files})
+        connection.executemany("DELETE FROM doomed WHERE hash = ?", ((key,) for key in files))
+        if connection.execute("SELECT 1 FROM lacking WHERE contents > 0").fetchone():
+            self._count_lacking(connection, new, -1)
+
+    def _delete(self, connection: sqlite3.Connection, victims: Sequence[Victim]) -> None:
+        connection.executemany("DELETE FROM contents WHERE hash = ?", ((key,) for key, _, _ in victims))
+        connection.executemany(
+            "DELETE FROM blobs WHERE id = ?", ((blob,) for _, _, blob in victims if blob is not None)
+        )
+        connection.executemany(
+            "INSERT OR IGNORE INTO doomed VALUES (?)", ((key,) for key, _, blob in victims if blob is None)
+        )
+        freed = sum(stored for _, stored, _ in victims)
+        connection.execute("UPDATE held SET bytes = bytes - ?, dropped = dropped + ?", (freed, len(victims)))
+        self._count_lacking(connection, [key for key, _, _ in victims], +1)
+
+    def _count_lacking(self, connection: sqlite3.Connection, keys: Iterable[bytes], change: int) -> None:
+        """Calls know how many of the contents that they replaced are missing: `Entry.kept` need not look for them."""
+        connection.executemany(
+            "UPDATE lacking SET contents = contents + ? WHERE seq IN (SELECT seq FROM changes WHERE before = ?)",
+            ((change, key) for key in keys),
+        )
+
+    def _unpacked(self, hash: str, data: bytes, *, packed: bool) -> bytes:
+        """StateDamaged rather than a content that is not what its name says: it would end up in somebody's file."""
+        try:
+            whole = unpack(data, packed=packed)
+        except zlib.error:
+            whole = b""
+        if digest(whole) != hash:
+            raise StateDamaged(str(self._database.path), f"the content {hash} is damaged")
+        return whole
+
+    def _forget(self, key: bytes) -> None:
+        """Somebody removed the file: drop its row, so that `Entry.kept` stays true."""
+        with self._database.writing() as connection:
+            sql = "SELECT hash, stored, blob FROM contents WHERE hash = ? AND blob IS NULL"
+            row = connection.execute(sql, (key,)).fetchone()
+            if row and not self._file(key).exists():
+                self._delete(connection, [row])
+
+    # --- files
+
+    def _file(self, key: bytes) -> Path:
+        name = key.hex()
+        return self._folder / name[:2] / name
+
+    def _read(self, key: bytes) -> bytes | None:
+        with told(self._file(key)):
+            try:
+                return self._file(key).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _write(self, key: bytes, data: bytes) -> None:
+        """Write a file whose name never stands for half of it."""
+        target = self._file(key)
+        staged = target.with_name(target.name + ".new")
+        with told(target):
+            private(target.parent)
+            with os.fdopen(os.open(staged, NEW_FILE, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(target)
+
+    def _flush(self, folders: Collection[Path]) -> None:
+        """A rename is on the disk once its folder is, and a folder once the one above is."""
+        for folder in (*folders, self._folder) if folders else ():
+            with told(folder):
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def _sweep(self) -> None:
+        """Remove the files that no row names any more."""
+        with self._database.reading() as connection:
+            if connection.execute("SELECT 1 FROM doomed LIMIT 1").fetchone() is None:
+                return
+        with self._database.writing() as connection, told(self._folder):
+            sql = "SELECT hash FROM doomed WHERE hash NOT IN (SELECT hash FROM contents)"
+            for (key,) in connection.execute(sql):
+                file = self._file(key)
+                file.unlink(missing_ok=True)
+                file.with_name(file.name + ".new").unlink(missing_ok=True)
+            connection.execute("DELETE FROM doomed")
+
+
+def pack(data: bytes) -> tuple[bytes, bool]:
+    """The shorter of the data and its compressed form, and whether it is the latter."""
+    if len(data) < WORTH_PACKING:
+        return data, False
+    packed = zlib.compress(data, 1)
+    return (packed, True) if len(packed) < len(data) else (data, False)
+
+
+def unpack(data: bytes, *, packed: bool) -> bytes:
+    return zlib.decompress(data) if packed else data
+
+
+def batches(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, BATCH)):
+        yield batch
+
+
+def _places(keys: Collection[bytes]) -> str:
+    return ",".join("?" * len(keys))

@@ -1,0 +1,184 @@
+"""One SQLite file, used by several processes and threads, and never repaired behind anybody's back.
+
+There is one connection, behind a lock. Writers take turns in SQLite anyway, every transaction here is short,
+and connections of threads that are gone would have to be found and closed.
+"""
+
+import errno
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from handhold.core.errors import Busy, NoSpace, PermissionRefused, StateDamaged, SystemTrouble, ToolError
+
+PATIENCE = 30.0  # seconds to wait for another process's transaction
+WAL_KEPT = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
+CACHE = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
+PAGE = 4096  # bytes
+OURS = 0x48_48_4C_44  # "HHLD", in the header of the file
+
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS)
+
+
+class Database:
+    """`schema` is the list of statements that makes an empty file one of this `version`."""
+
+    def __init__(self, path: Path, schema: Sequence[str], version: int) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._full = False  # whether commits are flushed to the disk
+        self._must_be_whole()
+        self._make_private()
+        with self._told():
+            self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            with self._told():
+                self._prepare(schema, version)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def reading(self) -> Generator[sqlite3.Connection]:
+        """One consistent view, however many questions are asked of it."""
+        with self._lock, self._told():
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
+
+    @contextmanager
+    def writing(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
+        """All that is written inside, or nothing. What is not durable survives a killed process, not a power cut."""
+        with self._lock, self._told():
+            self._flush(durable)
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _flush(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
+        if full != self._full:
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+            self._full = full
+
+    # --- opening
+
+    def _must_be_whole(self) -> None:
+        """What SQLite overlooks: it takes a file of one byte or none for a new one, throws the log beside it away,
+        and reads a last page that was cut off as if it ended in zeros. With a log, the file may be in the making."""
+        log = self.path.with_name(self.path.name + "-wal")
+        logged = log.exists() and log.stat().st_size
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size == 1 or (logged and not size) or (not logged and size % PAGE):
+            raise StateDamaged(str(self.path), "a part of it is gone")
+
+    def _make_private(self) -> None:
+        # Only if it is new: closing a second descriptor of an open database drops SQLite's locks on it.
+        with told(self.path):
+            try:
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                pass
+
+    def _prepare(self, schema: Sequence[str], version: int) -> None:
+        if self._is_new():
+            self._connection.execute(f"PRAGMA page_size={PAGE}")
+            self._log_ahead()
+            with self.writing(durable=True) as connection:
+                if self._is_new():  # another process may have been faster
+                    for statement in schema:
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA application_id={OURS}")
+                    connection.execute(f"PRAGMA user_version={version}")
+        if self._one("PRAGMA application_id") != OURS:
+            raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
+        if (found := self._one("PRAGMA user_version")) != version:
+            raise StateDamaged(str(self.path), f"it has version {found}; this Handhold knows version {version}")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._full = False
+        self._connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT}")
+        self._connection.execute(f"PRAGMA cache_size=-{CACHE}")
+        # Without this a REPLACE would go around the triggers that keep the journal append-only.
+        self._connection.execute("PRAGMA recursive_triggers=ON")
+
+    def _is_new(self) -> bool:
+        return not self._one("PRAGMA user_version") and not self._one("SELECT count(*) FROM sqlite_master")
+
+    def _log_ahead(self) -> None:
+        """Switch to WAL. SQLite does not wait when two processes do that at once, so we do."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _one(self, sql: str) -> int:
+        return self._connection.execute(sql).fetchone()[0]
+
+    # --- errors
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            fact = self._fact(error)
+            if fact is None:
+                raise
+            raise fact from error
+
+    def _fact(self, error: sqlite3.DatabaseError) -> ToolError | None:
+        """None is a mistake of ours: a broken rule of the schema, or wrong SQL."""
+        path, code, because = str(self.path), _code(error), str(error)
+        if code in _BUSY:
+            return Busy(path, PATIENCE)
+        if code in _DAMAGED:
+            return StateDamaged(path, because)
+        if code == sqlite3.SQLITE_FULL:
+            return NoSpace(path, because)
+        if code in _REFUSED:
+            return PermissionRefused(path, because)
+        return SystemTrouble(path, because) if code in _TROUBLE else None
+
+
+@contextmanager
+def told(path: Path) -> Generator[None]:
+    """What the system refuses in the state folder becomes a fact."""
+    try:
+        yield
+    except OSError as error:
+        because = os.strerror(error.errno or 0)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoSpace(str(path), because) from error
+        if isinstance(error, PermissionError):
+            raise PermissionRefused(str(path), because) from error
+        raise SystemTrouble(str(path), because) from error
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """The primary code: the low byte of the extended one. Errors of the Python module have none."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,0 +1,37 @@
+"""Where state lives: one private folder a workspace, beneath the user's state directory."""
+
+import os
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+ROOTS = "roots.txt"  # for people who wonder which folder is whose; nothing reads it
+NAME_LENGTH = 16
+
+
+def state_folder(state: Path | None, roots: Sequence[str]) -> Path:
+    """The state folder of a workspace, made if it was not there. Links to a root lead to one folder."""
+    real = [os.path.realpath(root) for root in roots]
+    name = sha256(os.fsencode(real[0])).hexdigest()[:NAME_LENGTH]
+    folder = private(private(state or default_state()) / name)
+    listed = folder / ROOTS
+    if not listed.exists():
+        listed.write_bytes(b"".join(os.fsencode(root) + b"\n" for root in real))
+    return folder
+
+
+def default_state() -> Path:
+    """The user's state directory; a relative XDG_STATE_HOME counts as none, as its standard says."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "handhold"
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "handhold"
+
+
+def private(folder: Path) -> Path:
+    """A folder that only its owner enters, made if it was not there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder

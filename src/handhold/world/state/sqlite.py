@@ -1,0 +1,407 @@
+"""The store on SQLite: one file a workspace, shared by every process that works there.
+
+What the journal says is appended and never altered; triggers see to that. What can be told from it (which
+transactions are pending, which calls lack a content for taking them back) is kept beside it, so that a journal
+of a hundred thousand calls answers as fast as an empty one.
+"""
+
+import json
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from handhold.core.facts import Identity
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
+from handhold.core.ports import Broken, Call, Entry, Mark, Outcome, Seen
+from handhold.world.state import contents
+from handhold.world.state.contents import BoundedContents, pack, unpack
+from handhold.world.state.database import Database, told
+from handhold.world.state.folder import private
+from handhold.world.state.taken import DONE, taken_back
+
+DATABASE = "state.db"
+VERSION = 1
+BOUND = 2 * 1024**3
+REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
+PATHS_LISTED = 100
+STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"
+JOURNAL = ("calls", "intents", "changes", "taken", "outcomes", "finished")
+
+SCHEMA = (
+    """CREATE TABLE calls (
+        seq INTEGER PRIMARY KEY, at REAL NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
+        tool BLOB NOT NULL, dialect BLOB NOT NULL, arguments BLOB NOT NULL, packed INTEGER NOT NULL
+    )""",
+    "CREATE INDEX calls_session ON calls (session)",
+    "CREATE INDEX calls_id ON calls (call_id, turn, session)",
+    """CREATE TABLE intents (
+        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, transaction_id BLOB NOT NULL,
+        decision BLOB NOT NULL, files INTEGER NOT NULL
+    )""",
+    """CREATE TABLE changes (
+        seq INTEGER NOT NULL, n INTEGER NOT NULL, path BLOB NOT NULL,
+        before_kind TEXT, before BLOB, before_size INTEGER,
+        after_kind TEXT, after BLOB, after_size INTEGER,
+        mode INTEGER,
+        PRIMARY KEY (seq, n)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX changes_before ON changes (before) WHERE before IS NOT NULL",
+    "CREATE INDEX changes_after ON changes (after) WHERE after IS NOT NULL",
+    "CREATE TABLE taken (seq INTEGER NOT NULL, n INTEGER NOT NULL, call INTEGER NOT NULL, PRIMARY KEY (seq, n))",
+    "CREATE INDEX taken_call ON taken (call)",
+    """CREATE TABLE outcomes (
+        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, status TEXT NOT NULL, code TEXT,
+        time_ms REAL NOT NULL, reply BLOB  -- its hash
+    )""",
+    "CREATE TABLE finished (seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL)",
+    # What can be told from the journal, kept at hand.
+    "CREATE TABLE pending (seq INTEGER PRIMARY KEY, settled INTEGER NOT NULL)",
+    "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
+    "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
+    """CREATE TABLE replies (
+        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL
+    )""",
+    "CREATE TABLE replies_held (bytes INTEGER NOT NULL)",
+    "INSERT INTO replies_held VALUES (0)",
+    # The newest mark of a file under several names has the highest id.
+    """CREATE TABLE marks (
+        id INTEGER PRIMARY KEY, session BLOB NOT NULL, path BLOB NOT NULL, file TEXT NOT NULL, body BLOB NOT NULL,
+        UNIQUE (session, path)
+    )""",
+    "CREATE INDEX marks_file ON marks (session, file)",
+    *(
+        f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
+            SELECT RAISE(ABORT, 'the journal is append-only');
+        END"""
+        for table in JOURNAL
+        for verb in ("UPDATE", "DELETE")
+    ),
+    *contents.SCHEMA,
+)
+
+ENTRIES = """
+    SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
+           decision, files, outcomes.status, code, time_ms, reply, lacking.contents
+    FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
+"""
+
+
+class SqliteStore:
+    """`bound` is for contents, in bytes; what exceeds it makes the oldest go."""
+
+    def __init__(self, folder: Path, *, bound: int = BOUND, replies: int = REPLIES) -> None:
+        with told(folder):
+            private(folder)
+        self._database = Database(folder / DATABASE, SCHEMA, VERSION)
+        self._contents = BoundedContents(self._database, folder / "contents", bound)
+        self._replies = replies
+
+    def close(self) -> None:
+        self._database.close()
+
+    # --- contents
+
+    def keep(self, datas: Iterable[bytes]) -> None:
+        self._contents.keep(datas)
+
+    def get(self, hash: str) -> bytes | None:
+        return self._contents.get(hash)
+
+    def has(self, hash: str) -> bool:
+        return self._contents.has(hash)
+
+    def held(self) -> tuple[int, int]:
+        """How many bytes of contents are kept, and how many contents had to go so far."""
+        return self._contents.held()
+
+    # --- journal
+
+    def begin(self, call: Call) -> int:
+        arguments, packed = pack(_bytes(call.arguments))
+        who = (_bytes(call.session), _bytes(call.turn), _bytes(call.call_id), _bytes(call.tool), _bytes(call.dialect))
+        with self._database.writing() as connection:
+            row = connection.execute(
+                "INSERT INTO calls (at, session, turn, call_id, tool, dialect, arguments, packed)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (time.time(), *who, arguments, packed),
+            )
+            assert row.lastrowid is not None
+            return row.lastrowid
+
+    def intend(
+        self,
+        seq: int,
+        transaction: str,
+        files: Sequence[FileChange],
+        *,
+        decision: str,
+        takes_back: Sequence[int] = (),
+    ) -> None:
+        self._contents.announce(_contents(files))
+        with self._database.writing(durable=True) as connection:
+            connection.execute(
+                "INSERT INTO intents VALUES (?, ?, ?, ?, ?)",
+                (seq, time.time(), _bytes(transaction), _bytes(decision), len(files)),
+            )
+            absent = self._contents.store(connection, _contents(files))
+            connection.executemany(
+                "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                ((seq, n, *_change_row(each)) for n, each in enumerate(files)),
+            )
+            connection.executemany(
+                "INSERT INTO taken VALUES (?, ?, ?)", ((seq, *each) for each in enumerate(takes_back))
+            )
+            lacking = {each.before.hash for each in files if each.before and each.before.hash in absent}
+            connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(lacking)))
+            connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
+            dropped = self._contents.make_room(connection)
+        self._contents.let_go(dropped)
+
+    def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None:
+        with self._database.writing(durable=durable) as connection:
+            reply = None if outcome.reply is None else self._keep_reply(connection, _bytes(outcome.reply))
+            connection.execute(
+                "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?)",
+                (seq, time.time(), outcome.status, outcome.code, outcome.time_ms, reply),
+            )
+            if outcome.status in DONE:
+                connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
+            else:  # what was begun has been taken back
+                connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+
+    def finish(self, seq: int) -> None:
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO finished VALUES (?, ?)", (seq, time.time()))
+            connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+
+    def broken(self) -> Sequence[Broken]:
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT seq, transaction_id, settled FROM pending JOIN intents USING (seq) ORDER BY seq"
+            ).fetchall()
+            return [
+                Broken(seq, _text(name), self._files(connection, seq), bool(settled)) for seq, name, settled in rows
+            ]
+
+    def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                f"{ENTRIES} WHERE call_id = ? AND turn = ? AND session = ? ORDER BY calls.seq DESC LIMIT 1",
+                (_bytes(call_id), _bytes(turn), _bytes(session)),
+            ).fetchall()
+            return next(self._entries(connection, rows, replies=True), None)
+
+    def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
+        """Oldest first, without the replies: `recall` gives those."""
+        of_session = "" if session is None else "WHERE session = ?"
+        parameters = () if session is None else (_bytes(session),)
+        with self._database.reading() as connection:
+            sql = f"{ENTRIES} {of_session} ORDER BY calls.seq DESC LIMIT ?"
+            rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()
+            return list(self._entries(connection, rows[::-1], replies=False))
+
+    def files(self, seq: int) -> tuple[FileChange, ...]:
+        with self._database.reading() as connection:
+            return self._files(connection, seq)
+
+    def writer(self, path: str, hash: str) -> str:
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT session FROM changes INDEXED BY changes_after JOIN calls USING (seq) JOIN outcomes USING (seq)"
+                f" WHERE after = ? AND path = ? AND status IN {STANDING} ORDER BY changes.seq DESC LIMIT 1",
+                (bytes.fromhex(hash), _bytes(path)),
+            ).fetchone()
+        return _text(row[0]) if row else ""
+
+    # --- marks
+
+    def marks(self, session: str) -> "SqliteMarks":
+        return SqliteMarks(self._database, session)
+
+    # --- rows
+
+    def _entries(self, connection: sqlite3.Connection, rows: Sequence[Any], *, replies: bool) -> Iterator[Entry]:
+        takers = self._takers(connection, min((row[0] for row in rows), default=0))
+        for row in rows:
+            seq, at, session, turn, call_id, tool, arguments, packed, dialect, decision, files, *end, lacking = row
+            call = Call(
+                session=_text(session),
+                turn=_text(turn),
+                call_id=_text(call_id),
+                tool=_text(tool),
+                arguments=_text(unpack(arguments, packed=packed)),
+                dialect=_text(dialect),
+            )
+            yield Entry(
+                seq=seq,
+                at=at,
+                call=call,
+                decision=_text(decision or b""),
+                outcome=self._outcome(connection, *end, replies=replies),
+                paths=self._paths(connection, seq) if files else (),
+                changed=files or 0,
+                takes_back=self._takes_back(connection, seq) if files is not None else (),
+                undone=taken_back(seq, takers),
+                kept=not lacking,
+            )
+
+    def _outcome(
+        self,
+        connection: sqlite3.Connection,
+        status: str | None,
+        code: str | None,
+        time_ms: float,
+        reply: bytes | None,
+        *,
+        replies: bool,
+    ) -> Outcome | None:
+        if status is None:
+            return None
+        said = self._reply(connection, reply) if replies and reply else None
+        return Outcome(status, code, time_ms, said)
+
+    def _takers(self, connection: sqlite3.Connection, first: int) -> Mapping[int, Sequence[int]]:
+        """What took back the calls from `first` on; takers are later than what they take, so these are all."""
+        takers: defaultdict[int, list[int]] = defaultdict(list)
+        rows = connection.execute(
+            f"SELECT call, seq FROM taken JOIN outcomes USING (seq) WHERE call >= ? AND status IN {STANDING}", (first,)
+        )
+        for call, seq in rows:
+            takers[call].append(seq)
+        return takers
+
+    def _paths(self, connection: sqlite3.Connection, seq: int) -> tuple[str, ...]:
+        sql = "SELECT path FROM changes WHERE seq = ? ORDER BY n LIMIT ?"
+        return tuple(_text(path) for (path,) in connection.execute(sql, (seq, PATHS_LISTED)))
+
+    def _takes_back(self, connection: sqlite3.Connection, seq: int) -> tuple[int, ...]:
+        return tuple(call for (call,) in connection.execute("SELECT call FROM taken WHERE seq = ? ORDER BY n", (seq,)))
+
+    def _files(self, connection: sqlite3.Connection, seq: int) -> tuple[FileChange, ...]:
+        sql = (
+            "SELECT path, before_kind, before, before_size, after_kind, after, after_size, mode"
+            " FROM changes WHERE seq = ? ORDER BY n"
+        )
+        return tuple(
+            FileChange(_text(row[0]), _content(*row[1:4]), _content(*row[4:7]), row[7])
+            for row in connection.execute(sql, (seq,))
+        )
+
+    def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> bytes:
+        key = bytes.fromhex(digest(reply))
+        data, packed = pack(reply)
+        sql = "INSERT OR IGNORE INTO replies (hash, packed, data) VALUES (?, ?, ?)"
+        came = connection.execute(sql, (key, packed, data)).rowcount
+        connection.execute("UPDATE replies_held SET bytes = bytes + ?", (len(data) * came,))
+        over: int = connection.execute("SELECT bytes FROM replies_held").fetchone()[0] - self._replies
+        while over > 0:
+            oldest, size = connection.execute("SELECT id, length(data) FROM replies ORDER BY id LIMIT 1").fetchone()
+            connection.execute("DELETE FROM replies WHERE id = ?", (oldest,))
+            connection.execute("UPDATE replies_held SET bytes = bytes - ?", (size,))
+            over -= size
+        return key
+
+    def _reply(self, connection: sqlite3.Connection, key: bytes) -> str | None:
+        row = connection.execute("SELECT packed, data FROM replies WHERE hash = ?", (key,)).fetchone()
+        return _text(unpack(row[1], packed=row[0])) if row else None
+
+
+class SqliteMarks:
+    """What one session has seen."""
+
+    def __init__(self, database: Database, session: str) -> None:
+        self._database = database
+        self._session = _bytes(session)
+
+    def get(self, path: str, identity: Identity | None) -> Mark | None:
+        with self._database.reading() as connection:
+            sql = "SELECT path, body FROM marks WHERE session = ? AND path = ?"
+            row = connection.execute(sql, (self._session, _bytes(path))).fetchone()
+            if row is None and identity:
+                sql = "SELECT path, body FROM marks WHERE session = ? AND file = ? ORDER BY id DESC LIMIT 1"
+                row = connection.execute(sql, (self._session, _file(identity))).fetchone()
+        return _mark(*row) if row else None
+
+    def put(self, mark: Mark) -> None:
+        with self._database.writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO marks (session, path, file, body) VALUES (?, ?, ?, ?)",
+                (self._session, _bytes(mark.path), _file(mark.identity), _body(mark)),
+            )
+
+    def drop(self, path: str) -> None:
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, _bytes(path)))
+
+
+# --- values
+
+
+def _bytes(text: str) -> bytes:
+    """Text of any origin: names that are not UTF-8 and half characters from a model's JSON come back as they were."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _contents(files: Iterable[FileChange]) -> Iterator[Bytes | Stored]:
+    for each in files:
+        for content in (each.before, each.after):
+            if content is not None and not isinstance(content, Directory):
+                yield content
+
+
+def _change_row(change: FileChange) -> tuple[object, ...]:
+    return (_bytes(change.path), *_row(change.before), *_row(change.after), change.mode)
+
+
+def _row(content: Content | None) -> tuple[str | None, bytes | None, int | None]:
+    if content is None:
+        return None, None, None
+    if isinstance(content, Directory):
+        return "directory", None, None
+    return "file", bytes.fromhex(content.hash), content.size
+
+
+def _content(kind: str | None, key: bytes | None, size: int | None) -> Content | None:
+    if kind is None:
+        return None
+    if key is None or size is None:
+        return Directory()
+    return Stored(key.hex(), size)
+
+
+def _file(identity: Identity) -> str:
+    # Some file systems use the highest bit of an inode number, and SQLite's integers are signed.
+    return f"{identity.device}:{identity.inode}"
+
+
+def _body(mark: Mark) -> bytes:
+    identity = mark.identity
+    return json.dumps(
+        {
+            "identity": [identity.device, identity.inode, identity.size, identity.mtime_ns, identity.ctime_ns],
+            "hash": mark.hash,
+            "lines": mark.lines,
+            "whole": mark.whole,
+            "pages": [[seen.start, seen.end, seen.hash] for seen in mark.pages],
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def _mark(path: bytes, body: bytes) -> Mark:
+    facts = json.loads(body)
+    return Mark(
+        path=_text(path),
+        identity=Identity(*facts["identity"]),
+        hash=facts["hash"],
+        lines=tuple((first, last) for first, last in facts["lines"]),
+        whole=facts["whole"],
+        pages=tuple(Seen(*seen) for seen in facts["pages"]),
+    )
