@@ -1,0 +1,255 @@
+"""Arguments as models send them, made to fit the schema of their tool.
+
+What is plainly meant is mended: a number in quotes, an array sent as JSON, a name that another tool family
+uses. What could mean two things is refused, with what was wanted.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from handhold.core.errors import BadArguments, UnknownTool
+from handhold.core.results import ToolSpec
+
+SYNONYMS: tuple[frozenset[str], ...] = (
+    frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile"}),
+    frozenset({"oldstring", "oldstr", "oldtext", "old", "search"}),
+    frozenset({"newstring", "newstr", "newtext", "new", "replace", "replacement"}),
+    frozenset({"replaceall", "all", "every", "global"}),
+    frozenset({"content", "contents", "text", "filetext", "filecontent"}),
+    frozenset({"offset", "startline", "line", "start"}),
+    frozenset({"limit", "maxlines", "numlines", "linecount"}),
+    frozenset({"edits", "changes", "operations", "replacements"}),
+)
+"""Names that tool families give to one thing, without case and underscores."""
+
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[\]}])', re.DOTALL)
+_WHOLE = re.compile(r"[+-]?\d{1,18}(\.0*)?")
+_DECIMAL = re.compile(r"[+-]?\d{1,18}(\.\d*)?")
+
+
+def parsed(text: str) -> Any:
+    """JSON as models write it: with commas before a closing bracket and bare newlines in strings. ValueError if it is none."""
+    try:
+        return json.loads(text, strict=False)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError:
+        return json.loads(_TRAILING_COMMA.sub(lambda found: found[1] or found[2], text), strict=False)
+
+
+# --- one value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _never(value: Any) -> None:  # noqa: ARG001 - how a number or an object should be spelled is not ours to say
+    return None
+
+
+def _mended_integer(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value.strip().partition(".")[0])
+    return None
+
+
+def _mended_number(value: Any) -> int | float | None:
+    whole = _mended_integer(value)
+    if whole is None and isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
+        return float(value)
+    return whole
+
+
+def _mended_boolean(value: Any) -> bool | None:
+    return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def _mended_object(value: Any) -> Any:
+    return _from_json(value, Mapping)
+
+
+def _mended_array(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return [value]  # the only item, sent without its array
+    return _from_json(value, list)
+
+
+def _from_json(value: Any, kind: type) -> Any:
+    if not isinstance(value, str):
+        return None
+    try:
+        inner = parsed(value)
+    except (ValueError, RecursionError):
+        return None
+    return inner if isinstance(inner, kind) else None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A JSON type: how it is called, what is one, and what nearly is (None: it is not)."""
+
+    called: str
+    holds: Callable[[Any], bool]
+    mended: Callable[[Any], Any]
+
+
+KINDS: dict[str, Kind] = {
+    "string": Kind("a string", lambda value: isinstance(value, str), _never),
+    "number": Kind("a number", _is_number, _mended_number),
+    "integer": Kind("a whole number", lambda value: _is_number(value) and isinstance(value, int), _mended_integer),
+    "boolean": Kind("true or false", lambda value: isinstance(value, bool), _mended_boolean),
+    "array": Kind("an array", _is_array, _mended_array),
+    "object": Kind("an object", lambda value: isinstance(value, Mapping), _mended_object),
+}
+
+
+def told(value: Any) -> str:
+    """A value in a few words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f'the string "{value}"' if len(value) <= 60 else f'a string that starts "{value[:60]}"'
+        case _:
+            return next((kind.called for kind in KINDS.values() if kind.holds(value)), f"a {type(value).__name__}")
+
+
+# --- the whole of them
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Arguments that fit their schema, defaults filled in, and what had to be mended."""
+
+    values: dict[str, Any]
+    repaired: tuple[str, ...]
+
+
+def fit(tool: str, arguments: Any, schema: Mapping[str, Any]) -> Fitted:
+    fitting = _Fitting(tool)
+    values = fitting.value(arguments, {"type": "object", **schema}, "arguments")
+    return Fitted(values, tuple(fitting.repaired))
+
+
+class _Fitting:
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        self.repaired: list[str] = []
+
+    def value(self, value: Any, schema: Mapping[str, Any], name: str) -> Any:
+        kind = KINDS.get(schema.get("type", ""))
+        if kind and not kind.holds(value):
+            mended = kind.mended(value)
+            if mended is None:
+                raise BadArguments(self.tool, name, told(value), kind.called)
+            self.repaired.append(f"{name}: {told(value)} was taken as {told(mended)}")
+            value = mended
+        if "enum" in schema and value not in schema["enum"]:
+            raise BadArguments(self.tool, name, told(value), f"one of {', '.join(map(str, schema['enum']))}")
+        if isinstance(value, Mapping):
+            return self.members(cast("Mapping[str, Any]", value), schema, name)
+        if _is_array(value):
+            return self.items(value, schema, name)
+        return value
+
+    def members(self, given: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+        known: Mapping[str, Any] = schema.get("properties", {})
+        prefix = "" if name == "arguments" else f"{name}."
+        required: Sequence[str] = schema.get("required", ())
+        out: dict[str, Any] = {}
+        for key, value in self.renamed(given, known, prefix).items():
+            if key in known:
+                if value is None and key not in required:
+                    continue  # many models send null for what they leave out
+                out[key] = self.value(value, known[key], prefix + key)
+            elif schema.get("additionalProperties", True) is False:
+                raise BadArguments(
+                    self.tool, prefix + key, "not an argument of this tool", f"one of {', '.join(known)}"
+                )
+            else:
+                out[key] = value
+        for key in required:
+            if key not in out:
+                raise BadArguments(self.tool, prefix + key, "missing", _wanted(known.get(key, {})))
+        return {key: part["default"] for key, part in known.items() if "default" in part} | out
+
+    def renamed(self, given: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        """The same members, under the names that the schema has for them."""
+        out = {str(key): value for key, value in given.items()}
+        for key in [key for key in out if key not in known]:
+            meant = [own for own in known if _same(own, key)]
+            if len(meant) == 1 and meant[0] not in out:
+                out[meant[0]] = out.pop(key)
+                self.repaired.append(f"{prefix}{key} was taken as {meant[0]}")
+        return out
+
+    def items(self, given: Sequence[Any], schema: Mapping[str, Any], name: str) -> list[Any]:
+        least = schema.get("minItems", 0)
+        if len(given) < least:
+            raise BadArguments(self.tool, name, f"an array of {len(given)}", f"an array of at least {least}")
+        return [self.value(item, schema.get("items", {}), f"{name}[{n}]") for n, item in enumerate(given)]
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    kind = KINDS.get(schema.get("type", ""))
+    return kind.called if kind else "a value"
+
+
+def _same(own: str, sent: str) -> bool:
+    mine, theirs = _bare(own), _bare(sent)
+    return mine == theirs or any(mine in names and theirs in names for names in SYNONYMS)
+
+
+def _bare(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def counted(tool: str, values: Mapping[str, Any], name: str, *, least: int = 1) -> int | None:
+    """A number of lines, if it was given: whole, and not less than `least`."""
+    value = values.get(name)
+    if value is None:
+        return None
+    whole = _mended_integer(value) if isinstance(value, float) else value
+    if whole is None or whole < least:
+        raise BadArguments(tool, name, told(value), f"a whole number from {least} on")
+    return whole
+
+
+def first_line(tool: str, values: Mapping[str, Any]) -> int | None:
+    """The line to start at, if it was given. 0 is the first as well: some families count from there."""
+    offset = counted(tool, values, "offset", least=0)
+    return 1 if offset == 0 else offset
+
+
+class Specs:
+    """The tools of one dialect, read from the `specs.json` beside its module when first asked for."""
+
+    def __init__(self, module: str) -> None:
+        self.file = module
+
+    @cached_property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        rows = json.loads(Path(self.file).with_name("specs.json").read_text("utf-8"))
+        return tuple(ToolSpec(**row) for row in rows)
+
+    def fit(self, tool: str, arguments: Any) -> Fitted:
+        for spec in self.tools:
+            if spec.name == tool:
+                return fit(tool, arguments, spec.input_schema)
+        raise UnknownTool(tool, tuple(spec.name for spec in self.tools))

@@ -1,0 +1,17 @@
+"""Edit on a text alone: its check and its execution, apart, for whoever edits without a file."""
+
+from handhold.core.requests import Replacement
+from handhold.core.tools import edit
+from handhold.dialects.claude import words
+from handhold.dialects.quoting import sendable
+
+
+def valid(content: str, old_string: str, new_string: str, replace_all: bool) -> str | None:  # noqa: FBT001 - the source's signature
+    """The message that refuses this edit; None if it can be made."""
+    error = edit.valid(content, Replacement(old_string, new_string, every=replace_all), matching="exact")
+    return sendable(words.refused("Edit", error)) if error else None
+
+
+def execute(content: str, old_string: str, new_string: str, replace_all: bool) -> str:  # noqa: FBT001 - the source's signature
+    """The content with the edit made; raises what `valid` words."""
+    return edit.execute(content, Replacement(old_string, new_string, every=replace_all), matching="exact")

@@ -1,0 +1,82 @@
+"""The messages of the dialect `handhold`. An edit echoes little: the model knows what it wrote."""
+
+from collections.abc import Iterator
+
+from handhold.core import errors as e
+from handhold.core.results import Edited, Result, Shown, TakenBack, Written
+from handhold.dialects.plain import plain
+from handhold.dialects.quoting import clipped, listed, row
+
+MOST_ROWS = 40  # of a snippet
+
+# --- what was done
+
+
+def said(result: Result) -> str:
+    match result:
+        case Shown(lines=()):
+            return f"[{clipped(result.path)} is empty.]"
+        case Shown():
+            return "\n".join(page(result))
+        case Written(created=created):
+            done = "Created" if created else "Wrote"
+            return f"{done} {clipped(result.path)}: {several(result.lines, 'line')}, {several(result.size, 'byte')}."
+        case Edited(created=True):
+            then = f" and made {several(len(result.steps) - 1, 'edit')} in it" if len(result.steps) > 1 else ""
+            return f"Created {clipped(result.path)}{then}."
+        case Edited():
+            return "\n".join([f"Edited {clipped(result.path)}: {places(result)}.", *snippet(result)])
+        case TakenBack(verb=verb, paths=paths, preview=preview):
+            done = {"undo": "taken back", "redo": "done again"}[verb]
+            return f"{'Would be' if preview else 'Was'} {done}: {listed(paths)}."
+
+
+def page(shown: Shown) -> Iterator[str]:
+    for number, line in enumerate(shown.lines, shown.first):
+        yield row(number, f"{line.text}... ({line.cut} more characters)" if line.cut else line.text)
+
+
+def places(edited: Edited) -> str:
+    count = several(sum(step.places for step in edited.steps), "place")
+    return count if len(edited.steps) == 1 else f"{several(len(edited.steps), 'edit')}, {count}"
+
+
+def snippet(edited: Edited) -> Iterator[str]:
+    rows = edited.snippet.rows
+    before = rows[0][0] if rows else 0
+    for number, text in rows[:MOST_ROWS]:
+        if number > before + 1:
+            yield "   ..."
+        yield row(number, clipped(text))
+        before = number
+    if len(rows) > MOST_ROWS:
+        yield f"[{several(len(rows) - MOST_ROWS, 'more line')} around the changes not shown.]"
+
+
+def several(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+# --- what was refused
+
+
+def refused(error: e.ToolError, *, hints: bool) -> str:
+    match error:
+        case e.NotFound():
+            return f"{clipped(error.path)} does not exist. Check the path."
+        case e.PastEnd(lines=0):
+            return f"[{clipped(error.path)} is empty.]"
+        case e.PastEnd(lines=lines):
+            return f"{clipped(error.path)} has {several(lines, 'line')}; offset={error.offset} is past its end."
+        case e.AlreadyExists():
+            return f"{clipped(error.path)} already exists, and an empty old_string only makes new files. Read it and quote what should be replaced."
+        case e.Stale(complete=True) if hints:
+            return f"{clipped(error.path)} has changed since you last saw it, so nothing was written."
+        case e.NoChange():
+            return "old_string and new_string are the same, so there is nothing to change."
+        case e.NoMatch(old=old) if old:
+            return f"old_string is not in {clipped(error.path)}, so nothing was changed. Quote it as it stands in the file, without line numbers."
+        case e.Ambiguous(lines=lines):
+            return f"old_string is in {clipped(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the place you mean, or set replace_all to change all of them."
+        case _:
+            return plain(error)

@@ -1,0 +1,123 @@
+"""What the engine knows beyond a source's message: what changed, the nearest place, the next offset.
+
+One bounded block after a blank line, the same in every dialect.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from handhold.core.errors import Ambiguous, NoMatch, NotFound, Overlapping, PartlyRead, Region, Stale, ToolError
+from handhold.core.results import Edited, Result, Shown, Written
+from handhold.core.text.encoding import REPLACEMENT
+from handhold.core.text.lines import split
+from handhold.dialects.quoting import clipped, listed, ranges, row
+
+MOST_HINTED = 6000  # characters of one block
+MOST_REGION = 13  # lines of a region
+REGION_WIDTH = 300
+
+
+def hinted(text: str, notes: Iterable[str]) -> str:
+    """The message, and the notes on it."""
+    block = "\n".join(notes)
+    if len(block) > MOST_HINTED:
+        block = f"{block[:MOST_HINTED]}\n[{len(block) - MOST_HINTED} more characters are not shown.]"
+    return "\n\n".join(part for part in (text, block) if part)
+
+
+# --- results
+
+
+def notes_on(result: Result) -> Iterator[str]:
+    match result:
+        case Shown():
+            yield from _on_page(result)
+        case Edited():
+            yield from _on_edit(result)
+        case Written(encoding=encoding) if encoding != "utf-8":
+            yield f"[The file's encoding, {encoding}, was kept.]"
+        case _:
+            return
+
+
+def _on_page(page: Shown) -> Iterator[str]:
+    if page.more:
+        yield f"[{_where(page)} Go on with offset={page.first + len(page.lines)}.]"
+    if page.encoding != "utf-8":
+        yield f"[The file is stored as {page.encoding}; edits keep that.]"
+    if page.replaced:
+        yield f"[Some bytes are no valid {page.encoding} and are shown as {REPLACEMENT}; edits elsewhere leave them as they are.]"
+    if page.stale:
+        yield (
+            "[The file has changed since you last saw it.]"
+            if not page.changed
+            else "[The file has changed since you last saw it:]"
+        )
+        if page.changed:
+            yield page.changed.rstrip("\n")
+
+
+def _where(page: Shown) -> str:
+    last = page.first + len(page.lines) - 1
+    of = f" of {page.total}" if page.total is not None else ""
+    left = f" {page.rest} more lines were asked for and left out." if page.rest else ""
+    return f"These are lines {page.first}-{last}{of}.{left}"
+
+
+def _on_edit(edited: Edited) -> Iterator[str]:
+    loose = [(n, step.matched_by) for n, step in enumerate(edited.steps, 1) if step.matched_by != "exact"]
+    for n, rung in loose[:5]:
+        which = f"Edit {n}" if len(edited.steps) > 1 else "The text"
+        yield f"[{which} was not there exactly as quoted; it matched apart from {rung}.]"
+    if len(loose) > 5:
+        yield f"[So did {len(loose) - 5} more edits.]"
+
+
+# --- errors
+
+
+def notes_about(error: ToolError) -> Iterator[str]:
+    match error:
+        case NotFound(near=near) if near:
+            yield f"[There is {listed(near, most=5)}.]"
+        case PartlyRead(seen=seen) if seen:
+            yield f"[Lines read so far: {ranges(seen)}.]"
+        case Stale():
+            yield from _on_stale(error)
+        case NoMatch(old=old, nearest=nearest) if old:
+            yield from _on_miss(old, nearest)
+        case Ambiguous(lines=lines, matched_by=rung):
+            loosely = "" if rung == "exact" else f", apart from {rung}"
+            yield f"[Ambiguous: it starts on lines {listed(lines)}{loosely}.]"
+        case Overlapping(lines=lines):
+            yield f"[It starts on lines {listed(lines)}.]"
+        case _:
+            return
+
+
+def _on_stale(stale: Stale) -> Iterator[str]:
+    by = f" by the session {clipped(stale.writer)}" if stale.writer else ""
+    if not stale.diff:
+        yield f"[Stale: changed{by}; what it was before is no longer kept.]"
+        return
+    yield f"[Stale: changed{by} since you last saw it:]"
+    yield stale.diff.rstrip("\n")
+    if stale.complete:
+        yield "[This is all that changed, and you have now seen it: fit your change to it and call again.]"
+    else:
+        yield "[More changed than is shown here.]"
+
+
+def _on_miss(old: str, nearest: Region | None) -> Iterator[str]:
+    if nearest is None:
+        yield "[Absent: no line of it is in the file.]"
+        return
+    if _squeezed(split(old)) in _squeezed(nearest.lines):
+        yield "[Whitespace: only blanks differ from these lines:]"
+    else:
+        yield "[Absent as quoted. The nearest lines are:]"
+    for n, text in enumerate(nearest.lines[:MOST_REGION]):
+        yield row(nearest.first + n, clipped(text, REGION_WIDTH))
+
+
+def _squeezed(lines: Iterable[str]) -> str:
+    return "".join("".join(lines).split())

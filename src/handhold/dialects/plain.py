@@ -1,0 +1,111 @@
+"""Plain words for every error: what a dialect says where its source has no words of its own.
+
+Each says what happened, then what to do. None names a tool, since every dialect has its own.
+"""
+
+from handhold.core import errors as e
+from handhold.dialects.quoting import clipped, listed
+
+MIB = 1024 * 1024
+
+
+def plain(error: e.ToolError) -> str:
+    path = clipped(error.path) if isinstance(error, e.PathError) else ""
+    match error:
+        # --- the call itself
+        case e.UnknownTool(tool=tool, known=known):
+            return f"There is no tool {clipped(tool)}. Use one of {listed(known)}."
+        case e.BadArguments(tool=tool, argument=argument, got=got, wanted=wanted):
+            return f"{tool}: {clipped(argument)} is {got}; wanted {wanted}. Call again with that mended."
+        case e.CallIdReused(call_id=call_id):
+            return f"The call id {clipped(call_id)} was used before in this turn for another call, so nothing was done. Call again with a new id."
+        # --- paths
+        case e.BadPath(because=because):
+            return f'"{path}" cannot name a file: {because}. Give the path of a file.'
+        case e.OutsideWorkspace(roots=roots):
+            inside = f" {listed(roots)}" if roots else " it"
+            return f"{path} is outside the workspace. Use a path inside{inside}."
+        case e.NotFound():
+            return f"{path} does not exist."
+        case e.IsDirectory():
+            return f"{path} is a directory. Give the path of a file in it."
+        case e.NotDirectory():
+            return f"A part of {path} that should be a directory is a file. Check the path."
+        case e.NotRegularFile():
+            return f"{path} is a pipe, a socket or a device, not a file with content. Choose a regular file."
+        case e.SymlinkLoop():
+            return f"The links in {path} lead round in a circle. Use the path of the file itself."
+        case e.DanglingLink():
+            return f"{path} is a link to something that does not exist. Use the path that the link should lead to."
+        case e.AlreadyExists():
+            return f"{path} already exists. Read it and edit it, or choose another path."
+        # --- contents
+        case e.BinaryFile(size=size):
+            return f"{path} is a binary file ({size:,} bytes), which cannot be shown or edited as text."
+        case e.TooLarge(size=size, most=most):
+            return f"{path} is too large for this ({size / MIB:.1f} MB; at most {most / MIB:.1f} MB). Read it in parts, or change it with a command."
+        case e.PageTooLong(chars=chars, most=most):
+            return f"The lines asked for hold {chars:,} characters, and a page at most {most:,}. Ask for fewer lines with a smaller limit."
+        case e.PastEnd(offset=offset, lines=lines):
+            return f"{path} ends before line {offset}: it has {lines} lines."
+        case e.Unencodable(encoding=encoding, characters=characters):
+            codes = listed((f"U+{ord(char):04X}" for char in characters), most=10)
+            return f"{path} is stored as {encoding}, which has no bytes for {codes}. Write the new text without these characters."
+        case e.ChangedDuringRead():
+            return f"{path} kept changing while it was read. Wait until whatever writes it is done, then try again."
+        # --- what the session has seen
+        case e.Unread():
+            return f"{path} has not been read yet. Read it before changing it."
+        case e.PartlyRead():
+            return (
+                f"Only a part of {path} has been read. Read the rest before overwriting it, or edit the part you know."
+            )
+        case e.Stale():
+            return f"{path} has changed since it was read, so nothing was written. Read it again before changing it."
+        # --- edits
+        case e.NoChange():
+            return "The old and the new text are the same, so there is nothing to change."
+        case e.NoMatch(old=""):
+            return "The text to replace is empty, which only makes a new file, as its first edit. Quote the text that should be replaced."
+        case e.NoMatch():
+            return f"The text to replace is not in {path}. Quote it exactly as it stands in the file."
+        case e.Ambiguous(lines=lines):
+            return (
+                f"The text to replace is in {path} {len(lines)} times. Quote more of the lines around the one you mean."
+            )
+        case e.Overlapping(lines=lines):
+            return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so replacing all of them has no one meaning. Quote a longer text."
+        # --- policy
+        case e.Denied(because=because):
+            return f"This is not allowed on {path} ({because})."
+        case e.NotApproved(because=because, asked=True):
+            return f"The change to {path} was shown to a person, who did not approve it ({because}). Do not try again; ask what they want instead."
+        case e.NotApproved(because=because):
+            return f"The change to {path} needs the approval of a person, and there is nobody to ask ({because}). Say what you would change instead."
+        case e.ReadOnly():
+            return f"{path} is in a place that is read-only. Write somewhere else, or say what you would change."
+        # --- taking back
+        case e.NothingToUndo(wanted=wanted):
+            return f"There is nothing to take back: {clipped(wanted)}."
+        case e.UndoConflict(paths=paths):
+            return f"Nothing was taken back: {listed(paths)} changed since, and that change would be lost. Take the later change back first."
+        case e.ContentDropped(paths=paths):
+            return f"This can no longer be taken back: the old content of {listed(paths)} was dropped to make room."
+        # --- the machine
+        case e.PermissionRefused(because=because):
+            return f"The system does not permit this on {path}: {because}. The call itself was right; somebody must change the permissions."
+        case e.NoSpace(because=because):
+            return f"There is no room to write {path}: {because}. Nothing was changed; somebody must free space first."
+        case e.SystemTrouble(because=because):
+            return f"The system failed on {path}: {because}. Nothing was changed; the same call may work later."
+        case e.Busy(seconds=seconds):
+            return f"{path} is held by another process, which did not let go in {seconds:g} seconds. Nothing was changed; try again."
+        case e.StateDamaged(because=because):
+            return f"The stored state at {path} is damaged: {because}. Nothing was done; somebody must look at it."
+        case _:
+            return unworded(error)
+
+
+def unworded(error: e.ToolError) -> str:
+    """The last resort, for an error that nobody found words for yet."""
+    return f"The call failed ({error.code})."

@@ -1,0 +1,205 @@
+import pytest
+
+from handhold.core.errors import (
+    Ambiguous,
+    BadPath,
+    NoMatch,
+    NotFound,
+    PartlyRead,
+    PastEnd,
+    Region,
+    Stale,
+    TooLarge,
+    Unencodable,
+)
+from handhold.core.facts import Line
+from handhold.core.ports import Dialect
+from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
+from handhold.core.results import Edited, Shown, Snippet, Step, Written
+from handhold.dialects.claude import LIMITS, dialect, edit
+from handhold.dialects.claude.words import REMINDER
+from handhold.dialects.plain import unworded
+from tests.dialects.wording import example, kinds
+
+READ = Read("/a", LIMITS)
+
+
+def shown(*lines: str | Line, **facts) -> Shown:
+    rows = tuple(line if isinstance(line, Line) else Line(line) for line in lines)
+    given = {"first": 1, "rest": 0, "more": False, "total": len(rows), "encoding": "utf-8", "replaced": False}
+    return Shown(path="/a", lines=rows, **{**given, **facts})
+
+
+def edited(*steps: Step, rows=((1, "x"),), created=False) -> Edited:
+    return Edited("/a", created, steps, "utf-8", "", Snippet(tuple(rows)))
+
+
+def said(request, result, *, hints=False) -> str:
+    return dialect.encode("", request, result, hints=hints)
+
+
+def test_the_dialect_fulfils_its_port():
+    port: Dialect = dialect
+    assert (port.name, port.traits.matching, port.traits.hints) == ("claude", "exact", False)
+
+
+@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "MultiEdit", "undo"])
+def test_every_error_has_words(kind, tool):
+    error = example(kind)
+    for hints in (False, True):
+        text = dialect.refuse(tool, error, hints=hints)
+        assert text
+        assert unworded(error) not in text
+
+
+def test_every_tool_has_a_title_and_says_what_it_may_do():
+    for spec in dialect.specs:
+        assert spec.title
+        assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+        assert spec.annotations["readOnlyHint"] is (spec.name == "Read")
+
+
+def test_d12_read_has_no_pages():
+    assert set(dialect.specs[0].input_schema["properties"]) == {"file_path", "offset", "limit"}
+
+
+# --- Read
+
+
+def test_d1_lines_are_numbered_and_the_reminder_follows():
+    text = said(READ, shown("a", "", "c", first=999_999, total=None))
+    assert text == f"999999→a\n1000000→\n1000001→c\n\n{REMINDER}"
+
+
+def test_d2_what_was_cut_is_counted():
+    text = said(READ, shown(Line("aa", 500), "b", rest=7, more=True, total=9))
+    assert text.split("\n")[:3] == [
+        "     1→aa... (more 500 characters in this line are truncated)",
+        "     2→b",
+        "... (more 7 lines are truncated)",
+    ]
+
+
+def test_d9_an_empty_file_counts_as_one_line():
+    warning = "<system-reminder>Warning: the file exists but is shorter than the provided offset (1). The file has 1 lines.</system-reminder>"
+    assert dialect.refuse("Read", PastEnd("/a", 1, 0), hints=False) == warning
+    assert said(READ, shown()) == warning
+
+
+def test_too_large_to_edit_is_not_too_large_to_read():
+    error = TooLarge("/a", 65 * 2**20, 64 * 2**20)
+    assert "offset and limit" in dialect.refuse("Read", error, hints=False)
+    assert dialect.refuse("Edit", error, hints=False).startswith("<tool_use_error>/a is too large for this (65.0 MB")
+
+
+# --- Edit
+
+
+def test_d11_the_snippet_or_the_list_by_what_was_asked():
+    one = Step("a", "b", every=True, places=1, matched_by="exact")
+    two = Step("a", "b", every=True, places=2, matched_by="exact")
+    request = Edit("/a", Replacement("a", "b", every=True))
+    assert said(request, edited(one)).endswith("snippet of the edited file:\n     1→x")
+    assert "All occurrences of 'a' were successfully replaced with 'b'." in said(request, edited(two))
+    made = edited(Step("", "x", every=False, places=1, matched_by="exact"), one, created=True)
+    assert said(MultiEdit("/a", ()), made).split("\n")[1:] == ['1. Replaced "" with "x"', '2. Replaced "a" with "b"']
+    assert said(request, made) == "File created successfully at: /a"
+
+
+def test_an_echo_of_over_2000_characters_is_cut_with_a_count():
+    text = dialect.refuse("Edit", NoMatch("/a", "x" * 2007), hints=False)
+    assert text.endswith(f"String: {'x' * 2000}... (more 7 characters are truncated)</tool_use_error>")
+    assert dialect.refuse("Edit", NoMatch("/a", "x" * 2000), hints=False).endswith("x</tool_use_error>")
+
+
+@pytest.mark.parametrize("rows", [[(n, "x") for n in range(1, 30_000)], [(n, "x" * 10_000) for n in range(1, 100)]])
+def test_an_edit_never_exceeds_the_budget(rows):
+    text = said(
+        Edit("/a", Replacement("a", "b")), edited(Step("a", "b", every=False, places=1, matched_by="exact"), rows=rows)
+    )
+    assert len(text) < 62_000
+    assert "lines are truncated)" in text
+
+
+def test_a_list_of_edits_never_exceeds_the_budget():
+    step = Step("o" * 5000, "n" * 5000, every=False, places=1, matched_by="exact")
+    text = said(MultiEdit("/a", ()), edited(*[step] * 500))
+    assert len(text) < 62_000
+    assert text.startswith("Applied 500 edits to /a:\n1. Replaced")
+    assert text.endswith("edits are truncated)")
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "new", "every", "message"),
+    [
+        ("a b a", "a", "a", False, "No changes to make: old_string and new_string are exactly the same."),
+        ("a b a", "c", "d", False, "String to replace not found in file.\nString: c"),
+        ("a b a", "", "d", False, "Cannot create new file - file already exists."),
+    ],
+)
+def test_d6_valid_says_why_not(content, old, new, every, message):
+    assert edit.valid(content, old, new, every) == f"<tool_use_error>{message}</tool_use_error>"
+
+
+def test_d6_what_is_valid_can_be_executed():
+    assert "Found 2 matches" in (edit.valid("a b a", "a", "c", False) or "")
+    assert edit.valid("a b a", "a", "c", True) is None
+    assert edit.execute("a b a", "a", "c", True) == "c b c"
+    assert edit.execute("a b a", "b", "c", False) == "a c a"
+
+
+# --- Write
+
+
+def test_write_confirms_and_does_not_echo():
+    made = Written("/a", True, 2, 1, "utf-8", "")
+    assert said(Write("/a", "x\n"), made) == "File created successfully at: /a"
+    assert said(Write("/a", "x\n"), Written("/a", False, 2, 1, "utf-8", "")) == "The file /a has been updated."
+
+
+# --- beyond the source
+
+
+def test_hints_follow_the_message_after_a_blank_line():
+    cases = [
+        (
+            NoMatch("/a", "x\ny", Region(4, ("x", "z"))),
+            "[Absent as quoted. The nearest lines are:]\n     4→x\n     5→z",
+        ),
+        (NoMatch("/a", "x y", Region(4, ("x  y",))), "[Whitespace: only blanks differ from these lines:]\n     4→x  y"),
+        (NoMatch("/a", "x"), "[Absent: no line of it is in the file.]"),
+        (Ambiguous("/a", "x", (1, 3), "exact"), "[Ambiguous: it starts on lines 1, 3.]"),
+        (NotFound("/a", ("b.py",)), "[There is b.py.]"),
+        (PartlyRead("/a", ((1, 20), (30, 30))), "[Lines read so far: 1-20, 30.]"),
+    ]
+    for error, block in cases:
+        without = dialect.refuse("Edit", error, hints=False)
+        assert dialect.refuse("Edit", error, hints=True) == f"{without}\n\n{block}"
+
+
+def test_hints_show_what_made_a_file_stale():
+    diff = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n"
+    text = dialect.refuse("Edit", Stale("/a", diff, complete=True, writer="other"), hints=True)
+    assert "by the session other" in text
+    assert diff in text
+    assert "call again" in text
+    assert "call again" not in dialect.refuse("Edit", Stale("/a", diff), hints=True)
+
+
+def test_hints_name_the_next_offset_and_the_rung():
+    assert "offset=3" in said(READ, shown("a", "b", more=True, total=9), hints=True)
+    loose = edited(Step("a", "b", every=False, places=1, matched_by="indentation"))
+    assert "apart from indentation" in said(Edit("/a", Replacement("a", "b")), loose, hints=True)
+
+
+def test_hints_are_bounded():
+    error = NoMatch("/a", "x", Region(1, ("x" * 5000,) * 5000))
+    assert len(dialect.refuse("Edit", error, hints=True)) < 7000
+    assert len(dialect.refuse("Edit", Ambiguous("/a", "x", tuple(range(5000)), "exact"), hints=True)) < 1000
+
+
+def test_every_reply_can_be_sent():
+    for error in (NoMatch("/a", "\ud800"), BadPath("/\udcff", "because"), Unencodable("/a", "utf-8", "\ud800")):
+        dialect.refuse("Edit", error, hints=True).encode()
+    assert "U+D800" in dialect.refuse("Edit", Unencodable("/a", "utf-8", "\ud800"), hints=False)

@@ -1,0 +1,169 @@
+import pytest
+
+from handhold.core.errors import Ambiguous, NoMatch, NotFound, PastEnd, Region, Stale
+from handhold.core.facts import Line
+from handhold.core.ports import Dialect
+from handhold.core.requests import Edit, Read, Replacement, Write
+from handhold.core.results import Edited, Shown, Snippet, Step, Written
+from handhold.dialects.handhold import BUDGET, LIMITS, dialect
+from handhold.dialects.plain import unworded
+from tests.dialects.wording import example, kinds
+
+EXACT = Step("a", "b", every=False, places=1, matched_by="exact")
+READ = Read("a.py", LIMITS)
+EDIT = Edit("a.py", Replacement("a", "b"))
+
+
+def shown(*lines: str | Line, **facts) -> Shown:
+    rows = tuple(line if isinstance(line, Line) else Line(line) for line in lines)
+    given = {"first": 1, "rest": 0, "more": False, "total": len(rows), "encoding": "utf-8", "replaced": False}
+    return Shown(path="a.py", lines=rows, **{**given, **facts})
+
+
+def edited(*steps: Step, rows=((1, "x"),), created=False) -> Edited:
+    return Edited("a.py", created, steps, "utf-8", "", Snippet(tuple(rows)))
+
+
+def said(request, result, *, hints=True) -> str:
+    return dialect.encode("", request, result, hints=hints)
+
+
+def refused(error, *, hints=True) -> str:
+    return dialect.refuse("edit_file", error, hints=hints)
+
+
+def test_the_dialect_fulfils_its_port():
+    port: Dialect = dialect
+    assert (port.name, port.traits.matching, port.traits.hints) == ("handhold", "safe", True)
+    assert [spec.name for spec in port.specs] == ["read_file", "write_file", "edit_file", "multi_edit"]
+
+
+@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
+def test_every_error_has_words(kind):
+    error = example(kind)
+    for hints in (False, True):
+        text = refused(error, hints=hints)
+        assert text
+        assert unworded(error) not in text
+
+
+def test_every_tool_has_a_title_and_says_what_it_may_do():
+    for spec in dialect.specs:
+        assert spec.title
+        assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+        assert spec.annotations["readOnlyHint"] is (spec.name == "read_file")
+
+
+# --- pages
+
+
+def test_a_whole_file_is_shown_without_notes():
+    assert said(READ, shown("a", "b")) == "     1→a\n     2→b"
+
+
+def test_a_page_says_what_was_left_out_and_where_to_go_on():
+    text = said(READ, shown("a", "b", first=5, rest=3, more=True, total=9))
+    assert text.endswith("[These are lines 5-6 of 9. 3 more lines were asked for and left out. Go on with offset=7.]")
+    assert said(READ, shown("a", more=True, total=None)).endswith("[These are lines 1-1. Go on with offset=2.]")
+
+
+def test_a_page_says_what_is_strange_about_the_file():
+    text = said(READ, shown("a", encoding="gbk", replaced=True, stale=True, changed="@@ -1 +1 @@\n-x\n+a\n"))
+    assert "stored as gbk" in text
+    assert "\ufffd" in text
+    assert "changed since you last saw it:]\n@@ -1 +1 @@\n-x\n+a" in text
+
+
+def test_an_empty_file_is_said_to_be_empty():
+    assert said(READ, shown()) == "[a.py is empty.]"
+    assert refused(PastEnd("a.py", 1, 0)) == "[a.py is empty.]"
+    assert refused(PastEnd("a.py", 9, 1)) == "a.py has 1 line; offset=9 is past its end."
+
+
+@pytest.mark.parametrize("width", [1, 26, 33, 500, 2000])
+def test_c23_a_page_stays_within_20_000_tokens(width):
+    cut = 10**7 if width == 2000 else 0
+    count = min(LIMITS.lines, LIMITS.chars // (width + 8))
+    diff = "+x\n" * 1333
+    page = shown(
+        *[Line("x" * width, cut)] * count,
+        first=12_345_678,
+        rest=10**7,
+        more=True,
+        total=10**8,
+        encoding="gbk",
+        replaced=True,
+        stale=True,
+        changed=diff,
+    )
+    assert len(said(READ, page)) <= BUDGET
+
+
+# --- edits
+
+
+def test_u17_a_one_line_edit_costs_under_500_tokens():
+    rows = [(n, "x" * 100_000) for n in range(1_000_000, 1_000_007)]
+    assert len(said(EDIT, edited(EXACT, rows=rows))) < 4 * 500
+
+
+def test_a_snippet_is_bounded_and_shows_its_gaps():
+    text = said(EDIT, edited(EXACT, rows=[(1, "a"), (2, "b"), (9, "c")]))
+    assert text == "Edited a.py: 1 place.\n     1→a\n     2→b\n   ...\n     9→c"
+    long = said(EDIT, edited(EXACT, rows=[(n, "x") for n in range(1, 101)]))
+    assert long.endswith("    40→x\n[60 more lines around the changes not shown.]")
+
+
+def test_an_edit_says_which_rung_matched():
+    loose = Step("a", "b", every=False, places=1, matched_by="trailing space")
+    assert said(EDIT, edited(loose)).endswith(
+        "[The text was not there exactly as quoted; it matched apart from trailing space.]"
+    )
+    assert "[Edit 2 was not there" in said(EDIT, edited(EXACT, loose))
+    assert "apart" not in said(EDIT, edited(EXACT))
+
+
+def test_several_edits_are_counted():
+    assert said(EDIT, edited(EXACT, EXACT)).startswith("Edited a.py: 2 edits, 2 places.\n")
+    assert said(EDIT, edited(EXACT, created=True)) == "Created a.py."
+    assert said(EDIT, edited(EXACT, EXACT, created=True)) == "Created a.py and made 1 edit in it."
+
+
+def test_write_confirms_with_size_and_lines():
+    assert (
+        said(Write("a.py", ""), Written("a.py", True, 1234, 56, "utf-8", "")) == "Created a.py: 56 lines, 1,234 bytes."
+    )
+    kept = said(Write("a.py", ""), Written("a.py", False, 1, 1, "gbk", ""))
+    assert kept == "Wrote a.py: 1 line, 1 byte.\n\n[The file's encoding, gbk, was kept.]"
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (NoMatch("a.py", "x y", Region(1, ("x\ty",))), "Whitespace"),
+        (NoMatch("a.py", "x\ny", Region(1, ("x", "z"))), "Absent"),
+        (NoMatch("a.py", "x"), "Absent"),
+        (Stale("a.py", "diff"), "Stale"),
+        (Stale("a.py"), "Stale"),
+        (Ambiguous("a.py", "x", (1, 2), "exact"), "Ambiguous"),
+    ],
+)
+def test_u1_every_miss_says_which_kind_it_is(error, word):
+    words = ("Whitespace", "Stale", "Absent", "Ambiguous")
+    text = refused(error)
+    assert [each for each in words if f"[{each}" in text] == [word]
+
+
+def test_a_stale_file_is_read_again_unless_all_that_changed_was_shown():
+    whole = Stale("a.py", "-x\n+y\n", complete=True, writer="other")
+    assert "Read it again" not in refused(whole)
+    assert "by the session other" in refused(whole)
+    assert "Read it again" in refused(whole, hints=False)
+    assert "Read it again" in refused(Stale("a.py", "-x\n+y\n"))
+
+
+def test_a_missing_file_names_near_ones():
+    assert refused(NotFound("a.py", ("b.py", "c.py"))).endswith("[There is b.py, c.py.]")

@@ -1,0 +1,134 @@
+"""Whole behaviour, words included: each folder here is one scenario, played on every world.
+
+    before/     the workspace when it begins
+    call.json   the dialect, what is covered (`cites`), and the calls in order; the last one's reply counts
+    after/      the workspace afterwards, byte for byte; without it, only what `outside` did may differ
+    reply.txt   what the model reads, and one newline
+
+`{{root}}` stands for the workspace's root. `"make"` makes files too large to keep here; `{{rows 1-9}}line {n}`
+is nine such lines in a reply; `{x*80}` is x eighty times. `{"outside": {path: content}}` between calls rewrites a
+file behind the tools' back, with null it deletes it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from handhold import Toolbox
+
+HERE = Path(__file__).parent
+FOLDERS = sorted(call.parent for call in HERE.glob("*/call.json"))
+
+
+class World(Protocol):
+    root: str
+    box: Toolbox
+
+    def outside(self, path: str, data: bytes | None) -> None: ...
+
+    def files(self) -> dict[str, bytes]: ...
+
+
+class Disk:
+    def __init__(self, folder: Path, files: Mapping[str, bytes], options: Mapping[str, Any]) -> None:
+        self.folder = folder / "root"
+        self.folder.mkdir()
+        self.root = str(self.folder)
+        for path, data in files.items():
+            self.outside(path, data)
+        self.box = Toolbox.open(self.folder, session="scenario", state=folder / "state", **options)
+
+    def outside(self, path: str, data: bytes | None) -> None:
+        target = self.folder / path
+        if data is None:
+            target.unlink()
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    def files(self) -> dict[str, bytes]:
+        return contents(self.folder)
+
+
+class Memory:
+    root = "/ws"
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes], options: Mapping[str, Any]) -> None:
+        self.box = Toolbox.in_memory(files, root=self.root, session="scenario", **options)
+        self.world: Any = self.box.files
+
+    def outside(self, path: str, data: bytes | None) -> None:
+        self.world.put(path, data)
+
+    def files(self) -> dict[str, bytes]:
+        return dict(self.world.files)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def filled(template: str, n: int) -> str:
+    repeated = re.sub(r"\{(.)\*(\d+)\}", lambda found: found[1] * int(found[2]), template)
+    return repeated.replace("{n}", str(n))
+
+
+def made(recipes: Mapping[str, Any]) -> dict[str, bytes]:
+    return {
+        path: "".join(filled(recipe["text"], n) + "\n" for n in range(1, recipe["lines"] + 1)).encode()
+        for path, recipe in recipes.items()
+    }
+
+
+def spelled_out(reply: str, root: str) -> str:
+    def rows(found: re.Match[str]) -> str:
+        return "\n".join(f"{n:>6}→{filled(found[3], n)}" for n in range(int(found[1]), int(found[2]) + 1))
+
+    reply = re.sub(r"^\{\{rows (\d+)-(\d+)\}\}(.*)$", rows, reply, flags=re.MULTILINE)
+    return reply.removesuffix("\n").replace("{{root}}", root)
+
+
+def placed(value: Any, root: str) -> Any:
+    """The same arguments, with the root in place."""
+    return json.loads(json.dumps(value).replace("{{root}}", root))
+
+
+def play(calls: list[dict[str, Any]], world: World) -> Iterator[str]:
+    for step in calls:
+        for path, text in step.get("outside", {}).items():
+            world.outside(path, None if text is None else text.encode())
+        if "tool" in step:
+            yield world.box.call(step["tool"], placed(step["arguments"], world.root)).text
+
+
+def expected(folder: Path, begin: dict[str, bytes], scenario: Mapping[str, Any]) -> dict[str, bytes]:
+    if (folder / "after").exists():
+        return made(scenario.get("make", {})) | contents(folder / "after")
+    end: dict[str, bytes | None] = dict(begin)
+    for step in scenario["calls"]:
+        end |= {path: None if text is None else text.encode() for path, text in step.get("outside", {}).items()}
+    return {path: data for path, data in end.items() if data is not None}
+
+
+@pytest.mark.parametrize("world", [Memory, Disk], ids=["memory", "disk"])
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_scenario(folder: Path, world: type[Memory] | type[Disk], tmp_path: Path) -> None:
+    scenario = json.loads((folder / "call.json").read_text("utf-8"))
+    begin = contents(folder / "before") | made(scenario.get("make", {}))
+    options = {name: scenario[name] for name in ("dialect", "matching", "hints", "policy") if name in scenario}
+    here = world(tmp_path, begin, options)
+    with here.box:
+        *_, reply = play(scenario["calls"], here)
+        assert reply == spelled_out((folder / "reply.txt").read_bytes().decode(), here.root)
+        assert here.files() == expected(folder, begin, scenario)
+
+
+def test_every_scenario_says_what_it_covers():
+    for folder in FOLDERS:
+        scenario = json.loads((folder / "call.json").read_text("utf-8"))
+        assert scenario["cites"], folder.name
+        assert folder.name.startswith(f"{scenario['dialect']}_")
