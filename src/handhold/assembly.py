@@ -1,0 +1,102 @@
+"""Puts the parts together. The only file that knows every one of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from os import PathLike, fspath, urandom
+from typing import Any, Self, TypedDict, Unpack
+
+from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.ports import Approver, Dialect, Files, Policy, Store, Traits
+from handhold.core.requests import Matching
+from handhold.toolbox import Road
+
+DIALECTS = ("handhold", "claude")
+Place = str | PathLike[str]
+
+
+class Options(TypedDict, total=False):
+    """What a user may say about a toolbox besides where it works."""
+
+    dialect: str
+    session: str
+    policy: Mode | Policy | None
+    approver: Approver | None
+    matching: Matching | None
+    hints: bool | None
+
+
+class Toolbox(Road):
+    """Handhold's tools, on a workspace, for one session."""
+
+    @classmethod
+    def open(
+        cls,
+        root: Place | Sequence[Place],
+        *,
+        state: Place | None = None,
+        read_only: Sequence[Place] = (),
+        **options: Unpack[Options],
+    ) -> Self:
+        """Tools on one root or several; those in `read_only` are read and never written.
+
+        Without a session name this is a conversation of its own. The state folder outlives the process.
+        """
+        from pathlib import Path
+
+        from handhold.world.files.workspace import Workspace
+        from handhold.world.state.folder import state_folder
+        from handhold.world.state.sqlite import SqliteStore
+
+        roots = [root] if isinstance(root, str | PathLike) else root
+        folder = state_folder(Path(state) if state is not None else None, [fspath(place) for place in roots])
+        store = SqliteStore(folder)
+        return cls.on(Workspace(roots, store, read_only=read_only), store, **options)
+
+    @classmethod
+    def in_memory(cls, files: Mapping[str, str | bytes], *, root: str = "/ws", **options: Unpack[Options]) -> Self:
+        """The same tools on files that live in a dictionary: for tests and dry runs."""
+        from handhold.world.memory import MemoryFiles, MemoryStore
+
+        store = MemoryStore()
+        return cls.on(MemoryFiles(files, root=root, contents=store), store, **options)
+
+    @classmethod
+    def on(cls, files: Files, store: Store, **options: Unpack[Options]) -> Self:
+        """The tools on a workspace and a store that are there already."""
+        dialect = dialect_named(options.get("dialect", "handhold"))
+        approver = options.get("approver")
+        return cls(
+            files,
+            store,
+            dialect,
+            policy_for(options.get("policy"), approver),
+            session=options.get("session") or urandom(8).hex(),
+            traits=traits_for(dialect, matching=options.get("matching"), hints=options.get("hints")),
+            approver=approver,
+        )
+
+
+def dialect_named(name: str) -> Dialect:
+    if name not in DIALECTS:
+        raise ValueError(f"no dialect is called {name!r}; there are {', '.join(DIALECTS)}")
+    module: Any = import_module(f"handhold.dialects.{name}")
+    return module.dialect
+
+
+def policy_for(policy: Mode | Policy | None, approver: Approver | None) -> Policy:
+    """Where somebody can be asked, changes ask; where nobody can, they are allowed, since each can be taken back."""
+    if policy is None:
+        return ModePolicy("ask" if approver else "edit")
+    if not isinstance(policy, str):
+        return policy
+    if policy not in MODES:
+        raise ValueError(f"no policy is called {policy!r}; there are {', '.join(MODES)}")
+    return ModePolicy(policy)
+
+
+def traits_for(dialect: Dialect, *, matching: Matching | None, hints: bool | None) -> Traits:
+    traits = dialect.traits
+    if matching is not None:
+        traits = replace(traits, matching=matching)
+    return traits if hints is None else replace(traits, hints=hints)
