@@ -11,7 +11,7 @@ from handhold.core.ports import Approver, Dialect, Files, Policy, Store, Traits
 from handhold.core.requests import Matching
 from handhold.toolbox import Road
 
-DIALECTS = ("handhold", "claude")
+DIALECTS = ("handhold", "claude", "codex")
 Place = str | PathLike[str]
 
 

@@ -82,8 +82,11 @@ class Road:
 
     # --- calls
 
-    def call(self, tool: str, arguments: Mapping[str, Any], *, call_id: str = "", turn: str = "") -> Reply:
-        """Do what the model asks, or say why not. Raises only for a bug of ours."""
+    def call(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
+        """Do what the model asks, or say why not. Raises only for a bug of ours.
+
+        Arguments are an object, or the text that a free-form tool was given.
+        """
         started = perf_counter()
         try:
             call = Call(self.session, turn, call_id, tool, canonical(tool, arguments), self.dialect.name)
@@ -92,7 +95,7 @@ class Road:
         except ToolError as error:
             return self._refusal(tool, error, started)
 
-    async def acall(self, tool: str, arguments: Mapping[str, Any], *, call_id: str = "", turn: str = "") -> Reply:
+    async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
         import asyncio  # here: a good part of the start-up time of those who never need it
 
         return await asyncio.to_thread(self.call, tool, arguments, call_id=call_id, turn=turn)
@@ -114,7 +117,7 @@ class Road:
             return None
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
 
-    def _journalled(self, call: Call, arguments: Mapping[str, Any], started: float) -> Reply:
+    def _journalled(self, call: Call, arguments: Mapping[str, Any] | str, started: float) -> Reply:
         seq = self.store.begin(call)
         try:
             request = self.dialect.decode(call.tool, arguments)
@@ -139,12 +142,13 @@ class Road:
         return tools.plan(request, GuardedView(self.files, self.policy, self.tracker, self.traits))
 
     def _changed(self, seq: int, call: Call, request: Request, plan: Changes, started: float) -> Reply:
-        decision = self._approved(call.tool, request.path, plan)
+        decision = self._approved(call.tool, request, plan)
         reply = self._reply(call.tool, request, plan.result, started)
         identities = self._commit(seq, plan.files, outcome_of(reply, call), decision=decision)
         for change in plan:
             if self.traits.mark_after_write and isinstance(change.after, Bytes):
-                self.tracker.saw_change(change.path, identities[change.path], change.after.data, whole=plan.whole)
+                whole = plan.whole or change.path in plan.seen
+                self.tracker.saw_change(change.path, identities[change.path], change.after.data, whole=whole)
             else:
                 self.tracker.marks.drop(change.path)
         return reply
@@ -178,21 +182,23 @@ class Road:
 
     def _allowed_at_all(self, request: Request) -> None:
         verb = Verb.READ if isinstance(request, Read) else Verb.CHANGE
-        judgement = self.policy.may(verb, self.files.place(request.path))
-        if judgement.verdict is Verdict.DENY:
-            raise Denied(request.path, judgement.because)
+        for path in request.paths:
+            judgement = self.policy.may(verb, self.files.place(path))
+            if judgement.verdict is Verdict.DENY:
+                raise Denied(path, judgement.because)
 
-    def _approved(self, tool: str, path: str, plan: Changes) -> str:
+    def _approved(self, tool: str, request: Request, plan: Changes) -> str:
         """The decision on these changes, or the reason why they do not happen."""
-        judgement = max(
-            (self.policy.may(verb_of(change), change.path) for change in plan),
-            key=lambda judged: SEVERITY.index(judged.verdict),
-            default=Judgement(Verdict.ALLOW, "nothing changes"),
+        place, judgement = max(
+            ((change.path, self.policy.may(verb_of(change), change.path)) for change in plan),
+            key=lambda judged: SEVERITY.index(judged[1].verdict),
+            default=("", Judgement(Verdict.ALLOW, "nothing changes")),
         )
-        if judgement.verdict is Verdict.DENY:
-            raise Denied(path, judgement.because)
         if judgement.verdict is Verdict.ALLOW:
             return f"allowed by {self.policy.name}"
+        path = next((spelled for spelled in request.paths if self.files.place(spelled) == place), place)
+        if judgement.verdict is Verdict.DENY:
+            raise Denied(path, judgement.because)
         if self.approver is None:
             raise NotApproved(path, judgement.because, asked=False)
         if not self.approver(Question(tool, plan.files, self._diff(plan.files), judgement.because)):

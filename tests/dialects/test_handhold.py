@@ -35,7 +35,7 @@ def refused(error, *, hints=True) -> str:
 def test_the_dialect_fulfils_its_port():
     port: Dialect = dialect
     assert (port.name, port.traits.matching, port.traits.hints) == ("handhold", "safe", True)
-    assert [spec.name for spec in port.specs] == ["read_file", "write_file", "edit_file", "multi_edit"]
+    assert [spec.name for spec in port.specs] == ["read_file", "write_file", "edit_file", "multi_edit", "apply_patch"]
 
 
 @pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)

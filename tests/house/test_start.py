@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-EXTRAS = ("numpy", "PIL", "pypdfium2", "mcp", "openai", "anthropic", "click", "asyncio")
+EXTRAS = ("numpy", "PIL", "pypdfium2", "mcp", "openai", "anthropic", "click", "asyncio", "tree_sitter")
 
 
 def cpu_seconds(code: str) -> float:

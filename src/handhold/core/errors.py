@@ -245,6 +245,70 @@ class Overlapping(PathError):
     lines: tuple[int, ...]
 
 
+# --- patches
+
+
+class BadPatch(ToolError):
+    """The text does not follow the grammar: what stands on which of its lines, and what should."""
+
+    code, blame = "BAD_PATCH", Blame.MODEL
+    line: int
+    text: str
+    wanted: str
+
+
+class HunkMismatch(PathError):
+    """The old lines of a hunk, or the line that its `@@` names, are not where they should be."""
+
+    code, blame = "HUNK_MISMATCH", Blame.MODEL
+    hunk: int  # its number among those of the file
+    line: int  # of the patch
+    old: str
+    scope: str = ""  # the `@@` line that was not found
+    nearest: Region | None = None
+
+
+class HunkAmbiguous(PathError):
+    """A hunk fits in more than one place of its scope."""
+
+    code, blame = "HUNK_AMBIGUOUS", Blame.MODEL
+    hunk: int
+    line: int
+    lines: tuple[int, ...]
+    matched_by: str
+
+
+class IsLink(PathError):
+    """Deleting or moving a link: whether it or its target is meant, nobody said."""
+
+    code, blame = "IS_LINK", Blame.MODEL
+    target: str
+
+
+# --- commands
+
+
+class NotOnlyPatch(ToolError):
+    """A command that calls apply_patch, and would do more or other than that."""
+
+    code, blame = "NOT_ONLY_PATCH", Blame.MODEL
+    because: str
+
+
+class NoShell(ToolError):
+    """A command that is no call of apply_patch, where nothing else is run."""
+
+    code, blame = "NO_SHELL", Blame.TOOL
+    command: str
+
+
+class ExtraMissing(ToolError):
+    """An optional part of the installation is needed here and is not there."""
+
+    code, blame = "EXTRA_MISSING", Blame.INFRA
+    extra: str
+
+
 # --- policy
 
 

@@ -19,11 +19,12 @@ class Identity:
 
 @dataclass(frozen=True)
 class Look:
-    """What stands at a path: its one spelling, links resolved, and its identity."""
+    """What stands at a path: its one spelling, links resolved, its identity and its permission bits."""
 
     path: str
     kind: Kind
     identity: Identity
+    mode: int
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ class Changes:
     files: tuple[FileChange, ...]
     result: Result
     whole: bool  # the model wrote these files itself from end to end, so it has seen them
+    seen: frozenset[str] = frozenset()  # of several files, those that it knows from end to end
 
     def __iter__(self) -> Iterator[FileChange]:
         return iter(self.files)

@@ -18,16 +18,25 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Read:
+class OnFile:
+    """A request about one file."""
+
     path: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path,)
+
+
+@dataclass(frozen=True)
+class Read(OnFile):
     limits: Limits
     offset: int | None = None  # lines count from 1
     limit: int | None = None
 
 
 @dataclass(frozen=True)
-class Write:
-    path: str
+class Write(OnFile):
     content: str
 
 
@@ -41,15 +50,72 @@ class Replacement:
 
 
 @dataclass(frozen=True)
-class Edit:
-    path: str
+class Edit(OnFile):
     edit: Replacement
 
 
 @dataclass(frozen=True)
-class MultiEdit:
-    path: str
+class MultiEdit(OnFile):
     edits: tuple[Replacement, ...]
 
 
-Request = Read | Write | Edit | MultiEdit
+# --- patches
+
+
+Sign = Literal[" ", "-", "+"]  # a line that stays, goes, comes
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Lines to find, and what becomes of each. `scopes` narrow down where, the outermost first."""
+
+    line: int  # of the patch
+    scopes: tuple[str, ...]
+    rows: tuple[tuple[Sign, str], ...]
+    at_end: bool = False  # its last old line is the file's last
+    newline: bool | None = None  # whether the file then ends with one; None: as it does now
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        return tuple(text for sign, text in self.rows if sign != "+")
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        return tuple(text for sign, text in self.rows if sign != "-")
+
+
+@dataclass(frozen=True)
+class AddFile:
+    path: str
+    content: str
+
+
+@dataclass(frozen=True)
+class DeleteFile:
+    path: str
+
+
+@dataclass(frozen=True)
+class UpdateFile:
+    path: str
+    hunks: tuple[Hunk, ...]
+    move_to: str = ""  # empty: it stays where it is
+
+
+Operation = AddFile | DeleteFile | UpdateFile
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Operations on any number of files, each on what the ones before left; all or none."""
+
+    operations: tuple[Operation, ...]
+    folder: str = ""  # one that must be there: a `cd` led to it, and the paths are spelled from the workspace
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        targets = (each.move_to for each in self.operations if isinstance(each, UpdateFile) and each.move_to)
+        return tuple(dict.fromkeys([*(each.path for each in self.operations), *targets]))
+
+
+Request = Read | Write | Edit | MultiEdit | Patch

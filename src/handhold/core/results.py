@@ -107,6 +107,35 @@ class Edited:
 
 
 @dataclass(frozen=True)
+class PatchedFile:
+    """What a patch did to one file. `source` is where a moved one was; `matched_by` has a rung for each hunk."""
+
+    verb: Literal["added", "deleted", "updated", "moved"]
+    path: str
+    added: int
+    removed: int
+    matched_by: tuple[str, ...] = ()
+    source: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        moved = {"source": self.source} if self.source else {}
+        counts = {"added": self.added, "removed": self.removed, "matched_by": list(self.matched_by)}
+        return {"verb": self.verb, "path": self.path, **moved, **counts}
+
+
+@dataclass(frozen=True)
+class Patched:
+    """One entry for each file, in the order of the patch."""
+
+    files: tuple[PatchedFile, ...]
+    diff: str = field(repr=False)
+    status: Status = "success"
+
+    def facts(self) -> dict[str, Any]:
+        return {"files": [each.facts() for each in self.files]}
+
+
+@dataclass(frozen=True)
 class TakenBack:
     """What an undo or a redo did, or would do."""
 
@@ -121,7 +150,7 @@ class TakenBack:
         return {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
 
 
-Result = Shown | Written | Edited | TakenBack
+Result = Shown | Written | Edited | Patched | TakenBack
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"offset", "startline", "line", "start"}),
     frozenset({"limit", "maxlines", "numlines", "linecount"}),
     frozenset({"edits", "changes", "operations", "replacements"}),
+    frozenset({"patch", "input", "patchtext", "diff"}),
+    frozenset({"command", "cmd"}),
+    frozenset({"workdir", "cwd", "workingdirectory"}),
 )
 """Names that tool families give to one thing, without case and underscores."""
 

@@ -5,8 +5,19 @@ One bounded block after a blank line, the same in every dialect.
 
 from collections.abc import Iterable, Iterator
 
-from handhold.core.errors import Ambiguous, NoMatch, NotFound, Overlapping, PartlyRead, Region, Stale, ToolError
-from handhold.core.results import Edited, Result, Shown, Written
+from handhold.core.errors import (
+    Ambiguous,
+    HunkAmbiguous,
+    HunkMismatch,
+    NoMatch,
+    NotFound,
+    Overlapping,
+    PartlyRead,
+    Region,
+    Stale,
+    ToolError,
+)
+from handhold.core.results import Edited, Patched, Result, Shown, Written
 from handhold.core.text.encoding import REPLACEMENT
 from handhold.core.text.lines import split
 from handhold.dialects.quoting import clipped, listed, ranges, row
@@ -33,6 +44,8 @@ def notes_on(result: Result) -> Iterator[str]:
             yield from _on_page(result)
         case Edited():
             yield from _on_edit(result)
+        case Patched():
+            yield from _on_patch(result)
         case Written(encoding=encoding) if encoding != "utf-8":
             yield f"[The file's encoding, {encoding}, was kept.]"
         case _:
@@ -72,6 +85,19 @@ def _on_edit(edited: Edited) -> Iterator[str]:
         yield f"[So did {len(loose) - 5} more edits.]"
 
 
+def _on_patch(patched: Patched) -> Iterator[str]:
+    loose = [
+        (f"Hunk {n} of {clipped(file.path)}", rung)
+        for file in patched.files
+        for n, rung in enumerate(file.matched_by, 1)
+        if rung != "exact"
+    ]
+    for which, rung in loose[:5]:
+        yield f"[{which} was not there exactly as quoted; it matched apart from {rung}.]"
+    if len(loose) > 5:
+        yield f"[So did {len(loose) - 5} more hunks.]"
+
+
 # --- errors
 
 
@@ -85,6 +111,10 @@ def notes_about(error: ToolError) -> Iterator[str]:
             yield from _on_stale(error)
         case NoMatch(old=old, nearest=nearest) if old:
             yield from _on_miss(old, nearest)
+        case HunkMismatch(old=old, scope=scope, nearest=nearest) if old or scope:
+            yield from _on_miss(scope or old, nearest)
+        case HunkAmbiguous(matched_by=rung) if rung != "exact":
+            yield f"[Ambiguous: the lines are the same apart from {rung}.]"
         case Ambiguous(lines=lines, matched_by=rung):
             loosely = "" if rung == "exact" else f", apart from {rung}"
             yield f"[Ambiguous: it starts on lines {listed(lines)}{loosely}.]"

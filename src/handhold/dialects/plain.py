@@ -75,6 +75,25 @@ def plain(error: e.ToolError) -> str:
             )
         case e.Overlapping(lines=lines):
             return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so replacing all of them has no one meaning. Quote a longer text."
+        # --- patches
+        case e.BadPatch(line=line, text=text, wanted=wanted):
+            found = f'"{clipped(text)}"' if text.strip() else "empty"
+            return f"Line {line} of the patch is {found}, where it should be {wanted}. Nothing was changed; send the whole patch again with that mended."
+        case e.HunkMismatch(hunk=hunk, line=line, scope=scope) if scope:
+            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{clipped(scope.strip())}" behind @@, and there is no such line where it should be. Nothing was changed, in no file.'
+        case e.HunkMismatch(hunk=hunk, line=line):
+            return f"The old lines of hunk {hunk} of {path} (line {line} of the patch) are not there, in the scope that @@ names and after the hunk before. Nothing was changed, in no file. Quote them as they stand in the file."
+        case e.HunkAmbiguous(hunk=hunk, line=line, lines=lines):
+            return f"Hunk {hunk} of {path} (line {line} of the patch) fits in {len(lines)} places: lines {listed(lines)}. Nothing was changed, in no file. Quote more lines around the one you mean, or name its class or function behind @@."
+        case e.IsLink(target=target):
+            return f"{path} is a link to {clipped(target)}. Name the file itself if that is meant."
+        # --- commands
+        case e.NotOnlyPatch(because=because):
+            return f"This command calls apply_patch, and not in a form that is taken: {because}. Nothing was done. Call apply_patch alone or after one cd, with the patch in a heredoc whose delimiter is quoted."
+        case e.NoShell():
+            return "Commands are not run here, except apply_patch. Nothing was done."
+        case e.ExtraMissing(extra=extra):
+            return f"Handhold was installed without what this needs. Somebody must install handhold[{extra}]."
         # --- policy
         case e.Denied(because=because):
             return f"This is not allowed on {path} ({because})."

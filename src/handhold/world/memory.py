@@ -94,8 +94,10 @@ class MemoryFiles:
     def look(self, path: str) -> Look | None:
         name = self.name_of(path)
         if name in self.files:
-            return Look(self.place(path), "file", self._identity(name))
-        return Look(self.place(path), "directory", self._identity(name)) if self.is_directory(name) else None
+            return Look(self.place(path), "file", self._identity(name), FILE_MODE)
+        if self.is_directory(name):
+            return Look(self.place(path), "directory", self._identity(name), DIRECTORY_MODE)
+        return None
 
     def near(self, path: str) -> tuple[str, ...]:
         name = self.name_of(path)

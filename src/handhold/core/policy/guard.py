@@ -5,12 +5,14 @@ So no plan and no error message can show a denied path, and no tool can forget t
 
 from dataclasses import dataclass
 
-from handhold.core.errors import Denied, IsDirectory, NotFound, NotRegularFile
+from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import Look, Page, Whole
 from handhold.core.ports import FileView, Policy, Traits, Verb, Verdict
 from handhold.core.requests import Matching
 from handhold.core.text.encoding import Text
 from handhold.core.tracker import Tracker
+
+UNUSED = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,29 @@ class GuardedView:
 
     def known(self, path: str, *, all_of_it: bool = False) -> Known:
         """A file that may be changed: there, text, seen by the session, and unchanged since."""
+        whole = self.whole(path, all_of_it=all_of_it)
+        return Known(whole, Text.decode(whole.data, path))
+
+    def whole(self, path: str, *, all_of_it: bool = False) -> Whole:
+        """The same, text or not."""
         self.file(path)
         whole = self.files.read(path)
         if self.traits.needs_read:
             self.tracker.must_know(whole, path, all_of_it=all_of_it)
-        return Known(whole, Text.decode(whole.data, path))
+        return whole
+
+    def saw_all(self, whole: Whole) -> bool:
+        """Whether the session has seen this file from end to end."""
+        mark = self.tracker.marks.get(whole.path, whole.identity)
+        return mark is not None and mark.whole and mark.hash == whole.hash
+
+    def no_link(self, path: str) -> None:
+        """IsLink if the path is the name of a link, and not of the file that it leads to."""
+        above, _, name = path.rpartition("/")
+        beside = self.files.place(f"{above}/{UNUSED}" if above or path.startswith("/") else UNUSED)
+        place = self.files.place(path)
+        if place != beside.removesuffix(UNUSED) + name:
+            raise IsLink(path, place)
 
     def changed_since(self, page: Page) -> tuple[bool, str]:
         """Whether the file is no longer what the session last saw of it, and how it differs."""

@@ -29,7 +29,7 @@ class Claude:
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._specs.tools
 
-    def decode(self, tool: str, arguments: Mapping[str, Any]) -> Request:
+    def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request:
         a = self._specs.fit(tool, arguments).values
         match tool:
             case "Read":

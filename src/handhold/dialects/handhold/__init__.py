@@ -8,8 +8,9 @@ from typing import Any
 
 from handhold.core.errors import ToolError
 from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Limits, MultiEdit, Read, Replacement, Request, Write
+from handhold.core.requests import Edit, Limits, MultiEdit, Patch, Read, Replacement, Request, Write
 from handhold.core.results import Result, ToolSpec
+from handhold.core.text.patch import parse
 from handhold.dialects.arguments import Specs, counted, first_line
 from handhold.dialects.handhold import words
 from handhold.dialects.hints import hinted, notes_about, notes_on
@@ -31,7 +32,7 @@ class Handhold:
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._specs.tools
 
-    def decode(self, tool: str, arguments: Mapping[str, Any]) -> Request:
+    def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request:
         a = self._specs.fit(tool, arguments).values
         match tool:
             case "read_file":
@@ -42,6 +43,8 @@ class Handhold:
                 return Edit(a["path"], replacement(a))
             case "multi_edit":
                 return MultiEdit(a["path"], tuple(map(replacement, a["edits"])))
+            case "apply_patch":
+                return Patch(parse(a["patch"]))
             case _:
                 raise AssertionError(f"{tool} is in specs.json and not here")
 
@@ -53,7 +56,7 @@ class Handhold:
         return sendable(hinted(words.said(result), notes_on(result) if hints else ()))
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return sendable(hinted(words.refused(error, hints=hints), notes_about(error) if hints else ()))
+        return sendable(hinted(words.refused(tool, error, hints=hints), notes_about(error) if hints else ()))
 
 
 def replacement(a: Mapping[str, Any]) -> Replacement:

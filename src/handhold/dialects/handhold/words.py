@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from handhold.core import errors as e
-from handhold.core.results import Edited, Result, Shown, TakenBack, Written
+from handhold.core.results import Edited, Patched, PatchedFile, Result, Shown, TakenBack, Written
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, listed, row
 
 MOST_ROWS = 40  # of a snippet
+MOST_FILES = 150  # of a patch
 
 # --- what was done
 
@@ -26,9 +27,21 @@ def said(result: Result) -> str:
             return f"Created {clipped(result.path)}{then}."
         case Edited():
             return "\n".join([f"Edited {clipped(result.path)}: {places(result)}.", *snippet(result)])
+        case Patched(files=files):
+            return "\n".join([f"Patched {several(len(files), 'file')}:", *patched(files)])
         case TakenBack(verb=verb, paths=paths, preview=preview):
             done = {"undo": "taken back", "redo": "done again"}[verb]
             return f"{'Would be' if preview else 'Was'} {done}: {listed(paths)}."
+
+
+def patched(files: tuple[PatchedFile, ...]) -> Iterator[str]:
+    for file in files[:MOST_FILES]:
+        moved = f"{clipped(file.source)} -> " if file.source else ""
+        counts = [f"{sign}{count:,}" for sign, count in (("+", file.added), ("-", file.removed)) if count]
+        change = f" ({' '.join(counts)})" if counts else ""
+        yield f"{file.verb} {moved}{clipped(file.path)}{change}"
+    if len(files) > MOST_FILES:
+        yield f"[{several(len(files) - MOST_FILES, 'more file')} not listed.]"
 
 
 def page(shown: Shown) -> Iterator[str]:
@@ -60,8 +73,10 @@ def several(count: int, thing: str) -> str:
 # --- what was refused
 
 
-def refused(error: e.ToolError, *, hints: bool) -> str:
+def refused(tool: str, error: e.ToolError, *, hints: bool) -> str:
     match error:
+        case e.AlreadyExists() if tool == "apply_patch":
+            return f"{clipped(error.path)} already exists, so nothing was changed. Update it, delete it first in the same patch, or choose another path."
         case e.NotFound():
             return f"{clipped(error.path)} does not exist. Check the path."
         case e.PastEnd(lines=0):

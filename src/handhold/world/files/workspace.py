@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from hashlib import sha256
 from itertools import islice
+from stat import S_IMODE
 from typing import Literal, Protocol, TypeVar
 
 from handhold.core.errors import (
@@ -93,7 +94,7 @@ class Workspace:
             if opened.fd is None:
                 return None
             status = self._status(opened.fd, path)
-            return Look(opened.place, kind_of(status.st_mode), identity_of(status))
+            return Look(opened.place, kind_of(status.st_mode), identity_of(status), S_IMODE(status.st_mode))
 
     def near(self, path: str) -> tuple[str, ...]:
         root, way = self._roots.of(self.place(path))

@@ -1,0 +1,136 @@
+"""The dialect `codex`: one tool that changes files, in three spellings."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from handhold import Toolbox
+from handhold.core.errors import BadArguments, HunkMismatch, Region, UnknownTool
+from handhold.core.ports import Dialect
+from handhold.core.requests import AddFile, DeleteFile, Patch, UpdateFile
+from handhold.core.results import Patched, PatchedFile
+from handhold.core.text.patch import parse
+from handhold.dialects.codex import dialect
+from handhold.dialects.handhold import dialect as handhold
+from handhold.dialects.plain import unworded
+from tests.dialects.wording import example, kinds
+
+SEED = Path(__file__).parents[3] / "shared/seeds/000_76f0e4b8fd2da10e.txt"
+PATCH = "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n"
+MEANT = Patch((AddFile("hello.txt", "Hello, world!\n"),))
+
+
+def test_the_dialect_fulfils_its_port():
+    port: Dialect = dialect
+    assert (port.name, port.traits.matching, port.traits.hints, port.traits.needs_read) == (
+        "codex",
+        "safe",
+        False,
+        False,
+    )
+    assert [spec.name for spec in port.specs] == ["apply_patch", "shell"]
+
+
+@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
+def test_every_error_has_words(kind):
+    error = example(kind)
+    for hints in (False, True):
+        text = dialect.refuse("apply_patch", error, hints=hints)
+        assert text
+        assert unworded(error) not in text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("apply_patch", {"input": PATCH}),
+        ("apply_patch", {"patch": PATCH}),
+        ("apply_patch", PATCH),
+        ("apply_patch", json.dumps({"input": PATCH})),
+        ("shell", {"command": ["apply_patch", PATCH]}),
+        ("shell", {"command": json.dumps(["apply_patch", PATCH])}),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}EOF"], "timeout_ms": "1000"}),
+        ("shell", {"command": f"apply_patch <<'EOF'\n{PATCH}EOF"}),
+        ("shell", {"cmd": ["apply_patch", PATCH]}),
+    ],
+)
+def test_a_patch_has_several_spellings(tool, arguments):
+    assert dialect.decode(tool, arguments) == MEANT
+
+
+def test_paths_are_seen_from_the_folder_of_the_command():
+    text = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** Delete File: /ws/c\n*** End Patch\n"
+    request = dialect.decode("shell", {"command": f"cd src && apply_patch '{text}'", "workdir": "lib/"})
+    assert request == Patch((UpdateFile("lib/src/a", (), "lib/src/b"), DeleteFile("/ws/c")), "lib/src")
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"), [("", "a"), (".", "a"), ("d", "d/a"), ("d/..", "a"), ("/ws/d", "d/a"), ("/ws", "a"), ("/", "a")]
+)
+def test_a_folder_may_be_spelled_in_many_ways(folder: str, path: str):
+    box = Toolbox.in_memory({"a": "x\n", "d/a": "x\n"}, dialect="codex")
+    arguments = {"command": ["apply_patch", "*** Begin Patch\n*** Update File: a\n-x\n+y\n*** End Patch"]}
+    reply = box.call("shell", {**arguments, "workdir": folder} if folder else arguments)
+    assert reply.status == "success", reply.text
+    assert box.files.read(path).data == b"y\n"
+
+
+def test_what_is_neither_is_refused():
+    with pytest.raises(BadArguments):
+        dialect.decode("apply_patch", {})
+    with pytest.raises(BadArguments):
+        dialect.decode("shell", {"command": []})
+    with pytest.raises(UnknownTool):
+        dialect.decode("read_file", {"path": "a"})
+
+
+def test_success_lists_the_files_as_the_family_prints_them():
+    files = (
+        PatchedFile("deleted", "d", 0, 1),
+        PatchedFile("updated", "m", 1, 1, ("exact",)),
+        PatchedFile("added", "a", 1, 0),
+        PatchedFile("moved", "new", 0, 0, source="old"),
+    )
+    said = dialect.encode("apply_patch", MEANT, Patched(files, ""), hints=False)
+    assert said == "Success. Updated the following files:\nA a\nM m\nM new\nD d"
+
+
+def test_a_long_list_is_cut_with_a_count():
+    files = tuple(PatchedFile("added", f"{n}{'x' * 500}", 1, 0) for n in range(5000))
+    for speaker in (dialect, handhold):
+        said = speaker.encode("apply_patch", MEANT, Patched(files, ""), hints=True)
+        assert len(said) < 80_000
+        assert "not listed" in said
+
+
+def test_the_nearest_lines_are_shown_without_hints_since_nothing_else_shows_them():
+    error = HunkMismatch("a.py", 2, 14, "x\ny", "", Region(4, ("x", "z")))
+    text = dialect.refuse("apply_patch", error, hints=False)
+    assert "hunk 2 of a.py (line 14 of the patch)" in text
+    assert text.endswith("     4→x\n     5→z")
+
+
+# --- the source
+
+
+@pytest.mark.skipif(not SEED.exists(), reason=f"the source, {SEED.name}, is not beside the project")
+@pytest.mark.parametrize("speaker", [dialect, handhold], ids=["codex", "handhold"])
+def test_grammar_and_example_are_verbatim(speaker: Dialect):
+    seed = SEED.read_text("utf-8")
+    description = next(spec.description for spec in speaker.specs if spec.name == "apply_patch")
+    grammar = re.search(r"^Patch     :=.*?^HunkLine .*?$", seed, re.MULTILINE | re.DOTALL)
+    example = re.search(r"^\*\*\* Begin Patch\n\*\*\* Add File: hello.txt\n\+Hello world.*?^\*\*\* End Patch$", seed, re.MULTILINE | re.DOTALL)  # fmt: skip
+    assert grammar
+    assert example
+    assert grammar[0] in description
+    assert example[0] in description
+    assert len(parse(example[0])) == 3
+
+
+@pytest.mark.skipif(not SEED.exists(), reason=f"the source, {SEED.name}, is not beside the project")
+def test_the_call_of_the_source_is_taken():
+    found = re.search(r'^shell (\{"command":\["apply_patch".*\})$', SEED.read_text("utf-8"), re.MULTILINE)
+    assert found
+    assert dialect.decode("shell", json.loads(found[1])) == MEANT

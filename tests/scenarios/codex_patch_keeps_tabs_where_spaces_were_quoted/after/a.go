@@ -1,0 +1,6 @@
+func f() {
+	one()
+	if x {
+		three()
+	}
+}

@@ -1,0 +1,10 @@
+import sys
+import os
+
+
+def greet():
+    print("Hi")
+
+
+def part():
+    print("Hi")

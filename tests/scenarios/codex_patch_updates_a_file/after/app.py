@@ -1,0 +1,9 @@
+import sys
+
+
+def greet():
+    print("Hello")
+
+
+def part():
+    print("Hi")

@@ -1,0 +1,9 @@
+import sys
+
+
+def greet():
+    print("Hello, world!")
+
+
+def part():
+    print("Hi")

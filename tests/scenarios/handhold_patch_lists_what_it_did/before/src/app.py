@@ -1,0 +1,9 @@
+import sys
+
+
+def greet():
+    print("Hi")
+
+
+def part():
+    print("Hi")
