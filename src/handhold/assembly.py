@@ -1,6 +1,7 @@
 """Puts the parts together. The only file that knows every one of them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
 from os import PathLike, fspath, urandom
@@ -50,8 +51,14 @@ class Toolbox(Road):
 
         roots = [root] if isinstance(root, str | PathLike) else root
         folder = state_folder(Path(state) if state is not None else None, [fspath(place) for place in roots])
-        store = SqliteStore(folder)
-        return cls.on(Workspace(roots, store, read_only=read_only), store, **options)
+        with ExitStack() as opened:  # what was opened is closed again if the rest cannot be
+            store = SqliteStore(folder)
+            opened.callback(store.close)
+            files = Workspace(roots, store, read_only=read_only)
+            opened.callback(files.close)
+            box = cls.on(files, store, **options)
+            opened.pop_all()
+        return box
 
     @classmethod
     def in_memory(cls, files: Mapping[str, str | bytes], *, root: str = "/ws", **options: Unpack[Options]) -> Self:

@@ -16,20 +16,24 @@ from typing import Any, Literal, Self
 from handhold.core import history, tools
 from handhold.core.errors import (
     BadArguments,
+    Busy,
     CallIdReused,
     ContentDropped,
     Denied,
     NotApproved,
+    ReadOnly,
     Stale,
     ToolError,
     UndoConflict,
+    Unfinished,
 )
 from handhold.core.facts import Identity
 from handhold.core.history import Which
-from handhold.core.plans import Answer, Bytes, Changes, Content, Directory, FileChange, Plan, digest
+from handhold.core.plans import Answer, Bytes, Changes, Content, Directory, FileChange, digest
 from handhold.core.policy.guard import GuardedView
 from handhold.core.ports import (
     Approver,
+    Broken,
     Call,
     Dialect,
     Entry,
@@ -89,7 +93,8 @@ class Road:
         """
         started = perf_counter()
         try:
-            call = Call(self.session, turn, call_id, tool, canonical(tool, arguments), self.dialect.name)
+            recover(self.files, self.store)
+            call = Call(self.session, turn, call_id, str(tool), canonical(tool, arguments), self.dialect.name)
             with self._under_way.alone((turn, call_id)):
                 return self._repeated(call) or self._journalled(call, arguments, started)
         except ToolError as error:
@@ -108,7 +113,7 @@ class Road:
         if (entry.call.tool, entry.call.arguments) != (call.tool, call.arguments):
             raise CallIdReused(call.call_id)
         if entry.outcome is None or entry.outcome.status == "interrupted":
-            return None  # it never came to an end, and what it had begun was taken back
+            return None  # it never came to an end; if it had begun something, that was taken back
         if entry.outcome.reply is not None:
             reply = restored(entry.outcome.reply)
             # A broken machine did nothing: there the call may be tried again.
@@ -124,34 +129,57 @@ class Road:
             return self._carried_out(seq, call, request, started)
         except ToolError as error:
             reply = self._refusal(call.tool, error, started)
-            self.store.settle(seq, outcome_of(reply, call), durable=False)
+            if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
+                self.store.settle(seq, outcome_of(reply, call), durable=False)
             return reply
 
     def _carried_out(self, seq: int, call: Call, request: Request, started: float) -> Reply:
         self._allowed_at_all(request)
-        plan = self._planned(request)
+        plan = tools.plan(request, self._view())
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
             return self._changed(seq, call, request, replace(plan, files=files), started)
         reply = self._reply(call.tool, request, plan.result, started)
-        self.store.settle(seq, outcome_of(reply, call), durable=False)
         if isinstance(plan, Answer) and plan.page:
             self.tracker.saw_page(plan.page)
+        self.store.settle(seq, outcome_of(reply, call), durable=False)
         return reply
 
-    def _planned(self, request: Request) -> Plan:
-        return tools.plan(request, GuardedView(self.files, self.policy, self.tracker, self.traits))
+    def _view(self) -> GuardedView:
+        return GuardedView(self.files, self.policy, self.tracker, self.traits)
 
     def _changed(self, seq: int, call: Call, request: Request, plan: Changes, started: float) -> Reply:
         decision = self._approved(call.tool, request, plan)
         reply = self._reply(call.tool, request, plan.result, started)
-        identities = self._commit(seq, plan.files, outcome_of(reply, call), decision=decision)
+        with self.store.alone():
+            if first := self._repeated(call):  # somebody else got the same call, and was faster
+                self.store.settle(seq, Outcome("error", "CALL_REPEATED", since(started), None), durable=False)
+                return first
+            try:
+                identities = self._commit(seq, plan.files, outcome_of(reply, call), decision=decision)
+            except Stale as stale:
+                raise self._explained(stale, request) from None
+        try:
+            self._remember(plan, identities)
+        except ToolError:
+            pass  # the change stands and is recorded; at worst the session will have to read the file again
+        return reply
+
+    def _remember(self, plan: Changes, identities: Mapping[str, Identity]) -> None:
         for change in plan:
             if self.traits.mark_after_write and isinstance(change.after, Bytes):
                 whole = plan.whole or change.path in plan.seen
                 self.tracker.saw_change(change.path, identities[change.path], change.after.data, whole=whole)
             else:
                 self.tracker.marks.drop(change.path)
-        return reply
+
+    def _explained(self, stale: Stale, request: Request) -> ToolError:
+        """What changed between the plan and the commit, told as if it had been found before."""
+        path = self._as_spelled(stale.path, request)
+        try:
+            self._view().whole(path)
+        except ToolError as error:
+            return error
+        return Stale(path)
 
     def _commit(
         self,
@@ -162,7 +190,7 @@ class Road:
         decision: str,
         takes_back: Sequence[int] = (),
     ) -> Mapping[str, Identity]:
-        """The one door. What the journal does not say was done, was not done."""
+        """The one door, to be passed alone. What the journal does not say was done, was not done."""
         with self.files.transaction(files) as transaction:
             self.store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)
             identities = transaction.perform()
@@ -186,6 +214,8 @@ class Road:
             judgement = self.policy.may(verb, self.files.place(path))
             if judgement.verdict is Verdict.DENY:
                 raise Denied(path, judgement.because)
+            if verb is Verb.CHANGE and not self.files.writable(path):
+                raise ReadOnly(path)
 
     def _approved(self, tool: str, request: Request, plan: Changes) -> str:
         """The decision on these changes, or the reason why they do not happen."""
@@ -196,7 +226,7 @@ class Road:
         )
         if judgement.verdict is Verdict.ALLOW:
             return f"allowed by {self.policy.name}"
-        path = next((spelled for spelled in request.paths if self.files.place(spelled) == place), place)
+        path = self._as_spelled(place, request)
         if judgement.verdict is Verdict.DENY:
             raise Denied(path, judgement.because)
         if self.approver is None:
@@ -204,6 +234,9 @@ class Road:
         if not self.approver(Question(tool, plan.files, self._diff(plan.files), judgement.because)):
             raise NotApproved(path, judgement.because, asked=True)
         return "approved"
+
+    def _as_spelled(self, place: str, request: Request) -> str:
+        return next((path for path in request.paths if self.files.place(path) == place), place)
 
     # --- words
 
@@ -253,6 +286,7 @@ class Road:
     def _reversed(self, verb: Literal["undo", "redo"], which: Which, *, preview: bool) -> Reply:
         started = perf_counter()
         try:
+            recover(self.files, self.store)
             if verb == "undo":
                 chosen = history.changes(self.store, self.session, which, undone=False)
             else:
@@ -286,7 +320,10 @@ class Road:
         seq = self.store.begin(asked)
         seqs = tuple(entry.seq for entry in chosen)
         try:
-            self._commit(seq, files, outcome_of(reply, asked), decision="asked for by the host", takes_back=seqs)
+            with self.store.alone():
+                self._commit(seq, files, outcome_of(reply, asked), decision="asked for by the host", takes_back=seqs)
+        except Unfinished:
+            raise
         except ToolError as error:
             self.store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False)
             raise
@@ -329,16 +366,26 @@ class Road:
 
 
 def recover(files: Files, store: Store) -> None:
-    """Finish or take back what a process that died left half done."""
+    """Finish or take back what a process that died left half done. Looked for before every call: it costs one query."""
     if not store.broken():
         return
-    with files.alone():  # whoever is alive and committing holds this: what is broken now has no owner
-        for broken in store.broken():
-            changed = files.recover(broken)
-            if not broken.settled:
-                note = json.dumps({"left": changed}) if changed else None
-                store.settle(broken.seq, Outcome("interrupted", None, 0.0, note), durable=True)
-            store.finish(broken.seq)
+    try:
+        with store.alone(wait=False), files.alone():
+            for broken in store.broken():
+                _mend(broken, files, store)
+    except Busy:
+        pass  # whoever holds it is alive: what looks broken may be what it is doing
+
+
+def _mend(broken: Broken, files: Files, store: Store) -> None:
+    try:
+        changed = files.recover(broken)
+    except ToolError:
+        return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
+    if not broken.settled:
+        note = json.dumps({"left": changed}) if changed else None
+        store.settle(broken.seq, Outcome("interrupted", None, 0.0, note), durable=True)
+    store.finish(broken.seq)
 
 
 class Once:

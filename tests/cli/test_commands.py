@@ -93,6 +93,13 @@ def test_tools_are_listed_by_dialect():
     assert "edit_file" in CliRunner().invoke(handhold, ["tools"]).output
 
 
+def test_a_state_that_cannot_be_made_is_told_plainly(run: Run, tmp_path: Path):
+    (tmp_path / "state").write_text("a file")
+    done = run("log")
+    assert done.exit_code == 1
+    assert "Error" in done.output
+
+
 def test_a_state_that_is_not_ours_is_told_plainly(run: Run, tmp_path: Path):
     run("log")
     (database,) = (tmp_path / "state").rglob("state.db")

@@ -282,11 +282,16 @@ def worker(part: int, parts: int, full: bool, exchange: bool) -> Tally:
         mine = range(1 + part * stops // parts, 1 + (part + 1) * stops // parts)
         tally = kill_commits(bench, mine)
         if full:
-            tally += kill_recoveries(bench, mine, 1, distinct=True)
+            # Every second stop: each is after a call, and before the next the same lies on the disk.
+            tally += kill_recoveries(bench, mine, 2, distinct=True)
         else:
             tally += kill_recoveries(bench, (stop for stop in mine if stop % 20 == 0), 20)
         tally.stops = stops
         return tally
+
+
+def worker_of(work: tuple[int, int, bool, bool]) -> Tally:
+    return worker(*work)
 
 
 def main() -> int:
@@ -302,9 +307,13 @@ def main() -> int:
         return 0
     began = time.monotonic()
     killat()
+    parts = chosen.jobs * 12  # late stops take longer
+    tally = Tally()
     with get_context("fork").Pool(chosen.jobs) as pool:
-        work = [(part, chosen.jobs, chosen.full, not chosen.no_exchange) for part in range(chosen.jobs)]
-        tally = sum(pool.starmap(worker, work, chunksize=1), Tally())
+        work = [(part, parts, chosen.full, not chosen.no_exchange) for part in range(parts)]
+        for done in pool.imap(worker_of, work):
+            tally += done
+            print(f"… {tally}", file=sys.stderr, flush=True)
     print(f"{tally} ({time.monotonic() - began:.0f} s)")
     for line in tally.torn[:20]:
         print(" ", line)

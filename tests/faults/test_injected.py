@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.errors import NoSpace, PermissionRefused, ReadOnly, ToolError
+from handhold.core.errors import NoSpace, PermissionRefused, ReadOnly, ToolError, Unfinished
 from handhold.core.plans import Bytes, FileChange
 from handhold.core.ports import Call, Outcome
-from handhold.world.files.commit import Committer, Unfinished
+from handhold.world.files.commit import Committer
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
 from tests.faults import trees

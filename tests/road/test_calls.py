@@ -3,12 +3,16 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
+from handhold.core.plans import Bytes, FileChange
+from handhold.core.ports import Call
 from tests.road.conftest import Ground
 
 Make = Callable[[dict[str, str | bytes]], Ground]
@@ -48,6 +52,58 @@ def test_c11_a_partial_read_allows_an_edit_and_no_overwriting(ground: Make):
     read(box, offset=61)
     assert write(box, "all of it\n").status == "success"
     assert here.read("a.py") == b"all of it\n"
+
+
+def test_c11_a_line_that_was_cut_has_not_been_seen(ground: Make):
+    here = ground({"a.py": "short\n" + "x" * 5000 + "\n"})
+    box = here.open()
+    assert read(box).status == "partial"
+    assert write(box, "gone").code == "PARTLY_READ"
+    assert edit(box, "short", "long").status == "success"
+
+
+def test_c12_a_file_rewritten_under_its_old_identity_is_known_again_after_a_read(ground: Make):
+    here = ground({"a.py": "one\n"})
+    box = here.open()
+    read(box)
+    mark = box.tracker.marks.get(box.files.place("a.py"), None)
+    assert mark is not None
+    box.tracker.marks.put(replace(mark, hash="0" * 64))  # as after a write through a mapped page
+    assert read(box).data["changed_since_last_read"] is True
+    assert edit(box, "one", "two").status == "success"
+
+
+def test_c12_a_file_that_became_binary_is_stale(ground: Make):
+    here = ground({"a.py": "one\n"})
+    box = here.open()
+    read(box)
+    here.write("a.py", b"\0\1\2")
+    assert edit(box, "one", "two").code == "STALE"
+
+
+def test_c13_a_change_of_the_mark_alone_is_told_as_that(ground: Make):
+    here = ground({"a.py": "one\n"})
+    box = here.open()
+    read(box)
+    here.write("a.py", b"\xef\xbb\xbfone\n")
+    reply = edit(box, "one", "two")
+    assert reply.code == "STALE"
+    assert "utf-8 with a mark" in reply.text
+
+
+def test_c13_what_changes_while_a_person_is_asked_is_told_too(ground: Make):
+    here = ground({"a.py": "one\ntwo\n"})
+
+    def slow(question: Question) -> bool:
+        here.write("a.py", b"one\nTWO\n")
+        return True
+
+    box = here.open(approver=slow)
+    read(box)
+    reply = edit(box, "one", "1")
+    assert reply.code == "STALE"
+    assert "+TWO" in reply.text
+    assert here.read("a.py") == b"one\nTWO\n"
 
 
 def test_c12_u3_a_real_change_is_stale_and_the_refusal_shows_it(ground: Make):
@@ -209,6 +265,44 @@ def test_f2_f3_a_long_argument_is_kept_by_its_hash_and_still_told_apart(ground: 
     assert len(box.log()[0].call.arguments) < 1000
 
 
+def test_f3_the_same_call_in_two_processes_at_once_happens_once(ground: Make):
+    here = ground({"a.py": "1\n"})
+
+    def meanwhile(question: Question) -> bool:
+        other = here.open()
+        assert edit(other, "1\n", "1\n2\n", call_id="c").status == "success"
+        return True
+
+    box = here.open(approver=meanwhile)
+    read(box)
+    assert edit(box, "1\n", "1\n2\n", call_id="c").replayed
+    assert here.read("a.py") == b"1\n2\n"
+    assert edit(here.open(), "1\n", "1\n2\n", call_id="c").status == "success"
+
+
+def test_f3_what_a_dead_process_left_is_taken_back_before_the_next_call_of_a_living_one(tmp_path: Path):
+    (tmp_path / "ws").mkdir()
+    file = tmp_path / "ws/a.py"
+    file.write_bytes(b"1\n")
+    box, dying = (Toolbox.open(tmp_path / "ws", state=tmp_path / "state", session="s") for _ in range(2))
+    read(box)
+    seq = dying.store.begin(Call("s", "", "c", "edit_file", "{}", "handhold"))
+    change = FileChange(box.files.place("a.py"), Bytes(b"1\n"), Bytes(b"1\n2\n"))
+    with dying.files.transaction([change]) as transaction:
+        dying.store.intend(seq, transaction.id, transaction.files, decision="allowed")
+        transaction.perform()
+    assert file.read_bytes() == b"1\n2\n"
+    assert edit(box, "1\n", "1\n2\n", call_id="c2").status == "success"
+    assert file.read_bytes() == b"1\n2\n"
+    assert sorted(entry.name for entry in file.parent.iterdir()) == ["a.py"]
+
+
+def test_a_nul_in_a_text_is_refused_and_nothing_is_written(ground: Make):
+    here = ground({})
+    assert write(here.open(), "a\0b", "new").code == "UNENCODABLE"
+    assert here.read("new") is None
+
+
 def test_f3_a_call_sent_again_by_another_process_happens_once(ground: Make):
     here = ground({})
     first = write(here.open(), "x\n", call_id="1")
@@ -224,6 +318,7 @@ def test_a_models_mistake_never_raises(ground: Make):
     assert box.call("read_file", {"path": "../../etc/passwd"}).code == "OUTSIDE_WORKSPACE"
     assert box.call("read_file", {"path": "a\0b"}).code == "BAD_PATH"
     assert box.call("read_file", {"path": 7}).status == "error"
+    assert box.call(7, {}).code == "UNKNOWN_TOOL"  # pyright: ignore[reportArgumentType]
     assert box.call("read_file", ["a.py"]).code == "BAD_ARGUMENTS"  # pyright: ignore[reportArgumentType]
     assert all(entry.outcome for entry in box.log())
 
@@ -283,6 +378,17 @@ def test_c90_ask_shows_the_change_and_waits_for_yes(ground: Make):
     assert edit(box, "x", "y").status == "success"
     assert "-x\n+y\n" in asked[0].diff
     assert box.log()[-1].decision == "approved"
+
+
+def test_c90_nobody_is_asked_about_a_root_that_is_read_only(tmp_path: Path):
+    for name in ("ws", "docs"):
+        (tmp_path / name).mkdir()
+
+    def never(question: Question) -> bool:
+        raise AssertionError("asked")
+
+    with Toolbox.open(tmp_path / "ws", read_only=[tmp_path / "docs"], state=tmp_path / "state", approver=never) as box:
+        assert write(box, "x", str(tmp_path / "docs/a.md")).code == "READ_ONLY"
 
 
 def test_c90_ask_with_nobody_to_ask_means_no(ground: Make):

@@ -57,6 +57,27 @@ def test_c92_a_turn_is_taken_back_as_one(ground: Make):
     assert here.tree("a.py", "b.py") == {"a.py": b"1\n", "b.py": b"1\n"}
 
 
+def test_c92_a_call_of_one_turn_is_not_its_namesake_of_another(ground: Make):
+    here = ground({})
+    box = here.open()
+    write(box, "1", "a", call_id="c", turn="t")
+    write(box, "2", "b", call_id="c", turn="u")
+    assert box.undo(call="c", turn="t").status == "success"
+    assert here.tree("a", "b") == {"a": None, "b": b"2"}
+
+
+def test_c92_a_call_taken_back_with_others_is_not_done_again_with_them(ground: Make):
+    here = ground({})
+    box = here.open()
+    write(box, "1", "a", call_id="one")
+    write(box, "2", "b", call_id="two")
+    box.undo(session=True)
+    assert box.redo(call="one").code == "NOTHING_TO_UNDO"
+    assert here.tree("a", "b") == {"a": None, "b": None}
+    assert box.redo().status == "success"
+    assert here.tree("a", "b") == {"a": b"1", "b": b"2"}
+
+
 def test_c92_taking_back_is_refused_where_it_would_lose_a_later_change(ground: Make):
     here = ground({"a.py": "1\n"})
     box = here.open()

@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handhold.core.errors import Busy
 from handhold.core.facts import Identity
 from handhold.core.plans import Bytes, Directory, FileChange, Stored, digest
 from handhold.core.ports import Call, Entry, Mark, Outcome, Seen, Store
@@ -59,6 +60,23 @@ def noise(n: int, size: int) -> bytes:
 def only(store: Store) -> Entry:
     (entry,) = store.entries()
     return entry
+
+
+def turned_away(store: Store) -> bool:
+    """Whether another thread finds the state held."""
+    found: list[bool] = []
+
+    def look() -> None:
+        try:
+            with store.alone(wait=False):
+                found.append(False)
+        except Busy:
+            found.append(True)
+
+    thread = Thread(target=look)
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 class StoreSuite:
@@ -219,12 +237,24 @@ class StoreSuite:
         for other in (("x", "t", "c1"), ("s", "x", "c1"), ("s", "t", "x")):
             assert store.recall(*other) is None
 
-    def test_f3_the_last_call_with_an_id_is_recalled(self, store: Store):
-        store.settle(store.begin(call()), success("first"), durable=False)
-        last = store.begin(call())
-        recalled = store.recall("s", "t", "c")
-        assert recalled
-        assert (recalled.seq, recalled.outcome) == (last, None)
+    @given(st.lists(st.sampled_from(["success", "partial", "error", "interrupted", None]), min_size=1, max_size=6))
+    @settings(max_examples=30)
+    def test_f3_what_succeeded_is_always_recalled_before_what_did_not(self, statuses: list[str | None]):
+        with self.fresh() as store:
+            seqs: list[int] = []
+            for n, status in enumerate(statuses):
+                seqs.append(store.begin(call()))
+                if status:
+                    store.settle(seqs[-1], Outcome(status, None, 1.5, f"reply {n}"), durable=False)
+                store.settle(store.begin(call(call_id="another")), success("another"), durable=False)
+            done = [n for n, status in enumerate(statuses) if status in ("success", "partial")]
+            wanted = done[-1] if done else len(statuses) - 1
+            recalled = store.recall("s", "t", "c")
+            assert recalled
+            assert recalled.seq == seqs[wanted]
+            assert (recalled.outcome.reply if recalled.outcome else None) == (
+                f"reply {wanted}" if statuses[wanted] else None
+            )
 
     def test_f3_the_log_leaves_replies_out(self, store: Store):
         store.settle(store.begin(call()), success("a long page"), durable=False)
@@ -366,15 +396,58 @@ class StoreSuite:
 
     def test_an_entry_says_when_it_can_no_longer_be_taken_back(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=2500)) as store:
-            old = noise(1, 1000)
+            old = noise(1, 400)
             done(store, change("/ws/a", old, b"new"), change("/ws/b", old, b"newer"))
             done(store, change("/ws/c", b"small", b"other"))
-            assert [entry.kept for entry in store.entries()] == [True, True]
-            store.keep([noise(2, 1000), noise(3, 1400)])
+            done(store, change("/ws/d", None, noise(2, 1500)))
+            assert [entry.kept for entry in store.entries()] == [True, True, True]
+            done(store, change("/ws/e", None, noise(3, 1900)))
             assert not store.has(digest(old))
-            assert [entry.kept for entry in store.entries()] == [False, store.has(digest(b"small"))]
+            assert [entry.kept for entry in store.entries()] == [False, store.has(digest(b"small")), True, True]
             store.keep([old])
             assert store.entries()[0].kept
+
+    def test_what_was_only_seen_goes_before_what_can_be_taken_back(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=3500)) as store:
+            old, seen, newer = noise(1, 1000), noise(2, 1000), noise(3, 1000)
+            done(store, change("/ws/a", old, b"new"))
+            store.keep([seen])
+            store.keep([newer])
+            store.keep([noise(4, 1000)])
+            assert [store.has(digest(data)) for data in (old, seen, newer)] == [True, False, True]
+            done(store, change("/ws/b", noise(5, 1000), noise(6, 1000)))
+            assert [store.has(digest(data)) for data in (old, newer, noise(5, 1000))] == [True, False, True]
+            assert all(entry.kept for entry in store.entries())
+
+    def test_of_what_can_be_taken_back_the_oldest_goes_first(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            for n in range(3):
+                done(store, change(f"/ws/{n}", noise(n, 1000), None))
+            assert [entry.kept for entry in store.entries()] == [False, True, True]
+
+    @pytest.mark.parametrize("at_hand", [True, False])
+    def test_what_was_seen_is_raised_by_an_intent(self, tmp_path: Path, at_hand: bool):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            old = noise(1, 1000)
+            store.keep([old])
+            done(store, FileChange("/ws/a", Bytes(old) if at_hand else Stored(digest(old), 1000), None))
+            store.keep([old])  # seen once more: that takes nothing away
+            for n in range(2, 6):
+                store.keep([noise(n, 1000)])
+            assert store.get(digest(old)) == old
+            assert only(store).kept
+
+    @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
+    @settings(max_examples=40)
+    def test_what_is_seen_never_costs_an_undo(self, steps: list[tuple[bool, int]]):
+        """As long as the contents of intents alone are within the bound, all of them are there."""
+        with self.fresh(bound=650) as store:
+            for intended, n in steps:
+                if intended:
+                    done(store, change(f"/ws/{n}", noise(n, 100), None))
+                else:
+                    store.keep([noise(n, 100), noise(n + 6, 100)])
+            assert all(entry.kept for entry in store.entries())
 
     def test_an_entry_whose_old_content_never_came_is_not_kept(self, store: Store):
         done(store, FileChange("/ws/a", Stored(ABSENT, 5), None))
@@ -394,7 +467,7 @@ class StoreSuite:
             assert store.has(digest(after))
             store.settle(seq, success(), durable=True)
             store.keep([noise(5, 1000)])
-            assert not store.has(digest(before))
+            assert not (store.has(digest(before)) and store.has(digest(after)))
 
     # --- marks
 
@@ -444,6 +517,51 @@ class StoreSuite:
         mark = self.mark(os.fsdecode(b"/ws/\xff"))
         store.marks("s").put(mark)
         assert store.marks("s").get(mark.path, None) == mark
+
+    # --- alone
+
+    def test_nobody_else_holds_the_state_meanwhile(self, store: Store):
+        with store.alone():
+            assert turned_away(store)
+            with pytest.raises(Busy) as refused, store.alone(wait=False):
+                pass
+            assert refused.value.seconds == 0
+        assert not turned_away(store)
+
+    def test_the_state_is_let_go_when_something_fails(self, store: Store):
+        with pytest.raises(ValueError, match="ours"), store.alone():
+            raise ValueError("ours")
+        with pytest.raises(OSError, match="ours"), store.alone(wait=False):
+            raise OSError("ours")  # and it is told as it is
+        with store.alone(wait=False):
+            pass
+
+    def test_who_waits_comes_next(self, store: Store):
+        order: list[str] = []
+        started = Event()
+
+        def work() -> None:
+            started.set()
+            with store.alone():
+                order.append("second")
+
+        thread = Thread(target=work)
+        with store.alone():
+            thread.start()
+            started.wait()
+            thread.join(0.05)
+            order.append("first")
+        thread.join()
+        assert order == ["first", "second"]
+
+    def test_the_journal_goes_on_while_somebody_is_alone(self, store: Store):
+        with store.alone():
+            seq = done(store, change())
+            thread = Thread(target=done, args=(store, change("/ws/b")))
+            thread.start()
+            thread.join()
+            assert len(store.entries()) == 2
+            assert store.files(seq)
 
     # --- several at once
 
@@ -501,3 +619,14 @@ class LastingStoreSuite(StoreSuite):
             second = done(two, change("/ws/a", b"x", b"y"), asked=call(session="two"))
             assert [entry.seq for entry in one.entries()] == [first, second]
             assert one.get(digest(b"y")) == b"y"
+
+    def test_stores_on_one_workspace_hold_each_other_off(self, tmp_path: Path):
+        with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:
+            with one.alone():
+                assert turned_away(two)
+            with two.alone():
+                assert turned_away(one)
+
+    def test_states_of_two_workspaces_do_not_meet(self, tmp_path: Path):
+        with closing(self.opened(tmp_path / "a")) as one, closing(self.opened(tmp_path / "b")) as two, one.alone():
+            assert not turned_away(two)

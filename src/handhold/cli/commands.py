@@ -62,7 +62,7 @@ def on_a_toolbox(command: Callable[..., int]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         try:
             status = command(*args, **options)
-        except ToolError as error:
+        except (ToolError, OSError) as error:  # no reply could be made: the workspace or the state cannot be opened
             raise click.ClickException(str(error)) from error
         sys.exit(status)
 

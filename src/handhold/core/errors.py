@@ -380,6 +380,13 @@ class Busy(PathError):
     seconds: float
 
 
+class Unfinished(PathError):
+    """A change failed and could not be taken back at once. It will be before the next call; until then it is half."""
+
+    code, blame = "UNFINISHED", Blame.INFRA
+    paths: tuple[str, ...]
+
+
 class StateDamaged(PathError):
     """The state folder holds something that is not ours to read; nothing was replayed."""
 

@@ -15,7 +15,7 @@ FIRST_LOOK = 50  # entries; most of what is taken back was done just now
 
 @dataclass(frozen=True)
 class Which:
-    """One call (by id or number), one turn, or the whole session; with nothing said, the last one."""
+    """One call (by id or number, of one turn if it is given), one turn, the session; if nothing is said, the last."""
 
     call: str | int = ""
     turn: str = ""
@@ -23,12 +23,11 @@ class Which:
 
     @property
     def several(self) -> bool:
-        return bool(self.turn) or self.session
+        return self.call == "" and (bool(self.turn) or self.session)
 
     def names(self, entry: Entry) -> bool:
-        if self.call != "":
-            return self.call in (entry.call.call_id, entry.seq, name_of(entry), f"#{entry.seq}")
-        return not self.turn or entry.call.turn == self.turn
+        named = self.call in ("", entry.call.call_id, entry.seq, f"#{entry.seq}")
+        return named and self.turn in ("", entry.call.turn)
 
     def __str__(self) -> str:
         return str(self.call) or self.turn or ("this session" if self.session else "the last change")
@@ -59,7 +58,10 @@ def undos(journal: Journal, session: str, which: Which) -> list[Entry]:
         stands = entry.call.tool == "undo" and entry.succeeded and not entry.undone
         return stands and (one_of is None or not one_of.isdisjoint(entry.takes_back))
 
-    return _latest(journal, session, meant, which)
+    found = _latest(journal, session, meant, which)
+    if one_of is not None and any(not one_of.issuperset(entry.takes_back) for entry in found):
+        raise NothingToUndo(f"{which} by itself: it was taken back together with other calls")
+    return found
 
 
 def _latest(journal: Journal, session: str, meant: Callable[[Entry], bool], which: Which) -> list[Entry]:

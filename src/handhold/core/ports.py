@@ -53,6 +53,10 @@ class FileView(Protocol):
         """Identity and content hash, read in pieces."""
         ...
 
+    def writable(self, path: str) -> bool:
+        """Whether the root that a path lies in may be changed."""
+        ...
+
     def near(self, path: str) -> tuple[str, ...]:
         """Names like that of a missing file, in the place where it was looked for."""
         ...
@@ -137,9 +141,11 @@ class Marks(Protocol):
 
 
 class Contents(Protocol):
-    """Contents by hash, bounded: the oldest go first."""
+    """Contents by hash, bounded: what was only seen goes first, then what came in an intent, each oldest first."""
 
-    def keep(self, datas: Iterable[bytes]) -> None: ...
+    def keep(self, datas: Iterable[bytes]) -> None:
+        """What was seen. It never costs an undo: it goes itself before what came in an intent does."""
+        ...
 
     def get(self, hash: str) -> bytes | None:
         """None if it was never kept, or had to go."""
@@ -226,7 +232,7 @@ class Journal(Protocol):
     def broken(self) -> Sequence[Broken]: ...
 
     def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
-        """The last call that came with this id in this turn."""
+        """The last call with this id in this turn that succeeded; if none did, the last one."""
         ...
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
@@ -246,6 +252,14 @@ class Store(Journal, Contents, Protocol):
     """All that outlives the process."""
 
     def marks(self, session: str) -> Marks: ...
+
+    def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold off every other holder on this state, of any thread or process. Not to be nested.
+
+        Busy after half a minute, or at once without `wait`. A commit holds it from before `intend` until `finish`,
+        so whoever holds it knows that what is broken has no living owner.
+        """
+        ...
 
     def close(self) -> None: ...
 

@@ -13,6 +13,7 @@ class Limits:
     lines: int
     line_chars: int
     chars: int
+    count_rest: bool = False  # say how many lines of the range are left, though the file must be read to its end for it
     refuse_long: bool = False  # a page over `chars` is an error; else it ends earlier
     whole_bytes: int | None = None  # a larger file must be asked for by offset or limit
 

@@ -29,7 +29,7 @@ class Shown:
 
     @property
     def status(self) -> Status:
-        return "partial" if self.rest or self.replaced or any(line.cut for line in self.lines) else "success"
+        return "partial" if self.rest != 0 or self.replaced or any(line.cut for line in self.lines) else "success"
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -150,7 +150,7 @@ class TakenBack:
         return {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
 
 
-Result = Shown | Written | Edited | Patched | TakenBack
+Result = Shown | Written | Edited | Patched
 
 
 @dataclass(frozen=True)

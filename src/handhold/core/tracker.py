@@ -6,7 +6,7 @@ under its old time stamp is.
 
 from dataclasses import replace
 
-from handhold.core.errors import PartlyRead, Stale, Unread
+from handhold.core.errors import BinaryFile, ChangedDuringRead, PartlyRead, Stale, Unread
 from handhold.core.facts import Identity, Page, Whole
 from handhold.core.plans import digest
 from handhold.core.ports import MOST_EDITABLE, Contents, FileView, Journal, Mark, Marks, Seen
@@ -44,15 +44,14 @@ class Tracker:
         return True, self._difference(mark, page.whole)[0] if page.whole else ""
 
     def saw_page(self, page: Page) -> None:
-        last = page.first + max(len(page.lines), 1) - 1
         known = self.marks.get(page.path, page.identity)
         if known and not self._unchanged(known, page):
             known = None
         if page.whole and not known and len(page.whole.data) <= KEEP_SEEN:
             self.contents.keep([page.whole.data])
-        lines = merged([*(known.lines if known else ()), (page.first, last)])
-        reached_end = not page.more or lines[-1][1] == page.total
-        whole = bool(known and known.whole) or (len(lines) == 1 and lines[0][0] == 1 and reached_end)
+        lines = merged([*(known.lines if known else ()), *shown_whole(page)])
+        end = page.total if page.more else page.first + len(page.lines) - 1
+        whole = bool(known and known.whole) or lines == ((1, end),) or end == 0
         hash = known.hash if known else self._hash(page)
         pages = () if hash else (*(known.pages if known else ()), Seen(*page.span, page.span_hash))[-MOST_PAGES:]
         self.marks.put(Mark(page.path, page.identity, hash, lines, whole, pages))
@@ -71,6 +70,8 @@ class Tracker:
             self.marks.put(replace(known, identity=whole.identity, hash=whole.hash))
 
     def _unchanged(self, mark: Mark, page: Page) -> bool:
+        if page.whole and mark.hash:
+            return mark.hash == page.whole.hash
         if mark.identity == page.identity:
             return True
         if mark.hash:
@@ -79,13 +80,31 @@ class Tracker:
         return seen.get(page.span) == page.span_hash and mark.identity.size == page.identity.size
 
     def _hash(self, page: Page) -> str | None:
+        """None for a file that is too large, or that does not hold still: then nothing of it may be taken as known."""
         if page.whole:
             return page.whole.hash
-        return self.files.fingerprint(page.path)[1] if page.identity.size <= MOST_EDITABLE else None
+        if page.identity.size > MOST_EDITABLE:
+            return None
+        try:
+            identity, hash = self.files.fingerprint(page.path)
+        except ChangedDuringRead:
+            return None
+        return hash if identity == page.identity else None
 
     def _difference(self, mark: Mark, whole: Whole) -> tuple[str, bool]:
         """What happened since, as a bounded diff, and whether that is all of it."""
         known = self.contents.get(mark.hash) if mark.hash else None
         if known is None:
             return "", False
-        return bounded(unified_diff(whole.path, Text.decode(known).body, Text.decode(whole.data).body))
+        try:
+            before, after = Text.decode(known), Text.decode(whole.data)
+        except BinaryFile:
+            return "[it holds binary data now, or did before]\n", False
+        if before.body == after.body:
+            return f"[the same text, now as {after.coding.label} and not as {before.coding.label}]\n", True
+        return bounded(unified_diff(whole.path, before.body, after.body))
+
+
+def shown_whole(page: Page) -> list[tuple[int, int]]:
+    """The lines that a page showed to their end: a line that was cut has not been seen."""
+    return [(n, n) for n, line in enumerate(page.lines, page.first) if not line.cut]

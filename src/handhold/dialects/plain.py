@@ -31,6 +31,8 @@ def plain(error: e.ToolError) -> str:
             return f"{path} is a directory. Give the path of a file in it."
         case e.NotDirectory():
             return f"A part of {path} that should be a directory is a file. Check the path."
+        case e.Unfinished(paths=paths):
+            return f"The machine failed in the middle of a change to {listed(paths)}, and it could not be taken back at once. It will be before the next call; then try again."
         case e.NotRegularFile():
             return f"{path} is a pipe, a socket or a device, not a file with content. Choose a regular file."
         case e.SymlinkLoop():
@@ -57,9 +59,7 @@ def plain(error: e.ToolError) -> str:
         case e.Unread():
             return f"{path} has not been read yet. Read it before changing it."
         case e.PartlyRead():
-            return (
-                f"Only a part of {path} has been read. Read the rest before overwriting it, or edit the part you know."
-            )
+            return f"Only a part of {path} has been read (a line that was cut counts as unread). Read the rest before overwriting it, or edit the part you know."
         case e.Stale():
             return f"{path} has changed since it was read, so nothing was written. Read it again before changing it."
         # --- edits

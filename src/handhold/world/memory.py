@@ -99,6 +99,9 @@ class MemoryFiles:
             return Look(self.place(path), "directory", self._identity(name), DIRECTORY_MODE)
         return None
 
+    def writable(self, path: str) -> bool:
+        return bool(self.place(path))
+
     def near(self, path: str) -> tuple[str, ...]:
         name = self.name_of(path)
         above = dirname(name)
@@ -341,10 +344,22 @@ class MemoryStore:
     def __init__(self, *, bound: int = 2 * 1024**3) -> None:
         self._records: list[Record] = []
         self._contents: OrderedDict[str, bytes] = OrderedDict()  # the longest unused first
+        self._intended: set[str] = set()  # those of them that came in an intent
         self._bound = bound
         self._dropped = 0
         self._marks: dict[str, MemoryMarks] = {}
         self._lock = threading.RLock()
+        self._held = threading.Lock()
+
+    @contextmanager
+    def alone(self, *, wait: bool = True) -> Generator[None]:
+        patience = PATIENCE if wait else 0.0
+        if not self._held.acquire(timeout=patience):
+            raise Busy("the state in memory", patience)
+        try:
+            yield
+        finally:
+            self._held.release()
 
     def close(self) -> None:
         pass
@@ -353,11 +368,14 @@ class MemoryStore:
 
     def keep(self, datas: Iterable[bytes]) -> None:
         with self._lock:
-            for data in datas:
-                hash = digest(data)
-                self._contents[hash] = data
-                self._contents.move_to_end(hash)
+            self._keep(datas)
             self._make_room()
+
+    def _keep(self, datas: Iterable[bytes]) -> None:
+        for data in datas:
+            hash = digest(data)
+            self._contents[hash] = data
+            self._contents.move_to_end(hash)
 
     def get(self, hash: str) -> bytes | None:
         with self._lock:
@@ -378,10 +396,12 @@ class MemoryStore:
             return
         open_intents = [each for each in self._records if each.transaction is not None and each.outcome is None]
         needed = {hash for each in open_intents for change in each.files for hash in _hashes(change)}
-        for hash in [hash for hash in self._contents if hash not in needed]:
+        free = [hash for hash in self._contents if hash not in needed]
+        for hash in sorted(free, key=self._intended.__contains__):  # what was only seen goes first
             if held <= self._bound:
                 return
             held -= len(self._contents.pop(hash))
+            self._intended.discard(hash)
             self._dropped += 1
 
     # --- journal
@@ -408,8 +428,12 @@ class MemoryStore:
             record.files = tuple(_by_hash(change) for change in files)
             record.decision = decision
             record.takes_back = tuple(takes_back)
-            at_hand = (content for change in files for content in (change.before, change.after))
-            self.keep(content.data for content in at_hand if isinstance(content, Bytes))
+            contents = [content for change in files for content in (change.before, change.after)]
+            self._keep(content.data for content in contents if isinstance(content, Bytes))
+            for hash in (content.hash for content in contents if content and content.hash in self._contents):
+                self._contents.move_to_end(hash)
+                self._intended.add(hash)
+            self._make_room()
 
     def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None:
         with self._lock:
@@ -429,10 +453,10 @@ class MemoryStore:
         ]
 
     def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
-        for record in reversed(self._records):
-            if (record.call.session, record.call.turn, record.call.call_id) == (session, turn, call_id):
-                return self._entry(record, self._takers())
-        return None
+        who = (session, turn, call_id)
+        same = [each for each in self._records if (each.call.session, each.call.turn, each.call.call_id) == who]
+        chosen = max(same, key=lambda each: (each.done, each.seq), default=None)
+        return self._entry(chosen, self._takers()) if chosen else None
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
         """Oldest first, without the replies: `recall` gives those."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.errors import BinaryFile, Unencodable
-from handhold.core.text.encoding import BOMS, UTF8, Coding, Text, coding_of, must_fit, shown
+from handhold.core.text.encoding import BOMS, UNKNOWN, UTF8, Coding, Text, coding_of, must_fit, shown
 
 LINES = st.text(alphabet="ab é中文あ“”\r\n\t\ufeff", max_size=60)
 CHINESE = "第一章:文件操作工具。读取文件内容,然后修改其中一行,最后写回磁盘。函数返回值应当检查。\n"
@@ -33,6 +33,51 @@ def test_c26_a_file_with_a_mark_comes_back_with_it(body: str, bom: tuple[bytes, 
 
 
 @pytest.mark.parametrize(
+    "sample",
+    [
+        "I don’t",
+        "it is 25°C now",
+        "10 µs",
+        "½ cup",
+        "El Niño y la Ñandú",
+        "à la carte",
+        "Größe: 3 × 4",
+        "© 2024 Müller",
+        "• item",
+        "“quoted”",
+        "10 €",
+    ],
+)
+def test_u4_a_single_western_character_is_not_taken_for_an_east_asian_one(sample: str):
+    text = Text.decode((sample + "\nplain\n").encode("cp1252"))
+    assert (text.coding.name, text.body) == ("cp1252", sample + "\nplain\n")
+
+
+@pytest.mark.parametrize(
+    ("sample", "name"), [("Привет, мир. Это текст.\n", "cp1251"), ("안녕하세요 세계\n", "cp949"), ("# 值\n", "gbk")]
+)
+def test_u4_what_is_not_recognised_is_carried_through_and_takes_only_plain_text(sample: str, name: str):
+    text = Text.decode(sample.encode(name))
+    if text.body == sample:
+        return
+    assert text.encode() == sample.encode(name)
+    must_fit("plain", text.coding, "a")
+    if text.coding == UNKNOWN:
+        with pytest.raises(Unencodable):
+            must_fit("é", text.coding, "a")
+
+
+def test_u4_an_encoding_is_recognised_however_late_it_shows():
+    text = Text.decode(b"plain\n" * 20_000 + CHINESE.encode("gbk"))
+    assert text.coding.name == "gbk"
+
+
+def test_a_nul_is_not_written_into_a_text():
+    with pytest.raises(Unencodable):
+        must_fit("a\0b", UTF8, "a")
+
+
+@pytest.mark.parametrize(
     ("sample", "name"),
     [(CHINESE, "gbk"), (JAPANESE, "cp932"), (FRENCH, "cp1252"), ("naïve café, 10 €\n", "cp1252"), ("价格\n", "gbk")],
 )
@@ -45,9 +90,8 @@ def test_u4_prose_is_read_in_its_own_encoding(sample: str, name: str, code_aroun
 
 def test_c26_bytes_that_stand_for_nothing_are_shown_replaced():
     text = Text.decode(b"ok \xff\xfe\x81\x81\xff\n" * 3)
-    assert text.broken
     assert "\ufffd" in shown(text.body)
-    assert text.coding == UTF8
+    assert text.coding == UNKNOWN
 
 
 def test_c25_binary_is_told_by_content():

@@ -18,9 +18,11 @@ from handhold.core.errors import (
     OutsideWorkspace,
     PathError,
     PermissionRefused,
+    ReadOnly,
     SymlinkLoop,
     SystemTrouble,
 )
+from handhold.core.plans import Bytes, FileChange
 from handhold.world.files.workspace import Workspace
 from tests.world.files.opening import NoContents, Opener
 
@@ -69,6 +71,24 @@ def test_of_roots_within_each_other_the_inner_one_is_meant(opener: Opener, ws: P
     files = opener(ws, read_only=[ws / "src"])
     assert not files.root_of(files.place("src/b.py")).writable
     assert files.root_of(files.place("a.txt")).writable
+
+
+@pytest.mark.parametrize("spelling", ["ws", "alias", "ws/../ws", "ws/self"])
+def test_a_root_that_is_also_read_only_is_read_only(opener: Opener, ws: Path, tmp_path: Path, spelling: str):
+    (tmp_path / "alias").symlink_to(ws)
+    (ws / "self").symlink_to(".")
+    for files in (opener(ws, read_only=[tmp_path / spelling]), opener(tmp_path / spelling, read_only=[ws])):
+        assert files.roots == (str(ws),)
+        for path in ("a.txt", "src/b.py", "new.txt", str(ws / "a.txt"), os.path.abspath(tmp_path / spelling / "a.txt")):
+            assert not files.root_of(files.place(path)).writable
+        with pytest.raises(ReadOnly), files.transaction([FileChange(str(ws / "new.txt"), None, Bytes(b"new"))]):
+            pass
+
+
+def test_a_root_within_a_read_only_one_is_written(opener: Opener, ws: Path):
+    files = opener(ws, ws / "src", read_only=[ws])
+    assert files.root_of(files.place("src/b.py")).writable
+    assert not files.root_of(files.place("a.txt")).writable
 
 
 @pytest.mark.parametrize(
@@ -272,6 +292,11 @@ def test_nasty_4_a_device_inside_is_not_read(files: Workspace, ws: Path, major: 
     except PermissionError:
         pytest.skip("not even root may make a device here")
     refused_as(files, "device", "device")
+
+
+@pytest.mark.timeout(5)
+def test_nasty_4_a_device_is_called_one(opener: Opener):
+    refused_as(opener("/dev"), "null", "device")
 
 
 def refused_as(files: Workspace, path: str, kind: str) -> None:

@@ -31,10 +31,19 @@ def test_f2_each_workspace_has_a_private_folder_of_its_own(home: Path, tmp_path:
     assert (one / "roots.txt").read_text() == f"{tmp_path / 'one'}\n"
 
 
-def test_f2_a_folder_that_others_may_enter_is_closed_to_them(tmp_path: Path):
-    (tmp_path / "state").mkdir(mode=0o755)
-    state_folder(tmp_path / "state", ["/ws"])
-    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+def test_f2_a_folder_that_was_there_keeps_its_mode(tmp_path: Path):
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o2755)
+    made = state_folder(state, ["/ws"])
+    assert [path.stat().st_mode & 0o777 for path in (state, made)] == [0o755, 0o700]
+
+
+def test_f2_the_folder_of_a_workspace_is_closed_to_others_whoever_made_it(tmp_path: Path):
+    folder = state_folder(tmp_path, ["/ws"])
+    folder.chmod(0o775)
+    assert state_folder(tmp_path, ["/ws"]) == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_f2_state_moves_the_whole_folder(tmp_path: Path):

@@ -1,3 +1,4 @@
+import multiprocessing
 import sqlite3
 import statistics
 import subprocess
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.errors import Busy, NoSpace, StateDamaged
+from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemTrouble
 from handhold.core.plans import Bytes, FileChange, digest
 from handhold.core.ports import Call, Store
-from handhold.world.state import database
+from handhold.world.state import database, lock
 from handhold.world.state.sqlite import JOURNAL, SqliteStore
 from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, success
 
@@ -41,9 +42,11 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 def test_f2_state_is_its_owners_alone(tmp_path: Path):
     with closing(SqliteStore(tmp_path / "state")) as store:
         store.keep([noise(1, 1_000_000)])
+        with store.alone():
+            pass
         modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")}
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
-    assert modes["state.db"] == modes["state.db-wal"] == modes[digest(noise(1, 1_000_000))] == 0o600
+    assert modes["state.db"] == modes["state.db-wal"] == modes[digest(noise(1, 1_000_000))] == modes["lock"] == 0o600
     assert modes["contents"] == 0o700
 
 
@@ -259,6 +262,62 @@ def test_a_store_held_by_another_process_is_busy(folder: Path, monkeypatch: pyte
         with pytest.raises(Busy):
             store.begin(call())
         assert len(store.entries()) == 1  # reading does not wait
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from handhold.world.state.sqlite import SqliteStore
+with SqliteStore(Path(sys.argv[1])).alone():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_process_lets_go_of_the_state(folder: Path):
+    command = [sys.executable, "-c", HOLDER, str(folder)]
+    with (
+        closing(SqliteStore(folder)) as store,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+    ):
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(Busy), store.alone(wait=False):
+            pass
+        holder.kill()
+        holder.wait()
+        with store.alone(wait=False):
+            pass
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_state(folder: Path):
+    context = multiprocessing.get_context("fork")
+    enough = context.Event()
+    with closing(SqliteStore(folder)) as store:
+        child = context.Process(target=enough.wait)
+        with store.alone():
+            child.start()
+        try:
+            with store.alone(wait=False):
+                pass
+        finally:
+            enough.set()
+            child.join()
+
+
+def test_patience_with_another_holder_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lock, "PATIENCE", 0.05)
+    with closing(SqliteStore(folder)) as store:
+        with store.alone(), pytest.raises(Busy) as refused, store.alone():
+            pass
+        assert (refused.value.path, refused.value.seconds) == (str(folder / "lock"), 0.05)
+
+
+def test_a_lock_that_the_system_refuses_is_a_fact(folder: Path):
+    (folder / "lock").mkdir()
+    with closing(SqliteStore(folder)) as store, pytest.raises(SystemTrouble) as refused, store.alone():
+        pass
+    assert refused.value.path == str(folder / "lock")
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(folder: Path):

@@ -4,6 +4,7 @@ What a file was encoded in is kept beside its text, and a guess that does not gi
 no guess. So an edit changes the bytes of its span and no others, even where the guess was wrong.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,7 @@ class Coding:
 
     name: str = "utf-8"
     bom: bytes = b""
+    unsure: bool = False  # bytes that are no UTF-8 are carried through, and nobody knows what they mean
 
     @property
     def errors(self) -> str:
@@ -38,11 +40,16 @@ class Coding:
         return "surrogatepass" if self.name.startswith("utf-") else "strict"
 
     @property
+    def label(self) -> str:
+        return f"{self.name} with a mark" if self.bom else self.name
+
+    @property
     def newline(self) -> bytes:
         return "\n".encode(self.name)
 
 
 UTF8 = Coding()
+UNKNOWN = Coding(unsure=True)
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,6 @@ class Text:
     def with_body(self, body: str) -> "Text":
         return replace(self, body=body)
 
-    @property
-    def broken(self) -> bool:
-        """Whether some bytes stand for no character."""
-        return shown(self.body) != self.body
-
 
 def shown(text: str) -> str:
     """Text as it can be sent: what could not be decoded becomes U+FFFD."""
@@ -79,21 +81,25 @@ def shown(text: str) -> str:
 
 
 def must_fit(text: str, coding: Coding, path: str) -> None:
-    """Unencodable if the encoding has no bytes for some of these characters."""
-    try:
-        text.encode(coding.name)
-    except UnicodeEncodeError:
-        raise Unencodable(path, coding.name, "".join(sorted(set(text).difference(_holdable(text, coding))))) from None
-
-
-def _holdable(text: str, coding: Coding) -> set[str]:
-    def fits(char: str) -> bool:
+    """Unencodable if the file cannot hold some of these characters: no bytes for them, or nobody knows which."""
+    name = "ascii" if coding.unsure else coding.name
+    if "\0" not in text:  # it would make a binary file of a text
         try:
-            return bool(char.encode(coding.name)) or not char
+            text.encode(name)
         except UnicodeEncodeError:
-            return False
+            pass
+        else:
+            return
+    bad = "".join(char for char in sorted(set(text)) if char == "\0" or not _fits(char, name))
+    raise Unencodable(path, "unknown" if coding.unsure else name, bad)
 
-    return {char for char in set(text) if fits(char)}
+
+def _fits(char: str, name: str) -> bool:
+    try:
+        char.encode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def coding_of(data: bytes, path: str = "") -> Coding:
@@ -105,8 +111,8 @@ def coding_of(data: bytes, path: str = "") -> Coding:
         raise BinaryFile(path, len(data))
     if is_utf8(data):
         return UTF8
-    guess = likely(data[:DETECTION_SAMPLE])
-    return guess if guess and _survives(data, guess) else UTF8
+    guess = likely(data)
+    return guess if guess and _survives(data, guess) else UNKNOWN
 
 
 def coding_of_sample(sample: bytes, path: str, size: int) -> Coding:
@@ -121,7 +127,7 @@ def coding_of_sample(sample: bytes, path: str, size: int) -> Coding:
         raise BinaryFile(path, size)
     if any(is_utf8(sample[: len(sample) - cut]) for cut in range(4)):
         return UTF8
-    return likely(sample) or UTF8
+    return likely(sample) or UNKNOWN
 
 
 def is_utf8(data: bytes) -> bool:
@@ -140,8 +146,11 @@ def _survives(data: bytes, coding: Coding) -> bool:
         return False
 
 
-def likely(sample: bytes) -> Coding | None:
-    """The one-byte or East Asian encoding in which this sample reads most like prose, if any does."""
+def likely(data: bytes) -> Coding | None:
+    """The one-byte or East Asian encoding in which this reads most like prose, if any does."""
+    strange = _STRANGE.search(data)
+    start = max(0, strange.start() - BINARY_PROBE) if strange else 0
+    sample = data[start : start + DETECTION_SAMPLE]  # plain ASCII tells nothing: judge where something begins
     scored = [
         (score, name) for name, looks_right in CANDIDATES if (score := _score(sample, name, looks_right)) >= ENOUGH
     ]
@@ -159,11 +168,11 @@ def _score(sample: bytes, name: str, looks_right: Callable[[str], float]) -> flo
 
 
 def _chinese(text: str) -> float:
-    """The share of characters that GB 2312 lists as common: its first level, and its marks."""
+    """The share of characters that GB 2312 lists as common (its first level, its marks) and that do not stand alone."""
 
     def common(char: str) -> bool:
-        first = char.encode("gbk")[0]
-        return 0xB0 <= first <= 0xD7 or 0xA1 <= first <= 0xA3
+        first, second = char.encode("gbk")
+        return second >= 0xA1 and (0xB0 <= first <= 0xD7 or 0xA1 <= first <= 0xA3)
 
     return _share(text, common)
 
@@ -175,31 +184,36 @@ def _japanese(text: str) -> float:
         first = char.encode("cp932")[0]
         return not "\uff61" <= char <= "\uff9f" and (0x81 <= first <= 0x84 or 0x88 <= first <= 0x98)
 
-    kana = sum("\u3041" <= char <= "\u30ff" for char in text)
-    return _share(text, common) + (0.2 if kana else 0.0)
-
-
-def _western(text: str) -> float:
-    """The share of accented letters that stand in a word of plain ones, and of typographic marks beside one."""
-
-    def neighbours(at: int) -> str:
-        return text[max(0, at - 1) : at] + text[at + 1 : at + 2]
-
-    strange = [at for at, char in enumerate(text) if not char.isascii()]
-    good = sum(
-        any(near.isascii() and (near.isalnum() or near.isspace()) for near in neighbours(at))
-        if text[at].isalpha() or text[at] in "‘’“”–—…€£§©®°«»·"
-        else False
-        for at in strange
-    )
-    return 0.95 * good / len(strange) if strange else 0.0  # fits almost any bytes, so others go first
+    kana = any("\u3041" <= char <= "\u30ff" for char in text)
+    return _share(text, common) + (0.2 if kana else -0.2)
 
 
 def _share(text: str, common: Callable[[str], bool]) -> float:
-    strange = [char for char in text if not char.isascii()]
-    return sum(map(common, strange)) / len(strange) if strange else 0.0
+    """The share of the strange characters that are common. One that stands alone is no East Asian text."""
+    runs = _STRANGE_RUN.findall(text)
+    strange = sum(map(len, runs))
+    return sum(sum(map(common, run)) for run in runs if len(run) > 1) / strange if strange else 0.0
 
 
+def _western(text: str) -> float:
+    """The share of accented letters that stand in a word or alone, and of marks that stand beside a plain character."""
+
+    def good(at: int) -> bool:
+        before, after = text[at - 1 : at] if at else " ", text[at + 1 : at + 2] or " "
+        if text[at].isalpha() and text[at] not in "ªºµ":
+            alone = before in " '’(" and after == " "
+            return alone or any(near.isascii() and near.isalpha() for near in (before, after))
+        return text[at] in MARKS and any(near.isascii() and near.isprintable() for near in (before, after))
+
+    strange = [at for at, char in enumerate(text) if not char.isascii()]
+    return (
+        0.95 * sum(map(good, strange)) / len(strange) if strange else 0.0
+    )  # fits almost any bytes, so others go first
+
+
+MARKS = "‘’‚“”„–—…•€£¥¢§©®™°±²³¹½¼¾«»·×÷ªºµ¡¿\xa0"
+_STRANGE = re.compile(rb"[\x80-\xff]")
+_STRANGE_RUN = re.compile(r"[^\x00-\x7f]+")
 CANDIDATES: tuple[tuple[str, Callable[[str], float]], ...] = (
     ("gbk", _chinese),
     ("cp932", _japanese),

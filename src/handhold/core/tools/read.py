@@ -62,6 +62,9 @@ def left_out(request: Read, page: Page, files: GuardedView) -> int | None:
         return 0
     if request.limit is not None and request.limit <= len(page.lines):
         return 0
-    total = page.total if page.total is not None else files.count(request.path)
+    total = page.total
+    if total is None and not request.limits.count_rest:
+        return None
+    total = files.count(request.path) if total is None else total
     end = total if request.limit is None else min(total, page.first + request.limit - 1)
     return end - (page.first + len(page.lines) - 1)

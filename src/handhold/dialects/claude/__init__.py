@@ -14,7 +14,7 @@ from handhold.dialects.arguments import counted, first_line
 from handhold.dialects.claude import words
 from handhold.dialects.family import Family, replacement, unknown
 
-LIMITS = Limits(lines=2000, line_chars=2000, chars=60_000, refuse_long=True, whole_bytes=256 * 1024)
+LIMITS = Limits(lines=2000, line_chars=2000, chars=60_000, count_rest=True, refuse_long=True, whole_bytes=256 * 1024)
 
 
 class Claude(Family):

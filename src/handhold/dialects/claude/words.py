@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from handhold.core import errors as e
 from handhold.core.facts import Line
 from handhold.core.requests import MultiEdit, Request
-from handhold.core.results import Edited, Patched, Result, Shown, Step, TakenBack, Written
+from handhold.core.results import Edited, Patched, Result, Shown, Step, Written
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import echo, listed, row
 
@@ -42,8 +42,6 @@ def said(request: Request, result: Result) -> str:
             return updated(result)
         case Patched(files=files):
             return f"Applied a patch to {listed(file.path for file in files)}"
-        case TakenBack(verb=verb, paths=paths):
-            return f"{'Undone' if verb == 'undo' else 'Redone'}: {listed(paths)}"
 
 
 def page(shown: Shown) -> str:

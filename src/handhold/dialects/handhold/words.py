@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from handhold.core import errors as e
-from handhold.core.results import Edited, Patched, PatchedFile, Result, Shown, TakenBack, Written
+from handhold.core.results import Edited, Patched, PatchedFile, Result, Shown, Written
 from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, listed, row
+from handhold.dialects.quoting import clipped, row
 
 MOST_ROWS = 40  # of a snippet
 MOST_FILES = 150  # of a patch
@@ -29,9 +29,6 @@ def said(result: Result) -> str:
             return "\n".join([f"Edited {clipped(result.path)}: {places(result)}.", *snippet(result)])
         case Patched(files=files):
             return "\n".join([f"Patched {several(len(files), 'file')}:", *patched(files)])
-        case TakenBack(verb=verb, paths=paths, preview=preview):
-            done = {"undo": "taken back", "redo": "done again"}[verb]
-            return f"{'Would be' if preview else 'Was'} {done}: {listed(paths)}."
 
 
 def patched(files: tuple[PatchedFile, ...]) -> Iterator[str]:

@@ -7,7 +7,7 @@ touching the disk: which root it lies in, by name, and what is left of it.
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from handhold.core.errors import BadPath, OutsideWorkspace
 from handhold.world.files.trouble import named
@@ -52,21 +52,23 @@ class Roots:
     def __init__(self, roots: Sequence[Root]) -> None:
         self.all = tuple(roots)
         self.first = self.all[0]
-        self.names = tuple(root.real for root in self.all)
-        # Where one root lies in another, the inner one is meant.
-        spelled = {(spelling, root) for root in self.all for spelling in (root.real, root.given)}
-        self._spelled = sorted(spelled, key=lambda pair: -len(pair[0]))
+        self.names = tuple(dict.fromkeys(root.real for root in self.all))
+        # Where one root lies in another, the inner one is meant; where two are the same, what may not be written.
+        spelled = [(spelling, root) for root in self.all for spelling in dict.fromkeys((root.real, root.given))]
+        self._spelled = sorted(spelled, key=lambda pair: (-len(pair[0]), pair[1].writable))
         self._open = ExitStack()
         for root in self.all:
             self._open.callback(os.close, root.fd)
 
     @classmethod
     def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]]) -> "Roots":
-        """Roots by their paths, and whether each may be written."""
+        """Roots by their paths, and whether each may be written: a folder that is given as both may not."""
         opened: list[Root] = []
         try:
             for path, writable in given:
                 opened.append(Root.open(path, writable=writable))
+            kept = {_folder(root) for root in opened if not root.writable}
+            opened = [replace(root, writable=_folder(root) not in kept) for root in opened]
         except BaseException:
             for root in opened:
                 os.close(root.fd)
@@ -105,6 +107,12 @@ class Roots:
 
 def names(way: str) -> list[str]:
     return [name for name in way.split("/") if name not in ("", ".")]
+
+
+def _folder(root: Root) -> tuple[int, int]:
+    """Which folder it is, however it is spelled, linked or mounted."""
+    status = os.fstat(root.fd)
+    return status.st_dev, status.st_ino
 
 
 def _below(top: str, path: str) -> str | None:

@@ -96,6 +96,9 @@ class Workspace:
             status = self._status(opened.fd, path)
             return Look(opened.place, kind_of(status.st_mode), identity_of(status), S_IMODE(status.st_mode))
 
+    def writable(self, path: str) -> bool:
+        return self.root_of(self.place(path)).writable
+
     def near(self, path: str) -> tuple[str, ...]:
         root, way = self._roots.of(self.place(path))
         *above, name = names(way) or [""]

@@ -30,27 +30,29 @@ SCHEMA = (
     """CREATE TABLE contents (
         hash BLOB PRIMARY KEY,
         size INTEGER NOT NULL,
-        stored INTEGER NOT NULL,  -- bytes that it takes here
-        packed INTEGER NOT NULL,  -- 1: by zlib
-        blob INTEGER,             -- NULL: in a file
-        used INTEGER NOT NULL     -- rises from one writing to the next
+        stored INTEGER NOT NULL,    -- bytes that it takes here
+        packed INTEGER NOT NULL,    -- 1: by zlib
+        blob INTEGER,               -- NULL: in a file
+        intended INTEGER NOT NULL,  -- 1: came in an intent; 0: was only seen
+        used INTEGER NOT NULL       -- rises from one writing to the next
     ) WITHOUT ROWID""",
-    "CREATE INDEX contents_used ON contents (used)",
+    "CREATE INDEX contents_going ON contents (intended, used)",
     # Apart, so that noting a use does not write the data again.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE doomed (hash BLOB PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE held (bytes INTEGER NOT NULL, dropped INTEGER NOT NULL)",
-    "INSERT INTO held VALUES (0, 0)",
+    "CREATE TABLE held (bytes INTEGER NOT NULL, dropped INTEGER NOT NULL, clock INTEGER NOT NULL)",
+    "INSERT INTO held VALUES (0, 0, 0)",
 )
 
-# The oldest that may go: an intent without an outcome still needs its own.
-OLDEST = """
+# What goes, in its order. What was only seen goes before what could take a change back, and is never the reason
+# for losing that. An intent without an outcome still needs its own.
+GOING = """
     SELECT hash, stored, blob FROM contents AS kept
     WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
                       WHERE before = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
       AND NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_after
                       WHERE after = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
-    ORDER BY used
+    ORDER BY intended, used
 """
 
 
@@ -67,7 +69,7 @@ class BoundedContents:
         if contents:
             self.announce(contents)
             with self._database.writing() as connection:
-                self.store(connection, contents)
+                self.store(connection, contents, intended=False)
                 dropped = self.make_room(connection)
             self.let_go(dropped)
 
@@ -109,32 +111,32 @@ class BoundedContents:
                     large,
                 )
 
-    def store(self, connection: sqlite3.Connection, contents: Iterable[Bytes | Stored]) -> set[str]:
+    def store(self, connection: sqlite3.Connection, contents: Iterable[Bytes | Stored], *, intended: bool) -> set[str]:
         """Keep what is at hand, and tell which hashes are neither at hand nor kept."""
-        last = connection.execute("SELECT coalesce(max(used), 0) FROM contents").fetchone()[0]
-        now = last + 2
+        connection.execute("UPDATE held SET clock = clock + 2")
+        now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
         touched, self._touched = self._touched, set()
         for batch in batches(touched):
-            self._touch(connection, batch, last + 1)
+            self._touch(connection, batch, now - 1, intended=False)
         absent: set[str] = set()
         for batch in batches(contents):
             wanted = {bytes.fromhex(each.hash): each for each in batch}
             wanted |= {bytes.fromhex(each.hash): each for each in batch if isinstance(each, Bytes)}
             known = self._known(connection, wanted)
-            self._touch(connection, known, now)
+            self._touch(connection, known, now, intended=intended)
             new = {key: each for key, each in wanted.items() if isinstance(each, Bytes) and key not in known}
-            self._insert(connection, new, now)
+            self._insert(connection, new, now, intended=intended)
             absent |= {each.hash for key, each in wanted.items() if isinstance(each, Stored) and key not in known}
             if absent:
                 absent -= {each.hash for each in new.values()}
         return absent
 
     def make_room(self, connection: sqlite3.Connection) -> int:
-        """Drop the contents that were not used for longest; how many."""
+        """Drop contents until the others are within the bound; how many."""
         over: int = connection.execute("SELECT bytes FROM held").fetchone()[0] - self._bound
         victims: list[Victim] = []
         if over > 0:
-            for victim in connection.execute(OLDEST):
+            for victim in connection.execute(GOING):
                 victims.append(victim)
                 over -= victim[1]
                 if over <= 0:
@@ -153,11 +155,13 @@ class BoundedContents:
         sql = f"SELECT hash FROM contents WHERE hash IN ({_places(keys)})"
         return {key for (key,) in connection.execute(sql, (*keys,))}
 
-    def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int) -> None:
+    def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int, *, intended: bool) -> None:
+        """Note a use. What once came in an intent stays so, however often it is seen."""
         if keys:
-            connection.execute(f"UPDATE contents SET used = ? WHERE hash IN ({_places(keys)})", (now, *keys))
+            sql = f"UPDATE contents SET used = ?, intended = max(intended, ?) WHERE hash IN ({_places(keys)})"
+            connection.execute(sql, (now, intended, *keys))
 
-    def _insert(self, connection: sqlite3.Connection, new: Mapping[bytes, Bytes], now: int) -> None:
+    def _insert(self, connection: sqlite3.Connection, new: Mapping[bytes, Bytes], now: int, *, intended: bool) -> None:
         ids = count(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM blobs").fetchone()[0])
         rows: list[tuple[object, ...]] = []
         sizes: list[int] = []
@@ -172,13 +176,13 @@ class BoundedContents:
                 if size > INLINE:
                     self._write(key, data)
                     files.append(key)
-                    rows.append((key, size, len(data), packed, None, now))
+                    rows.append((key, size, len(data), packed, None, intended, now))
                 else:
-                    rows.append((key, size, len(data), packed, blob := next(ids), now))
+                    rows.append((key, size, len(data), packed, blob := next(ids), intended, now))
                     yield blob, data
 
         connection.executemany("INSERT INTO blobs VALUES (?, ?)", blobs())
-        connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         connection.execute("UPDATE held SET bytes = bytes + ?", (sum(sizes),))
         self._flush({self._file(key).parent for key in files})
         connection.executemany("DELETE FROM doomed WHERE hash = ?", ((key,) for key in files))

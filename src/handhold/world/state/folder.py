@@ -15,6 +15,8 @@ def state_folder(state: Path | None, roots: Sequence[str]) -> Path:
     real = [os.path.realpath(root) for root in roots]
     name = sha256(os.fsencode(real[0])).hexdigest()[:NAME_LENGTH]
     folder = private(private(state or default_state()) / name)
+    if folder.stat().st_mode & 0o077:  # it is ours by its name, whoever made it
+        folder.chmod(0o700)
     listed = folder / ROOTS
     if not listed.exists():
         listed.write_bytes(b"".join(os.fsencode(root) + b"\n" for root in real))
@@ -30,8 +32,6 @@ def default_state() -> Path:
 
 
 def private(folder: Path) -> Path:
-    """A folder that only its owner enters, made if it was not there."""
+    """A folder, made for its owner alone if it was not there; one that was there may be somebody's for other things."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
     return folder

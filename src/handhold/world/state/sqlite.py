@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from handhold.world.state import contents
 from handhold.world.state.contents import BoundedContents, pack, unpack
 from handhold.world.state.database import Database, told
 from handhold.world.state.folder import private
+from handhold.world.state.lock import locked
 from handhold.world.state.taken import DONE, taken_back
 
 DATABASE = "state.db"
-VERSION = 1
+LOCK = "lock"
+VERSION = 2
 BOUND = 2 * 1024**3
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
@@ -88,16 +91,27 @@ ENTRIES = """
     FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
 """
 
+# Of the calls with one id: the last that succeeded, else the last.
+RECALLED = f"""
+    SELECT calls.seq FROM calls INDEXED BY calls_id LEFT JOIN outcomes USING (seq)
+    WHERE call_id = ? AND turn = ? AND session = ?
+    ORDER BY coalesce(status IN {STANDING}, 0) DESC, calls.seq DESC LIMIT 1
+"""
+
 
 class SqliteStore:
-    """`bound` is for contents, in bytes; what exceeds it makes the oldest go."""
+    """`bound` is for contents, in bytes; what exceeds it makes some of them go."""
 
     def __init__(self, folder: Path, *, bound: int = BOUND, replies: int = REPLIES) -> None:
         with told(folder):
             private(folder)
+        self._lock = folder / LOCK
         self._database = Database(folder / DATABASE, SCHEMA, VERSION)
         self._contents = BoundedContents(self._database, folder / "contents", bound)
         self._replies = replies
+
+    def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
+        return locked(self._lock, wait=wait)
 
     def close(self) -> None:
         self._database.close()
@@ -146,7 +160,7 @@ class SqliteStore:
                 "INSERT INTO intents VALUES (?, ?, ?, ?, ?)",
                 (seq, time.time(), _bytes(transaction), _bytes(decision), len(files)),
             )
-            absent = self._contents.store(connection, _contents(files))
+            absent = self._contents.store(connection, _contents(files), intended=True)
             connection.executemany(
                 "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 ((seq, n, *_change_row(each)) for n, each in enumerate(files)),
@@ -189,8 +203,7 @@ class SqliteStore:
     def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"{ENTRIES} WHERE call_id = ? AND turn = ? AND session = ? ORDER BY calls.seq DESC LIMIT 1",
-                (_bytes(call_id), _bytes(turn), _bytes(session)),
+                f"{ENTRIES} WHERE calls.seq = ({RECALLED})", (_bytes(call_id), _bytes(turn), _bytes(session))
             ).fetchall()
             return next(self._entries(connection, rows, replies=True), None)
 

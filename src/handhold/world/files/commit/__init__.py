@@ -16,10 +16,10 @@ from handhold.core.plans import FileChange
 from handhold.core.ports import Broken, Contents
 from handhold.world.files.commit.hands import Hands, Root, Tree
 from handhold.world.files.commit.recovery import Repair
-from handhold.world.files.commit.transaction import Commit, Unfinished
+from handhold.world.files.commit.transaction import Commit
 from handhold.world.files.trouble import trouble
 
-__all__ = ["Commit", "Committer", "Unfinished"]
+__all__ = ["Commit", "Committer"]
 
 PATIENCE = 30.0  # seconds to wait for somebody else's commit
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from secrets import token_hex
 
-from handhold.core.errors import IsDirectory, NotDirectory, NotFound, Stale, ToolError
+from handhold.core.errors import IsDirectory, NotDirectory, NotFound, Stale, ToolError, Unfinished
 from handhold.core.facts import Identity
 from handhold.core.plans import Directory, FileChange
 from handhold.world.files.commit.hands import (
@@ -23,15 +23,6 @@ from handhold.world.files.commit.hands import (
 from handhold.world.files.commit.likeness import READ, carry, file_of, hash_of, is_same
 from handhold.world.files.commit.system import CAN_SYNC_ALL
 from handhold.world.files.kinds import identity_of
-
-
-class Unfinished(Exception):
-    """What failed could not be taken back either. It is not told as an ordinary error: the journal must not take
-    the transaction for ended, so that recovery mends it at the next start."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(f"to be taken back at the next start: {', '.join(paths)}")
-        self.paths = tuple(paths)
 
 
 @dataclass(slots=True)
@@ -77,7 +68,7 @@ class Commit:
         begun = [step for step in self._steps if step.begun]
         left = [step.change.path for step in reversed(begun) if not self._reverted(step)]
         if left:
-            raise Unfinished(left)
+            raise Unfinished(left[0], tuple(left))
         with suppress(ToolError, OSError):  # nothing new is lost if this fails
             self._hands.sync_directories([step.change.path for step in begun])
         for step in begun:
