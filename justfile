@@ -56,6 +56,10 @@ bench *names:
         "{{bin}}/python" -m "bench.${name%.py}"
     done
 
+# How many edits land, and how many land wrongly: all cases, or as told: just bench-edits --set second
+bench-edits *args:
+    "{{bin}}/python" -m bench.edits {{ if args == "" { "--all" } else { "" } }} "$@"
+
 # Kill a commit at every system call and look at what is left. Long.
 crash-full:
     "{{bin}}/python" -m tests.faults.crash --full

@@ -20,6 +20,7 @@ from handhold.core.errors import (
     CallIdReused,
     ContentDropped,
     Denied,
+    NoMatch,
     NotApproved,
     ReadOnly,
     Stale,
@@ -128,10 +129,19 @@ class Road:
             request = self.dialect.decode(call.tool, arguments)
             return self._carried_out(seq, call, request, started)
         except ToolError as error:
+            if isinstance(error, NoMatch):
+                error.again = self._failed_just_before(call)
             reply = self._refusal(call.tool, error, started)
             if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
                 self.store.settle(seq, outcome_of(reply, call), durable=False)
             return reply
+
+    def _failed_just_before(self, call: Call) -> bool:
+        """Whether this session's last call was this one, and failed: to say the same again would not help it."""
+        *_, last, _ = [None, *self.store.entries(session=call.session, last=2)]
+        if last is None or last.succeeded:
+            return False
+        return (last.call.tool, last.call.arguments) == (call.tool, call.arguments)
 
     def _carried_out(self, seq: int, call: Call, request: Request, started: float) -> Reply:
         self._allowed_at_all(request)

@@ -167,7 +167,10 @@ def test_hints_follow_the_message_after_a_blank_line():
             NoMatch("/a", "x\ny", Region(4, ("x", "z"))),
             "[Absent as quoted. The nearest lines are:]\n     4→x\n     5→z",
         ),
-        (NoMatch("/a", "x y", Region(4, ("x  y",))), "[Whitespace: only blanks differ from these lines:]\n     4→x  y"),
+        (
+            NoMatch("/a", "x y", Region(4, ("x  y",)), "whitespace"),
+            "[Whitespace: only blanks differ from these lines:]\n     4→x  y",
+        ),
         (NoMatch("/a", "x"), "[Absent: no line of it is in the file.]"),
         (Ambiguous("/a", "x", (1, 3), "exact"), "[Ambiguous: it starts on lines 1, 3.]"),
         (NotFound("/a", ("b.py",)), "[There is b.py.]"),

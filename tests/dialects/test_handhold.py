@@ -143,7 +143,7 @@ def test_write_confirms_with_size_and_lines():
 @pytest.mark.parametrize(
     ("error", "word"),
     [
-        (NoMatch("a.py", "x y", Region(1, ("x\ty",))), "Whitespace"),
+        (NoMatch("a.py", "x y", Region(1, ("x\ty",)), "whitespace"), "Whitespace"),
         (NoMatch("a.py", "x\ny", Region(1, ("x", "z"))), "Absent"),
         (NoMatch("a.py", "x"), "Absent"),
         (Stale("a.py", "diff"), "Stale"),

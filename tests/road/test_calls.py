@@ -187,6 +187,24 @@ def test_c30_a_file_that_changed_since_the_last_read_says_so(ground: Make):
     assert read(box).data["changed_since_last_read"] is False
 
 
+def test_u1_every_miss_says_what_kind_it_is_and_a_second_identical_one_says_something_else(ground: Make):
+    here = ground({"a.py": "def f(x):\n    y = x + 1\n    return y\n"})
+    box = here.open()
+    read(box)
+    first = edit(box, "def f(x):\n    z = 5\n    return y", "pass")
+    again = edit(box, "def f(x):\n    z = 5\n    return y", "pass")
+    assert (first.code, first.data["kind"], first.data["again"], again.data["again"]) == (
+        "NO_MATCH",
+        "stale",
+        False,
+        True,
+    )
+    assert first.text != again.text
+    assert "     2→    y = x + 1" in first.text
+    assert edit(box, "import nothing", "pass").data["kind"] == "absent"
+    assert all(len(reply.text) < 4 * 400 for reply in (first, again))
+
+
 # --- reading and writing
 
 

@@ -7,7 +7,7 @@ that a broken machine is never scored as a wrong answer.
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from inspect import get_annotations
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 
 class Blame(StrEnum):
@@ -51,7 +51,7 @@ def _plain(value: Any) -> Any:
     """A value as JSON can hold it."""
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return asdict(value) if isinstance(value, Region) else value
+    return asdict(value) if isinstance(value, Region | Difference) else value
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,15 @@ class Region:
 
     first: int
     lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A line of a file beside the line that was quoted for it; None where one of them has none."""
+
+    number: int
+    there: str | None
+    quoted: str | None
 
 
 # --- the call itself
@@ -223,9 +232,18 @@ class NoChange(PathError):
 
 
 class NoMatch(PathError):
+    """The old text is not in the file.
+
+    `kind` is `whitespace` if only blanks differ, `stale` if most of its lines are there and others have changed or
+    were misquoted, else `absent`. `differs` is where the nearest lines part from it, the first few.
+    """
+
     code, blame = "NO_MATCH", Blame.MODEL
     old: str
     nearest: Region | None = None
+    kind: Literal["whitespace", "stale", "absent"] = "absent"
+    differs: tuple[Difference, ...] = ()
+    again: bool = False  # the very same call failed just before
 
 
 class Ambiguous(PathError):

@@ -83,6 +83,7 @@ class Step:
     every: bool
     places: int
     matched_by: str
+    repaired: tuple[str, ...] = ()  # what was taken back in the texts, and what was fitted in the new one
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,10 @@ class Edited:
             "path": self.path,
             "created": self.created,
             "encoding": self.encoding,
-            "edits": [{"matched_by": step.matched_by, "places": step.places} for step in self.steps],
+            "edits": [
+                {"matched_by": step.matched_by, "places": step.places, "repaired": list(step.repaired)}
+                for step in self.steps
+            ],
         }
 
 

@@ -23,8 +23,15 @@ from handhold.core.text.lines import split
 from handhold.dialects.quoting import clipped, listed, ranges, row
 
 MOST_HINTED = 6000  # characters of one block
-MOST_REGION = 13  # lines of a region
-REGION_WIDTH = 300
+REGION_CHARS = 800  # of the lines nearest to a text that was not found
+REGION_WIDTH = 160
+DIFFERENCE_CHARS = 500
+DIFFERENCE_WIDTH = 60
+WHY = {
+    "whitespace": "Whitespace: only blanks differ from these lines",
+    "stale": "Stale or misquoted: most of it is there, but not all. The nearest lines are",
+    "absent": "Absent as quoted. The nearest lines are",
+}
 
 
 def hinted(text: str, notes: Iterable[str]) -> str:
@@ -109,8 +116,8 @@ def notes_about(error: ToolError) -> Iterator[str]:
             yield f"[Lines read so far: {ranges(seen)}.]"
         case Stale():
             yield from _on_stale(error)
-        case NoMatch(old=old, nearest=nearest) if old:
-            yield from _on_miss(old, nearest)
+        case NoMatch(old=old) if old:
+            yield from _on_no_match(error)
         case HunkMismatch(old=old, scope=scope, nearest=nearest) if old or scope:
             yield from _on_miss(scope or old, nearest)
         case HunkAmbiguous(matched_by=rung) if rung != "exact":
@@ -137,6 +144,38 @@ def _on_stale(stale: Stale) -> Iterator[str]:
         yield "[More changed than is shown here.]"
 
 
+def _on_no_match(miss: NoMatch) -> Iterator[str]:
+    if miss.again:
+        where = f" from line {miss.nearest.first}" if miss.nearest else ""
+        yield f"[The same call failed before and will fail again: read the file anew{where} and quote what it says there.]"
+    if miss.nearest is None:
+        yield "[Absent: no line of it is in the file.]"
+        return
+    yield f"[{WHY[miss.kind]}:]"
+    yield from _region(miss.nearest)
+    differing = (
+        f"[Line {each.number} has {_said(each.there)} where you quoted {_said(each.quoted)}.]" for each in miss.differs
+    )
+    yield from _while_there_is_room(differing, DIFFERENCE_CHARS)
+
+
+def _said(text: str | None) -> str:
+    return "nothing" if text is None else repr(clipped(text, DIFFERENCE_WIDTH))
+
+
+def _region(region: Region) -> Iterator[str]:
+    rows = (row(number, clipped(text, REGION_WIDTH)) for number, text in enumerate(region.lines, region.first))
+    yield from _while_there_is_room(rows, REGION_CHARS)
+
+
+def _while_there_is_room(rows: Iterable[str], room: int) -> Iterator[str]:
+    for text in rows:
+        room -= len(text) + 1
+        if room < 0:
+            return
+        yield text
+
+
 def _on_miss(old: str, nearest: Region | None) -> Iterator[str]:
     if nearest is None:
         yield "[Absent: no line of it is in the file.]"
@@ -145,8 +184,7 @@ def _on_miss(old: str, nearest: Region | None) -> Iterator[str]:
         yield "[Whitespace: only blanks differ from these lines:]"
     else:
         yield "[Absent as quoted. The nearest lines are:]"
-    for n, text in enumerate(nearest.lines[:MOST_REGION]):
-        yield row(nearest.first + n, clipped(text, REGION_WIDTH))
+    yield from _region(nearest)
 
 
 def _squeezed(lines: Iterable[str]) -> str:

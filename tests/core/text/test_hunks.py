@@ -79,7 +79,8 @@ def test_what_comes_is_indented_like_the_place():
 
 def test_indentation_without_a_relation_is_refused():
     with pytest.raises(HunkMismatch):
-        applied("  a\n      b\n c\n", " a", " b", "-c", "+d")
+        applied("  a\n      b\n c\n", " a", " b", "+d", " c")
+    assert result("  a\n      b\n c\n", " a", " b", "-c", "+d") == "  a\n      b\n d\n"
 
 
 # --- scopes
@@ -232,6 +233,6 @@ def test_c53_what_is_written_lies_where_the_old_lines_are(there: list[str], old:
         done = result(body, f"@@ {scope}".strip(), *rows, "+new")
     except (HunkMismatch, HunkAmbiguous):
         return
-    kept = done.replace("    new\n", "").replace(" new\n", "").replace("new\n", "").split("\n")
+    kept = [line for line in done.split("\n") if line.strip() != "new"]
     gone = [n for n in range(len(there)) if [*there[:n], *there[n + 1 :], ""] == kept]
     assert any(there[n].strip() == old[cut % len(old)].strip() for n in gone)

@@ -6,13 +6,16 @@ Pure, so that Edit, MultiEdit and patch can be sure of the end before anything b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handhold.core.errors import Ambiguous, NoChange, NoMatch, Overlapping
+from handhold.core.errors import Ambiguous, NoChange, Overlapping
 from handhold.core.requests import Matching, Replacement
 from handhold.core.results import Step
 from handhold.core.text.encoding import Text, must_fit
-from handhold.core.text.lines import number_at, unified
-from handhold.core.text.match import Found, find, nearest
-from handhold.core.text.splice import Unfit, splice
+from handhold.core.text.indentation import Unfit
+from handhold.core.text.lines import numbers_at, unified
+from handhold.core.text.match import Found, search
+from handhold.core.text.nearest import no_match
+from handhold.core.text.sheet import Sheet
+from handhold.core.text.splice import splice
 
 
 @dataclass(frozen=True)
@@ -33,20 +36,25 @@ def _one(text: Text, edit: Replacement, path: str, matching: Matching) -> tuple[
     if unified(edit.old) == unified(edit.new):
         raise NoChange(path)
     found = locate(text.body, edit, path, matching)
-    must_fit(edit.new, text.coding, path)
+    must_fit(found.quote.new, text.coding, path)
     try:
-        body = splice(text.body, found.spans, edit.old, edit.new)
+        spliced = splice(text.body, found.places, found.quote, literal=matching == "exact")
     except Unfit:
-        raise NoMatch(path, edit.old, nearest(edit.old, text.body)) from None
-    return text.with_body(body), Step(edit.old, edit.new, edit.every, len(found.spans), found.rung)
+        raise no_match(path, edit.old, Sheet(text.body)) from None
+    if spliced.text == text.body:
+        raise NoChange(path)
+    repaired = (*found.quote.repaired, *spliced.repaired)
+    step = Step(edit.old, edit.new, edit.every, len(found.places), found.rung, repaired)
+    return text.with_body(spliced.text), step
 
 
 def locate(body: str, edit: Replacement, path: str, matching: Matching) -> Found:
     """The place, or with `every` the places, that the edit is about."""
-    found = find(edit.old, body, matching) if edit.old else None
+    sheet = Sheet(body)
+    found = search(edit.old, sheet, matching, new=edit.new)
     if found is None:
-        raise NoMatch(path, edit.old, nearest(edit.old, body))
-    lines = tuple(number_at(body, span.start) for span in found.spans)
+        raise no_match(path, edit.old, sheet)
+    lines = numbers_at(body, [span.start for span in found.spans])
     if len(lines) > 1 and not edit.every:
         raise Ambiguous(path, edit.old, lines, found.rung)
     if found.overlapping:

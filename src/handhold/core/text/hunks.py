@@ -15,9 +15,10 @@ from typing import NamedTuple
 from handhold.core.errors import HunkAmbiguous, HunkMismatch
 from handhold.core.requests import Hunk, Matching
 from handhold.core.text.encoding import Text, must_fit
+from handhold.core.text.indentation import Reindent, Unfit, unit_of
 from handhold.core.text.lines import pieces, prevailing_ending
-from handhold.core.text.match import PLAIN, nearest
-from handhold.core.text.splice import Reindent, Unfit, indent
+from handhold.core.text.nearest import nearest
+from handhold.core.text.sheet import indent, plain
 
 MOST_PLACES = 100  # told of a hunk that fits in more
 
@@ -34,7 +35,7 @@ RUNGS = (
     Rung("exact", str),
     Rung("trailing space", str.rstrip),
     Rung("surrounding space", str.strip),
-    Rung("punctuation", lambda line: line.strip() if line.isascii() else line.strip().translate(PLAIN)),
+    Rung("punctuation", lambda line: plain(line).strip()),
 )
 
 OPENS = re.compile(
@@ -290,21 +291,25 @@ def joined(regions: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def fitted(hunk: Hunk, lines: Lines, place: Place) -> list[Row]:
     """The lines that come to stand at the place. Unfit if the indentation there has no relation to the hunk's."""
     there = lines.rows[place.start : place.end]
-    comes = any(sign == "+" for sign, _ in hunk.rows)
-    pairs = [(old, row.text) for old, row in zip(hunk.old, there, strict=True) if comes and old.strip()]
-    shift = Reindent(pairs)
+    comes = [text for sign, text in hunk.rows if sign == "+"]
+    pairs = [(indent(old), indent(row.text)) for old, row in zip(hunk.old, there, strict=True) if comes and old.strip()]
+    shift = Reindent(pairs, comes, unit_of([row.text for row in there]))
     out: list[Row] = []
-    freed: list[str] = []  # endings of lines that went: lines that come in their place take them
+    freed: list[tuple[str, Row]] = []  # lines that went, as quoted and as they were: those that come take their place
     at = place.start
     for sign, text in hunk.rows:
         if sign == "+":
             usual = lines.rows[at - 1].ending if at else ""
-            out.append(Row(shift(text), (freed.pop(0) if freed else usual) or lines.ending, own=False))
+            quoted, gone = freed.pop(0) if freed else ("", None)
+            if gone is None and len({real for depth, real in pairs if depth == indent(text)}) > 1:
+                raise Unfit
+            moved = shift(text, (quoted, gone.text) if gone else None)
+            out.append(Row(moved, (gone.ending if gone else usual) or lines.ending, own=False))
             continue
         row = lines.rows[at]
         at += 1
         if sign == "-":
-            freed.append(row.ending)
+            freed.append((text, row))
         else:
             freed.clear()
             out.append(row)

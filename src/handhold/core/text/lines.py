@@ -32,6 +32,17 @@ def number_at(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
+def numbers_at(text: str, offsets: Sequence[int]) -> tuple[int, ...]:
+    """The same for several characters, in their order, in one pass."""
+    numbers: list[int] = []
+    line, last = 1, 0
+    for offset in offsets:
+        line += text.count("\n", last, offset)
+        last = offset
+        numbers.append(line)
+    return tuple(numbers)
+
+
 def prevailing_ending(text: str) -> str:
     """The line ending that most lines have."""
     crlf = text.count("\r\n")

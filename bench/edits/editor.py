@@ -1,0 +1,14 @@
+"""Handhold as the benchmark sees it: text in, text out, or a refusal."""
+
+from typing import get_args
+
+from bench.edits.score import Editor
+from handhold.core.requests import Matching, Replacement
+from handhold.core.tools.edit import execute
+
+MATCHINGS: tuple[Matching, ...] = ("safe", "bold")  # exact is what every tool has
+ALL_MATCHINGS: tuple[Matching, ...] = get_args(Matching)
+
+
+def editor(matching: Matching) -> Editor:
+    return lambda before, old, new: execute(before, Replacement(old, new), matching=matching)

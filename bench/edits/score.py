@@ -1,0 +1,146 @@
+"""Judging what an editor did with a case, and adding the verdicts up.
+
+    exact        the result is one of the accepted ones, byte for byte
+    loose        the right place; only blanks or typographic characters differ
+    refused      nothing was written
+    noop         it claimed success and changed nothing: counts as refused
+    collateral   wrong text, but every changed byte lies in the true block
+    wrong        a write elsewhere, or any write where it had to refuse
+
+A *wrong write* is collateral or wrong.
+"""
+
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.edits.corpus import Trial
+from handhold.core.errors import ToolError
+
+Editor = Callable[[str, str, str], str]  # (before, old, new) → after, or ToolError to refuse
+
+PLAIN = str.maketrans(
+    {char: "'" for char in "‘’‚‛"}
+    | {char: '"' for char in "“”„‟"}
+    | {char: "-" for char in "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"}
+    | {"\ufeff": ""}
+)
+
+
+def judge(trial: Trial, after: str | None) -> str:
+    if after is None:
+        return "refused"
+    if after == trial.before:
+        return "noop"
+    if trial.span is None:
+        return "wrong"
+    start, end = trial.span
+    head, tail = trial.before[:start], trial.before[end:]
+    accepted = [head + text + tail for text in trial.accept]
+    if after in accepted:
+        return "exact"
+    if bare(after) in map(bare, accepted):
+        return "loose"
+    lo, hi = changed_range(trial.before, after)
+    return "collateral" if lo >= start - 1 and hi <= end + 2 else "wrong"
+
+
+def bare(text: str) -> str:
+    """Without blanks and typography."""
+    return "".join(text.translate(PLAIN).split())
+
+
+def changed_range(before: str, after: str) -> tuple[int, int]:
+    limit = min(len(before), len(after))
+    head = tail = 0
+    while head < limit and before[head] == after[head]:
+        head += 1
+    while tail < limit - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    return head, len(before) - tail
+
+
+@dataclass
+class Score:
+    kinds: dict[str, str] = field(default_factory=dict[str, str])
+    verdicts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # (id, verdict), but for exact
+    milliseconds: list[float] = field(default_factory=list[float])
+
+    def add(self, trial: Trial, verdict: str) -> None:
+        self.kinds[trial.name] = trial.kind
+        self.verdicts[trial.name][verdict] += 1
+        if verdict != ("exact" if trial.kind == "pos" else "refused"):
+            self.failed.append((trial.id, verdict))
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Per class: counts, which add up without loss, and the share that is exact."""
+        return {
+            name: {
+                "kind": self.kinds[name],
+                "cases": (total := sum(count.values())),
+                "exact": count["exact"],
+                "loose": count["loose"],
+                "refused": count["refused"] + count["noop"],
+                "wrong": count["wrong"] + count["collateral"],
+                "percent": round(100 * count["exact"] / total, 2) if self.kinds[name] == "pos" else None,
+            }
+            for name, count in self.verdicts.items()
+        }
+
+    def totals(self) -> dict[str, Any]:
+        """Percentages are means over classes, so that a class with few cases counts as much as one with many."""
+        rows = self.rows()
+        positive = [row for row in rows.values() if row["kind"] == "pos"]
+        negative = [row for row in rows.values() if row["kind"] == "neg"]
+        return {
+            "cases": sum(row["cases"] for row in rows.values()),
+            "negatives": sum(row["cases"] for row in negative),
+            "exact": _mean([row["exact"] / row["cases"] for row in positive]),
+            "loose": _mean([row["loose"] / row["cases"] for row in positive]),
+            "wrong_on_positives": sum(row["wrong"] for row in positive),
+            "wrong_on_negatives": sum(row["wrong"] for row in negative),
+        }
+
+    def timings(self) -> dict[str, float]:
+        return {
+            "median_ms": statistics.median(self.milliseconds),
+            "p99_ms": statistics.quantiles(self.milliseconds, n=100)[98],
+            "most_ms": max(self.milliseconds),
+        }
+
+
+def _mean(shares: list[float]) -> float:
+    """In percent."""
+    return round(100 * statistics.fmean(shares), 2) if shares else 0.0
+
+
+def scored(trials: Iterable[Trial], editor: Editor) -> Score:
+    score = Score()
+    for trial in trials:
+        started = time.perf_counter()
+        try:
+            after = editor(trial.before, trial.old, trial.new)
+        except ToolError:
+            after = None
+        score.milliseconds.append((time.perf_counter() - started) * 1000)
+        score.add(trial, judge(trial, after))
+    return score
+
+
+def table(score: Score) -> str:
+    lines = [f"{'class':28}{'cases':>7}{'exact %':>9}{'loose':>7}{'refused':>9}{'wrong':>7}"]
+    for name, row in score.rows().items():
+        percent = "" if row["percent"] is None else f"{row['percent']:.1f}"
+        lines.append(f"{name:28}{row['cases']:>7}{percent:>9}{row['loose']:>7}{row['refused']:>9}{row['wrong']:>7}")
+    totals = score.totals()
+    lines.append("")
+    lines.append(
+        f"{totals['cases']} cases: exact {totals['exact']} %, loose {totals['loose']} %, "
+        f"wrong writes: {totals['wrong_on_positives']} on positives, "
+        f"{totals['wrong_on_negatives']} on {totals['negatives']} negatives"
+    )
+    return "\n".join(lines)

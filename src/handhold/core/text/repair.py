@@ -1,0 +1,123 @@
+"""What a model may have meant: its texts as it sent them, and then with a systematic mistake taken back.
+
+Tools show files in wrappings, and models quote the wrapping too: fences, line numbers, escapes, entities. A
+repair is a guess about both texts at once. Guesses can follow each other: a fence around numbered lines.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from handhold.core.text.lines import unified
+from handhold.core.text.sheet import blank
+
+
+@dataclass(frozen=True)
+class Quote:
+    """An old text and the new one for it, with what was taken back to get there."""
+
+    old: str
+    new: str
+    repaired: tuple[str, ...] = ()
+    line: int | None = None  # the number that was written before its first line
+
+
+@dataclass(frozen=True)
+class Repair:
+    name: str
+    mend: Callable[[Quote], Quote | None]  # None: there is nothing of the kind
+
+
+FENCE = re.compile(r"\s*(```+|~~~+)[^\n`]*\n(.*?)\n?[ \t]*\1\s*", re.DOTALL)
+NUMBERED = (
+    re.compile(r"[ \t]*(\d+)→(.*)"),
+    re.compile(r" *(\d+)\t(.*)"),
+    re.compile(r" *(\d+) ?\|(?: (.*)|)"),
+    re.compile(r" *(\d+):(?: (.*)|)"),
+)
+ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": "\u00a0", "#39": "'", "#x27": "'"}
+ENTITY = re.compile(f"&({'|'.join(ENTITIES)});")
+ESCAPED_QUOTE = re.compile(r"""\\(["'`])""")
+
+
+def fence(quote: Quote) -> Quote | None:
+    inside = FENCE.fullmatch(quote.old)
+    if not inside:
+        return None
+    other = FENCE.fullmatch(quote.new)
+    return replace(quote, old=inside[2], new=other[2] if other else quote.new)
+
+
+def line_numbers(quote: Quote) -> Quote | None:
+    """The old lines must count up by one; the new ones may count as they like, or not at all."""
+    for style in NUMBERED:
+        found = [style.fullmatch(line) for line in quote.old.removesuffix("\n").split("\n")]
+        numbers = [int(each[1]) for each in found if each]
+        if len(numbers) == len(found) and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+            others = [style.fullmatch(line) for line in quote.new.removesuffix("\n").split("\n")]
+            if any(others) and not all(others):
+                return None
+            new = _without(others, quote.new) if all(others) else quote.new
+            return replace(quote, old=_without(found, quote.old), new=new, line=numbers[0])
+    return None
+
+
+def _without(found: Sequence[re.Match[str] | None], text: str) -> str:
+    ended = "\n" if text.endswith("\n") else ""
+    return "\n".join(each[2] or "" for each in found if each) + ended
+
+
+def escapes(quote: Quote) -> Quote | None:
+    """Both texts were escaped for JSON once too often."""
+    if "\\" not in quote.old or "\n" in quote.old:
+        return None
+    mended, other = _unescaped(quote.old), _unescaped(quote.new)
+    if mended is None or (other is None and "\\" in quote.new):
+        return None
+    return replace(quote, old=mended, new=quote.new if other is None else other)
+
+
+def _unescaped(text: str) -> str | None:
+    try:
+        return json.loads(f'"{text}"')
+    except ValueError:
+        return None
+
+
+def escaped_quotes(quote: Quote) -> Quote | None:
+    if not ESCAPED_QUOTE.search(quote.old):
+        return None
+    return replace(quote, old=ESCAPED_QUOTE.sub(r"\1", quote.old), new=ESCAPED_QUOTE.sub(r"\1", quote.new))
+
+
+def entities(quote: Quote) -> Quote | None:
+    if not ENTITY.search(quote.old):
+        return None
+    old, new = (ENTITY.sub(lambda found: ENTITIES[found[1]], text) for text in (quote.old, quote.new))
+    return replace(quote, old=old, new=new)
+
+
+REPAIRS = (
+    Repair("code fence", fence),
+    Repair("line numbers", line_numbers),
+    Repair("escapes", escapes),
+    Repair("escaped quotes", escaped_quotes),
+    Repair("entities", entities),
+)
+
+
+def quotes(old: str, new: str) -> Iterator[Quote]:
+    """What may have been meant, the texts as they are first. Each repair is made once at most."""
+    waiting = [Quote(unified(old), unified(new))]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        quote = waiting.pop(0)
+        if (quote.old, quote.new) in seen or blank(quote.old):
+            continue
+        seen.add((quote.old, quote.new))
+        yield quote
+        for repair in REPAIRS:
+            if repair.name not in quote.repaired and (mended := repair.mend(quote)):
+                repaired = (*quote.repaired, repair.name)
+                waiting.append(replace(mended, old=unified(mended.old), new=unified(mended.new), repaired=repaired))

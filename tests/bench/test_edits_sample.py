@@ -1,0 +1,11 @@
+"""The small set of the edit benchmark: no class may fall, no wrong write may appear."""
+
+import pytest
+
+from bench.edits import sample
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_no_class_of_edits_got_worse():
+    assert sample.main(write=False) == 0
