@@ -1,6 +1,6 @@
 """Kills a commit at every system call, and the recovery after it, and looks at what is left.
 
-    python -m tests.faults.crash [--full]
+    python -m tests.faults.crash [--full] [--patch]
 
 Each run is a fork of a process that has imported everything, traced by killat. Stops that left the same
 files and the same journal are one case for the recovery: what it does next is the same.
@@ -24,6 +24,7 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
+from handhold import Toolbox
 from handhold.core.ports import Call, Outcome
 from handhold.toolbox import recover
 from handhold.world.files.commit import Committer
@@ -144,6 +145,26 @@ class Bench:
             settled = tuple(broken.settled for broken in store.broken())
         found = tree(self.root).items()
         return settled, tuple(sorted((re.sub("-[0-9a-f]{16}-", "-id-", path), what) for path, what in found))
+
+
+class Patching(Bench):
+    """The same twenty files through the front door: one call of apply_patch."""
+
+    def commit(self) -> None:
+        text = trees.patch()
+        with self.open() as (files, store):
+            box = Toolbox.on(files, store, dialect="codex", session="session")
+            os.access(MARK, os.F_OK)
+            reply = box.call("apply_patch", {"input": text}, call_id="patch")
+            os.access(MARK, os.F_OK)
+            assert reply.status == "success", reply.text
+
+    def once(self) -> bool:
+        """Whether the same call, sent again, ends in the new state, done once."""
+        self.commit()
+        with self.open() as (_, store):
+            done = [entry for entry in store.entries() if entry.succeeded]
+        return len(done) == 1 and self.standing() == "new"
 
 
 def copied(source: Path, target: Path) -> None:
@@ -274,9 +295,9 @@ def kill_recoveries(bench: Bench, stops: Iterable[int], step: int, *, distinct: 
     return tally
 
 
-def worker(part: int, parts: int, full: bool, exchange: bool) -> Tally:
+def worker(part: int, parts: int, full: bool, exchange: bool, patch: bool) -> Tally:
     with tempfile.TemporaryDirectory(prefix="crash-") as home:
-        bench = Bench(Path(home), exchange)
+        bench = (Patching if patch else Bench)(Path(home), exchange)
         stops = stops_of(bench)
         # Neighbouring stops are often one case: a worker gets a run of them.
         mine = range(1 + part * stops // parts, 1 + (part + 1) * stops // parts)
@@ -290,7 +311,7 @@ def worker(part: int, parts: int, full: bool, exchange: bool) -> Tally:
         return tally
 
 
-def worker_of(work: tuple[int, int, bool, bool]) -> Tally:
+def worker_of(work: tuple[int, int, bool, bool, bool]) -> Tally:
     return worker(*work)
 
 
@@ -300,6 +321,7 @@ def main() -> int:
         "--full", action="store_true", help="kill the recovery at each of its calls, after every stop"
     )
     arguments.add_argument("--no-exchange", action="store_true", help="as on a system without RENAME_EXCHANGE")
+    arguments.add_argument("--patch", action="store_true", help="a call of apply_patch, instead of the commit alone")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = arguments.parse_args()
     if why := unavailable():
@@ -310,7 +332,7 @@ def main() -> int:
     parts = chosen.jobs * 12  # late stops take longer
     tally = Tally()
     with get_context("fork").Pool(chosen.jobs) as pool:
-        work = [(part, parts, chosen.full, not chosen.no_exchange) for part in range(parts)]
+        work = [(part, parts, chosen.full, not chosen.no_exchange, chosen.patch) for part in range(parts)]
         for done in pool.imap(worker_of, work):
             tally += done
             print(f"… {tally}", file=sys.stderr, flush=True)

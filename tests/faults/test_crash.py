@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import crash, trees
-from tests.faults.crash import Bench, kill_commits, kill_recoveries, killed, stops_of
+from tests.faults.crash import Bench, Patching, kill_commits, kill_recoveries, killed, stops_of
 
 why_not = crash.unavailable()
 pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(300), pytest.mark.slow]
@@ -47,6 +47,24 @@ def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
     tally += kill_recoveries(bench, range(100, stops + 1, 100), 50)
     print(tally)
     assert not tally.torn
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_c62_f3_a_patch_killed_at_its_system_calls_is_whole_and_sent_again_happens_once(tmp_path: Path, part: int):
+    bench = Patching(tmp_path)
+    stops = stops_of(bench)
+    assert stops > 300
+    assert len(bench.old.items() ^ bench.new.items()) > 20
+    tally = kill_commits(
+        bench, range(1 + part, stops + 1, PARTS * 4)
+    )  # all of them: python -m tests.faults.crash --patch
+    tally.stops = stops
+    print(tally)
+    assert not tally.torn
+    for stop in range(1 + part, stops + 1, EVERY * PARTS * 2):
+        bench.lay()
+        killed(bench.commit, stop)
+        assert bench.once(), f"killed at {stop}"
 
 
 def test_files_written_one_after_the_other_are_torn(bench: Bench):

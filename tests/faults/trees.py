@@ -75,6 +75,18 @@ def lay(root: Path) -> None:
     os.link(root / LINKED, root / OTHER_NAME)
 
 
+def patch() -> str:
+    """The same as a patch; it has no word for removing a directory."""
+    lines = ["*** Begin Patch"]
+    for name in (*REPLACED, LINKED):
+        gone, come = (content(name).decode().splitlines() for content in (old, new))
+        lines += [f"*** Update File: {name}", "@@", *(f"-{line}" for line in gone), *(f"+{line}" for line in come)]
+    for name in CREATED:
+        lines += [f"*** Add File: {name}", *(f"+{line}" for line in new(name).decode().splitlines())]
+    lines += [f"*** Delete File: {name}" for name in DELETED]
+    return "\n".join([*lines, "*** End Patch"])
+
+
 def twenty(root: Path) -> list[FileChange]:
     """Files replaced, made (some in directories that are made as well), deleted, one that has two names, a directory removed."""
     return [
