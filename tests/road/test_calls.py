@@ -205,6 +205,18 @@ def test_u1_every_miss_says_what_kind_it_is_and_a_second_identical_one_says_some
     assert all(len(reply.text) < 4 * 400 for reply in (first, again))
 
 
+def test_c50_thousands_of_places_are_told_briefly_and_at_once(ground: Make):
+    here = ground({"a.py": "    return x\n" * 50_000})
+    box = here.open()
+    read(box)
+    reply = edit(box, "return", "yield")
+    assert (reply.code, len(reply.data["lines"]), reply.data["lines_count"]) == ("AMBIGUOUS", 100, 50_000)
+    done = box.call("edit_file", {"path": "a.py", "old_string": "return", "new_string": "yield", "replace_all": True})
+    assert done.status == "success"
+    assert reply.data["time_ms"] + done.data["time_ms"] < 5_000
+    assert here.read("a.py") == b"    yield x\n" * 50_000
+
+
 # --- reading and writing
 
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 from inspect import get_annotations
 from typing import Any, ClassVar, Literal, dataclass_transform
 
+LISTED = 100
+
 
 class Blame(StrEnum):
     MODEL = "model"  # the call was wrong: the model can mend it
@@ -41,10 +43,17 @@ class ToolError(Exception):
             setattr(self, name, given[name] if name in given else getattr(type(self), name))
 
     def facts(self) -> dict[str, Any]:
-        return {name: _plain(getattr(self, name)) for name in self.fields}
+        """What JSON can hold of it; of a long list the first hundred, and how many there are."""
+        values = {name: getattr(self, name) for name in self.fields}
+        counts = {f"{name}_count": len(value) for name, value in values.items() if _is_long(value)}
+        return counts | {name: _plain(value[:LISTED] if _is_long(value) else value) for name, value in values.items()}
 
     def __str__(self) -> str:
         return f"{self.code} {self.facts()}"
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > LISTED  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _plain(value: Any) -> Any:

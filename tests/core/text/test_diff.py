@@ -2,7 +2,7 @@
 
 import difflib
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.text.diff import bounded, hunks, snippet, unified_diff
@@ -33,9 +33,18 @@ def test_d6_an_edit_reads_as_difflib_writes_it(at: int, size: int):
 def test_d11_the_snippet_shows_context_and_added_lines_as_numbered_in_the_new_file():
     before = "".join(f"{n}\n" for n in range(1, 11))
     after = before.replace("5\n", "five\nand a half\n")
-    assert snippet(before, after).rows == (
+    assert snippet(hunks(before, after)).rows == (
         (2, "2"), (3, "3"), (4, "4"), (5, "five"), (6, "and a half"), (7, "6"), (8, "7"), (9, "8"),
     )  # fmt: skip
+
+
+@given(st.integers(2001, 2500), st.sets(st.integers(0, 2000), min_size=1, max_size=50))
+@settings(max_examples=20)
+def test_d6_a_name_replaced_everywhere_reads_as_difflib_would_write_it(size: int, changed: set[int]):
+    before = [f"line {n}\n" for n in range(size)]
+    after = [f"new {n}\n" if n in changed or n in (0, size - 1) else line for n, line in enumerate(before)]
+    theirs = "".join(difflib.unified_diff(before, after, "a/x", "b/x", n=3))
+    assert unified_diff("x", "".join(before), "".join(after)) == theirs
 
 
 def test_a_missing_final_newline_is_said():

@@ -1,15 +1,17 @@
 """Differences between two texts: a unified diff for people, a numbered snippet for the model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 
 from handhold.core.results import Snippet
 from handhold.core.text.encoding import shown
 from handhold.core.text.lines import pieces
 
+Opcode = tuple[str, int, int, int, int]
 CONTEXT = 3
-ALIGN_MOST = 20_000  # changed lines on one side beyond which they are shown as one block
+ALIGN_MOST = 2_000  # changed lines on one side beyond which difflib takes too long to align them
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,35 @@ def hunks(before: str, after: str) -> Iterator[Hunk]:
         yield _hunk(group, a, b, lo)
 
 
-def _groups(a: list[str], b: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
+def _groups(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
     if max(len(a), len(b)) <= ALIGN_MOST:
         yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
-    elif a != b:
+    elif len(a) == len(b):
+        yield from _line_by_line(a, b)
+    else:
         yield [("replace", 0, len(a), 0, len(b))]
 
 
-def _hunk(group: list[tuple[str, int, int, int, int]], a: list[str], b: list[str], shift: int) -> Hunk:
+def _line_by_line(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
+    """Lines that were replaced one for one, as by replacing a name everywhere."""
+    group: list[Opcode] = []
+    runs = [(same, [*run]) for same, run in groupby(range(len(a)), lambda n: a[n] == b[n])]
+    for n, (same, run) in enumerate(runs):
+        first, end = run[0], run[-1] + 1
+        if not same:
+            group.append(("replace", first, end, first, end))
+            continue
+        if n and end - first > 2 * CONTEXT and n < len(runs) - 1:
+            group.append(("equal", first, first + CONTEXT, first, first + CONTEXT))
+            yield group
+            group = []
+        start = max(first, end - CONTEXT) if not group else first
+        stop = min(end, first + CONTEXT) if n == len(runs) - 1 else end
+        group.append(("equal", start, stop, start, stop))
+    yield group
+
+
+def _hunk(group: list[Opcode], a: list[str], b: list[str], shift: int) -> Hunk:
     rows: list[Row] = []
     for kind, i, j, k, m in group:
         if kind == "equal":
@@ -61,9 +84,10 @@ def _hunk(group: list[tuple[str, int, int, int, int]], a: list[str], b: list[str
     return Hunk(first[1] + shift, last[2] - first[1], first[3] + shift, last[4] - first[3], tuple(rows))
 
 
-def unified_diff(path: str, before: str | None, after: str | None) -> str:
-    """As `difflib.unified_diff` writes it; None is a file that is not there."""
-    body = [line for hunk in hunks(before or "", after or "") for line in _written(hunk)]
+def unified_diff(path: str, before: str | None, after: str | None, found: Iterable[Hunk] | None = None) -> str:
+    """As `difflib.unified_diff` writes it; None is a file that is not there. `found` are its hunks, if at hand."""
+    changed = hunks(before or "", after or "") if found is None else found
+    body = [line for hunk in changed for line in _written(hunk)]
     if not body and (before is None) == (after is None):
         return ""
     source = "/dev/null" if before is None else f"a/{path.lstrip('/')}"
@@ -84,12 +108,12 @@ def _range(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def snippet(before: str, after: str) -> Snippet:
-    """What the new text shows of the change: its context and its added lines, by number."""
+def snippet(found: Iterable[Hunk]) -> Snippet:
+    """What the new text shows of a change: its context and its added lines, by number."""
     return Snippet(
         tuple(
             (row.number, shown(row.text.rstrip("\n").removesuffix("\r")))
-            for hunk in hunks(before, after)
+            for hunk in found
             for row in hunk.rows
             if row.sign != "-"
         )

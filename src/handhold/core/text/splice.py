@@ -39,9 +39,13 @@ def splice(text: str, places: Sequence[Place], quote: Quote, *, literal: bool = 
     at = 0
     for place in places:
         meant = quote if literal else grounded(text, place.span, quote)
-        fit = Fit(text, place, meant)
-        out += (text[at : place.span.start], fit.text())
-        if meant.new != quote.new or fit.shifted:
+        if "\n" not in meant.old + meant.new and text[place.span.start : place.span.end] == meant.old:
+            new, shifted = meant.new, False  # a piece of a line, as quoted: there is nothing to fit
+        else:
+            fit = Fit(text, place, meant)
+            new, shifted = fit.text(), fit.shifted
+        out += (text[at : place.span.start], new)
+        if meant.new != quote.new or shifted:
             repaired.add("indentation")
         at = place.span.end
     out.append(text[at:])

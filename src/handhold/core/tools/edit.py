@@ -7,7 +7,7 @@ from handhold.core.plans import Bytes, Changes, FileChange
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Edit, Matching, MultiEdit, Replacement
 from handhold.core.results import Edited, Step
-from handhold.core.text.diff import snippet, unified_diff
+from handhold.core.text.diff import hunks, snippet, unified_diff
 from handhold.core.text.edits import Applied, apply
 from handhold.core.text.encoding import Text, must_fit
 
@@ -47,13 +47,14 @@ def create(path: str, content: str, rest: Sequence[Replacement], files: GuardedV
 
 def edited(path: str, before: Text | None, applied: Applied) -> Edited:
     old, new = before.body if before else "", applied.text.body
+    found = tuple(hunks(old, new))
     return Edited(
         path=path,
         created=before is None,
         steps=applied.steps,
         encoding=applied.text.coding.name,
-        diff=unified_diff(path, old if before else None, new),
-        snippet=snippet(old, new),
+        diff=unified_diff(path, old if before else None, new, found),
+        snippet=snippet(found),
     )
 
 

@@ -181,10 +181,10 @@ def diff_of(draft: Draft) -> str:
     moved = f"rename from {source.path}\nrename to {draft.path}\n" if source else ""
     before = draft.before if source is None else source.before
     try:
-        texts = [Text.decode(data).body if data is not None else None for data in (before, draft.after)]
+        old, new = (Text.decode(data).body if data is not None else None for data in (before, draft.after))
     except BinaryFile:
         return moved or f"[{draft.path}: binary content differs]\n"
-    return moved + unified_diff(draft.path, *texts)
+    return moved + unified_diff(draft.path, old, new)
 
 
 def lines_of(data: bytes | None) -> int:
