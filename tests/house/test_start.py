@@ -9,6 +9,8 @@ from statistics import median
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 EXTRAS = ("numpy", "PIL", "pypdfium2", "mcp", "openai", "anthropic", "click", "asyncio", "tree_sitter")
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from bench import boundary, pages
 
+pytestmark = pytest.mark.alone
+
 TRIES = 5
 
 

@@ -333,6 +333,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(folder: Path):
 # --- size
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
