@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import click
 
@@ -146,26 +146,23 @@ def diff(one: str, turn: str, all_of_it: bool, **where: Unpack[Where]) -> int:  
     return 0
 
 
-@handhold.command()
-@meant
-@click.option("--preview", is_flag=True, help="Only show what it would do.")
-@click.option("--json", "as_json", is_flag=True)
-@on_a_toolbox
-def undo(one: str, turn: str, all_of_it: bool, preview: bool, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
-    """Take back the last change, or a call, a turn, the session."""
-    with opened(where) as box:
-        return shown(box.undo(call=one, turn=turn, session=all_of_it, preview=preview), as_json=as_json, diff=preview)
+def reversal(verb: Literal["undo", "redo"]) -> Callable[..., None]:
+    """The two ways through a history differ in their direction only."""
+
+    @meant
+    @click.option("--preview", is_flag=True, help="Only show what it would do.")
+    @click.option("--json", "as_json", is_flag=True)
+    @on_a_toolbox
+    def run(one: str, turn: str, all_of_it: bool, preview: bool, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
+        with opened(where) as box:
+            go = box.undo if verb == "undo" else box.redo
+            return shown(go(call=one, turn=turn, session=all_of_it, preview=preview), as_json=as_json, diff=preview)
+
+    return run
 
 
-@handhold.command()
-@meant
-@click.option("--preview", is_flag=True, help="Only show what it would do.")
-@click.option("--json", "as_json", is_flag=True)
-@on_a_toolbox
-def redo(one: str, turn: str, all_of_it: bool, preview: bool, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
-    """Do again what was taken back."""
-    with opened(where) as box:
-        return shown(box.redo(call=one, turn=turn, session=all_of_it, preview=preview), as_json=as_json, diff=preview)
+handhold.command("undo", help="Take back the last change, or a call, a turn, the session.")(reversal("undo"))
+handhold.command("redo", help="Do again what was taken back.")(reversal("redo"))
 
 
 def shown(reply: Reply, *, as_json: bool, diff: bool = False) -> int:
