@@ -364,6 +364,18 @@ def test_whatever_a_model_sends_comes_back_as_a_reply(arguments: object):
         json.dumps(dict(reply.data))
 
 
+@given(st.text(alphabet="ab\0\r\n\ud800\udcff\ufeff\u2028é😀", max_size=12), st.text(alphabet="a\0é\udcff", max_size=4))
+def test_whatever_text_a_model_writes_is_written_exactly_or_refused(content: str, new: str):
+    box = Toolbox.in_memory({"old": "a\n"})
+    read(box, "old")
+    for reply, path in ((write(box, content, "new"), "new"), (edit(box, "a", new, "old"), "old")):
+        assert reply.code in (None, "UNENCODABLE", "NO_CHANGE")
+        written = box.files.read(path).data if box.files.look(path) else None
+        expected = {"new": content, "old": f"{new}\n"}[path]
+        before = {"new": None, "old": b"a\n"}[path]
+        assert written == (expected.encode() if reply.status == "success" else before)
+
+
 def test_acall_is_the_same_from_a_loop(ground: Make):
     here = ground({"a.py": "x\n"})
     box = here.open()
