@@ -23,6 +23,7 @@ from handhold.core.errors import (
 from handhold.core.facts import Identity, Line
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
 from handhold.core.ports import Broken, Files, Store
+from handhold.core.text.names import escaped
 
 
 class Ground(Protocol):
@@ -100,6 +101,44 @@ class FilesSuite:
         for ask in (files.place, files.look, files.read, files.count, files.fingerprint):
             with pytest.raises(OutsideWorkspace):
                 ask(path)
+
+    # --- names that cannot be seen
+
+    @pytest.mark.parametrize("name", ["two\nlines", os.fsdecode(b"\xff\xfe.txt"), "ev\u202etxt", "d\t/e\x1b"])
+    def test_nasties_19_to_21_a_name_is_accepted_as_it_is_shown(self, make: Make, name: str):
+        files = make({name: b"x\n"}).files
+        shown = escaped(name)
+        assert shown != name
+        for path in (shown, f"{files.roots[0]}/{shown}", name):
+            assert files.read(path).data == b"x\n"
+            assert files.place(path) == f"{files.roots[0]}/{name}"
+            assert files.look(path) == files.look(name)
+
+    def test_nasty_19_where_both_stand_what_is_shown_is_meant(self, make: Make):
+        files = make({"a\nb": b"a line break\n", r"a\nb": b"a backslash\n"}).files
+        assert files.read(r"a\nb").data == b"a line break\n"
+        assert files.read(r"a\\nb").data == b"a backslash\n"
+        for path in (r"a\nb", r"a\\nb"):
+            place = files.place(path)
+            assert files.read(place) == files.read(path)  # a place means one file, whatever stands beside it
+            assert files.place(place) == place
+
+    def test_a_backslash_is_itself_where_nothing_else_stands(self, make: Make):
+        files = make({r"C:\new": b"x\n", r"back\slash": b"y\n"}).files
+        assert files.read(r"C:\new").data == b"x\n"
+        assert files.read(r"back\slash").data == b"y\n"
+        with pytest.raises(NotFound):
+            files.read(r"absent\n")
+
+    @pytest.mark.parametrize("name", [r"C:\new", r"d\n/e\t", "d\n/new"])
+    def test_a_new_file_gets_the_name_that_was_meant(self, make: Make, name: str):
+        ground = make({"d\n/there": b""})
+        place = ground.files.place(name)
+        with ground.files.transaction([FileChange(place, None, Bytes(b"new\n"), 0o644)]) as transaction:
+            transaction.perform()
+            transaction.finish()
+        assert ground.tree()[name if not name.startswith("d\\n") else "d\n/" + name[4:]] == b"new\n"
+        assert ground.files.read(place).data == b"new\n"
 
     # --- looking
 

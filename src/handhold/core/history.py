@@ -8,6 +8,7 @@ from handhold.core.plans import Bytes, Content, FileChange, hash_of
 from handhold.core.ports import Contents, Entry, Journal
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.encoding import Text
+from handhold.core.text.names import spelled
 
 MOST_CHARS = 200_000  # of a diff over many files
 FIRST_LOOK = 50  # entries; most of what is taken back was done just now
@@ -91,7 +92,7 @@ def net(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
 
 def short(path: str, roots: Sequence[str]) -> str:
     """A path as a person would write it: below the first root, or in full."""
-    return path.removeprefix(roots[0].rstrip("/") + "/")
+    return spelled(path.removeprefix(roots[0].rstrip("/") + "/"))
 
 
 def diff_of(files: Sequence[FileChange], contents: Contents, roots: Sequence[str]) -> str:

@@ -22,12 +22,14 @@ from handhold.core.errors import (
     OutsideWorkspace,
     Stale,
     TooLarge,
+    ToolError,
 )
 from handhold.core.facts import Identity, Look, Page, Whole
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Call, Contents, Entry, Mark, Outcome
+from handhold.core.text.names import real, unmistakable
 from handhold.world.files.index import count_of, page_of
-from handhold.world.files.roots import Root, Roots, names
+from handhold.world.files.roots import Root, Roots, meant, names
 from handhold.world.state.taken import DONE, taken_back
 
 PATIENCE = 30.0  # seconds to wait for somebody else's transaction
@@ -60,8 +62,8 @@ class MemoryFiles:
     # --- the hand behind the tools' back
 
     def put(self, path: str, data: str | bytes | None) -> None:
-        """Make, overwrite or remove a file as another program would."""
-        name = self.name_of(path)
+        """Make, overwrite or remove a file as another program would: by its real name."""
+        name = self._name(path, path)
         if data is None:
             del self.files[name]
         else:
@@ -74,9 +76,9 @@ class MemoryFiles:
     def content(self, path: str) -> bytes | None:
         return self.files.get(self.name_of(path))
 
-    def remove_directory(self, path: str) -> None:
+    def remove_directory(self, place: str) -> None:
         """If it is empty; else it stays."""
-        name = self.name_of(path)
+        name = self.name_at(place)
         if not self.inside(name):
             self.directories.discard(name)
             self.directories.add(dirname(name))
@@ -88,8 +90,14 @@ class MemoryFiles:
         return self._roots.names
 
     def place(self, path: str) -> str:
-        name = self.name_of(path)
-        return self._roots.first.prefix + name if name else self._roots.first.real
+        return self._spelled(self.name_of(path))
+
+    def place_at(self, place: str) -> str:
+        """A place in its one spelling, whether something stands there or not."""
+        return self._spelled(self.name_at(place))
+
+    def _spelled(self, name: str) -> str:
+        return self._roots.first.prefix + unmistakable(name) if name else self._roots.first.real
 
     def look(self, path: str) -> Look | None:
         name = self.name_of(path)
@@ -129,17 +137,32 @@ class MemoryFiles:
         }
 
     def name_of(self, path: str) -> str:
+        """The name that a path of the model's leads to, beneath the root."""
+        return self._name(meant(path, self._stands), path)
+
+    def name_at(self, place: str) -> str:
+        """The name at a place, whether something stands there or not."""
+        return self._name(real(place), place)
+
+    def _stands(self, path: str) -> bool:
+        try:
+            name = self._name(path, path)
+        except ToolError:
+            return False
+        return name in self.files or self.is_directory(name)
+
+    def _name(self, path: str, given: str) -> str:
         """A path's spelling beneath the root. There are no links, so its letters tell."""
         way: list[str] = []
         for name in names(self._roots.spot(path).way):
             if "/".join(way) in self.files:
-                raise NotDirectory(path)
+                raise NotDirectory(given)
             if name != "..":
                 way.append(name)
             elif way:
                 way.pop()
             else:
-                raise OutsideWorkspace(path, self.roots)
+                raise OutsideWorkspace(given, self.roots)
         return "/".join(way)
 
     def _identity(self, name: str) -> Identity:
@@ -240,10 +263,10 @@ class MemoryTransaction:
             self._verified(change)
         for change in self.files:
             if isinstance(change.after, Directory):
-                self._made.append(workspace.place(change.path))
-                workspace.directories.add(self._workspace.name_of(change.path))
+                self._made.append(change.path)
+                workspace.directories.add(self._workspace.name_at(change.path))
         for path, data in ready.items():
-            name = self._workspace.name_of(path)
+            name = self._workspace.name_at(path)
             self._before[path] = workspace.files.pop(name, None)
             if data is None:
                 workspace.directories.add(dirname(name))  # on a disk it stays when its last file goes
@@ -254,12 +277,12 @@ class MemoryTransaction:
 
     def take_back(self) -> None:
         for path, data in self._before.items():
-            name = self._workspace.name_of(path)
+            name = self._workspace.name_at(path)
             self._workspace.files.pop(name, None)
             if data is not None:
                 self._workspace.write(name, data)
         for path in reversed(self._made):
-            self._workspace.directories.discard(self._workspace.name_of(path))
+            self._workspace.directories.discard(self._workspace.name_at(path))
 
     def finish(self) -> None:
         for change in self.files:
@@ -301,7 +324,7 @@ class MemoryTransaction:
 
     def _missing(self, change: FileChange) -> Iterator[str]:
         """The directories above that are not there."""
-        parent = dirname(self._workspace.place(change.path))
+        parent = dirname(self._workspace.place_at(change.path))
         while self._workspace.look(parent) is None:
             yield parent
             parent = dirname(parent)

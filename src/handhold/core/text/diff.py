@@ -8,6 +8,7 @@ from itertools import groupby
 from handhold.core.results import Snippet
 from handhold.core.text.encoding import shown
 from handhold.core.text.lines import pieces
+from handhold.core.text.names import spelled
 
 Opcode = tuple[str, int, int, int, int]
 CONTEXT = 3
@@ -90,8 +91,9 @@ def unified_diff(path: str, before: str | None, after: str | None, found: Iterab
     body = [line for hunk in changed for line in _written(hunk)]
     if not body and (before is None) == (after is None):
         return ""
-    source = "/dev/null" if before is None else f"a/{path.lstrip('/')}"
-    target = "/dev/null" if after is None else f"b/{path.lstrip('/')}"
+    name = spelled(path).lstrip("/")
+    source = "/dev/null" if before is None else f"a/{name}"
+    target = "/dev/null" if after is None else f"b/{name}"
     return "".join([f"--- {source}\n", f"+++ {target}\n", *body])
 
 

@@ -5,11 +5,12 @@ touching the disk: which root it lies in, by name, and what is left of it.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from handhold.core.errors import BadPath, OutsideWorkspace
+from handhold.core.text.names import real, unescaped
 from handhold.world.files.trouble import named
 
 
@@ -96,13 +97,25 @@ class Roots:
 
     def of(self, place: str) -> tuple[Root, str]:
         """The root of a place, which is spelled really, and the way down."""
-        if found := self.absolute(place):
+        if found := self.absolute(real(place)):
             return found
         raise OutsideWorkspace(place, self.names)
 
     def close(self) -> None:
         """Twice is as good as once: by then the number may be somebody else's."""
         self._open.close()
+
+
+def meant(path: str, stands: Callable[[str], bool]) -> str:
+    """A path as the model means it: a name in it may be given as it was shown, if `stands` says that there is one."""
+    if unescaped(path) is None:
+        return path
+    parts = path.split("/")
+    for at, part in enumerate(parts):
+        name = unescaped(part)
+        if name is not None and stands("/".join([*parts[:at], name])):
+            parts[at] = name
+    return "/".join(parts)
 
 
 def names(way: str) -> list[str]:

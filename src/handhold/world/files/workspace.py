@@ -21,15 +21,17 @@ from handhold.core.errors import (
     NotRegularFile,
     OutsideWorkspace,
     TooLarge,
+    ToolError,
 )
 from handhold.core.facts import Identity, Look, Page, Whole
 from handhold.core.plans import FileChange, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Transaction
+from handhold.core.text.names import unmistakable
 from handhold.world.files import openat2
 from handhold.world.files.commit import Committer
 from handhold.world.files.index import PIECE, SMALL, Indexes, Torn, count_of, page_of, pieces
 from handhold.world.files.kinds import identity_of, kind_of, other_kind, virtual
-from handhold.world.files.roots import Root, Roots, Spot, names
+from handhold.world.files.roots import Root, Roots, Spot, meant, names
 from handhold.world.files.trouble import named, trouble
 from handhold.world.files.walk import Opened, Walk
 
@@ -173,7 +175,20 @@ class Workspace:
     # --- descriptors
 
     def _open(self, path: str, flags: int) -> Opened:
-        return self._resolver.open(self._roots.spot(path), flags)
+        if "\\" not in path:
+            return self._resolver.open(self._roots.spot(path), flags)
+        spot = self._roots.spot(meant(path, self._stands))
+        opened = self._resolver.open(Spot(path, spot.root, spot.way), flags)
+        opened.place = unmistakable(opened.place)
+        return opened
+
+    def _stands(self, path: str) -> bool:
+        """Whether the letters of a path, as they are, lead to something."""
+        try:
+            with self._resolver.open(self._roots.spot(path), os.O_PATH) as opened:
+                return opened.fd is not None
+        except ToolError:
+            return False
 
     def _status(self, fd: int, path: str) -> os.stat_result:
         status = os.fstat(fd)

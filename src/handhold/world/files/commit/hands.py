@@ -13,6 +13,7 @@ from typing import Protocol
 from handhold.core.errors import ContentDropped, NotDirectory, NotFound, SystemTrouble, ToolError
 from handhold.core.plans import Bytes, Content, Directory, FileChange
 from handhold.core.ports import Contents
+from handhold.core.text.names import real
 from handhold.world.files.commit.likeness import PIECE, bytes_of, file_of, fingerprint, mixture, stat_of
 from handhold.world.files.commit.system import (
     CAN_SYNC_ALL,
@@ -77,6 +78,7 @@ class Hands:
     def open(self, path: str) -> tuple[int, str]:
         """The directory a path lies in, and its name there. The descriptor is good until the next call."""
         parent, _, name = path.rpartition("/")
+        name = real(name)
         if parent in self._open:
             self._open.move_to_end(parent)
             return self._open[parent][0], name
