@@ -1,14 +1,17 @@
 """Puts the parts together. The only file that knows every one of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from os import PathLike, fspath, urandom
 from typing import Any, Self, TypedDict, Unpack
 
+from handhold.core.facts import Scan
+from handhold.core.plans import Search
 from handhold.core.policy.modes import MODES, Mode, ModePolicy
-from handhold.core.ports import Approver, Dialect, Files, Policy, Store, Traits
+from handhold.core.ports import Approver, Dialect, Files, Policy, Searcher, Store, Traits
 from handhold.core.requests import Matching
 from handhold.toolbox import Road
 
@@ -25,6 +28,8 @@ class Options(TypedDict, total=False):
     approver: Approver | None
     matching: Matching | None
     hints: bool | None
+    search_seconds: float | None
+    searcher: Searcher | None
 
 
 class Toolbox(Road):
@@ -78,8 +83,9 @@ class Toolbox(Road):
             store,
             dialect,
             policy_for(options.get("policy"), approver),
+            options.get("searcher") or WhenNeeded(files),
             session=options.get("session") or urandom(8).hex(),
-            traits=traits_for(dialect, matching=options.get("matching"), hints=options.get("hints")),
+            traits=traits_for(dialect, options),
             approver=approver,
         )
 
@@ -102,8 +108,33 @@ def policy_for(policy: Mode | Policy | None, approver: Approver | None) -> Polic
     return ModePolicy(policy)
 
 
-def traits_for(dialect: Dialect, *, matching: Matching | None, hints: bool | None) -> Traits:
-    traits = dialect.traits
-    if matching is not None:
-        traits = replace(traits, matching=matching)
-    return traits if hints is None else replace(traits, hints=hints)
+def traits_for(dialect: Dialect, options: Options) -> Traits:
+    """The dialect's own, but for what the user wants otherwise."""
+    wanted = {name: options.get(name) for name in ("matching", "hints", "search_seconds")}
+    return replace(dialect.traits, **{name: value for name, value in wanted.items() if value is not None})
+
+
+class WhenNeeded:
+    """The searcher of a workspace, made at the first search: what it imports, most sessions start without."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def search(self, search: Search, *, visible: Callable[[str], bool]) -> Scan:
+        return self._searcher.search(search, visible=visible)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        from handhold.world.files.workspace import Workspace
+
+        if isinstance(self._files, Workspace):
+            from handhold.world.search import DiskSearch
+
+            return DiskSearch(self._files)
+        from handhold.world.memory import MemoryFiles
+
+        if isinstance(self._files, MemoryFiles):
+            from handhold.world.search.memory import MemorySearch
+
+            return MemorySearch(self._files)
+        raise TypeError(f"nothing is known that searches a {type(self._files).__name__}; give a searcher")

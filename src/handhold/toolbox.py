@@ -2,6 +2,8 @@
 
     decode → policy → tracker → plan → policy → journal → world → words → journal
 
+A search is the same road without a change: what it found is concluded with the view that planned it.
+
 A call is journalled before it runs and after. What is not recorded as done is taken back at the next start.
 """
 
@@ -30,7 +32,7 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Identity
 from handhold.core.history import Which
-from handhold.core.plans import Answer, Bytes, Changes, Content, Directory, FileChange, digest
+from handhold.core.plans import Answer, Bytes, Changes, Content, Directory, FileChange, Search, digest
 from handhold.core.policy.guard import GuardedView
 from handhold.core.ports import (
     Approver,
@@ -43,13 +45,15 @@ from handhold.core.ports import (
     Outcome,
     Policy,
     Question,
+    Searcher,
     Store,
     Traits,
     Verb,
     Verdict,
 )
-from handhold.core.requests import Read, Request
-from handhold.core.results import Block, Reply, Result, Shown, TakenBack, ToolSpec
+from handhold.core.requests import Below, Read, Request
+from handhold.core.results import Block, Edited, Patched, Reply, Result, TakenBack, ToolSpec, Written
+from handhold.core.text.names import spelled
 from handhold.core.tracker import Tracker
 
 LONG = 2000  # characters of an argument that the journal keeps as they are
@@ -65,6 +69,7 @@ class Road:
         store: Store,
         dialect: Dialect,
         policy: Policy,
+        searcher: Searcher,
         *,
         session: str,
         traits: Traits,
@@ -74,6 +79,7 @@ class Road:
         self.store = store
         self.dialect = dialect
         self.policy = policy
+        self.searcher = searcher
         self.session = session
         self.traits = traits
         self.approver = approver
@@ -145,14 +151,19 @@ class Road:
 
     def _carried_out(self, seq: int, call: Call, request: Request, started: float) -> Reply:
         self._allowed_at_all(request)
-        plan = tools.plan(request, self._view())
+        view = self._view()
+        plan = tools.plan(request, view)
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
             return self._changed(seq, call, request, replace(plan, files=files), started)
-        reply = self._reply(call.tool, request, plan.result, started)
+        result = self._searched(plan, view) if isinstance(plan, Search) else plan.result
+        reply = self._reply(call.tool, request, result, started)
         if isinstance(plan, Answer) and plan.page:
             self.tracker.saw_page(plan.page)
         self.store.settle(seq, outcome_of(reply, call), durable=False)
         return reply
+
+    def _searched(self, search: Search, view: GuardedView) -> Result:
+        return tools.conclude(search, self.searcher.search(search, visible=view.visible), view)
 
     def _view(self) -> GuardedView:
         return GuardedView(self.files, self.policy, self.tracker, self.traits)
@@ -219,7 +230,7 @@ class Road:
     # --- policy
 
     def _allowed_at_all(self, request: Request) -> None:
-        verb = Verb.READ if isinstance(request, Read) else Verb.CHANGE
+        verb = Verb.READ if isinstance(request, Read | Below) else Verb.CHANGE
         for path in request.paths:
             judgement = self.policy.may(verb, self.files.place(path))
             if judgement.verdict is Verdict.DENY:
@@ -255,7 +266,7 @@ class Road:
             status=result.status,
             text=self.dialect.encode(tool, request, result, hints=self.traits.hints),
             data={**result.facts(), "time_ms": since(started)},
-            ui_extra="" if isinstance(result, Shown) else result.diff,
+            ui_extra=result.diff if isinstance(result, Written | Edited | Patched) else "",
         )
 
     def _refusal(self, tool: str, error: ToolError, started: float) -> Reply:
@@ -306,7 +317,7 @@ class Road:
             result = TakenBack(
                 verb=verb,
                 calls=tuple(history.name_of(entry) for entry in chosen),
-                paths=tuple(change.path for change in files if not change.of_directory),
+                paths=tuple(spelled(change.path) for change in files if not change.of_directory),
                 preview=preview,
                 diff=self._diff(files),
             )

@@ -89,7 +89,8 @@ def test_c90_a_policy_can_be_given(run: Run, tmp_path: Path):
 
 def test_tools_are_listed_by_dialect():
     listed = CliRunner().invoke(handhold, ["tools", "--dialect", "claude", "--json"])
-    assert [tool["name"] for tool in json.loads(listed.output)] == ["Read", "Write", "Edit", "MultiEdit"]
+    names = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS"]
+    assert [tool["name"] for tool in json.loads(listed.output)] == names
     assert "edit_file" in CliRunner().invoke(handhold, ["tools"]).output
 
 

@@ -44,7 +44,7 @@ def test_the_dialect_fulfils_its_port():
 
 
 @pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "MultiEdit", "undo"])
+@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS", "undo"])
 def test_every_error_has_words(kind, tool):
     error = example(kind)
     for hints in (False, True):
@@ -57,7 +57,7 @@ def test_every_tool_has_a_title_and_says_what_it_may_do():
     for spec in dialect.specs:
         assert spec.title
         assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
-        assert spec.annotations["readOnlyHint"] is (spec.name == "Read")
+        assert spec.annotations["readOnlyHint"] is (spec.name in ("Read", "Glob", "Grep", "LS"))
 
 
 def test_d12_read_has_no_pages():

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 from importlib.metadata import requires
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -40,6 +41,19 @@ def test_f4_the_import_loads_none_of_the_extras():
     code = "import json, sys; from handhold import Toolbox; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
     assert not set(EXTRAS) & set(loaded)
+
+
+def test_f4_what_searches_is_loaded_when_somebody_searches(tmp_path: Path):
+    code = f"""
+import sys
+from handhold import Toolbox
+with Toolbox.open({str(tmp_path)!r}, state={str(tmp_path / "state")!r}) as box:
+    box.call("read_file", {{"path": "a"}})
+    assert not {{"subprocess", "handhold.world.search"}} & set(sys.modules)
+    box.call("glob", {{"pattern": "*"}})
+    assert "handhold.world.search" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_f4_the_base_install_is_small():

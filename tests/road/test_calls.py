@@ -353,7 +353,7 @@ def test_a_models_mistake_never_raises(ground: Make):
     assert all(entry.outcome for entry in box.log())
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["path", "offset", "limit", "content", "edits"]), inner, max_size=4), max_leaves=8))  # fmt: skip
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["path", "offset", "limit", "content", "edits", "pattern", "cursor", "regex"]), inner, max_size=4), max_leaves=8))  # fmt: skip
 @settings(max_examples=200)
 def test_whatever_a_model_sends_comes_back_as_a_reply(arguments: object):
     box = Toolbox.in_memory({"a.py": "x\n"})

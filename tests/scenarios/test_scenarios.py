@@ -5,20 +5,23 @@
     after/      the workspace afterwards, byte for byte; without it, only what `outside` did may differ
     reply.txt   what the model reads, and one newline
 
-`{{root}}` stands for the workspace's root. `"make"` makes files too large to keep here; `{{rows 1-9}}line {n}`
-is nine such lines in a reply; `{x*80}` is x eighty times. `{"outside": {path: content}}` between calls rewrites a
-file behind the tools' back, with null it deletes it.
+`{{root}}` stands for the workspace's root. `"make"` makes files that cannot be kept here, because they are too large
+or mean something to git; `{{rows 1-9}}line {n}` is nine such lines in a reply; `{x*80}` is x eighty times.
+`{"outside": {path: content}}` between calls rewrites a file behind the tools' back, with null it deletes it. Files are
+made in the order of their paths, so the last of them is the newest. `{{cursor}}` in a call is the one that the reply
+before ended with, in a reply its own.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from os import utime
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from handhold import Toolbox
+from handhold import Reply, Toolbox
 
 HERE = Path(__file__).parent
 FOLDERS = sorted(call.parent for call in HERE.glob("*/call.json"))
@@ -34,6 +37,8 @@ class World(Protocol):
 
 
 class Disk:
+    clock = 1_700_000_000_000_000_000
+
     def __init__(self, folder: Path, files: Mapping[str, bytes], options: Mapping[str, Any]) -> None:
         self.folder = folder / "root"
         self.folder.mkdir()
@@ -49,6 +54,8 @@ class Disk:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
+        self.clock += 1_000_000_000
+        utime(target, ns=(self.clock, self.clock))
 
     def files(self) -> dict[str, bytes]:
         return contents(self.folder)
@@ -78,31 +85,38 @@ def filled(template: str, n: int) -> str:
 
 
 def made(recipes: Mapping[str, Any]) -> dict[str, bytes]:
-    return {
-        path: "".join(filled(recipe["text"], n) + "\n" for n in range(1, recipe["lines"] + 1)).encode()
-        for path, recipe in recipes.items()
-    }
+    """Each is the content itself, or a line and how often it stands there."""
+    return {path: content(recipe).encode() for path, recipe in recipes.items()}
 
 
-def spelled_out(reply: str, root: str) -> str:
+def content(recipe: Any) -> str:
+    if isinstance(recipe, str):
+        return recipe
+    return "".join(filled(recipe["text"], n) + "\n" for n in range(1, recipe["lines"] + 1))
+
+
+def spelled_out(reply: str, root: str, cursor: str) -> str:
     def rows(found: re.Match[str]) -> str:
         return "\n".join(f"{n:>6}→{filled(found[3], n)}" for n in range(int(found[1]), int(found[2]) + 1))
 
     reply = re.sub(r"^\{\{rows (\d+)-(\d+)\}\}(.*)$", rows, reply, flags=re.MULTILINE)
-    return reply.removesuffix("\n").replace("{{root}}", root)
+    return reply.removesuffix("\n").replace("{{root}}", root).replace("{{cursor}}", cursor)
 
 
-def placed(value: Any, root: str) -> Any:
-    """The same arguments, with the root in place."""
-    return json.loads(json.dumps(value).replace("{{root}}", root))
+def placed(value: Any, root: str, cursor: str) -> Any:
+    """The same arguments, with the root and the cursor in place."""
+    return json.loads(json.dumps(value).replace("{{root}}", root).replace("{{cursor}}", cursor))
 
 
-def play(calls: list[dict[str, Any]], world: World) -> Iterator[str]:
+def play(calls: list[dict[str, Any]], world: World) -> Iterator[Reply]:
+    cursor = ""
     for step in calls:
         for path, text in step.get("outside", {}).items():
             world.outside(path, None if text is None else text.encode())
         if "tool" in step:
-            yield world.box.call(step["tool"], placed(step["arguments"], world.root)).text
+            reply = world.box.call(step["tool"], placed(step["arguments"], world.root, cursor))
+            cursor = reply.data.get("cursor") or ""
+            yield reply
 
 
 def expected(folder: Path, begin: dict[str, bytes], scenario: Mapping[str, Any]) -> dict[str, bytes]:
@@ -118,12 +132,13 @@ def expected(folder: Path, begin: dict[str, bytes], scenario: Mapping[str, Any])
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_scenario(folder: Path, world: type[Memory] | type[Disk], tmp_path: Path) -> None:
     scenario = json.loads((folder / "call.json").read_text("utf-8"))
-    begin = contents(folder / "before") | made(scenario.get("make", {}))
+    begin = dict(sorted((contents(folder / "before") | made(scenario.get("make", {}))).items()))
     options = {name: scenario[name] for name in ("dialect", "matching", "hints", "policy") if name in scenario}
     here = world(tmp_path, begin, options)
     with here.box:
         *_, reply = play(scenario["calls"], here)
-        assert reply == spelled_out((folder / "reply.txt").read_bytes().decode(), here.root)
+        cursor = reply.data.get("cursor") or ""
+        assert reply.text == spelled_out((folder / "reply.txt").read_bytes().decode(), here.root, cursor)
         assert here.files() == expected(folder, begin, scenario)
 
 

@@ -312,6 +312,38 @@ class IsLink(PathError):
     target: str
 
 
+# --- searches
+
+
+class BadPattern(ToolError):
+    """A text that no line can hold, so that nothing was looked for: empty, or with a line break."""
+
+    code, blame = "BAD_PATTERN", Blame.MODEL
+    pattern: str
+    because: str
+
+
+class BadGlob(ToolError):
+    code, blame = "BAD_GLOB", Blame.MODEL
+    pattern: str
+    because: str
+
+
+class BadRegex(ToolError):
+    """What the engine has against a regular expression, in its own words."""
+
+    code, blame = "BAD_REGEX", Blame.MODEL
+    pattern: str
+    because: str
+
+
+class BadCursor(ToolError):
+    """A cursor of another search, or one that was not copied whole."""
+
+    code, blame = "BAD_CURSOR", Blame.MODEL
+    cursor: str
+
+
 # --- commands
 
 

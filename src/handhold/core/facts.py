@@ -59,3 +59,66 @@ class Page:
     span: tuple[int, int]  # the bytes shown
     span_hash: str
     whole: Whole | None  # the file itself, where it was small enough to be read at once
+
+
+# --- what a search brings
+
+
+class Row(NamedTuple):
+    """A line of a file as a search shows it: cut around its match, `start` to `end` in `text`; -1 for context.
+
+    `cut` counts the characters left out before and after.
+    """
+
+    number: int
+    text: str
+    start: int = -1
+    end: int = -1
+    cut: tuple[int, int] = (0, 0)
+
+    @property
+    def is_match(self) -> bool:
+        return self.start >= 0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A file or folder that a search found, by its place; with rows or a count where those were asked for."""
+
+    place: str
+    kind: Literal["file", "directory", "link"] = "file"
+    rows: tuple[Row, ...] = ()
+    count: int = 0  # of matching lines
+
+
+Rule = Literal["ignore file", "hidden", "heavy folder", "binary", "too large", "denied", "unreadable", "too deep"]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Files that were not looked at, and by which rule; an ignore file with its line and the pattern there."""
+
+    rule: Rule
+    files: int
+    source: str = ""  # of an ignore file: its place
+    line: int = 0
+    pattern: str = ""
+    at_least: bool = False  # nobody counted to the end
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a search brought, from where its cursor stood on, and how far it looked."""
+
+    hits: tuple[Hit, ...]
+    engine: str  # with its version
+    weaker: str = ""  # why it was not ripgrep
+    order: Literal["modified", "path"] = "path"
+    aborted: Literal["", "limit", "deadline"] = ""  # why it did not look at everything
+    more: bool = False  # there are, or may be, hits after these
+    searched: int | None = None  # files looked at; None: nobody counted
+    skipped: tuple[Skipped, ...] = ()  # told where nothing was found, and where it costs nothing
+    changed: bool = False  # the workspace is not what it was when the cursor was given
+    state: int = 0  # a checksum of what the cursor stands on: all hits of a whole scan, else those before these
+    whole: bool = False  # whether `state` is of all hits
+    unsteady: int = 0  # hits left out because the file changed or went away meanwhile

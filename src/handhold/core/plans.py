@@ -1,6 +1,6 @@
 """What a call would do.
 
-A plan is an answer already known, or a set of file changes. Contents go by reference, so that a set of
+A plan is an answer already known, a set of file changes, or a search. Contents go by reference, so that a set of
 fifty thousand files is a list and not a heap of bytes.
 """
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from handhold.core.facts import Page
+from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.results import Result
 
 
@@ -99,4 +100,19 @@ class Changes:
         return iter(self.files)
 
 
-Plan = Answer | Changes
+@dataclass(frozen=True)
+class Search:
+    """Something to look for at a place, from where an earlier page ended: `start` items on, or after the name `after`.
+
+    `state` is the checksum that the earlier page ended with; None for a first page.
+    """
+
+    request: ListFiles | Glob | Grep
+    place: str
+    seconds: float
+    start: int = 0
+    after: str = ""
+    state: int | None = None
+
+
+Plan = Answer | Changes | Search

@@ -3,15 +3,15 @@
 Each port has one published suite of tests; every implementation passes it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from handhold.core.errors import ToolError
-from handhold.core.facts import Identity, Look, Page, Whole
-from handhold.core.plans import FileChange
+from handhold.core.facts import Identity, Look, Page, Scan, Whole
+from handhold.core.plans import FileChange, Search
 from handhold.core.requests import Matching, Request
 from handhold.core.results import Result, ToolSpec
 
@@ -102,6 +102,14 @@ class Files(FileView, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Searcher(Protocol):
+    """Looks for names and for text, beneath the roots and nowhere else. It never hangs and leaves no process."""
+
+    def search(self, search: Search, *, visible: Callable[[str], bool]) -> Scan:
+        """What is there, as far as `visible` lets it be seen: no place that is not may be shown, or be told from."""
+        ...
 
 
 # --- state
@@ -318,6 +326,8 @@ class Traits:
     hints: bool
     needs_read: bool = True
     mark_after_write: bool = True
+    absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
+    search_seconds: float = 20.0  # the longest that a search may take
 
 
 class Dialect(Protocol):

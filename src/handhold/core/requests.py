@@ -119,4 +119,52 @@ class Patch:
         return tuple(dict.fromkeys([*(each.path for each in self.operations), *targets]))
 
 
-Request = Read | Write | Edit | MultiEdit | Patch
+# --- looking around
+
+
+Sort = Literal["modified", "none"]  # newest first, which needs a whole scan; or by path, which may stop early
+Mode = Literal["files_with_matches", "content", "count"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Below:
+    """A request about what is below a folder, or in one file. A page of it has `limit` items and `chars` characters."""
+
+    path: str = "/"
+    hidden: bool = False
+    ignored: bool = False  # also what ignore files, and the list of heavy folders, leave out
+    limit: int
+    chars: int
+    cursor: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListFiles(Below):
+    depth: int = 1
+    ignore: tuple[str, ...] = ()  # globs of what to leave out besides
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glob(Below):
+    pattern: str
+    sort: Sort = "modified"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grep(Below):
+    pattern: str
+    glob: str = ""
+    regex: bool = False
+    ignore_case: bool = False
+    mode: Mode = "files_with_matches"
+    before: int = 0
+    after: int = 0
+    sort: Sort = "modified"
+    width: int = 500  # characters of a line, cut around its match
+
+
+Request = Read | Write | Edit | MultiEdit | Patch | ListFiles | Glob | Grep

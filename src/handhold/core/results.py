@@ -1,10 +1,11 @@
 """What came of a call: typed facts that a dialect puts into words, and the reply that leaves the house."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from handhold.core.facts import Line
+from handhold.core.facts import Hit, Line, Scan
+from handhold.core.requests import Mode
 
 Status = Literal["success", "partial", "error"]
 
@@ -154,7 +155,97 @@ class TakenBack:
         return {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
 
 
-Result = Shown | Written | Edited | Patched
+Hint = Literal["", "regex", "literal", "deeper"]
+"""What a pattern that found nothing may have been: a regular expression, no regular expression, a shallow glob."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How a search went, apart from what it found. Paths are spelled as the dialect's tools take them."""
+
+    path: str  # where it looked
+    scan: Scan = field(repr=False)
+    start: int  # how many items earlier pages showed
+    shown: int  # how many this one does; matching lines where lines are shown, else files
+    more: bool  # there are, or may be, others behind them
+    cursor: str  # to go on from; empty if that was all, or nobody could
+    status: Status
+    hint: Hint = ""
+
+    def facts(self) -> dict[str, Any]:
+        scan = self.scan
+        return {
+            "path": self.path,
+            "engine": scan.engine,
+            "fallback_used": scan.weaker or None,
+            "sorted_by": scan.order,
+            "aborted_reason": scan.aborted or None,
+            "searched": scan.searched,
+            "skipped": [asdict(each) for each in scan.skipped],
+            "truncated": self.more,
+            "cursor": self.cursor or None,
+            "changed_since_cursor": scan.changed,
+            "unsteady": scan.unsteady,
+            "hint": self.hint or None,
+        }
+
+
+@dataclass(frozen=True)
+class Listed:
+    search: Searched
+    entries: tuple[tuple[str, str], ...]  # path and type, in the order shown
+
+    @property
+    def status(self) -> Status:
+        return self.search.status
+
+    def facts(self) -> dict[str, Any]:
+        return {"entries": [{"path": path, "type": kind} for path, kind in self.entries], **self.search.facts()}
+
+
+@dataclass(frozen=True)
+class Globbed:
+    search: Searched
+    pattern: str
+    paths: tuple[str, ...]
+
+    @property
+    def status(self) -> Status:
+        return self.search.status
+
+    def facts(self) -> dict[str, Any]:
+        return {"paths": list(self.paths), **self.search.facts()}
+
+
+@dataclass(frozen=True)
+class Grepped:
+    """Files with their rows (`content`), their counts (`count`), or by themselves."""
+
+    search: Searched
+    pattern: str
+    mode: Mode
+    files: tuple[tuple[str, Hit], ...]
+    glob: str = ""  # which files were searched alone
+
+    @property
+    def status(self) -> Status:
+        return self.search.status
+
+    def facts(self) -> dict[str, Any]:
+        return {"mode": self.mode, **self._found(), **self.search.facts()}
+
+    def _found(self) -> dict[str, Any]:
+        match self.mode:
+            case "files_with_matches":
+                return {"paths": [path for path, _ in self.files]}
+            case "count":
+                return {"counts": [{"path": path, "count": hit.count} for path, hit in self.files]}
+            case "content":
+                matches = ((path, row) for path, hit in self.files for row in hit.rows if row.is_match)
+                return {"matches": [{"path": path, "line": row.number, "text": row.text} for path, row in matches]}
+
+
+Result = Shown | Written | Edited | Patched | Listed | Globbed | Grepped
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,27 @@ from handhold.core.errors import BadArguments, UnknownTool
 from handhold.core.results import ToolSpec
 
 SYNONYMS: tuple[frozenset[str], ...] = (
-    frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile"}),
+    frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile", "directory", "dir", "folder"}),
     frozenset({"oldstring", "oldstr", "oldtext", "old", "search"}),
     frozenset({"newstring", "newstr", "newtext", "new", "replace", "replacement"}),
     frozenset({"replaceall", "all", "every", "global"}),
     frozenset({"content", "contents", "text", "filetext", "filecontent"}),
     frozenset({"offset", "startline", "line", "start"}),
-    frozenset({"limit", "maxlines", "numlines", "linecount"}),
+    frozenset({"limit", "maxlines", "numlines", "linecount", "headlimit", "maxresults", "maxcount"}),
     frozenset({"edits", "changes", "operations", "replacements"}),
     frozenset({"patch", "input", "patchtext", "diff"}),
     frozenset({"command", "cmd"}),
     frozenset({"workdir", "cwd", "workingdirectory"}),
+    frozenset({"pattern", "query", "searchpattern", "globpattern"}),
+    frozenset({"glob", "include", "includepattern", "filepattern"}),
+    frozenset({"mode", "outputmode"}),
+    frozenset({"ignorecase", "caseinsensitive", "i"}),
+    frozenset({"before", "beforecontext", "contextbefore", "b"}),
+    frozenset({"after", "aftercontext", "contextafter", "a"}),
+    frozenset({"c", "context", "contextlines"}),
+    frozenset({"depth", "maxdepth"}),
+    frozenset({"hidden", "includehidden", "showhidden"}),
+    frozenset({"ignored", "includeignored", "noignore"}),
 )
 """Names that tool families give to one thing, without case and underscores."""
 
@@ -223,14 +233,15 @@ def _bare(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def counted(tool: str, values: Mapping[str, Any], name: str, *, least: int = 1) -> int | None:
-    """A number of lines, if it was given: whole, and not less than `least`."""
+def counted(tool: str, values: Mapping[str, Any], name: str, *, least: int = 1, most: int | None = None) -> int | None:
+    """A number of lines or files, if it was given: whole, not less than `least` and not more than `most`."""
     value = values.get(name)
     if value is None:
         return None
     whole = _mended_integer(value) if isinstance(value, float) else value
-    if whole is None or whole < least:
-        raise BadArguments(tool, name, told(value), f"a whole number from {least} on")
+    if whole is None or whole < least or (most is not None and whole > most):
+        upwards = "on" if most is None else f"to {most}"
+        raise BadArguments(tool, name, told(value), f"a whole number from {least} {upwards}")
     return whole
 
 

@@ -87,6 +87,15 @@ def plain(error: e.ToolError) -> str:
             return f"Hunk {hunk} of {path} (line {line} of the patch) fits in {len(lines)} places: lines {listed(lines)}. Nothing was changed, in no file. Quote more lines around the one you mean, or name its class or function behind @@."
         case e.IsLink(target=target):
             return f"{path} is a link to {clipped(target)}. Name the file itself if that is meant."
+        # --- searches
+        case e.BadPattern(pattern=pattern, because=because):
+            return f'Nothing can be searched for with the pattern "{clipped(pattern)}": {because}.'
+        case e.BadGlob(pattern=pattern, because=because):
+            return f'"{clipped(pattern)}" is not a pattern for paths: {because}.'
+        case e.BadRegex(pattern=pattern, because=because):
+            return f'"{clipped(pattern)}" is not a regular expression that can be searched for: {clipped(because)}.'
+        case e.BadCursor(cursor=cursor):
+            return f'The cursor "{clipped(cursor)}" does not belong to this search, or was not copied whole. Give it with the very arguments that it came from, or start again without it.'
         # --- commands
         case e.NotOnlyPatch(because=because):
             return f"This command calls apply_patch, and not in a form that is taken: {because}. Nothing was done. Call apply_patch alone or after one cd, with the patch in a heredoc whose delimiter is quoted."

@@ -8,8 +8,12 @@ MOST_ECHOED = 2000
 CLIPPED_ROW = 200
 
 
-def row(number: int, text: str) -> str:
-    return f"{number:>6}→{text}"
+def row(number: int, text: str, mark: str = "→") -> str:
+    return f"{number:>6}{mark}{text}"
+
+
+def several(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def echo(text: str) -> str:

@@ -3,13 +3,17 @@
 So no plan and no error message can show a denied path, and no tool can forget to ask the tracker.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import Look, Page, Whole
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import FileView, Policy, Traits, Verb, Verdict
 from handhold.core.requests import Matching
 from handhold.core.text.encoding import Text
+from handhold.core.text.names import escaped, unmistakable
 from handhold.core.tracker import Tracker
 
 UNUSED = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
@@ -37,15 +41,35 @@ class GuardedView:
     def place(self, path: str) -> str:
         return self.files.place(path)
 
+    def spelled(self, place: str) -> str:
+        """A place as a reply spells it, and as a call may: from the first root on, or in full if the dialect does."""
+        if self.traits.absolute_paths:
+            return escaped(place)
+        return escaped(place.removeprefix(self._first)) if place != self.files.roots[0] else "."
+
+    @cached_property
+    def visible(self) -> Callable[[str], bool]:
+        """Whether a place may be shown, and be told from."""
+        if isinstance(self.policy, ModePolicy):
+            return lambda _: True  # no mode denies reading, and a search asks a hundred thousand times
+        may = self.policy.may
+        return lambda place: may(Verb.READ, unmistakable(place)).verdict is not Verdict.DENY
+
     def look(self, path: str) -> Look | None:
         self._allowed(path)
         return self.files.look(path)
 
-    def file(self, path: str) -> Look:
-        """A regular file, or the reason why there is none."""
+    def there(self, path: str) -> Look:
+        """What stands at a path; NotFound, with the names beside it that may be seen, if nothing does."""
         look = self.look(path)
         if look is None:
-            raise NotFound(path, self.files.near(path))
+            near = (name if name.startswith("/") else self._first + name for name in self.files.near(path))
+            raise NotFound(path, tuple(self.spelled(place) for place in near if self.visible(place)))
+        return look
+
+    def file(self, path: str) -> Look:
+        """A regular file, or the reason why there is none."""
+        look = self.there(path)
         if look.kind == "directory":
             raise IsDirectory(path)
         if look.kind == "other":
@@ -89,6 +113,10 @@ class GuardedView:
     def changed_since(self, page: Page) -> tuple[bool, str]:
         """Whether the file is no longer what the session last saw of it, and how it differs."""
         return self.tracker.changed_since(page)
+
+    @property
+    def _first(self) -> str:
+        return self.files.roots[0].rstrip("/") + "/"
 
     def _allowed(self, path: str) -> None:
         judgement = self.policy.may(Verb.READ, self.files.place(path))

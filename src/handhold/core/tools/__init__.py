@@ -1,11 +1,13 @@
-"""One file an operation: what a request would do, given a view of the files."""
+"""One file an operation: what a request would do, given a view of the files; of a search, what it came to."""
 
 from collections.abc import Callable
 from typing import Any
 
-from handhold.core.plans import Plan
+from handhold.core.facts import Scan
+from handhold.core.plans import Plan, Search
 from handhold.core.policy.guard import GuardedView
-from handhold.core.requests import Edit, MultiEdit, Patch, Read, Request, Write
+from handhold.core.requests import Edit, Glob, Grep, ListFiles, MultiEdit, Patch, Read, Request, Write
+from handhold.core.results import Result
 from handhold.core.tools import edit, patch, read, write
 
 PLANNERS: dict[type, Callable[[Any, GuardedView], Plan]] = {
@@ -18,4 +20,14 @@ PLANNERS: dict[type, Callable[[Any, GuardedView], Plan]] = {
 
 
 def plan(request: Request, files: GuardedView) -> Plan:
+    if isinstance(request, ListFiles | Glob | Grep):
+        from handhold.core.tools import searching
+
+        return searching.plan(request, files)
     return PLANNERS[type(request)](request, files)
+
+
+def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:
+    from handhold.core.tools import searching
+
+    return searching.conclude(search, scan, files)

@@ -1,25 +1,52 @@
 """The dialect `claude`: names, schemas and messages to the letter of the document they come from.
 
-Write is in the same manner, in our own words.
+Write, Glob, Grep and LS are in the same manner, in our own words.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from handhold.core.errors import ToolError
+from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Limits, MultiEdit, Read, Request, Write
+from handhold.core.requests import Edit, Glob, Grep, Limits, ListFiles, MultiEdit, Read, Request, Write
 from handhold.core.results import Result
 from handhold.dialects.arguments import counted, first_line
 from handhold.dialects.claude import words
 from handhold.dialects.family import Family, replacement, unknown
+from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
 
 LIMITS = Limits(lines=2000, line_chars=2000, chars=60_000, count_rest=True, refuse_long=True, whole_bytes=256 * 1024)
+FOUND, MOST = 100, 1000  # files or lines of a search, and never more; entries of a listing
+TYPES = {
+    "c": "*.[ch]",
+    "cpp": "*.{cc,cpp,cxx,h,hh,hpp,hxx,inl}",
+    "cs": "*.cs",
+    "css": "*.{css,scss}",
+    "go": "*.go",
+    "html": "*.{htm,html}",
+    "java": "*.java",
+    "js": "*.{js,jsx,mjs,cjs}",
+    "json": "*.json",
+    "kotlin": "*.{kt,kts}",
+    "lua": "*.lua",
+    "md": "*.{md,markdown}",
+    "php": "*.php",
+    "py": "*.{py,pyi}",
+    "ruby": "*.rb",
+    "rust": "*.rs",
+    "sh": "*.{sh,bash,zsh}",
+    "sql": "*.sql",
+    "swift": "*.swift",
+    "toml": "*.toml",
+    "ts": "*.{ts,tsx,mts,cts}",
+    "yaml": "*.{yaml,yml}",
+}
+"""The types of Grep, as the globs that they stand for."""
 
 
 class Claude(Family):
     name = "claude"
-    traits = Traits(matching="exact", hints=False)
+    traits = Traits(matching="exact", hints=False, absolute_paths=True)
 
     def request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
@@ -31,6 +58,12 @@ class Claude(Family):
                 return Edit(a["file_path"], replacement(a))
             case "MultiEdit":
                 return MultiEdit(a["file_path"], tuple(map(replacement, a["edits"])))
+            case "Glob":
+                return Glob(pattern=a["pattern"], **below(a, FOUND))
+            case "Grep":
+                return grep(a)
+            case "LS":
+                return ListFiles(ignore=tuple(a.get("ignore", ())), **below(a, MOST))
             case _:
                 raise unknown(tool)
 
@@ -39,6 +72,33 @@ class Claude(Family):
 
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.refused(tool, error)
+
+
+def grep(a: Mapping[str, Any]) -> Grep:
+    if "glob" in a and "type" in a:
+        raise BadArguments("Grep", "type", "given together with glob", "only one of them")
+    limit = counted("Grep", a, "head_limit", least=0)
+    around = context(a, "-C") or 0
+    before, after = context(a, "-B"), context(a, "-A")
+    return Grep(
+        pattern=a["pattern"],
+        glob=TYPES[a["type"]] if "type" in a else a.get("glob", ""),
+        regex=True,
+        ignore_case=a["-i"],
+        mode=a["output_mode"],
+        before=around if before is None else before,
+        after=around if after is None else after,
+        **below(a, FOUND if limit is None else limit or MOST),
+    )
+
+
+def context(a: Mapping[str, Any], name: str) -> int | None:
+    return counted("Grep", a, name, least=0, most=MOST_CONTEXT)
+
+
+def below(a: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """What the three searches have in common. This family has no argument for what is hidden, and expects to see it."""
+    return {"path": folder(a.get("path", "")), "hidden": True, "limit": min(limit, MOST), "chars": ROOM}
 
 
 dialect = Claude(__file__)

@@ -1,13 +1,16 @@
 """The messages of the dialect `claude`, verbatim where its source has one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from handhold.core import errors as e
 from handhold.core.facts import Line
 from handhold.core.requests import MultiEdit, Request
-from handhold.core.results import Edited, Patched, Result, Shown, Step, Written
+from handhold.core.results import Edited, Globbed, Grepped, Listed, Patched, Result, Shown, Step, Written
+from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
-from handhold.dialects.quoting import echo, listed, row
+from handhold.dialects.quoting import clipped, echo, listed, row
+from handhold.dialects.searches import Found, Manner, miss, notes, rows, tree
 
 REMINDER = """\
 <system-reminder>
@@ -21,6 +24,27 @@ VERBS = {"Read": "read", "Edit": "edit", "MultiEdit": "multi_edit", "Write": "wr
 MOST_ROWS = 2000  # of a snippet; as many as Read shows
 LINE_CHARS = 2000
 MOST_CHARS = 60_000  # of a snippet or a list
+
+MANNER = Manner(
+    rest="",
+    narrow="Use a more specific pattern or path.",
+    unsorted="",
+    ignored="Give a directory that is left out as path to look in it.",
+    hidden="",
+    itself="A file that is given as path is always searched.",
+    regex="",
+    literal="Special characters that are meant literally need a backslash.",
+)
+MANNERS = {
+    Listed: replace(MANNER, narrow="Use Glob with a pattern."),
+    Globbed: MANNER,
+    Grepped: replace(
+        MANNER,
+        narrow="Use a more specific pattern, path or glob, or a higher head_limit.",
+        ignored="Give a file, or a directory that is itself left out, as path to search it anyway.",
+    ),
+}
+MISSES = {Listed: "No entries found", Globbed: "No files found", Grepped: "No matches found"}
 
 
 # --- what was done
@@ -42,6 +66,21 @@ def said(request: Request, result: Result) -> str:
             return updated(result)
         case Patched(files=files):
             return f"Applied a patch to {listed(file.path for file in files)}"
+        case Listed() | Globbed() | Grepped():
+            return searched(result)
+
+
+def searched(found: Found) -> str:
+    if not found.search.shown:
+        return hinted(MISSES[type(found)], [f"[{miss(found)}]", *notes(found, MANNERS[type(found)])])
+    match found:
+        case Listed():
+            text = tree(found)
+        case Globbed(paths=paths):
+            text = paths
+        case Grepped():
+            text = rows(found)
+    return hinted("\n".join(text), notes(found, MANNERS[type(found)]))
 
 
 def page(shown: Shown) -> str:
@@ -125,6 +164,12 @@ def past_end(offset: int, lines: int) -> str:
 
 def wrapped(tool: str, error: e.ToolError) -> str:
     match error:
+        case e.NotFound() if tool in ("Glob", "Grep", "LS"):
+            return f"{clipped(error.path)} does not exist."
+        case e.NotDirectory() if tool in ("Glob", "LS"):
+            return f"{clipped(error.path)} is not a directory. Use Read to see a file."
+        case e.BadRegex():
+            return f"{plain(error)} Special characters that are meant literally need a backslash."
         case e.NotFound():
             return "File does not exist."
         case e.IsDirectory():

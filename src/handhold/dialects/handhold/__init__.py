@@ -8,16 +8,19 @@ from typing import Any
 
 from handhold.core.errors import ToolError
 from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Limits, MultiEdit, Patch, Read, Request, Write
+from handhold.core.requests import Edit, Glob, Grep, Limits, ListFiles, MultiEdit, Patch, Read, Request, Write
 from handhold.core.results import Result
 from handhold.core.text.patch import parse
 from handhold.dialects.arguments import counted, first_line
 from handhold.dialects.family import Family, replacement, unknown
 from handhold.dialects.handhold import words
+from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
 
 BUDGET = 80_000  # characters: 20,000 tokens
 FRAME = 11_000  # notes (at most 6,000), the counts of cut lines, line numbers of more than six digits
 LIMITS = Limits(lines=2000, line_chars=2000, chars=BUDGET - FRAME)
+LISTED, FOUND, MOST = 200, 100, 1000  # entries of a listing, files or lines of a search, and never more of either
+DEEPEST = 10
 
 
 class Handhold(Family):
@@ -36,6 +39,23 @@ class Handhold(Family):
                 return MultiEdit(a["path"], tuple(map(replacement, a["edits"])))
             case "apply_patch":
                 return Patch(parse(a["patch"]))
+            case "list_files":
+                depth = counted(tool, a, "depth", most=DEEPEST) or 1
+                return ListFiles(depth=depth, ignore=tuple(a.get("ignore", ())), **below(tool, a, LISTED))
+            case "glob":
+                return Glob(pattern=a["pattern"], sort=a["sort"], **below(tool, a, FOUND))
+            case "grep":
+                return Grep(
+                    pattern=a["pattern"],
+                    glob=a.get("glob", ""),
+                    regex=a["regex"],
+                    ignore_case=a["ignore_case"],
+                    mode=a["mode"],
+                    before=counted(tool, a, "before", least=0, most=MOST_CONTEXT) or 0,
+                    after=counted(tool, a, "after", least=0, most=MOST_CONTEXT) or 0,
+                    sort=a["sort"],
+                    **below(tool, a, FOUND),
+                )
             case _:
                 raise unknown(tool)
 
@@ -44,6 +64,18 @@ class Handhold(Family):
 
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.refused(tool, error, hints=hints)
+
+
+def below(tool: str, a: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """What the three searches have in common."""
+    return {
+        "path": folder(a.get("path", "")),
+        "hidden": a["hidden"],
+        "ignored": a["ignored"],
+        "limit": min(counted(tool, a, "limit") or limit, MOST),
+        "chars": ROOM,
+        "cursor": a.get("cursor", ""),
+    }
 
 
 dialect = Handhold(__file__)

@@ -1,14 +1,35 @@
 """The messages of the dialect `handhold`. An edit echoes little: the model knows what it wrote."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from handhold.core import errors as e
-from handhold.core.results import Edited, Patched, PatchedFile, Result, Shown, Written
+from handhold.core.results import Edited, Globbed, Grepped, Listed, Patched, PatchedFile, Result, Shown, Written
+from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, row
+from handhold.dialects.quoting import clipped, row, several
+from handhold.dialects.searches import Found, Manner, miss, notes, rows, tree
 
 MOST_ROWS = 40  # of a snippet
 MOST_FILES = 150  # of a patch
+
+MANNER = Manner(
+    rest='Go on with cursor="{cursor}".',
+    narrow="Narrow it with path or pattern.",
+    unsorted='Or take sort="none", which can be paged through to the end.',
+    ignored="ignored=true includes what ignore files leave out.",
+    hidden="hidden=true includes what is hidden.",
+    itself="A file whose own path is given is always searched.",
+    regex="It was taken as it stands, and looks like a regular expression: set regex=true if it is one.",
+    literal="It was taken as a regular expression, and looks like plain text: leave regex out if it is that.",
+)
+MANNERS = {
+    Listed: replace(
+        MANNER, narrow="List a folder in it, or with a smaller depth.", ignored="ignored=true includes heavy folders."
+    ),
+    Globbed: MANNER,
+    Grepped: replace(MANNER, narrow="Narrow it with path, glob or pattern."),
+}
 
 # --- what was done
 
@@ -29,6 +50,8 @@ def said(result: Result) -> str:
             return "\n".join([f"Edited {clipped(result.path)}: {places(result)}.", *snippet(result)])
         case Patched(files=files):
             return "\n".join([f"Patched {several(len(files), 'file')}:", *patched(files)])
+        case Listed() | Globbed() | Grepped():
+            return hinted("\n".join(found(result)), notes(result, MANNERS[type(result)]))
 
 
 def patched(files: tuple[PatchedFile, ...]) -> Iterator[str]:
@@ -39,6 +62,19 @@ def patched(files: tuple[PatchedFile, ...]) -> Iterator[str]:
         yield f"{file.verb} {moved}{clipped(file.path)}{change}"
     if len(files) > MOST_FILES:
         yield f"[{several(len(files) - MOST_FILES, 'more file')} not listed.]"
+
+
+def found(result: Found) -> Iterator[str]:
+    if not result.search.shown:
+        yield miss(result)
+        return
+    match result:
+        case Listed():
+            yield from tree(result)
+        case Globbed(paths=paths):
+            yield from paths
+        case Grepped():
+            yield from rows(result)
 
 
 def page(shown: Shown) -> Iterator[str]:
@@ -63,10 +99,6 @@ def snippet(edited: Edited) -> Iterator[str]:
         yield f"[{several(len(rows) - MOST_ROWS, 'more line')} around the changes not shown.]"
 
 
-def several(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 # --- what was refused
 
 
@@ -76,6 +108,10 @@ def refused(tool: str, error: e.ToolError, *, hints: bool) -> str:
             return f"{clipped(error.path)} already exists, so nothing was changed. Update it, delete it first in the same patch, or choose another path."
         case e.NotFound():
             return f"{clipped(error.path)} does not exist. Check the path."
+        case e.NotDirectory() if tool in ("list_files", "glob"):
+            return f"{clipped(error.path)} is not a folder. Give the folder that it is in, or read it with read_file."
+        case e.BadRegex():
+            return f"{plain(error)} If it is plain text, leave regex out."
         case e.PastEnd(lines=0):
             return f"[{clipped(error.path)} is empty.]"
         case e.PastEnd(lines=lines):

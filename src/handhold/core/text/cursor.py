@@ -1,0 +1,67 @@
+"""Where a page of a search ended, as a short text that a model copies back.
+
+A cursor knows how many items were shown, the last name of a listing, and a checksum of what it stands on. It fits
+the search it was given for and no other; one that was not copied whole fits none.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from zlib import crc32
+
+from handhold.core.errors import BadCursor
+from handhold.core.facts import Hit
+
+FOUR = 4  # bytes of a checksum
+
+
+def checksum(state: int, *parts: str) -> int:
+    """The checksum of what `state` is of, with these parts behind it. Names may hold what is no UTF-8."""
+    for part in parts:
+        state = crc32(part.encode("utf-8", "surrogateescape") + b"\0", state)
+    return state
+
+
+def passed(state: int, hit: Hit) -> int:
+    """The checksum with the items of one more hit: its matching lines if it has any, else the file with its count."""
+    lines = [str(row.number) for row in hit.rows if row.is_match]
+    if not lines:
+        return checksum(state, hit.place, *([str(hit.count)] if hit.count else []))
+    for line in lines:
+        state = checksum(state, hit.place, line)
+    return state
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """`start` items were shown, the last of them `last`; `state` is the checksum of what they stand on."""
+
+    start: int
+    state: int
+    last: str = ""
+
+    def encode(self, *query: str) -> str:
+        """The text of it, for the search that `query` names."""
+        size = (self.start.bit_length() + 7) // 8 or 1
+        body = bytes([size]) + self.start.to_bytes(size, "big") + self.state.to_bytes(FOUR, "big")
+        body += self.last.encode("utf-8", "surrogateescape")
+        return urlsafe_b64encode(seal(body, query) + body).rstrip(b"=").decode()
+
+    @classmethod
+    def decode(cls, text: str, *query: str) -> "Cursor":
+        """BadCursor if it was damaged, or was given for another search."""
+        text = text.strip()
+        try:
+            data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except ValueError:
+            raise BadCursor(text) from None
+        body = data[FOUR:]
+        end = 1 + body[0] if body else 0
+        if len(body) < end + FOUR or data[:FOUR] != seal(body, query):
+            raise BadCursor(text)
+        start, state = (int.from_bytes(piece, "big") for piece in (body[1:end], body[end : end + FOUR]))
+        return cls(start, state, body[end + FOUR :].decode("utf-8", "surrogateescape"))
+
+
+def seal(body: bytes, query: tuple[str, ...]) -> bytes:
+    of_query = crc32(b"".join(part.encode("utf-8", "surrogatepass") + b"\0" for part in query))
+    return crc32(body, of_query).to_bytes(FOUR, "big")

@@ -1,0 +1,163 @@
+"""A page of what a search finds: files, or lines of files, from where a cursor stands on."""
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from errno import ENAMETOOLONG
+from operator import itemgetter
+from zlib import crc32
+
+from handhold.core.facts import Hit, Row
+from handhold.core.requests import Grep
+from handhold.core.text.cursor import checksum, passed
+from handhold.world.search.checked import Folder, LeftOut, Lines
+from handhold.world.search.events import Found
+
+SPARE = 10_000  # files beyond a page that are held before the older ones are forgotten
+WORD = 0xFFFFFFFF
+
+
+def order(name: bytes) -> bytes:
+    """What puts names in the order of paths: folder by folder."""
+    return name.replace(b"/", b"\0")
+
+
+class Newest:
+    """The newest of many files that may be shown, without holding all of them; and a checksum of all."""
+
+    def __init__(self, folder: Folder, keep: int) -> None:
+        self.folder = folder
+        self.keep = keep
+        self.state = 0
+        self.seen = 0
+        self._held: list[tuple[int, bytes, int]] = []
+
+    def add(self, found: Iterable[tuple[bytes, int]]) -> None:
+        # Every name below a large folder may come by here: what is looked up once is not looked up again.
+        fd, place, visible, held = self.folder.fd, self.folder.place, self.folder.visible, self._held
+        state, most = self.state, self.folder.most
+        for name, count in found:
+            try:
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except OSError as error:
+                status = self.folder.status(name) if error.errno == ENAMETOOLONG else None
+            if not visible(place(name)):
+                continue
+            if status is None:
+                self.folder.unsteady += 1
+                continue
+            if status.st_size > most:
+                self.folder.too_large += 1
+                continue
+            age = -status.st_mtime_ns
+            state += crc32(name, (age ^ count) & WORD)  # a sum: the same in whatever order they come
+            held.append((age, name, count))
+            self.seen += 1
+        self.state = state & WORD
+        if len(held) > self.keep + SPARE:
+            self._forget()
+
+    def first(self) -> list[tuple[bytes, int]]:
+        self._forget()
+        return [(name, count) for _, name, count in self._held]
+
+    def _forget(self) -> None:
+        """All but the newest; of the same age, the first by path."""
+        self._held.sort(key=itemgetter(0))
+        if len(self._held) > self.keep:
+            oldest = self._held[self.keep - 1][0]
+            del self._held[bisect_right(self._held, oldest, key=itemgetter(0)) :]
+        self._held.sort(key=lambda each: (each[0], order(each[1])))
+        del self._held[self.keep :]
+
+
+@dataclass
+class FilePage:
+    """Files that are offered one by one, until a page of them is full."""
+
+    folder: Folder
+    skip: int
+    limit: int
+    state: int = 0  # of those that were skipped
+    hits: list[Hit] = field(default_factory=list[Hit])
+    more: bool = False
+
+    def offer(self, name: bytes, count: int) -> bool:
+        """Whether there is room for another."""
+        hit = Hit(self.folder.place(name), count=count)
+        if not self.folder.visible(hit.place):
+            return True
+        if self.skip:
+            self.skip -= 1
+            self.state = passed(self.state, hit)
+        elif len(self.hits) == self.limit:
+            self.more = True
+        elif self.folder.has(name):
+            self.hits.append(hit)
+        return not self.more
+
+
+@dataclass
+class LinePage:
+    """Matching lines of files that are offered one by one, with the lines around them."""
+
+    folder: Folder
+    request: Grep
+    skip: int
+    limit: int
+    state: int = 0
+    hits: list[Hit] = field(default_factory=list[Hit])
+    more: bool = False
+
+    def offer(self, name: bytes, lines: Sequence[Found]) -> bool:
+        place = self.folder.place(name)
+        if not self.folder.visible(place):
+            return True
+        lines = self._from_cursor(place, lines)
+        if any(line.start >= 0 for line in lines):
+            try:
+                fd = self.folder.open(name)
+            except LeftOut:
+                return True
+            try:
+                self._take(place, Lines(fd), lines)
+            finally:
+                os.close(fd)
+        return not self.more
+
+    def _from_cursor(self, place: str, lines: Sequence[Found]) -> Sequence[Found]:
+        """The lines behind those that earlier pages showed."""
+        if not self.skip:
+            return lines
+        for at, line in enumerate(lines):
+            if line.start >= 0:
+                self.skip -= 1
+                self.state = checksum(self.state, place, str(line.number))
+                if not self.skip:
+                    return lines[at + 1 :]
+        return ()
+
+    def _take(self, place: str, file: Lines, lines: Sequence[Found]) -> None:
+        rows: list[Row] = []
+        matches: list[int] = []
+        for line in lines:
+            if line.start >= 0 and not self.limit:
+                self.more = True
+                break
+            row = file.row(line, self.request.width)
+            if row is None:
+                self.folder.unsteady += line.start >= 0
+                continue
+            rows.append(row)
+            if row.is_match:
+                matches.append(row.number)
+                self.limit -= 1
+        if matches:
+            near = tuple(row for row in rows if self._near(row.number, matches))
+            self.hits.append(Hit(place, rows=near))
+
+    def _near(self, number: int, matches: Sequence[int]) -> bool:
+        """Whether a line belongs to one of the matches, which are in order."""
+        at = bisect_left(matches, number - self.request.after)
+        return at < len(matches) and matches[at] - self.request.before <= number

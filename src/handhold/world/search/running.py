@@ -1,0 +1,133 @@
+"""A program that answers on a pipe: read while it runs, waited for no longer than told, and never left behind."""
+
+import os
+import select
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fcntl import fcntl
+from resource import RLIMIT_DATA, prlimit
+from time import monotonic
+from types import TracebackType
+
+PIECE = 1 << 17  # bytes that are taken at a time: work for some milliseconds, and then the clock is looked at again
+WIDE = 1 << 20  # of the pipe, so that a program seldom has to wait for us
+SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
+MOST_COMPLAINTS = 1 << 18
+MOST_MEMORY = 1 << 30  # bytes: a long line with a million matches would have ripgrep take a hundred times its length
+PATIENCE = 1.0  # for the end of a program that was killed: one that hangs in the kernel is left to die later
+
+
+class Broken(Exception):
+    """A program does not work: another may."""
+
+
+class Late(Exception):
+    """The time for a search is over."""
+
+
+@dataclass
+class Deadline:
+    """When the time is over. It may be moved while a program runs."""
+
+    at: float
+
+    def left(self) -> float:
+        if (left := self.at - monotonic()) <= 0:
+            raise Late
+        return left
+
+    def sooner(self, at: float) -> None:
+        self.at = min(self.at, at)
+
+
+class Running:
+    """A program at work in a folder, which it gets as a descriptor: nobody can move the name from under it."""
+
+    def __init__(self, argv: Sequence[str | bytes], folder: int, deadline: Deadline, env: Mapping[str, str]) -> None:
+        self.complaints = b""
+        self._deadline = deadline
+        # Without preexec_fn, Python starts it by vfork: that costs the same however large this process is.
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=f"/proc/self/fd/{folder}",
+                env=env,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise Broken(f"{os.path.basename(os.fsdecode(argv[0]))} does not start: {error.strerror}") from error
+        assert self._process.stdout
+        assert self._process.stderr
+        self._out, self._err = self._process.stdout, self._process.stderr
+        try:
+            prlimit(self._process.pid, RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+            fcntl(self._out, SET_PIPE_SIZE, WIDE)
+        except OSError:
+            pass  # it has ended already, or a user may not: it works without
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._out.close()
+        self._err.close()
+        if self._process.poll() is None:
+            self._process.kill()
+            self._ended(PATIENCE)
+
+    def pieces(self) -> Iterator[bytes]:
+        """What it says, until it has ended. Late when the time is over."""
+        out, err = self._out.fileno(), self._err.fileno()
+        poll = select.poll()
+        poll.register(out, select.POLLIN)
+        poll.register(err, select.POLLIN)
+        speaking = {out, err}
+        while speaking:
+            for fd, _ in poll.poll(self._deadline.left() * 1000):
+                piece = os.read(fd, PIECE)
+                if not piece:
+                    poll.unregister(fd)
+                    speaking.remove(fd)
+                elif fd == out:
+                    yield piece
+                elif len(self.complaints) < MOST_COMPLAINTS:
+                    self.complaints += piece
+        if self._process.poll() is None and not self._ended(self._deadline.left()):
+            raise Late
+
+    def _ended(self, seconds: float) -> bool:
+        """Whether it ends within this time."""
+        try:
+            # By itself, `wait` would sleep, and look, and sleep: a millisecond too long.
+            end = os.pidfd_open(self._process.pid)
+        except OSError:
+            pass  # an older kernel
+        else:
+            poll = select.poll()
+            poll.register(end, select.POLLIN)
+            poll.poll(seconds * 1000)
+            os.close(end)
+            seconds = 0
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    @property
+    def code(self) -> int:
+        """How it ended, once `pieces` has come to its end."""
+        return self._process.returncode
+
+
+def between_nuls(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """What stands between NULs, as much at a time as has come."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\0")
+        if whole:
+            yield whole

@@ -1,0 +1,141 @@
+"""When the time is over: what was found comes back, marked as such, and nothing keeps running."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, perf_counter
+
+import pytest
+
+from handhold.world.search.programs import ENV
+from handhold.world.search.running import Broken, Deadline, Late, Running
+from tests.world.search.looking import Looking, children, descriptors, looking
+
+FOLDERS, FILES = 250, 200  # of each, below the large tree
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("large")
+    text = b"a line of text\n" * 500 + b"needle\n"
+    for number in range(FOLDERS):
+        folder = os.open(root, os.O_RDONLY)
+        os.mkdir(f"d{number}", dir_fd=folder)
+        below = os.open(f"d{number}", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        for file in range(FILES):
+            fd = os.open(f"f{file}", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=below)
+            os.write(fd, text)
+            os.close(fd)
+        os.close(below)
+    return root
+
+
+@pytest.fixture
+def disk(large: Path) -> Iterator[Looking]:
+    with looking(large, "ripgrep") as look:
+        look.glob("d0/*")  # everything is imported, and ripgrep found
+        yield look
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("mode", ["files_with_matches", "content", "count"])
+@pytest.mark.parametrize("sort", ["modified", "none"])
+def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mode: str, sort: str):
+    processes, open_before = children(), descriptors()
+    took: list[float] = []
+    for _ in range(5):
+        began = perf_counter()
+        # Unsorted, a page that is full would end it: so that one is never full.
+        limit = 100 if sort == "modified" else FOLDERS * FILES + 1
+        scan = disk.grep("needle", mode=mode, sort=sort, seconds=0.05, limit=limit)
+        took.append(perf_counter() - began)
+        assert (scan.aborted, scan.more) == ("deadline", True)
+        assert children() == processes
+        assert descriptors() == open_before
+    assert min(took) < 0.1, took
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_50_ms_are_enough_to_find_something(disk: Looking):
+    scan = disk.grep("needle", seconds=0.05)
+    assert scan.hits
+    assert all(hit.place.startswith(disk.root) for hit in scan.hits)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_miss_is_told_as_unfinished_when_the_time_was_over(disk: Looking):
+    scan = disk.grep("nowhere", seconds=0.02)
+    assert (scan.hits, scan.aborted, scan.more) == ((), "deadline", True)
+
+
+# --- a program that does not end, or says too much
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+def test_a_program_that_says_nothing_is_not_waited_for(here: int):
+    processes = children()
+    began = monotonic()
+    with pytest.raises(Late), Running(["/bin/sleep", "60"], here, Deadline(monotonic() + 0.05), ENV) as running:
+        list(running.pieces())
+    assert monotonic() - began < 1
+    assert children() == processes
+
+
+def test_a_program_that_never_stops_talking_is_stopped(here: int):
+    with pytest.raises(Late), Running(["/bin/cat", "/dev/zero"], here, Deadline(monotonic() + 0.05), ENV) as running:
+        for _ in running.pieces():
+            pass
+
+
+def test_a_program_that_closes_its_pipes_and_stays_is_stopped(here: int):
+    argv = ["/bin/sh", "-c", "exec >&- 2>&-; exec sleep 60"]
+    with pytest.raises(Late), Running(argv, here, Deadline(monotonic() + 0.2), ENV) as running:
+        list(running.pieces())
+
+
+def test_a_deadline_may_be_moved_while_a_program_runs(here: int):
+    deadline = Deadline(monotonic() + 60)
+    argv = ["/bin/sh", "-c", "echo one; exec sleep 60"]
+    with Running(argv, here, deadline, ENV) as running:
+        pieces = running.pieces()
+        assert next(pieces) == b"one\n"
+        deadline.sooner(monotonic() + 0.02)
+        with pytest.raises(Late):
+            next(pieces)
+
+
+def test_whoever_reads_and_fails_leaves_no_process(here: int):
+    processes = children()
+    with pytest.raises(ZeroDivisionError), Running(["/usr/bin/yes"], here, Deadline(monotonic() + 5), ENV) as running:
+        assert 1 / (next(running.pieces()) == b"")
+    assert children() == processes
+
+
+def test_what_does_not_start_is_told(here: int):
+    with pytest.raises(Broken), Running(["/nowhere/rg"], here, Deadline(monotonic() + 5), ENV):
+        pass
+
+
+def test_a_program_works_in_the_folder_of_the_descriptor_whatever_its_name_is_now(tmp_path: Path):
+    (tmp_path / "before").mkdir()
+    fd = os.open(tmp_path / "before", os.O_RDONLY)
+    try:
+        (tmp_path / "before").rename(tmp_path / "after")
+        (tmp_path / "before").mkdir()
+        with Running(["/bin/pwd", "-P"], fd, Deadline(monotonic() + 5), ENV) as running:
+            said = b"".join(running.pieces())
+    finally:
+        os.close(fd)
+    assert said.decode().strip() == str(tmp_path / "after")
