@@ -64,6 +64,10 @@ bench *names:
 bench-edits *args:
     "{{bin}}/python" -m bench.edits {{ if args == "" { "--all" } else { "" } }} "$@"
 
+# Our searches beside bare ripgrep's, on the source of Linux and on a million files: just bench-search --rounds 30
+bench-search *args:
+    "{{bin}}/python" -m bench.search "$@"
+
 # Kill a commit at every system call and look at what is left. Long.
 crash-full:
     "{{bin}}/python" -m tests.faults.crash --full
