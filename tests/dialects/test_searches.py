@@ -198,14 +198,22 @@ def test_c70_a_listing_always_says_what_it_leaves_out():
 @pytest.mark.parametrize(
     ("result", "told"),
     [
-        (globbed(searched=12), "No match for *.py in the workspace. 12 files were searched, and none was left out."),
-        (globbed(searched=1, path="a.py"), "No match for *.py in a.py. 1 file was searched, and none was left out."),
+        (
+            globbed(searched=12),
+            "No match for *.py in the workspace. 12 files were searched, and none that was left out matches.",
+        ),
+        (grepped(searched=12), "No match for needle in the workspace. 12 files were searched, and none was left out."),
+        (grepped(searched=1, path="a"), "No match for needle in a. 1 file was searched, and none was left out."),
         (globbed(), "No match for *.py in the workspace."),
         (globbed(searched=0), "Nothing was searched: there is no file in the workspace."),
         (globbed(start=9), "There is nothing more."),
         (
             Grepped(how(searched=0, path="src"), "x", "content", (), "*.rs"),
             "Nothing was searched: there is no file in src that matches *.rs.",
+        ),
+        (
+            Grepped(how(searched=2), "x", "content", (), "*.rs"),
+            "No match for x in the workspace, among files that match *.rs. 2 files were searched, and none of them was left out.",
         ),
         (Listed(how(path="src"), ()), "There is nothing in src."),
     ],
@@ -219,6 +227,11 @@ def test_u11_everything_left_out_is_said_exactly():
     text = said(globbed(searched=0, skipped=skipped))
     assert text.startswith("Nothing was searched: every file in the workspace is left out.\n\n[Not searched: 2 files")
     assert said(Listed(how(skipped=skipped), ())).startswith("Nothing in the workspace is shown.")
+
+
+def test_u6_a_filter_is_not_told_whether_it_matches_what_is_denied():
+    text = said(Grepped(how(searched=0, skipped=(Skipped("denied", 2),)), "x", "content", (), "*.rs"))
+    assert text.startswith("Nothing was searched: there is no file in the workspace that matches *.rs and may be")
 
 
 @pytest.mark.parametrize("dialect", [PLAIN, FAMILY])

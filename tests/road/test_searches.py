@@ -224,6 +224,22 @@ def test_c71_a_star_stays_in_one_directory_and_two_cross(ground: Make, pattern: 
     assert set(paths(reply)) == found
 
 
+@pytest.mark.parametrize(("pattern", "hint"), [("*.py", True), ("src", True), ("src/", False), ("src/*", False)])
+def test_a_pattern_that_is_said_to_look_deeper_would_find_something(ground: Make, pattern: str, hint: bool):
+    text = ground({"lib/src": "x\n", "lib/a.py": "x\n"}).open().call("glob", {"pattern": pattern}).text
+    assert ("looks in all below" in text) is hint
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"), [("src/*.py", {"src/a.py"}), ("*.py", {"a.py"}), ("!src/**", {"a.py", "lib/src/a.py"})]
+)
+def test_a_filter_may_be_spelled_from_the_root_of_all(ground: Make, glob: str, found: set[str]):
+    box = ground({"a.py": "x\n", "src/a.py": "x\n", "lib/src/a.py": "x\n"}).open()
+    root = box.files.roots[0]
+    spelled = f"!{root}/{glob[1:]}" if glob.startswith("!") else f"{root}/{glob}"
+    assert set(paths(box.call("grep", {"pattern": "x", "glob": spelled}))) == found
+
+
 # --- policy
 
 

@@ -251,6 +251,38 @@ class SearchSuite:
         missed = ground.grep("absent", visible=visible)
         assert [each for each in missed.skipped if "secret" in repr(each)] == []
 
+    @pytest.mark.parametrize("sort", ["modified", "none"])
+    def test_u6_no_pattern_tells_which_names_are_denied(self, make: Make, sort: str):
+        ground = make({"a": "x\n", "closed/key.pem": "x\n", "closed/other.txt": "x\n"})
+
+        def told(scan: Scan) -> tuple[object, ...]:
+            return scan.searched, scan.skipped, scan.state, scan.more
+
+        def visible(place: str) -> bool:
+            return "/closed" not in place
+
+        for hits, misses in (("**/*.pem", "**/*.gem"), ("closed/k*", "closed/z*"), ("closed/*", "open/*")):
+            there, nowhere = (ground.glob(each, visible=visible, sort=sort) for each in (hits, misses))
+            assert told(there) == told(nowhere)
+            there, nowhere = (ground.grep("x", glob=each, visible=visible, sort=sort) for each in (hits, misses))
+            assert told(there) == told(nowhere)
+            assert Skipped("denied", 2) in there.skipped
+
+    @pytest.mark.parametrize("closed", ["closed", ".hidden", "node_modules"])
+    def test_u6_a_listing_does_not_tell_that_something_changed_where_it_does_not_look(self, make: Make, closed: str):
+        ground = make({"a/x": "", "b/y": "", f"{closed}/z": ""})
+
+        def visible(place: str) -> bool:
+            return "/closed" not in place
+
+        first = ground.listing(depth=2, limit=1, visible=visible)
+        ground.put(f"{closed}/new", b"")
+        last = first.hits[-1].place.removeprefix(f"{ground.root}/")
+        second = ground.listing(depth=2, limit=9, visible=visible, start=1, after=last, state=first.state)
+        assert (ground.names(second), second.changed) == (["a/x", "b", "b/y"], False)
+        ground.put("b/new", b"")
+        assert ground.listing(depth=2, limit=9, visible=visible, start=1, after=last, state=first.state).changed
+
     # --- pages
 
     @pytest.mark.parametrize("sort", ["none", "modified"])

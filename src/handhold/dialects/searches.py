@@ -108,18 +108,31 @@ def miss(found: Found) -> str:
     if isinstance(found, Listed):
         return f"Nothing in {where} is shown." if skipped else f"There is nothing in {where}."
     among = f" that matches {clipped(found.glob)}" if isinstance(found, Grepped) and found.glob else ""
+    if files == 0 and among and skipped and all(each.rule == "denied" for each in skipped):
+        # Whether the pattern matches one of those is not told: that would be half their names.
+        return f"Nothing was searched: there is no file in {where}{among} and may be searched."
     if files == 0 and skipped:
         return f"Nothing was searched: every file in {where}{among} is left out."
     if files == 0:
         return f"Nothing was searched: there is no file in {where}{among}."
-    return f"No match for {clipped(found.pattern)} in {where}.{reach(files, whole=not skipped)}"
+    filtered = f", among files that match {clipped(found.glob)}" if isinstance(found, Grepped) and found.glob else ""
+    return (
+        f"No match for {clipped(found.pattern)} in {where}{filtered}.{reach(files, '' if skipped else others(found))}"
+    )
 
 
-def reach(files: int | None, *, whole: bool) -> str:
+def others(found: Globbed | Grepped) -> str:
+    """What is known of the files that were left out. Where there is a glob, only those are told that it would match."""
+    if isinstance(found, Globbed):
+        return "none that was left out matches"
+    return "none of them was left out" if found.glob else "none was left out"
+
+
+def reach(files: int | None, besides: str) -> str:
     if files is None:
         return ""
     searched = f"{several(files, 'file')} {'was' if files == 1 else 'were'} searched"
-    return f" {searched}, and none was left out." if whole else f" {searched}."
+    return f" {searched}, and {besides}." if besides else f" {searched}."
 
 
 def notes(found: Found, manner: Manner) -> Iterator[str]:

@@ -5,16 +5,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from handhold.core.errors import BadGlob, BadRegex, NotFound
 from handhold.core.facts import Hit, Row
+from handhold.core.plans import Search
+from handhold.core.requests import Grep
 from handhold.core.text.cursor import passed
 from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryStore
 from handhold.world.search.checked import Lines
 from handhold.world.search.events import Found
+from handhold.world.search.programs import Program, found
+from handhold.world.search.ripgrep import Ripgrep
+from handhold.world.search.running import Broken
 from tests.world.search.looking import Looking, children, descriptors, looking, planted
 
 NASTY = [  # rows 19 to 21 and 24
@@ -425,27 +431,95 @@ def test_nasty_14_a_tree_too_deep_for_it_is_told_as_such(disk: Looking, tmp_path
         subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
 
 
-@pytest.mark.root
-def test_nasty_42_what_cannot_be_read_is_told_as_such(tmp_path: Path):
+BY_NOBODY = (
+    "import os, sys\n"
+    "from pathlib import Path\n"
+    "from handhold.core.errors import PermissionRefused\n"
+    "from tests.world.search.looking import looking\n"
+    "def skipped(scan):\n"
+    "    return [(each.rule, each.files) for each in scan.skipped]\n"
+    "def refused(below):\n"
+    "    try:\n"
+    "        look.grep('needle', below=below)\n"
+    "    except PermissionRefused as error:\n"
+    "        return error.path.removeprefix(look.root + '/')\n"
+    "with looking(Path(sys.argv[1]), sys.argv[2]) as look:\n"
+    "    look.grep('needle'), look.grep('absent'), look.grep('needle', below='closed')\n"
+    "    os.seteuid(65534)\n"
+)
+
+
+def by_nobody(root: Path, engine: str, *lines: str) -> list[str]:
+    """What a user who owns nothing here is told."""
+    script = BY_NOBODY + "".join(f"    print({line})\n" for line in lines)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, root, engine], capture_output=True, text=True, cwd=Path.cwd(), check=False
+    )
+    assert not ran.returncode, ran.stderr
+    return ran.stdout.splitlines()
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
     planted(tmp_path, {"a": "needle\n", "closed": "needle\n", "folder/x": "needle\n"})
     (tmp_path / "closed").chmod(0)
     (tmp_path / "folder").chmod(0)
     tmp_path.chmod(0o755)
-    script = (
-        "import os, sys\n"
-        "from pathlib import Path\n"
-        "from tests.world.search.looking import looking\n"
-        "with looking(Path(sys.argv[1]), 'ripgrep') as look:\n"
-        "    look.grep('needle')\n"
-        "    os.seteuid(65534)\n"
-        "    scan = look.grep('needle')\n"
-        "    print(look.names(scan), [(each.rule, each.files) for each in scan.skipped])\n"
-        "    print(sorted(look.names(look.glob('**'))))\n"
+    return tmp_path
+
+
+@pytest.mark.root
+def test_nasty_42_what_cannot_be_read_is_told_as_such(closed: Path):
+    lines = ("look.names(look.grep('needle')), skipped(look.grep('needle'))", "sorted(look.names(look.glob('**')))")
+    assert by_nobody(closed, "ripgrep", *lines) == ["['a'] [('unreadable', 2)]", "['a', 'closed']"]
+
+
+# Lines come in two goes where there are too many of them to be held.
+MANY = {f"m{n}": "needle\n" * 100 for n in range(30)}
+
+
+@pytest.mark.root
+def test_nasty_42_what_cannot_be_read_counts_once_in_two_goes(closed: Path):
+    planted(closed, MANY)
+    assert by_nobody(closed, "walk", "skipped(look.grep('needle', mode='content'))") == ["[('unreadable', 2)]"]
+
+
+def test_nasty_42_what_ripgrep_cannot_read_counts_once_in_two_goes(disk: Looking, tmp_path: Path):
+    ripgrep = found("rg")
+    assert isinstance(ripgrep, Program)
+    complaint = "rg: ./x: Permission denied (os error 13)"
+    says = f"#!/bin/sh\necho '{complaint}' >&2\nsleep 0.2\nexec {ripgrep.path} \"$@\"\n"
+    program = planted(tmp_path, {".bin/rg": says, **MANY}) / ".bin/rg"
+    program.chmod(0o755)
+    search = Search(Grep(pattern="needle", limit=100, chars=1, mode="content"), disk.root, 20.0)
+    scan = Ripgrep(disk.workspace, Program(str(program), "14")).search(search, lambda _: True, monotonic() + 20)
+    assert len(disk.lines(scan)) == 100
+    assert [(each.rule, each.files) for each in scan.skipped] == [("unreadable", 1)]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("engine", ["ripgrep", "walk"])
+def test_nasty_42_what_cannot_be_read_is_not_told_as_searched(closed: Path, engine: str):
+    assert by_nobody(closed, engine, "look.grep('absent').searched, skipped(look.grep('absent'))") == [
+        "1 [('unreadable', 2)]"
+    ]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("engine", ["ripgrep", "walk"])
+def test_nasty_42_what_was_named_and_cannot_be_read_is_refused_by_its_own_name(closed: Path, engine: str):
+    assert by_nobody(closed, engine, "refused('closed'), refused('folder')") == ["closed folder"]
+
+
+def test_of_what_ripgrep_says_when_it_fails_only_the_first_line_is_told(disk: Looking, tmp_path: Path):
+    program = (
+        planted(tmp_path, {"rg": "#!/bin/sh\nprintf 'out of memory\\nnote: a trace of it\\n' >&2\nexit 134\n"}) / "rg"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, cwd=Path.cwd(), check=False
-    )
-    assert ran.stdout.splitlines() == ["['a'] [('unreadable', 2)]", "['a', 'closed']"], ran.stderr
+    program.chmod(0o755)
+    search = Search(Grep(pattern="x", limit=1, chars=1), disk.root, 20.0)
+    with pytest.raises(Broken) as failed:
+        Ripgrep(disk.workspace, Program(str(program), "14")).search(search, lambda _: True, monotonic() + 20)
+    assert str(failed.value) == "ripgrep failed: out of memory"
 
 
 def test_no_process_and_no_descriptor_is_left(disk: Looking, tmp_path: Path):

@@ -34,6 +34,10 @@ def conclude(search: Search, scan: Scan, files: GuardedView) -> Globbed:
     assert isinstance(search.request, Glob)
     paths = tuple(files.spelled(hit.place) for hit in scan.hits)
     fitting = Budget(search.request.chars).holds([len(path) + 1 for path in paths])
-    hint: Hint = "deeper" if "**" not in search.request.pattern else ""
-    how = covered(search, scan, scan.hits[:fitting], files, hint=hint)
+    how = covered(search, scan, scan.hits[:fitting], files, hint=meant(search.request.pattern))
     return Globbed(how, search.request.pattern, paths[:fitting])
+
+
+def meant(pattern: str) -> Hint:
+    """Whether a file of this name may be deeper; of a pattern that ends in any name, or in none, that says nothing."""
+    return "deeper" if "**" not in pattern and pattern.rpartition("/")[2].strip("*") else ""

@@ -29,7 +29,14 @@ def plan(request: Grep, files: GuardedView) -> Search:
     must_be_findable(request.pattern)
     if request.glob:
         must_be_glob(request.glob)
-    return begin(request, look.path, files)
+    return begin(replace(request, glob=below(request.glob, look.path)), look.path, files)
+
+
+def below(glob: str, place: str) -> str:
+    """The filter as it stands from the folder on, where a model spelled it from the root of all."""
+    negated = glob[:1] if glob.startswith("!") else ""
+    prefix = place.rstrip("/")
+    return negated + glob.removeprefix(negated + prefix) if glob.startswith(f"{negated}{prefix}/") else glob
 
 
 def must_be_findable(pattern: str) -> None:

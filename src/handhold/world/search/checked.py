@@ -8,16 +8,17 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from errno import ENAMETOOLONG
 from math import inf
 
-from handhold.core.errors import NotFound, ToolError
+from handhold.core.errors import NotFound, PathError, ToolError
 from handhold.core.facts import Row
 from handhold.core.text.clip import clip
 from handhold.core.text.names import unmistakable
 from handhold.world.files.kinds import virtual
 from handhold.world.files.openat2 import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, how, openat2
+from handhold.world.files.trouble import named
 from handhold.world.files.walk import ALWAYS, STEP
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.events import BOM, MOST_WIDE, WIDE, Found
@@ -72,6 +73,11 @@ class Folder:
             self.unsteady += 1
         raise LeftOut
 
+    def must_be_readable(self, name: bytes) -> None:
+        """PermissionRefused: a file that was asked for by its name is not left out, it is searched or told."""
+        with named(self.place(name)):
+            os.close(self._opened(name, READ))
+
     def has(self, name: bytes) -> bool:
         """Whether `open` would find it, be it readable or not."""
         try:
@@ -109,9 +115,17 @@ def opened(workspace: Workspace, place: str, visible: Callable[[str], bool]) -> 
     if look is None:
         raise NotFound(place)
     within = place if look.kind == "directory" else place.rpartition("/")[0] or "/"
-    with workspace.directory(unmistakable(f"{within.rstrip('/')}/{ANY}")) as (fd, _):
+    with ExitStack() as stack:
+        try:
+            fd, _ = stack.enter_context(workspace.directory(unmistakable(f"{within.rstrip('/')}/{ANY}")))
+        except PathError as error:
+            error.path = within  # not that of the name which we made up
+            raise
         folder = Folder(workspace, fd, within, visible)
-        yield folder, os.fsencode(place.removeprefix(folder.place(b""))) if within != place else b""
+        name = os.fsencode(place.removeprefix(folder.place(b""))) if within != place else b""
+        if name:
+            folder.must_be_readable(name)
+        yield folder, name
 
 
 class Lines:

@@ -7,7 +7,7 @@ our own walk, with its rules. No setting reaches it, of the user's or of a repos
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from handhold.core.facts import Scan
@@ -17,6 +17,7 @@ from handhold.core.text.ignore import Rules
 from handhold.core.text.regex import compiled
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
+from handhold.world.search.filling import Account
 from handhold.world.search.folders import Run, overrides_of
 from handhold.world.search.pages import order
 from handhold.world.search.programs import ENV, Program
@@ -59,10 +60,8 @@ class GitGrep:
             if name or (request.ignored and (request.hidden or request.glob)):  # a glob may bring in what is hidden
                 raise Broken("git looks neither into one file nor into its own folder")
             rules = Rules() if request.ignored else rules_above(self._workspace, search.place)
-            looking = FromGit(folder, tree, name, search.place, request, rules, until, program=self._program)
-            scan = looking.scan(search, because)
-        # It was given hints, and nobody knows of how many files.
-        return replace(scan, engine=f"git grep {self._program.version}", searched=None)
+            looking = FromGit(folder, name, request, until, tree, search.place, rules, program=self._program)
+            return looking.scan(search, because)
 
 
 @dataclass(kw_only=True)
@@ -70,14 +69,25 @@ class FromGit(Looking):
     """As the walk does it, but with the files that git names, instead of all."""
 
     program: Program
+    _hinted: list[bytes] | None = field(default=None, init=False)  # git is asked only once
+    _unreadable: int = field(default=0, init=False)
+
+    @property
+    def engine(self) -> str:
+        return f"git grep {self.program.version}"
+
+    def account(self, *, missed: bool) -> Account:
+        return super().account(missed=missed)._replace(searched=None)  # git does not tell of how many it gave hints
 
     def _runs(self, deadline: Deadline) -> Iterator[Run]:
         request, folder = self.request, self.folder
         assert isinstance(request, Grep)
-        judge = Judge(self.tree, self.place, self.rules, overrides_of(request), request.hidden, request.ignored)
-        names = sorted(self._hints(request, deadline), key=order)
-        names = [name for name in names if folder.visible(folder.place(name)) and wanted(judge, name)]
-        for way, some in groupby(names, key=lambda name: name[: name.rfind(b"/") + 1]):
+        if self._hinted is None:
+            judge = Judge(self.tree, self.place, self.rules, overrides_of(request), request.hidden, request.ignored)
+            names = sorted(self._hints(request, deadline), key=order)
+            self._hinted = [name for name in names if folder.visible(folder.place(name)) and wanted(judge, name)]
+        self.told.unreadable += self._unreadable
+        for way, some in groupby(self._hinted, key=lambda name: name[: name.rfind(b"/") + 1]):
             yield Run(way, [name[len(way) :] for name in some])
 
     def _hints(self, request: Grep, deadline: Deadline) -> Iterator[bytes]:
@@ -87,7 +97,7 @@ class FromGit(Looking):
         with Running(argv, self.folder.fd, deadline, ALONE | {"LC_ALL": locale}) as running:
             for names in between_nuls(running.pieces()):
                 yield from names
-            self.told.unreadable += running.complaints.count(UNREADABLE)
+            self._unreadable = running.complaints.count(UNREADABLE)
             if running.code not in (0, 1) and UNREADABLE not in running.complaints:
                 said = running.complaints.decode(errors="replace").strip()
                 raise Broken(f"git grep failed: {said[:200] or running.code}")

@@ -152,7 +152,7 @@ class Listing:
 
     def _wanted(self, way: str) -> Iterator[tuple[str, Shown, bool]]:
         """What a folder holds, without what is left out."""
-        hidden, ignored, unwanted = self.request.hidden, self.request.ignored, self._unwanted
+        unwanted = self._unwanted
         try:
             for count, (name, kind) in enumerate(self.tree.stream(os.fsencode(way))):
                 if count % EVERY == 0:
@@ -162,16 +162,19 @@ class Listing:
                     continue
                 if unwanted.lines and self._is_unwanted(way, name, kind):
                     continue
-                if not ignored and name in HEAVY and kind == "directory":
-                    self.skipped["heavy folder"] += 1
-                elif not hidden and name.startswith("."):
-                    self.skipped["hidden"] += 1
+                if rule := self._left_out(name, kind):
+                    self.skipped[rule] += 1
                 else:
                     yield name, self._shown(place, kind), kind == "link"
         except FileNotFoundError:
             self.unsteady += 1
         except OSError:
             self.unreadable += 1
+
+    def _left_out(self, name: str, kind: EntryKind) -> Rule | None:
+        if not self.request.ignored and name in HEAVY and kind == "directory":
+            return "heavy folder"
+        return "hidden" if not self.request.hidden and name.startswith(".") else None
 
     def _is_unwanted(self, way: str, name: str, kind: EntryKind) -> bool:
         path, last = os.fsencode(way + name), os.fsencode(name)
@@ -216,6 +219,11 @@ class Listing:
         return state
 
     def _folders(self, way: str, most: int) -> list[str]:
-        names = (name for name, kind in self.tree.stream(os.fsencode(way)) if kind == "directory")
-        kept = (name for name in names if self.request.ignored or name not in HEAVY)
-        return [f"{way}{name}/" for name in nsmallest(most, kept)]
+        """Those that are shown: what comes or goes in another changes no page."""
+        folders = (name for name, kind in self.tree.stream(os.fsencode(way)) if kind == "directory")
+        shown = (
+            name
+            for name in folders
+            if self.visible(self._prefix + way + name) and not self._left_out(name, "directory")
+        )
+        return [f"{way}{name}/" for name in nsmallest(most, shown)]

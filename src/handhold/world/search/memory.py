@@ -23,10 +23,9 @@ from handhold.world.search.listing import Listing
 from handhold.world.search.reading import Batch, Task, Told, told
 from handhold.world.search.running import Deadline, Late
 from handhold.world.search.tree import MARKS, Entry, EntryKind, rules_in
-from handhold.world.search.unsearched import looked_at, unsearched
+from handhold.world.search.unsearched import ACCOUNT, Looked, looked_at, unsearched
 
 ALL_LINES = 1 << 60
-ACCOUNT = 0.5  # seconds, for telling what was not searched
 ENGINE = f"the walk of handhold {VERSION}, in memory"
 
 
@@ -110,7 +109,6 @@ class Looking:
     deadline: Deadline
     named: bool
     aborted: Literal["", "deadline"] = ""
-    denied: int = 0
     told: Told = field(default_factory=Told)
 
     def __post_init__(self) -> None:
@@ -136,14 +134,15 @@ class Looking:
         state = 0
         for item in items if whole else items[:start]:
             state = passed(checksum(state, str(self._age(item.place))) if whole else state, item)
+        looked = self._looked() if not items and not self.named else None
         return Scan(
             hits=page(found, start, past, request),
             engine=ENGINE,
             order="modified" if whole else "path",
             aborted=self.aborted,
             more=len(items) > past or bool(self.aborted),
-            searched=self._searched(missed=not items),
-            skipped=tuple(self._skipped()) if not items else (),
+            searched=self.told.searched if isinstance(request, Grep) else looked and looked.seen,
+            skipped=tuple(self._skipped(looked)) if not items else (),
             changed=self.search.state not in (None, state),
             state=state,
             whole=whole,
@@ -174,7 +173,6 @@ class Looking:
         walk = Walk(self._tree, self._folder, rules, overrides, request.hidden, request.ignored, self.deadline)
         for way, names in walk.runs():
             seen = [name for name in names if self.visible(self._place(way + name))]
-            self.denied += len(names) - len(seen)
             yield Batch([(way, name) for name in seen], [self._data(way + name) for name in seen])
 
     def _rules_above(self) -> Rules:
@@ -187,16 +185,12 @@ class Looking:
             rules = rules_in(tree, folder, os.fsencode(way), tree.marks(os.fsencode(way)), rules)
         return rules
 
-    def _searched(self, *, missed: bool) -> int | None:
-        if isinstance(self.request, Grep):
-            return self.told.searched
-        if not missed:
-            return None
+    def _looked(self) -> Looked | None:
         return looked_at(self._tree, self._folder, self._rules, self.request, self.visible, monotonic() + ACCOUNT)
 
-    def _skipped(self) -> Iterator[Skipped]:
-        if self.denied:
-            yield Skipped("denied", self.denied)
+    def _skipped(self, looked: Looked | None) -> Iterator[Skipped]:
+        if looked and looked.denied:
+            yield Skipped("denied", looked.denied)
         if self.told.binary:
             yield Skipped("binary", self.told.binary)
         if not self.named:

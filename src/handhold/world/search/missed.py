@@ -17,9 +17,8 @@ from handhold.world.search.folders import overrides_of
 from handhold.world.search.ripgrep import HERE, Run, which
 from handhold.world.search.running import Broken, Deadline, Late, between_nuls
 from handhold.world.search.tree import DiskTree, rules_above
-from handhold.world.search.unsearched import Judge, grouped
+from handhold.world.search.unsearched import ACCOUNT, Judge, grouped
 
-ACCOUNT = 0.5  # seconds
 MOST_NAMES = 200_000  # of files; where there are more, nobody wants them held
 
 
@@ -42,17 +41,22 @@ class Miss:
 
     def _account(self, request: Glob | Grep) -> None:
         glob = request.glob if isinstance(request, Grep) else ""
-        names = set(islice(self._named("--files", *which(request, glob=glob)), MOST_NAMES))
+        closed: Counter[int] = Counter()  # no file is opened here, so these are folders
+        names = set(islice(self._named("--files", *which(request, glob=glob), known=closed), MOST_NAMES))
         if len(names) == MOST_NAMES:
             return
         seen = sum(map(self._visible, names))
-        if len(names) > seen:
-            self.skipped.append(Skipped("denied", len(names) - seen))
+        if denied := self._denied(request) if glob else len(names) - seen:
+            self.skipped.append(Skipped("denied", denied))
         if not (request.hidden and request.ignored):
             self._by_rule(request, names)
         self.searched = seen
         if isinstance(request, Grep) and seen:
-            self.searched -= self._binary(request)
+            self.searched -= self._binary(request) + max(0, self._run.trouble.total() - closed.total())
+
+    def _denied(self, request: Glob | Grep) -> int:
+        """Whatever their names: else a glob would tell which names the policy hides."""
+        return sum(not self._visible(name) for name in self._named("--files", *which(request, glob="")))
 
     def _by_rule(self, request: Glob | Grep, names: set[bytes]) -> None:
         """Why the others are not among `names`; of a glob, only those count that it would have matched."""
@@ -88,7 +92,8 @@ class Miss:
     def _visible(self, name: bytes) -> bool:
         return self._run.folder.visible(self._run.folder.place(name))
 
-    def _named(self, *how: str) -> Iterator[bytes]:
-        with closing(self._run.heard(self._deadline, ["--null", *how], [b""], Counter())) as said:
+    def _named(self, *how: str, known: Counter[int] | None = None) -> Iterator[bytes]:
+        known = Counter() if known is None else known
+        with closing(self._run.heard(self._deadline, ["--null", *how], [b""], known)) as said:
             for names in between_nuls(said):
                 yield from (name.removeprefix(HERE) for name in names)

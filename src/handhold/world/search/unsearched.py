@@ -16,6 +16,8 @@ from handhold.world.search.folders import Walk, overrides_of
 from handhold.world.search.running import Deadline, Late
 from handhold.world.search.tree import DiskTree, Tree, above, rules_above, rules_in
 
+ACCOUNT = 0.5  # seconds, for telling what was not searched
+
 
 class Reason(NamedTuple):
     """Why a file is left out: by a line of an ignore file, or else because it is hidden."""
@@ -95,17 +97,28 @@ def unsearched(
     yield from grouped(files(), judge, Deadline(until))
 
 
+class Looked(NamedTuple):
+    """How many files there were to be matched, and how many more of them the policy hides."""
+
+    seen: int
+    denied: int
+
+
 def looked_at(
-    tree: Tree, place: str, rules: Rules, request: Glob, visible: Callable[[str], bool], until: float
-) -> int | None:
-    """How many files there were to be matched, whatever their names; None if there is no time to count them."""
+    tree: Tree, place: str, rules: Rules, request: Glob | Grep, visible: Callable[[str], bool], until: float
+) -> Looked | None:
+    """Whatever their names: else a pattern would tell which names are hidden. None if there is no time to count."""
     overrides = Overrides(() if request.ignored else ("!.git",))
     walk = Walk(tree, place, rules, overrides, request.hidden, request.ignored, Deadline(until))
     prefix = place.rstrip("/") + "/"
+    seen = total = 0
     try:
-        return sum(visible(prefix + os.fsdecode(way + name)) for way, names in walk.runs() for name in names)
+        for way, names in walk.runs():
+            total += len(names)
+            seen += sum(visible(prefix + os.fsdecode(way + name)) for name in names)
     except Late:
         return None
+    return Looked(seen, total - seen)
 
 
 def skipped_by_rule(
