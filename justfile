@@ -64,6 +64,10 @@ bench *names:
 bench-edits *args:
     "{{bin}}/python" -m bench.edits {{ if args == "" { "--all" } else { "" } }} "$@"
 
+# What a command costs beside bare bash: start, 20,000 files committed, a flood of 10 GB. Fails over its budget.
+bench-shell *args:
+    "{{bin}}/python" -m bench.shell "$@"
+
 # Our searches beside bare ripgrep's, on the source of Linux and on a million files: just bench-search --rounds 30
 bench-search *args:
     "{{bin}}/python" -m bench.search "$@"
@@ -71,6 +75,7 @@ bench-search *args:
 # Kill a commit at every system call and look at what is left. Long.
 crash-full:
     "{{bin}}/python" -m tests.faults.crash --full
+    "{{bin}}/python" -m tests.faults.crash --full --command
 
 # Build the wheel and the source archive into dist/.
 build:

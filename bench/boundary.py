@@ -35,7 +35,7 @@ def measured(rounds: int) -> dict[str, float]:
         path = Path(top) / DEEP
         path.parent.mkdir(parents=True)
         path.touch()
-        roots = Roots.open([(top, True)])
+        roots = Roots.open([(top, True)], {})
         ways: dict[str, Callable[[], None]] = {"os.open": lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))}
         for name in ("openat2", "walk"):
             try:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench._memory import peak_kib
-from handhold import Toolbox
+from handhold import Toolbox, door
 from handhold.core.plans import Bytes, FileChange
 from handhold.core.ports import Call, Outcome
 
@@ -38,7 +38,7 @@ def main() -> None:
 def commit(box: Toolbox, changes: Sequence[FileChange]) -> None:
     """As a command's changes will come: through the one door, journal included."""
     seq = box.store.begin(Call(box.session, "", "", "bench", "{}", "handhold"))
-    box._commit(seq, changes, Outcome("success", None, 0.0, None), decision="measured")
+    door.commit(box.files, box.store, seq, changes, Outcome("success", None, 0.0, None), decision="measured")
 
 
 def made(root: Path, files: int, *, replaced: bool) -> list[FileChange]:

@@ -1,15 +1,46 @@
-"""How properties are tried: the same examples on every run in CI, new ones at home."""
+"""How properties are tried: the same examples on every run in CI, new ones at home; that CI skips nothing; and where a
+plain user lives."""
 
 import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.faults.trees import NOBODY
+
+CI = os.environ.get("CI") == "true"
+BESIDE = "is not beside the project"  # of a source that is no part of it: the one reason that counts everywhere
 
 settings.register_profile(
     "handhold",
     deadline=None,  # the machine may be busy; pytest-timeout ends what hangs
     max_examples=100,
-    derandomize=os.environ.get("CI") == "true",
+    derandomize=CI,
     # A suite's properties are inherited by several classes, on purpose.
     suppress_health_check=[HealthCheck.differing_executors],
 )
 settings.load_profile("handhold")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that is skipped has failed: what it lacks there belongs into `.ci/run`."""
+    report = yield
+    if CI and report.skipped and not hasattr(report, "wasxfail") and BESIDE not in str(report.longrepr):
+        report.outcome = "failed"
+    return report
+
+
+@pytest.fixture
+def plain() -> Iterator[Path]:
+    """A home of a plain user, who does not reach ours."""
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes somebody else")
+    home = Path(tempfile.mkdtemp(prefix="plain-"))
+    os.chown(home, NOBODY, NOBODY)
+    yield home
+    shutil.rmtree(home)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from handhold.assembly import Toolbox
     from handhold.core.errors import ToolError
     from handhold.core.ports import Entry, Question
-    from handhold.core.results import Block, Reply, ToolSpec
+    from handhold.core.results import Block, Printed, Reply, ToolSpec
 
-__all__ = ["Block", "Entry", "Question", "Reply", "ToolError", "ToolSpec", "Toolbox", "__version__"]
+__all__ = ["Block", "Entry", "Printed", "Question", "Reply", "ToolError", "ToolSpec", "Toolbox", "__version__"]
 __version__ = VERSION
 
 _HOMES = {
@@ -26,6 +26,7 @@ _HOMES = {
     "Entry": "handhold.core.ports",
     "Question": "handhold.core.ports",
     "Block": "handhold.core.results",
+    "Printed": "handhold.core.results",
     "Reply": "handhold.core.results",
     "ToolSpec": "handhold.core.results",
 }

@@ -6,17 +6,24 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from os import PathLike, fspath, urandom
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_args
 
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.policy.modes import MODES, Mode, ModePolicy
-from handhold.core.ports import Approver, Dialect, Files, Policy, Searcher, Store, Traits
+from handhold.core.ports import Approver, Dialect, Files, Policy, Searcher, Shell, Store, Traits
 from handhold.core.requests import Matching
 from handhold.toolbox import Road
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from handhold.world.files.workspace import Workspace
+
 DIALECTS = ("handhold", "claude", "codex")
 Place = str | PathLike[str]
+Confinement = Literal["contained", "external", "unconfined"]  # by us, by whatever we run in, by nothing
+CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
 
 class Options(TypedDict, total=False):
@@ -28,6 +35,8 @@ class Options(TypedDict, total=False):
     approver: Approver | None
     matching: Matching | None
     hints: bool | None
+    shell: Confinement
+    network: bool  # whether commands have one
     search_seconds: float | None
     searcher: Searcher | None
 
@@ -59,9 +68,9 @@ class Toolbox(Road):
         with ExitStack() as opened:  # what was opened is closed again if the rest cannot be
             store = SqliteStore(folder)
             opened.callback(store.close)
-            files = Workspace(roots, store, read_only=read_only)
+            files = Workspace(roots, store, read_only=read_only, state=folder)
             opened.callback(files.close)
-            box = cls.on(files, store, **options)
+            box = cls.on(files, store, run_by=shell_in(folder, files, options), **options)
             opened.pop_all()
         return box
 
@@ -74,7 +83,14 @@ class Toolbox(Road):
         return cls.on(MemoryFiles(files, root=root, contents=store), store, **options)
 
     @classmethod
-    def on(cls, files: Files, store: Store, **options: Unpack[Options]) -> Self:
+    def on(
+        cls,
+        files: Files,
+        store: Store,
+        *,
+        run_by: Callable[[Road], Shell] | None = None,
+        **options: Unpack[Options],
+    ) -> Self:
         """The tools on a workspace and a store that are there already."""
         dialect = dialect_named(options.get("dialect", "handhold"))
         approver = options.get("approver")
@@ -87,7 +103,31 @@ class Toolbox(Road):
             session=options.get("session") or urandom(8).hex(),
             traits=traits_for(dialect, options),
             approver=approver,
+            shell=run_by,
         )
+
+
+def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[Road], Shell]:
+    """What makes the shell when the first command comes; nothing of it is imported before."""
+    mode = options.get("shell", "contained")
+    if mode not in CONFINEMENTS:
+        raise ValueError(f"no confinement is called {mode!r}; there are {', '.join(CONFINEMENTS)}")
+
+    def made(road: Road) -> Shell:
+        from handhold.world.shell import BoxedShell
+
+        return BoxedShell(
+            files.roots_open,
+            files.shelf_of,
+            state=state,
+            session=road.session,
+            mode=mode,
+            network=options.get("network", False),
+            lasting=road.traits.shell_lasts,
+            protected=road.is_guarded,
+        )
+
+    return made
 
 
 def dialect_named(name: str) -> Dialect:

@@ -9,52 +9,72 @@ A call is journalled before it runs and after. What is not recorded as done is t
 
 import json
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import cached_property
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from handhold.core import history, tools
 from handhold.core.errors import (
     BadArguments,
-    Busy,
     CallIdReused,
-    ContentDropped,
+    Cancelled,
     Denied,
     NoMatch,
+    NoShell,
     NotApproved,
     ReadOnly,
     Stale,
     ToolError,
-    UndoConflict,
     Unfinished,
 )
-from handhold.core.facts import Identity
+from handhold.core.facts import Held, Identity
 from handhold.core.history import Which
-from handhold.core.plans import Answer, Bytes, Changes, Content, Directory, FileChange, Search, digest
+from handhold.core.plans import Answer, Bytes, Changes, Command, Effects, FileChange, Job, Search, digest
 from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import (
     Approver,
-    Broken,
     Call,
     Dialect,
     Entry,
     Files,
+    Finished,
     Judgement,
     Outcome,
     Policy,
     Question,
     Searcher,
+    Shell,
     Store,
     Traits,
     Verb,
     Verdict,
 )
-from handhold.core.requests import Below, Read, Request
-from handhold.core.results import Block, Edited, Patched, Reply, Result, TakenBack, ToolSpec, Written
+from handhold.core.requests import Below, JobInput, JobOutput, JobStop, Read, Request, Run
+from handhold.core.results import (
+    Block,
+    Edited,
+    Patched,
+    Printed,
+    Ran,
+    Reply,
+    Result,
+    TakenBack,
+    ToolSpec,
+    Written,
+)
 from handhold.core.text.names import spelled
+from handhold.core.tools import run
 from handhold.core.tracker import Tracker
+from handhold.door import commit, recover
+from handhold.live import Live, awaited, streamed
+
+if TYPE_CHECKING:
+    from handhold.core.policy.protected import Protection
+    from handhold.takeback import TakingBack
 
 LONG = 2000  # characters of an argument that the journal keeps as they are
 SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
@@ -74,6 +94,7 @@ class Road:
         session: str,
         traits: Traits,
         approver: Approver | None = None,
+        shell: "Callable[[Road], Shell] | None" = None,
     ) -> None:
         self.files = files
         self.store = store
@@ -85,7 +106,24 @@ class Road:
         self.approver = approver
         self.tracker = Tracker(store.marks(session), store, store, files)
         self._under_way = Once()
+        self._shell_for = shell
+        self._shell: Shell | None = None
+        self._opening = threading.Lock()
         recover(files, store)
+
+    # What a session that only reads never needs is imported when it is: everybody's start is shorter for it.
+
+    @cached_property
+    def protection(self) -> "Protection":
+        from handhold.core.policy.protected import Protection
+
+        return Protection(self.files.roots)
+
+    @cached_property
+    def _history(self) -> "TakingBack":
+        from handhold.takeback import TakingBack
+
+        return TakingBack(self.files, self.store, self.session, self.dialect.name)
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -98,19 +136,32 @@ class Road:
 
         Arguments are an object, or the text that a free-form tool was given.
         """
+        return self._called(tool, arguments, call_id, turn, Live())
+
+    async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
+        """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
+        return await awaited(lambda live: self._called(tool, arguments, call_id, turn, live), self.interrupt)
+
+    def stream(
+        self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = ""
+    ) -> AsyncGenerator[Printed | Reply]:
+        """The same, with what a command prints while it runs; the reply comes last."""
+        return streamed(lambda live: self._called(tool, arguments, call_id, turn, live), self.interrupt)
+
+    def interrupt(self, thread: int | None = None) -> None:
+        """End the commands that calls wait for now, in any thread or in this one; nothing of them counts."""
+        if self._shell:
+            self._shell.interrupt(thread)
+
+    def _called(self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, live: Live) -> Reply:
         started = perf_counter()
         try:
             recover(self.files, self.store)
             call = Call(self.session, turn, call_id, str(tool), canonical(tool, arguments), self.dialect.name)
             with self._under_way.alone((turn, call_id)):
-                return self._repeated(call) or self._journalled(call, arguments, started)
+                return self._repeated(call) or self._journalled(call, arguments, started, live)
         except ToolError as error:
             return self._refusal(tool, error, started)
-
-    async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
-        import asyncio  # here: a good part of the start-up time of those who never need it
-
-        return await asyncio.to_thread(self.call, tool, arguments, call_id=call_id, turn=turn)
 
     def _repeated(self, call: Call) -> Reply | None:
         """The first reply to this very call; None if it must be done."""
@@ -129,11 +180,11 @@ class Road:
             return None
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
 
-    def _journalled(self, call: Call, arguments: Mapping[str, Any] | str, started: float) -> Reply:
+    def _journalled(self, call: Call, arguments: Mapping[str, Any] | str, started: float, live: Live) -> Reply:
         seq = self.store.begin(call)
         try:
             request = self.dialect.decode(call.tool, arguments)
-            return self._carried_out(seq, call, request, started)
+            return self._carried_out(seq, call, request, started, live)
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._failed_just_before(call)
@@ -149,34 +200,44 @@ class Road:
             return False
         return (last.call.tool, last.call.arguments) == (call.tool, call.arguments)
 
-    def _carried_out(self, seq: int, call: Call, request: Request, started: float) -> Reply:
-        self._allowed_at_all(request)
-        view = self._view()
-        plan = tools.plan(request, view)
+    def _carried_out(self, seq: int, call: Call, request: Request, started: float, live: Live) -> Reply:
+        plan = self.files.answered(lambda: self._planned(request), live.go_on)
+        if isinstance(plan, Command):
+            return self._commanded(seq, call, plan.request, started, live)
+        if isinstance(plan, Job):
+            return self._asked(seq, call, plan.request, started)
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
             return self._changed(seq, call, request, replace(plan, files=files), started)
-        result = self._searched(plan, view) if isinstance(plan, Search) else plan.result
-        reply = self._reply(call.tool, request, result, started)
+        reply = self._reply(call.tool, request, plan.result, started)
         if isinstance(plan, Answer) and plan.page:
             self.tracker.saw_page(plan.page)
         self.store.settle(seq, outcome_of(reply, call), durable=False)
         return reply
 
-    def _searched(self, search: Search, view: GuardedView) -> Result:
-        return tools.conclude(search, self.searcher.search(search, visible=view.visible), view)
+    def _planned(self, request: Request) -> Answer | Changes | Command | Job:
+        """All that a call reads, and nothing that it does: a search has been made, and is an answer."""
+        self._allowed_at_all(request)
+        view = self._view()
+        plan = tools.plan(request, view)
+        if isinstance(plan, Search):
+            return Answer(tools.conclude(plan, self.searcher.search(plan, visible=view.visible), view))
+        if isinstance(plan, Command):
+            for root in self.files.roots:
+                self.files.look(root)  # one that does not answer is found out here, and not when its sandbox is made
+        return plan
 
     def _view(self) -> GuardedView:
         return GuardedView(self.files, self.policy, self.tracker, self.traits)
 
     def _changed(self, seq: int, call: Call, request: Request, plan: Changes, started: float) -> Reply:
-        decision = self._approved(call.tool, request, plan)
+        decision = self._approved(call.tool, request, plan.files)
         reply = self._reply(call.tool, request, plan.result, started)
         with self.store.alone():
             if first := self._repeated(call):  # somebody else got the same call, and was faster
                 self.store.settle(seq, Outcome("error", "CALL_REPEATED", since(started), None), durable=False)
                 return first
             try:
-                identities = self._commit(seq, plan.files, outcome_of(reply, call), decision=decision)
+                identities = commit(self.files, self.store, seq, plan.files, outcome_of(reply, call), decision=decision)
             except Stale as stale:
                 raise self._explained(stale, request) from None
         try:
@@ -202,30 +263,114 @@ class Road:
             return error
         return Stale(path)
 
-    def _commit(
-        self,
-        seq: int,
-        files: Sequence[FileChange],
-        outcome: Outcome,
-        *,
-        decision: str,
-        takes_back: Sequence[int] = (),
-    ) -> Mapping[str, Identity]:
-        """The one door, to be passed alone. What the journal does not say was done, was not done."""
-        with self.files.transaction(files) as transaction:
-            self.store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)
-            identities = transaction.perform()
-            try:
-                self.store.settle(seq, outcome, durable=True)
-            except BaseException:
-                transaction.take_back()
-                raise
-            try:
-                transaction.finish()
-                self.store.finish(seq)
-            except ToolError:
-                pass  # it is done, and recorded: what could not be thrown away now is at the next start
-            return identities
+    # --- commands
+
+    @property
+    def shell(self) -> Shell:
+        """Made when it is first needed: most sessions that never run a command pay nothing for it."""
+        with self._opening:
+            if self._shell is None:
+                if self._shell_for is None:
+                    raise NoShell("this workspace is not on a disk")
+                self._shell = self._shell_for(self)
+            return self._shell
+
+    def _commanded(self, seq: int, call: Call, request: Run, started: float, live: Live) -> Reply:
+        shell = self.shell
+        self._may_run(call.tool, request, shell.held)
+        if request.background:
+            begun = run.conclude_job("start", shell.start(request))
+            return self._told(seq, call, request, begun, started, durable=True)
+        with live.command(), shell.run(request, watch=live.watch) as finished:
+            live.go_on()
+            if finished.exit.cancelled:
+                raise Cancelled()
+            return self._ended(seq, call, request, finished, started, live)
+
+    def _ended(self, seq: int, call: Call, request: Run, finished: Finished, started: float, live: Live) -> Reply:
+        """A command has ended: what it did is still a question."""
+        from handhold.core.tools.refreshed import without_refreshed
+
+        effects = finished.effects
+        if effects:
+            effects = without_refreshed(effects, self._history.content)
+        ran = run.conclude(request, replace(finished, effects=effects), self._spelled)
+        if effects is None or not effects.files:
+            return self._told(seq, call, request, ran, started, durable=effects is None)
+        ran = replace(ran, diff=self._diff(effects.files))
+        if request.preview:
+            return self._told(seq, call, request, ran, started)
+        try:
+            return self._taken_over(seq, call, request, ran, effects, started, live)
+        except (Unfinished, Cancelled):
+            raise
+        except ToolError as error:
+            reply = self._in_vain(call.tool, request, ran, error, started)
+            self.store.settle(seq, outcome_of(reply, call), durable=False)
+            return reply
+
+    def _taken_over(
+        self, seq: int, call: Call, request: Run, ran: Ran, effects: Effects, started: float, live: Live
+    ) -> Reply:
+        files = effects.files
+        decision = self._approved(call.tool, request, files, within=effects.protected)
+        ran = run.shown(ran, files, self.tracker, self._history.content, self._spelled)
+        reply = self._reply(call.tool, request, ran, started)
+        live.go_on()
+        with self.store.alone():
+            if first := self._repeated(call):  # somebody else got the same call, and was faster
+                self.store.settle(seq, Outcome("error", "CALL_REPEATED", since(started), None), durable=False)
+                return first
+            commit(self.files, self.store, seq, files, outcome_of(reply, call), decision=decision)
+        try:
+            self._saw(ran, files)
+        except ToolError:
+            pass  # the change stands and is recorded; at worst the session will have to read a file again
+        return reply
+
+    def _saw(self, ran: Ran, files: Sequence[FileChange]) -> None:
+        """What the reply shows whole, the session knows, and what was moved; what is gone, it does not."""
+        known = list(run.known(files, self.tracker))
+        shown = {each.path for each in ran.seen if each.complete}
+        moved = {each.source: each.path for each in (run.deeds(files) if known else ()) if each.verb == "moved"}
+        for path, change in known:
+            if change.path in moved:
+                self.tracker.moved(path, self.files.read(moved[change.path] + path.removeprefix(change.path)))
+            elif change.after is None:
+                self.tracker.marks.drop(path)
+            elif self._spelled(path) in shown:
+                whole = self.files.read(path)
+                if whole.hash == change.after.hash:
+                    self.tracker.saw_diff(whole)
+
+    def _asked(self, seq: int, call: Call, request: JobOutput | JobInput | JobStop, started: float) -> Reply:
+        match request:
+            case JobOutput():
+                asked = "output"
+            case JobInput():
+                asked = "input"
+            case JobStop():
+                asked = "stop"
+        return self._told(seq, call, request, run.conclude_job(asked, self.shell.job(request)), started)
+
+    def _told(
+        self, seq: int, call: Call, request: Request, result: Result, started: float, *, durable: bool = False
+    ) -> Reply:
+        """Nothing is left to do: the reply, recorded."""
+        reply = self._reply(call.tool, request, result, started)
+        self.store.settle(seq, outcome_of(reply, call), durable=durable)
+        return reply
+
+    def _in_vain(self, tool: str, request: Run, ran: Ran, error: ToolError, started: float) -> Reply:
+        """It ran, and nothing of it counts: why, and all the same what it printed."""
+        nothing = run.uncounted(ran)
+        words = self.dialect.refuse(tool, error, hints=self.traits.hints)
+        printed = self.dialect.encode(tool, request, nothing, hints=self.traits.hints)
+        facts = {**nothing.facts(), **error.facts(), "time_ms": since(started)}
+        return Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+
+    def _spelled(self, place: str) -> str:
+        return spelled(place) if self.traits.absolute_paths else history.short(place, self.files.roots)
 
     # --- policy
 
@@ -238,11 +383,35 @@ class Road:
             if verb is Verb.CHANGE and not self.files.writable(path):
                 raise ReadOnly(path)
 
-    def _approved(self, tool: str, request: Request, plan: Changes) -> str:
-        """The decision on these changes, or the reason why they do not happen."""
+    def _may_run(self, tool: str, request: Run, held: Held) -> None:
+        """What runs on the workspace itself leaves nothing to look at before it counts: it is judged before it runs."""
+        if held.shadow and not request.background and not request.direct:
+            return
+        if request.preview:
+            raise NoShell("a preview needs a shadow of the workspace, and there is none here")
+        self._approved(tool, request, (), at_once=True)
+
+    def _approved(
+        self,
+        tool: str,
+        request: Request,
+        files: Sequence[FileChange],
+        *,
+        within: Sequence[str] = (),
+        at_once: bool = False,
+    ) -> str:
+        """The decision on these changes, or the reason why they do not happen.
+
+        `within` are places in folders that come or go whole, which a rule or a protected name may be about; `at_once`
+        is for a command that may change anything.
+        """
+        judged = [(change.path, self._judgement(run.verb_of(change), change.path)) for change in files]
+        judged += [(place, self._judgement(verb, place)) for place, verb in run.within(within, files)]
+        if at_once:
+            judged += [(root, self.policy.may(Verb.CHANGE, root)) for root in self.files.roots]
         place, judgement = max(
-            ((change.path, self.policy.may(verb_of(change), change.path)) for change in plan),
-            key=lambda judged: SEVERITY.index(judged[1].verdict),
+            judged,
+            key=lambda each: SEVERITY.index(each[1].verdict),
             default=("", Judgement(Verdict.ALLOW, "nothing changes")),
         )
         if judgement.verdict is Verdict.ALLOW:
@@ -252,12 +421,32 @@ class Road:
             raise Denied(path, judgement.because)
         if self.approver is None:
             raise NotApproved(path, judgement.because, asked=False)
-        if not self.approver(Question(tool, plan.files, self._diff(plan.files), judgement.because)):
+        command = request.command if isinstance(request, Run) else ""
+        if not self.approver(Question(tool, tuple(files), self._diff(files), judgement.because, command)):
             raise NotApproved(path, judgement.because, asked=True)
         return "approved"
 
+    def _judgement(self, verb: Verb, place: str) -> Judgement:
+        """The policy's; but what other programs obey is not changed without a question, whatever the mode."""
+        judgement = self.policy.may(verb, place)
+        if judgement.verdict is Verdict.ALLOW and (because := self.protection.because(place)):
+            return Judgement(Verdict.ASK, f"a protected name: {because}")
+        return judgement
+
+    def is_guarded(self, place: str) -> bool:
+        """Whether a name or a rule sets a place apart: such a one must not go unseen in a folder that changes whole."""
+        if self.protection.covers(place):
+            return True
+        if isinstance(self.policy, ModePolicy):
+            return False  # a mode does not look at places
+        root = next((root for root in self.files.roots if place.startswith(root.rstrip("/") + "/")), place)
+        return any(self._severity(verb, place) > self._severity(verb, root) for verb in run.CHANGING)
+
+    def _severity(self, verb: Verb, place: str) -> int:
+        return SEVERITY.index(self.policy.may(verb, place).verdict)
+
     def _as_spelled(self, place: str, request: Request) -> str:
-        return next((path for path in request.paths if self.files.place(path) == place), place)
+        return next((path for path in request.paths if self.files.place(path) == place), self._spelled(place))
 
     # --- words
 
@@ -266,7 +455,7 @@ class Road:
             status=result.status,
             text=self.dialect.encode(tool, request, result, hints=self.traits.hints),
             data={**result.facts(), "time_ms": since(started)},
-            ui_extra=result.diff if isinstance(result, Written | Edited | Patched) else "",
+            ui_extra=result.diff if isinstance(result, Written | Edited | Patched | Ran) else "",
         )
 
     def _refusal(self, tool: str, error: ToolError, started: float) -> Reply:
@@ -289,9 +478,7 @@ class Road:
 
     def diff(self, *, call: str | int = "", turn: str = "", session: bool = False) -> str:
         """What one call, one turn or the whole session did; alone, the last change."""
-        which = Which(call, turn, session)
-        chosen = history.changes(self.store, self.session, which, undone=False if which.several else None)
-        return self._diff(self._sum(chosen))
+        return self._history.shown(Which(call, turn, session))
 
     def undo(self, *, call: str | int = "", turn: str = "", session: bool = False, preview: bool = False) -> Reply:
         """Take back one call, one turn or the whole session; alone, the last change.
@@ -308,74 +495,18 @@ class Road:
         started = perf_counter()
         try:
             recover(self.files, self.store)
-            if verb == "undo":
-                chosen = history.changes(self.store, self.session, which, undone=False)
-            else:
-                chosen = history.undos(self.store, self.session, which)
-            files = tuple(change.reversed() for change in reversed(self._sum(chosen)))
-            self._can_be_had(files)
-            result = TakenBack(
-                verb=verb,
-                calls=tuple(history.name_of(entry) for entry in chosen),
-                paths=tuple(spelled(change.path) for change in files if not change.of_directory),
-                preview=preview,
-                diff=self._diff(files),
-            )
-            reply = Reply(
-                "success",
-                told(result, self.files.roots),
-                {**result.facts(), "time_ms": since(started)},
-                ui_extra=result.diff,
-            )
-            if not preview:
-                self._commit_reversal(verb, which, chosen, files, reply)
+            result = self._history.carry_out(verb, which, preview=preview)
         except ToolError as error:
             return self._refusal(verb, error, started)
-        return reply
-
-    def _commit_reversal(
-        self, verb: str, which: Which, chosen: Sequence[Entry], files: Sequence[FileChange], reply: Reply
-    ) -> None:
-        arguments = json.dumps({"calls": reply.data["calls"]})
-        asked = Call(self.session, which.turn, "", verb, arguments, self.dialect.name)
-        seq = self.store.begin(asked)
-        seqs = tuple(entry.seq for entry in chosen)
-        try:
-            with self.store.alone():
-                self._commit(seq, files, outcome_of(reply, asked), decision="asked for by the host", takes_back=seqs)
-        except Unfinished:
-            raise
-        except ToolError as error:
-            self.store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False)
-            raise
+        facts = {**result.facts(), "time_ms": since(started)}
+        return Reply("success", told(result, self.files.roots), facts, ui_extra=result.diff)
 
     def _diff(self, files: Sequence[FileChange]) -> str:
-        return history.diff_of(files, self.store, self.files.roots)
-
-    def _sum(self, chosen: Sequence[Entry]) -> list[FileChange]:
-        return history.net([self.store.files(entry.seq) for entry in chosen])
-
-    def _can_be_had(self, files: Sequence[FileChange]) -> None:
-        """ContentDropped if the store no longer has what was there; UndoConflict if a file was changed since."""
-        gone = tuple(change.path for change in files if self._needs_more(change.after))
-        if gone:
-            raise ContentDropped(gone)
-        changed = tuple(change.path for change in files if not self._is(change.path, change.before))
-        if changed:
-            raise UndoConflict(changed)
-
-    def _needs_more(self, content: Content | None) -> bool:
-        return content is not None and not isinstance(content, Directory) and not self.store.has(content.hash)
-
-    def _is(self, path: str, content: Content | None) -> bool:
-        look = self.files.look(path)
-        if content is None or look is None:
-            return content is None and look is None
-        if isinstance(content, Directory):
-            return look.kind == "directory"
-        return look.kind == "file" and self.files.fingerprint(path)[1] == content.hash
+        return self._history.diff(files)
 
     def close(self) -> None:
+        if self._shell:
+            self._shell.close()
         self.files.close()
         self.store.close()
 
@@ -384,29 +515,6 @@ class Road:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def recover(files: Files, store: Store) -> None:
-    """Finish or take back what a process that died left half done. Looked for before every call: it costs one query."""
-    if not store.broken():
-        return
-    try:
-        with store.alone(wait=False), files.alone():
-            for broken in store.broken():
-                _mend(broken, files, store)
-    except Busy:
-        pass  # whoever holds it is alive: what looks broken may be what it is doing
-
-
-def _mend(broken: Broken, files: Files, store: Store) -> None:
-    try:
-        changed = files.recover(broken)
-    except ToolError:
-        return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
-    if not broken.settled:
-        note = json.dumps({"left": changed}) if changed else None
-        store.settle(broken.seq, Outcome("interrupted", None, 0.0, note), durable=True)
-    store.finish(broken.seq)
 
 
 class Once:
@@ -463,15 +571,13 @@ def since(started: float) -> float:
     return round((perf_counter() - started) * 1000, 3)
 
 
-def verb_of(change: FileChange) -> Verb:
-    if change.before is None:
-        return Verb.CREATE
-    return Verb.DELETE if change.after is None else Verb.CHANGE
-
-
 def outcome_of(reply: Reply, call: Call) -> Outcome:
-    """What the journal keeps; the reply itself only where a repeated call could ask for it."""
-    return Outcome(reply.status, reply.code, float(reply.data["time_ms"]), kept(reply) if call.call_id else None)
+    """What the journal keeps; the reply itself only where a repeated call could ask for it.
+
+    A call that was cancelled is as one that never came to an end: sent again, it is done.
+    """
+    status = "interrupted" if reply.code == Cancelled.code else reply.status
+    return Outcome(status, reply.code, float(reply.data["time_ms"]), kept(reply) if call.call_id else None)
 
 
 def kept(reply: Reply) -> str:

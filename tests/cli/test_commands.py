@@ -1,6 +1,11 @@
 """F-1: the same tools from a shell."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from handhold.cli.commands import handhold
+from tests.suites.machine import has_shadows
 
 Run = Callable[..., Result]
 
@@ -87,10 +93,54 @@ def test_c90_a_policy_can_be_given(run: Run, tmp_path: Path):
     assert not (tmp_path / "ws/new").exists()
 
 
+@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+def test_f1_a_command_is_run_shown_and_taken_back(run: Run, tmp_path: Path):
+    done = run("call", "bash", '{"command": "sed -i s/1/2/ a.py; cat a.py; exit 3"}')
+    assert done.exit_code == 0
+    assert done.output.startswith("x = 2\n[Exit status 3 after ")
+    assert "changed a.py" in done.output
+    assert run("undo").exit_code == 0
+    assert (tmp_path / "ws/a.py").read_text() == "x = 1\n"
+
+
+def test_a_confinement_can_be_given(run: Run):
+    done = run("call", "bash", '{"command": "true"}', "--shell", "unconfined")
+    assert "undo: file tools only" in done.output
+    assert run("call", "bash", '{"command": "true"}', "--shell", "somehow").exit_code == 2
+
+
+@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+def test_ctrl_c_leaves_no_process_and_nothing_of_the_command(tmp_path: Path):
+    root, state = tmp_path / "ws", tmp_path / "state"
+    root.mkdir()
+    sleep = f"sleep 98.{os.getpid()}"
+    call = [sys.executable, "-c", "from handhold.cli import main; main()", "call", "bash"]
+    arguments = json.dumps({"command": f"echo x >a; {sleep}"})
+    with subprocess.Popen([*call, arguments, "--root", root, "--state", state], process_group=0) as begun:
+        wait_for(lambda: bool(running(sleep)))
+        begun.send_signal(signal.SIGINT)
+        begun.wait(20)
+    assert not running(sleep)
+    assert list(root.iterdir()) == []
+    assert not [path for path in state.rglob("shelf/*") if path.is_dir()]
+    assert not [line for line in Path("/proc/mounts").read_text().splitlines() if str(root) in line]
+
+
+def running(command: str) -> bytes:
+    return subprocess.run(["pgrep", "-f", f"^{command}$"], check=False, capture_output=True).stdout
+
+
+def wait_for(event: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not event():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_tools_are_listed_by_dialect():
     listed = CliRunner().invoke(handhold, ["tools", "--dialect", "claude", "--json"])
-    names = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS"]
-    assert [tool["name"] for tool in json.loads(listed.output)] == names
+    names = [tool["name"] for tool in json.loads(listed.output)]
+    assert names == ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS", "Bash", "BashOutput", "KillShell"]
     assert "edit_file" in CliRunner().invoke(handhold, ["tools"]).output
 
 

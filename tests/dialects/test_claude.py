@@ -57,7 +57,7 @@ def test_every_tool_has_a_title_and_says_what_it_may_do():
     for spec in dialect.specs:
         assert spec.title
         assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
-        assert spec.annotations["readOnlyHint"] is (spec.name in ("Read", "Glob", "Grep", "LS"))
+        assert spec.annotations["readOnlyHint"] is (spec.name in ("Read", "Glob", "Grep", "LS", "BashOutput"))
 
 
 def test_d12_read_has_no_pages():

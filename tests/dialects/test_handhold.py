@@ -35,8 +35,8 @@ def refused(error, *, hints=True) -> str:
 def test_the_dialect_fulfils_its_port():
     port: Dialect = dialect
     assert (port.name, port.traits.matching, port.traits.hints) == ("handhold", "safe", True)
-    changing = ["write_file", "edit_file", "multi_edit", "apply_patch"]
-    assert [spec.name for spec in port.specs] == ["read_file", *changing, "list_files", "glob", "grep"]
+    file_tools = ["read_file", "write_file", "edit_file", "multi_edit", "apply_patch", "list_files", "glob", "grep"]
+    assert [spec.name for spec in port.specs] == [*file_tools, "bash", "bash_output", "bash_input", "bash_stop"]
 
 
 @pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
@@ -52,7 +52,8 @@ def test_every_tool_has_a_title_and_says_what_it_may_do():
     for spec in dialect.specs:
         assert spec.title
         assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
-        assert spec.annotations["readOnlyHint"] is (spec.name in ("read_file", "list_files", "glob", "grep"))
+        reading = ("read_file", "list_files", "glob", "grep", "bash_output")
+        assert spec.annotations["readOnlyHint"] is (spec.name in reading)
 
 
 # --- pages

@@ -1,6 +1,6 @@
 """Kills a commit at every system call, and the recovery after it, and looks at what is left.
 
-    python -m tests.faults.crash [--full] [--patch]
+    python -m tests.faults.crash [--full] [--patch | --command | --undo]
 
 Each run is a fork of a process that has imported everything, traced by killat. Stops that left the same
 files and the same journal are one case for the recovery: what it does next is the same.
@@ -25,12 +25,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from handhold import Toolbox
+from handhold.core.plans import FileChange
 from handhold.core.ports import Call, Outcome
 from handhold.toolbox import recover
 from handhold.world.files.commit import Committer
+from handhold.world.files.shelf import Shelf, remove_tree
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
-from tests.faults import trees
+from tests.faults import commands, trees
 from tests.faults.trees import Tree, tree
 
 HERE = Path(__file__).parent
@@ -50,6 +52,7 @@ def unavailable() -> str:
 def killat() -> Path:
     folder = tempfile.mkdtemp(prefix="killat-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    Path(folder).chmod(0o755)  # whoever we become may use it
     target = Path(folder) / "killat"
     subprocess.run(["cc", "-O2", "-o", target, HERE / "killat.c"], check=True)
     return target
@@ -83,8 +86,8 @@ class Bench:
         self._fresh(self.state)
         shutil.copytree(self._empty, self.state)
 
-    def save(self) -> Callable[[], None]:
-        """Remember what is there; the result brings it back."""
+    def save(self, stop: int) -> Callable[[], None]:
+        """Remember what a kill at this stop left; the result brings it back."""
         aside = self.home / "aside"
         self._fresh(aside)
         copied(self.root, aside / "root")
@@ -99,7 +102,9 @@ class Bench:
 
     def _fresh(self, folder: Path) -> None:
         if folder.exists():
-            shutil.rmtree(folder)
+            above = os.open(folder.parent, os.O_RDONLY)
+            remove_tree(folder.name, above)  # which a plain user's closed folders do not stop
+            os.close(above)
 
     @contextmanager
     def open(self) -> Iterator[tuple[Workspace, SqliteStore]]:
@@ -114,7 +119,7 @@ class Bench:
 
     def commit(self) -> None:
         with self.open() as (files, store):
-            changes = trees.twenty(self.root)
+            changes = self.changes()
             seq = store.begin(Call("session", "", "", "patch", "{}", "none"))
             os.access(MARK, os.F_OK)
             with files.transaction(changes) as transaction:
@@ -124,6 +129,9 @@ class Bench:
                 transaction.finish()
                 store.finish(seq)
             os.access(MARK, os.F_OK)
+
+    def changes(self) -> list[FileChange]:
+        return trees.twenty(self.root)
 
     def recover(self) -> None:
         os.access(MARK, os.F_OK)
@@ -165,6 +173,71 @@ class Patching(Bench):
         with self.open() as (_, store):
             done = [entry for entry in store.entries() if entry.succeeded]
         return len(done) == 1 and self.standing() == "new"
+
+
+class Commanding(Bench):
+    """What a command did to fifty paths, taken over from its slots."""
+
+    def lay(self) -> None:
+        self._fresh(self.root)
+        self.root.mkdir()
+        commands.lay_fifty(self.root)
+        self._fresh(self.state)
+        shutil.copytree(self._empty, self.state)
+        (self.state / "shelf").mkdir(mode=0o700)
+        self._shelf = Shelf(str(self.state / "shelf"))
+        self._command = commands.fifty(commands.Command(self._shelf, self.root))
+        self._laid = commands.snapshot(self.root)
+
+    def save(self, stop: int) -> Callable[[], None]:
+        """Things are told by their inodes, which no copy has: it is done again."""
+
+        def bring_back() -> None:
+            self.lay()
+            killed(self.commit, stop)
+
+        return bring_back
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Workspace, SqliteStore]]:
+        store = SqliteStore(self.state)
+        files = Workspace([self.root], store, state=self.state)
+        files._committer = Committer(files, store, exchange=self.exchange)
+        try:
+            yield files, store
+        finally:
+            files.close()
+            store.close()
+
+    def changes(self) -> list[FileChange]:
+        return self._command.changes
+
+    def recover(self) -> None:
+        self._shelf.close()  # whoever ran the command is dead
+        super().recover()
+
+    def standing(self) -> str:
+        """As it was laid, to the inodes and the times of folders; or all new."""
+        standing = super().standing()
+        if standing == "old" and commands.snapshot(self.root) != self._laid:
+            now = commands.snapshot(self.root)
+            return f"not exactly: {sorted(now.items() ^ self._laid.items(), key=str)[:4]}"
+        return standing
+
+    def case(self) -> object:
+        found = tree(self.state / "shelf").items()
+        slots = tuple(sorted((re.sub("^[0-9a-f]{16}", "id", path), str(what[:2])) for path, what in found))
+        return super().case(), slots
+
+
+class Undoing(Commanding):
+    """The same, taken back: what is laid is what the command left."""
+
+    def lay(self) -> None:
+        super().lay()
+        self.commit()
+        self._laid = commands.snapshot(self.root)
+        self._command.changes = [change.reversed() for change in reversed(self._command.changes)]
 
 
 def copied(source: Path, target: Path) -> None:
@@ -278,7 +351,7 @@ def kill_recoveries(bench: Bench, stops: Iterable[int], step: int, *, distinct: 
     for stop in stops:
         bench.lay()
         killed(bench.commit, stop)
-        bring_back = bench.save()
+        bring_back = bench.save(stop)
         if distinct:
             case = bench.case()
             if case in seen:
@@ -295,9 +368,12 @@ def kill_recoveries(bench: Bench, stops: Iterable[int], step: int, *, distinct: 
     return tally
 
 
-def worker(part: int, parts: int, full: bool, exchange: bool, patch: bool) -> Tally:
+BENCHES: dict[str, type[Bench]] = {"set": Bench, "patch": Patching, "command": Commanding, "undo": Undoing}
+
+
+def worker(part: int, parts: int, full: bool, exchange: bool, kind: str) -> Tally:
     with tempfile.TemporaryDirectory(prefix="crash-") as home:
-        bench = (Patching if patch else Bench)(Path(home), exchange)
+        bench = BENCHES[kind](Path(home), exchange)
         stops = stops_of(bench)
         # Neighbouring stops are often one case: a worker gets a run of them.
         mine = range(1 + part * stops // parts, 1 + (part + 1) * stops // parts)
@@ -311,7 +387,7 @@ def worker(part: int, parts: int, full: bool, exchange: bool, patch: bool) -> Ta
         return tally
 
 
-def worker_of(work: tuple[int, int, bool, bool, bool]) -> Tally:
+def worker_of(work: tuple[int, int, bool, bool, str]) -> Tally:
     return worker(*work)
 
 
@@ -321,7 +397,14 @@ def main() -> int:
         "--full", action="store_true", help="kill the recovery at each of its calls, after every stop"
     )
     arguments.add_argument("--no-exchange", action="store_true", help="as on a system without RENAME_EXCHANGE")
-    arguments.add_argument("--patch", action="store_true", help="a call of apply_patch, instead of the commit alone")
+    kind = arguments.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--patch", dest="kind", action="store_const", const="patch", help="a call of apply_patch, not the commit alone"
+    )
+    kind.add_argument(
+        "--command", dest="kind", action="store_const", const="command", help="what a command did to fifty paths"
+    )
+    kind.add_argument("--undo", dest="kind", action="store_const", const="undo", help="that, taken back")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = arguments.parse_args()
     if why := unavailable():
@@ -332,7 +415,7 @@ def main() -> int:
     parts = chosen.jobs * 12  # late stops take longer
     tally = Tally()
     with get_context("fork").Pool(chosen.jobs) as pool:
-        work = [(part, parts, chosen.full, not chosen.no_exchange, chosen.patch) for part in range(parts)]
+        work = [(part, parts, chosen.full, not chosen.no_exchange, chosen.kind or "set") for part in range(parts)]
         for done in pool.imap(worker_of, work):
             tally += done
             print(f"… {tally}", file=sys.stderr, flush=True)

@@ -1,16 +1,19 @@
 """C-62, nasty 49: kill -9 at any system call leaves all or nothing, once the next process has started."""
 
+import ctypes
 import os
 from pathlib import Path
 
 import pytest
 
 from tests.faults import crash, trees
-from tests.faults.crash import Bench, Patching, kill_commits, kill_recoveries, killed, stops_of
+from tests.faults.crash import Bench, Commanding, Patching, Undoing, kill_commits, kill_recoveries, killed, stops_of
+from tests.faults.trees import as_nobody
 
 why_not = crash.unavailable()
 pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(300), pytest.mark.slow]
 
+PR_SET_DUMPABLE = 4
 PARTS = 4
 EVERY = 20
 
@@ -47,6 +50,69 @@ def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
     tally += kill_recoveries(bench, range(100, stops + 1, 100), 50)
     print(tally)
     assert not tally.torn
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_c62_the_commit_of_a_command_killed_at_every_system_call_is_whole(tmp_path: Path, part: int):
+    bench = Commanding(tmp_path)
+    assert len(bench.changes()) >= 50
+    stops = stops_of(bench)
+    assert stops > 300
+    tally = kill_commits(bench, range(1 + part, stops + 1, PARTS))
+    tally.stops = stops
+    print(tally)
+    assert not tally.torn
+    assert tally.old
+    assert tally.new
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
+    bench = Commanding(tmp_path)  # all of them: python -m tests.faults.crash --full --command
+    stops = stops_of(bench)
+    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS), 2 * EVERY)
+    print(tally)
+    assert not tally.torn
+    assert tally.repeats > 20
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
+    bench = Undoing(tmp_path, exchange)
+    stops = stops_of(bench)
+    tally = kill_commits(bench, range(1, stops + 1, 11))
+    tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
+    print(tally)
+    assert not tally.torn
+    assert tally.old
+    assert tally.new
+
+
+def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
+    bench = Commanding(tmp_path, exchange=False)
+    stops = stops_of(bench)
+    tally = kill_commits(bench, range(1, stops + 1, 9))
+    tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
+    print(tally)
+    assert not tally.torn
+
+
+@pytest.mark.root
+def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):
+    """Who may not write everywhere must open folders for a moment, and dies at that moment too."""
+    crash.killat()
+
+    def kill() -> None:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # or nobody may trace us, not even ourselves
+        bench = Commanding(plain)
+        stops = stops_of(bench)
+        tally = kill_commits(bench, range(1, stops + 1, 9))
+        tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
+        assert not tally.torn, tally.torn
+        assert tally.old
+        assert tally.new
+
+    as_nobody(kill)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -18,8 +18,7 @@ from handhold.core.ports import Call, Outcome
 from handhold.world.files.commit import Committer
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
-from tests.faults import trees
-from tests.faults.crash import PR_SET_PTRACER, PTRACER_ANY, Bench
+from tests.faults.crash import PR_SET_PTRACER, PTRACER_ANY, Bench, Commanding
 from tests.faults.trees import Kept, tree
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -74,7 +73,7 @@ def injected(bench: Bench, call: str, error: str, when: str) -> tuple[str, bool]
             ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PTRACER_ANY), 0, 0, 0)
             with bench.open() as (files, store):
                 seq = store.begin(Call("session", "", "", "patch", "{}", "none"))
-                changes = trees.twenty(bench.root)
+                changes = bench.changes()
                 os.writev(tell, [READY])  # not write() and read(): they may be the calls that fail
                 os.readv(waiting, [bytearray(1)])
                 os.writev(tell, [outcome_of(files, store, seq, changes).encode()])
@@ -130,10 +129,37 @@ def test_c62_nasty_45_46_an_error_at_any_call_leaves_all_or_nothing(tmp_path: Pa
 
 
 @needs_strace
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+@pytest.mark.parametrize("call", ["renameat2", "syncfs", "rename,renameat", "write", "chmod", "openat", "newfstatat"])
+def test_c62_nasty_45_46_an_error_at_a_call_of_a_commands_commit_leaves_all_or_nothing(
+    tmp_path: Path, call: str, error: str
+):
+    bench = Commanding(tmp_path)
+    seen: dict[str, int] = {}
+    step = {"newfstatat": 17, "openat": 5}.get(call, 1)
+    for when in range(1, 10_000, step):
+        said, happened = injected(bench, call, error, str(when))
+        if not happened:
+            break
+        where = f"{call} {when} {error}: {said}"
+        assert said == "success" or said in CODES[error], where
+        seen[said] = seen.get(said, 0) + 1
+        if said != "success":
+            assert tree(bench.root) == bench.old, where
+        bench.recover()
+        assert bench.standing() == ("new" if said == "success" else "old"), where
+    assert seen
+    print(f"{call} {error}: {seen}")
+
+
+@needs_strace
 @pytest.mark.parametrize("call", ["renameat2", "unlinkat", "fsync", "write", "openat"])
-def test_c62_what_cannot_be_taken_back_now_is_taken_back_at_the_next_start(tmp_path: Path, call: str):
+@pytest.mark.parametrize("kind", [Bench, Commanding])
+def test_c62_what_cannot_be_taken_back_now_is_taken_back_at_the_next_start(
+    tmp_path: Path, call: str, kind: type[Bench]
+):
     """The disk fails for good: even taking back fails."""
-    bench = Bench(tmp_path)
+    bench = kind(tmp_path)
     seen: dict[str, int] = {}
     for when in range(1, 40, 3):
         said, happened = injected(bench, call, "EIO", f"{when}+")

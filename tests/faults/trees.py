@@ -2,11 +2,13 @@
 
 import os
 import stat
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from handhold.core.plans import Bytes, Directory, FileChange, digest
 
+NOBODY = 65534
 Tree = dict[str, tuple[object, ...]]
 
 
@@ -15,6 +17,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.datas: dict[str, bytes] = {}
+        self.commands: set[str] = set()
 
     def keep(self, datas: Iterable[bytes]) -> None:
         self.datas.update((digest(data), data) for data in datas)
@@ -24,6 +27,9 @@ class Kept:
 
     def has(self, hash: str) -> bool:
         return hash in self.datas
+
+    def slots(self) -> set[str]:
+        return self.commands
 
     def keep_all(self, changes: Iterable[FileChange]) -> None:
         for change in changes:
@@ -47,6 +53,25 @@ def tree(root: Path) -> Tree:
             names = found.st_nlink if stat.S_ISREG(found.st_mode) else 0
             seen[os.path.relpath(path, root)] = (kind, mode, what, names)
     return seen
+
+
+def as_nobody(act: Callable[[], object]) -> None:
+    """In a fork, as a user with no rights but those of everybody."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            act()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 REPLACED = [*(f"r{n}" for n in range(4)), *(f"sub/r{n}" for n in range(4))]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
+from tests.world.shell.forked import place, who  # noqa: F401 — fixtures
 
 
 @dataclass

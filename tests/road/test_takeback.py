@@ -78,6 +78,30 @@ def test_c92_a_call_taken_back_with_others_is_not_done_again_with_them(ground: M
     assert here.tree("a", "b") == {"a": b"1", "b": b"2"}
 
 
+def test_c92_what_was_done_again_is_the_last_change(ground: Make):
+    here = ground({})
+    box = here.open()
+    write(box, "1", "a")
+    box.undo()
+    write(box, "2", "b")
+    box.redo()
+    assert box.undo().data["paths"] == [box.files.place("a")]
+    assert here.tree("a", "b") == {"a": None, "b": b"2"}
+
+
+def test_c92_a_session_is_taken_back_in_the_order_in_which_things_came(ground: Make):
+    here = ground({"keep": ""})
+    box = here.open()
+    write(box, "1", "a")
+    box.undo()
+    write(box, "2", "a")
+    box.call("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"})
+    assert box.redo().status == "success"
+    assert here.read("a") == b"1"
+    assert box.undo(session=True).status == "success"
+    assert here.tree("a", "keep") == {"a": None, "keep": b""}
+
+
 def test_c92_taking_back_is_refused_where_it_would_lose_a_later_change(ground: Make):
     here = ground({"a.py": "1\n"})
     box = here.open()

@@ -1,7 +1,7 @@
 """What every workspace does. Inherit FilesSuite and say how to make one."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import pytest
@@ -21,13 +21,13 @@ from handhold.core.errors import (
     ToolError,
 )
 from handhold.core.facts import Identity, Line
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
-from handhold.core.ports import Broken, Files, Store
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Shelved, Stored, digest
+from handhold.core.ports import Broken, Call, Files, Outcome, Store
 from handhold.core.text.names import escaped
 
 
-class Ground(Protocol):
-    """A workspace, its store, and the hand that works behind the tools' back."""
+class Kept(Protocol):
+    """A workspace and its store."""
 
     @property
     def files(self) -> Files: ...
@@ -35,8 +35,16 @@ class Ground(Protocol):
     @property
     def store(self) -> Store: ...
 
+
+class Ground(Kept, Protocol):
+    """And the hand that works behind the tools' back."""
+
     def put(self, name: str, data: bytes | None) -> None:
         """As another program would; None removes it."""
+        ...
+
+    def shelve(self, name: str, data: bytes | None) -> FileChange:
+        """A command wrote this file anew, or removed it: it lies in its slot, and the change puts it in place."""
         ...
 
     def tree(self) -> dict[str, bytes | None]:
@@ -396,6 +404,77 @@ class FilesSuite:
         with pytest.raises(OutsideWorkspace), ground.files.transaction([FileChange("/etc/new", None, Bytes(b""))]):
             pass
 
+    # --- what a command left
+
+    def test_c92_shelved_files_change_places_and_come_back(self, ground: Ground):
+        changes = [
+            ground.shelve("a.py", b"by a command"),
+            ground.shelve("d/made", b"made"),
+            ground.shelve("empty", None),
+        ]
+        after = {**ALL, "a.py": b"by a command", "d/made": b"made"}
+        del after["empty"]
+        for _ in range(2):
+            identities = journalled(ground, changes)
+            assert ground.tree() == after
+            assert identities == {ground.files.place(name): identity(ground.files, name) for name in ("a.py", "d/made")}
+            journalled(ground, [each.reversed() for each in reversed(changes)])
+            assert ground.tree() == ALL
+
+    def test_what_was_put_in_place_can_be_taken_back_before_it_is_finished(self, ground: Ground):
+        changes = [ground.shelve("a.py", b"by a command"), ground.shelve("empty", None), ground.shelve("new", b"1")]
+        with ground.files.transaction(changes) as transaction:
+            transaction.perform()
+            transaction.take_back()
+        assert ground.tree() == ALL
+        journalled(ground, changes)
+        assert ground.tree()["new"] == b"1"
+
+    def test_where_a_thing_is_can_be_told_and_what_it_holds(self, ground: Ground):
+        change = ground.shelve("a.py", b"by a command")
+        files, before, after = ground.files, change.before, change.after
+        assert isinstance(before, Shelved)
+        assert isinstance(after, Shelved)
+        for old, new in ((before, after), (after, before)):
+            assert files.stands(change.path, old)
+            assert not files.stands(change.path, new)
+            assert files.on_shelf(new)
+            assert not files.on_shelf(old)
+            assert files.shelved(before, change.path) == TREE["a.py"]
+            assert files.shelved(after, change.path) == b"by a command"
+            journalled(ground, [change])
+            change = change.reversed()
+        ground.put("a.py", b"somebody else's")
+        assert not files.stands(change.path, before)
+        assert files.shelved(before, change.path) is None
+        assert files.on_shelf(after)
+
+    def test_what_stands_is_told_of_any_content(self, ground: Ground):
+        place, stands = ground.files.place, ground.files.stands
+        assert stands(place("a.py"), Bytes(TREE["a.py"]))
+        assert stands(place("a.py"), Stored(digest(TREE["a.py"]), 14))
+        assert not stands(place("a.py"), Bytes(b"other"))
+        assert not stands(place("a.py"), Directory())
+        assert stands(place("d"), Directory())
+        assert not stands(place("d"), Bytes(b""))
+        assert not stands(place("absent"), Bytes(b""))
+        assert not stands(place("absent/deeper"), Directory())
+
+    @pytest.mark.parametrize("name", ["a.py", "new"])
+    def test_c12_what_somebody_changed_is_stale_and_stays(self, ground: Ground, name: str):
+        changes = [ground.shelve("d/b.py", b"mine"), ground.shelve(name, b"mine")]
+        ground.put(name, b"theirs")
+        with pytest.raises(Stale) as refused:
+            commit(ground, *changes)
+        assert refused.value.path == ground.files.place(name)
+        assert ground.tree() == {**ALL, name: b"theirs"}
+        changes = [ground.shelve("d/b.py", b"mine"), ground.shelve(name, b"mine")]
+        with ground.files.transaction(changes) as transaction:
+            ground.put(name, b"theirs again")
+            with pytest.raises(Stale):
+                transaction.perform()
+        assert ground.tree() == {**ALL, name: b"theirs again"}
+
     # --- recovery
 
     def test_there_is_nothing_to_mend_after_a_whole_transaction(self, ground: Ground):
@@ -449,3 +528,16 @@ def commit(ground: Ground, *changes: FileChange) -> tuple[FileChange, ...]:
         transaction.perform()
         transaction.finish()
         return transaction.files
+
+
+def journalled(ground: Kept, changes: Sequence[FileChange]) -> Mapping[str, Identity]:
+    """As the toolbox commits: slots are kept for as long as the journal needs them."""
+    seq = ground.store.begin(Call("s", "", "", "bash", "{}", "none"))
+    with ground.files.transaction(changes) as transaction:
+        assert transaction.files == tuple(changes)
+        ground.store.intend(seq, transaction.id, transaction.files, decision="allow")
+        identities = transaction.perform()
+        ground.store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
+        transaction.finish()
+        ground.store.finish(seq)
+        return identities

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from handhold.core.errors import Busy
 from handhold.core.facts import Identity
-from handhold.core.plans import Bytes, Directory, FileChange, Stored, digest
+from handhold.core.plans import Bytes, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import Call, Entry, Mark, Outcome, Seen, Store
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
@@ -35,6 +35,17 @@ def failure() -> Outcome:
 
 def change(path: str = "/ws/a.py", before: bytes | None = b"old\n", after: bytes | None = b"new\n") -> FileChange:
     return FileChange(path, None if before is None else Bytes(before), None if after is None else Bytes(after))
+
+
+def shelved(slot: str, before: bytes | None, after: bytes | None, path: str = "/ws/a.py") -> FileChange:
+    """A file that changes places with its slot."""
+
+    def thing(data: bytes | None, number: int) -> Shelved | None:
+        if data is None:
+            return None
+        return Shelved(slot, "file", digest(data), len(data), 0o640, (2**63 + 5, 2**64 - number), -7 * number)
+
+    return FileChange(path, thing(before, 1), thing(after, 2))
 
 
 def begun(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
@@ -191,6 +202,23 @@ class StoreSuite:
             FileChange("/ws/old", Directory(), None, 0o700),
         )
         assert store.files(done(store, *files)) == files
+
+    def test_things_that_change_places_and_folders_come_back(self, store: Store):
+        unread = "unread 100000000 5"
+        files = (
+            shelved("c/1", b"old", b"new"),
+            shelved("c/2", None, b"made", "/ws/b"),
+            shelved("c/3", b"gone", None, "/ws/c"),
+            FileChange(
+                "/ws/d",
+                Shelved("c/4", "tree", digest(b"tree"), 10**12, 0o755, (1, 2), 3, 40_000),
+                Shelved("c/4", "other", "10000 0", 0, 0o600, (1, 3), 4),
+            ),
+            FileChange("/ws/e", Shelved("c/5", "file", unread, 10**8, 0o4755, (1, 4), 5), None),
+            FileChange("/ws/f", Folder(0o755), Folder(0o1777)),
+        )
+        assert store.files(done(store, *files)) == files
+        assert only(store).changed == 6
 
     def test_names_that_are_not_utf8_come_back(self, store: Store):
         path = os.fsdecode(b"/ws/\xff\xfe\n\xe9.txt")
@@ -382,6 +410,84 @@ class StoreSuite:
                 begun(store, *(change(f"/ws/{n}", data, data) for n, data in enumerate(datas)))
             assert all(store.has(digest(data)) for data in datas)
 
+    # --- slots
+
+    def test_nothing_of_a_slot_is_kept_as_content(self, store: Store):
+        done(store, shelved("c/1", b"old", b"new"))
+        assert not store.has(digest(b"old"))
+        assert not store.has(digest(b"new"))
+        assert only(store).kept
+        assert store.writer("/ws/a.py", digest(b"new")) == "s"
+
+    def test_slots_are_needed_from_the_intent_on(self, store: Store):
+        assert not store.slots()
+        seq = begun(store, shelved("c/1", b"old", b"new"), shelved("other/1", None, b"new", "/ws/b"))
+        assert set(store.slots()) == {"c", "other"}
+        store.settle(seq, success(), durable=True)
+        store.finish(seq)
+        assert set(store.slots()) == {"c", "other"}
+
+    @pytest.mark.parametrize("status", ["error", "interrupted"])
+    def test_slots_of_a_call_that_came_to_nothing_are_not_needed(self, store: Store, status: str):
+        seq = begun(store, shelved("c/1", b"old", b"new"))
+        store.settle(seq, Outcome(status, None, 0.0, None), durable=True)
+        assert not store.slots()
+
+    def test_a_failed_undo_leaves_the_slots_that_it_was_about(self, store: Store):
+        first = done(store, shelved("c/1", b"old", b"new"))
+        undo = begun(store, shelved("c/1", b"old", b"new").reversed(), asked=call("undo"), takes_back=(first,))
+        store.settle(undo, failure(), durable=True)
+        assert set(store.slots()) == {"c"}
+        assert store.entries()[0].kept
+
+    def test_slots_count_within_the_bound_and_the_oldest_go_first(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=3500)) as store:
+            done(store, change("/ws/edited", noise(1, 400), b"new"))
+            seen = noise(2, 900)
+            store.keep([seen])
+            done(store, shelved("a/1", noise(3, 900), b"small"))
+            done(store, shelved("b/1", b"small", noise(4, 900), "/ws/b"))
+            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b"}, True)
+            done(store, shelved("c/1", noise(5, 1000), None, "/ws/c"))
+            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c"}, False)
+            done(store, shelved("d/1", noise(6, 1000), None, "/ws/d"))
+            assert set(store.slots()) == {"b", "c", "d"}
+            assert [entry.kept for entry in store.entries()] == [True, False, True, True, True]
+
+    def test_slots_that_are_used_again_go_later(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            first = done(store, shelved("a/1", noise(1, 1000), None))
+            done(store, shelved("b/1", noise(2, 1000), None, "/ws/b"))
+            undone = shelved("a/1", noise(1, 1000), None).reversed()
+            done(store, undone, asked=call("undo"), takes_back=(first,))
+            done(store, shelved("c/1", noise(3, 1000), None, "/ws/c"))
+            assert set(store.slots()) == {"a", "c"}
+
+    def test_slots_of_an_open_intent_never_go_and_too_many_go_once_it_is_finished(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=1500)) as store:
+            seq = begun(store, shelved("a/1", noise(1, 5000), None))
+            store.keep([noise(2, 1000)])
+            assert set(store.slots()) == {"a"}
+            store.settle(seq, success(), durable=True)
+            store.finish(seq)
+            assert not store.slots()
+            assert not only(store).kept
+
+    def test_a_call_about_slots_that_had_to_go_is_not_kept(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=1500)) as store:
+            done(store, shelved("a/1", noise(1, 5000), None))
+            begun(store, shelved("a/1", noise(1, 5000), None).reversed(), asked=call("undo"))
+            assert not store.slots()
+
+    def test_a_content_that_had_to_go_is_no_loss_for_a_slot(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=1500)) as store:
+            data = noise(1, 400)
+            store.keep([data])
+            done(store, shelved("a/1", data, b"new"))
+            store.keep([noise(2, 1000)])
+            assert not store.has(digest(data))
+            assert only(store).kept
+
     # --- the bound
 
     def test_the_longest_unused_go_first(self, tmp_path: Path):
@@ -512,6 +618,15 @@ class StoreSuite:
         marks.drop("/ws/a")
         marks.drop("/ws/never")
         assert marks.get("/ws/a", self.mark().identity) is None
+
+    def test_c15_a_session_can_list_what_it_has_seen(self, store: Store):
+        marks = store.marks("s")
+        marks.put(self.mark("/ws/a"))
+        marks.put(self.mark("/ws/\udcff", 8))
+        marks.put(self.mark("/ws/gone", 9))
+        marks.drop("/ws/gone")
+        store.marks("other").put(self.mark("/ws/theirs", 10))
+        assert set(marks.paths()) == {"/ws/a", "/ws/\udcff"}
 
     def test_names_of_marks_need_not_be_utf8(self, store: Store):
         mark = self.mark(os.fsdecode(b"/ws/\xff"))

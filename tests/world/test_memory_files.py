@@ -4,6 +4,7 @@ from posixpath import dirname
 
 import pytest
 
+from handhold.core.plans import FileChange, Shelved, digest
 from handhold.core.ports import Store
 from handhold.world.memory import MemoryFiles, MemoryStore
 from tests.suites.files_suite import FilesSuite, Ground, Make
@@ -16,6 +17,16 @@ class InMemory:
 
     def put(self, name: str, data: bytes | None) -> None:
         self.files.put(name, data)
+
+    def shelve(self, name: str, data: bytes | None) -> FileChange:
+        slot = f"c/{len(self.files.slots)}-{name}"
+        if data is not None:
+            self.files.slots[slot] = data
+
+        def thing(data: bytes | None) -> Shelved | None:
+            return None if data is None else Shelved(slot, "file", digest(data), len(data), 0o644, (1, 1), 1)
+
+        return FileChange(self.files.place(name), thing(self.files.content(name)), thing(data))
 
     def tree(self) -> dict[str, bytes | None]:
         directories = {*self.files.directories}

@@ -14,7 +14,8 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import click
 
-from handhold.assembly import DIALECTS, Toolbox
+from handhold.assembly import CONFINEMENTS, DIALECTS, Confinement, Toolbox
+from handhold.cli.doctor import doctor
 from handhold.core.errors import ToolError
 from handhold.core.history import name_of, short
 from handhold.core.policy.modes import MODES, Mode
@@ -33,13 +34,19 @@ class Where(TypedDict):
     session: str
     state: Path | None
     policy: Mode | None
+    shell: Confinement
 
 
 def opened(where: Where) -> Toolbox:
     """ToolError if the folder or the state cannot be used."""
     roots = where["root"] or (Path.cwd(),)
     return Toolbox.open(
-        roots, dialect=where["dialect"], session=where["session"], state=where["state"], policy=where["policy"]
+        roots,
+        dialect=where["dialect"],
+        session=where["session"],
+        state=where["state"],
+        policy=where["policy"],
+        shell=where["shell"],
     )
 
 
@@ -58,6 +65,13 @@ def on_a_toolbox(command: Callable[..., int]) -> Callable[..., None]:
         "--state", type=click.Path(path_type=Path), help="Where the journal lives, instead of the user's state folder."
     )
     @click.option("--policy", type=click.Choice(MODES), help="How much happens without a question.")
+    @click.option(
+        "--shell",
+        type=click.Choice(CONFINEMENTS),
+        default="contained",
+        show_default=True,
+        help="What confines commands: Handhold, whatever it runs in, or nothing.",
+    )
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
         try:
@@ -163,6 +177,7 @@ def reversal(verb: Literal["undo", "redo"]) -> Callable[..., None]:
 
 handhold.command("undo", help="Take back the last change, or a call, a turn, the session.")(reversal("undo"))
 handhold.command("redo", help="Do again what was taken back.")(reversal("redo"))
+handhold.add_command(doctor)
 
 
 def shown(reply: Reply, *, as_json: bool, diff: bool = False) -> int:

@@ -355,10 +355,25 @@ class NotOnlyPatch(ToolError):
 
 
 class NoShell(ToolError):
-    """A command that is no call of apply_patch, where nothing else is run."""
+    """Commands are not run here: there is no shell, or nothing that would confine it, and nobody said to do without."""
 
     code, blame = "NO_SHELL", Blame.TOOL
-    command: str
+    because: str = ""  # empty: the dialect runs apply_patch and nothing else
+    command: str = ""
+
+
+class NoSuchJob(ToolError):
+    """No command in the background has this name, or it was forgotten."""
+
+    code, blame = "NO_SUCH_JOB", Blame.MODEL
+    job: str
+    known: tuple[str, ...] = ()
+
+
+class Cancelled(ToolError):
+    """Whoever asked for a command ended it before it was done; nothing of it counts."""
+
+    code, blame = "CANCELLED", Blame.POLICY
 
 
 class ExtraMissing(ToolError):
@@ -403,6 +418,17 @@ class UndoConflict(ToolError):
 
     code, blame = "UNDO_CONFLICT", Blame.MODEL
     paths: tuple[str, ...]
+
+
+class TakenBackPartly(ToolError):
+    """Several calls were to be taken back (or done again) one after the other, and one could not be."""
+
+    code, blame = "TAKEN_BACK_PARTLY", Blame.INFRA
+    verb: Literal["undo", "redo"]
+    done: tuple[str, ...]  # the calls that were, in that order
+    left: tuple[str, ...]  # those that were not, the one that failed first
+    because: str  # its error's code
+    paths: tuple[str, ...] = ()  # that stood in the way
 
 
 class ContentDropped(ToolError):

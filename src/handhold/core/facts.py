@@ -122,3 +122,50 @@ class Scan:
     state: int = 0  # a checksum of what the cursor stands on: all hits of a whole scan, else those before these
     whole: bool = False  # whether `state` is of all hits
     unsteady: int = 0  # hits left out because the file changed or went away meanwhile
+
+
+# --- what a command leaves
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command printed, both streams in the order they came: whole in `head`, or its two ends.
+
+    Tidied for reading: no colour codes, of a line that was overwritten by carriage returns the last state.
+    """
+
+    head: str
+    tail: str = ""
+    bytes: int = 0
+    lines: int = 0
+    left_out: int = 0  # lines between head and tail
+    handle: str = ""  # where the whole of it can be read, below /large_tool_results/
+    kept: int = 0  # bytes of it that are there
+    replaced: bool = False  # some bytes were not UTF-8 and are shown as U+FFFD
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a command ended: by its status, by a signal, or at its time limit."""
+
+    code: int | None
+    signal: str = ""
+    timed_out: bool = False
+    cancelled: bool = False
+    seconds: float = 0.0
+
+
+# What a command did to a path that stays as somebody else left it; or that the path is a folder which is closed to us.
+Clash = Literal["changed", "deleted", "mode", "closed"]
+
+Undo = Literal["all", "file tools only"]  # what can be taken back of what a command did
+
+
+@dataclass(frozen=True)
+class Held:
+    """What confines a command on this machine, and what does not."""
+
+    by: str  # "bubblewrap 0.11.0", "external", "nothing"
+    shadow: bool  # its changes land in a layer of their own
+    network: bool  # whether it can reach one
+    why_not: tuple[str, ...] = ()  # what is missing, in words

@@ -1,17 +1,36 @@
 """Looking back: which calls are meant, what remains of them as one change, and how that reads."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
 
 from handhold.core.errors import BinaryFile, NothingToUndo, UndoConflict
-from handhold.core.plans import Bytes, Content, FileChange, hash_of
-from handhold.core.ports import Contents, Entry, Journal
+from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved, hash_of
+from handhold.core.ports import Entry, Journal
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.encoding import Text
 from handhold.core.text.names import spelled
 
 MOST_CHARS = 200_000  # of a diff over many files
+MOST_FILES = 500
 FIRST_LOOK = 50  # entries; most of what is taken back was done just now
+
+MOST_UNFOLDED = 200  # entries of a folder that came or went whole
+MOST_READ = 4 * 1024 * 1024  # bytes of a file of a command's; a larger one is not shown
+
+
+class Source(Protocol):
+    """Where contents are looked up."""
+
+    def content(self, content: Content, path: str) -> bytes | None:
+        """What it holds; None if that is no longer kept."""
+        ...
+
+    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+        """What lies in a tree, by the way there."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,9 +79,24 @@ def undos(journal: Journal, session: str, which: Which) -> list[Entry]:
         return stands and (one_of is None or not one_of.isdisjoint(entry.takes_back))
 
     found = _latest(journal, session, meant, which)
+    if not which.several:
+        found = _companions(journal, session, meant, found[0])
     if one_of is not None and any(not one_of.issuperset(entry.takes_back) for entry in found):
         raise NothingToUndo(f"{which} by itself: it was taken back together with other calls")
     return found
+
+
+def _companions(journal: Journal, session: str, meant: Callable[[Entry], bool], one: Entry) -> list[Entry]:
+    """An undo of several calls may have taken several steps: all of them are one undo."""
+    batch = batch_of(one)
+    if not batch:
+        return [one]
+    return [entry for entry in journal.entries(session=session) if meant(entry) and batch_of(entry) == batch]
+
+
+def batch_of(entry: Entry) -> int:
+    """The number of the first step of the undo or redo that this one is a step of; 0 if it was the only one."""
+    return json.loads(entry.call.arguments).get("batch", 0)
 
 
 def _latest(journal: Journal, session: str, meant: Callable[[Entry], bool], which: Which) -> list[Entry]:
@@ -70,11 +104,35 @@ def _latest(journal: Journal, session: str, meant: Callable[[Entry], bool], whic
     last = None if which.several else FIRST_LOOK
     while True:
         entries = journal.entries(session=session, last=last)
-        found = [entry for entry in entries if meant(entry)]
+        if last and any(is_redo(entry) for entry in entries):  # what it did again may lie further back
+            entries, last = journal.entries(session=session), None
+        again = done_again(entries)
+        found = sorted((entry for entry in entries if meant(entry)), key=lambda entry: again.get(entry.seq, entry.seq))
         if found:
             return found if which.several else found[-1:]
         if last is None or len(entries) < last:
             raise NothingToUndo(str(which))
+        last *= 20
+
+
+def is_redo(entry: Entry) -> bool:
+    return entry.call.tool == "redo" and entry.succeeded
+
+
+def done_again(entries: Sequence[Entry]) -> dict[int, int]:
+    """The calls that were done again, and the redo that did so last: they came after all that stood then."""
+    undone = {entry.seq: entry.takes_back for entry in entries if entry.call.tool == "undo"}
+    redos = (entry for entry in entries if is_redo(entry))
+    return {call: redo.seq for redo in redos for undo in redo.takes_back for call in undone.get(undo, ())}
+
+
+def _since(journal: Journal, session: str, seq: int) -> Sequence[Entry]:
+    """The entries from a number on, and some before."""
+    last = FIRST_LOOK
+    while True:
+        entries = journal.entries(session=session, last=last)
+        if len(entries) < last or entries[0].seq <= seq:
+            return entries
         last *= 20
 
 
@@ -90,43 +148,148 @@ def net(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
     return [change for change in total.values() if not change.idle]
 
 
+@dataclass(frozen=True)
+class Step:
+    """Calls that are taken back together, as one change; what their journals say, oldest first."""
+
+    entries: tuple[Entry, ...]
+    files: tuple[FileChange, ...]
+
+
+def steps(journal: Journal, session: str, chosen: Sequence[Entry]) -> list[Step]:
+    """The sum of these calls, oldest first. A command stands by itself: its things change places, one at a time."""
+    out: list[Step] = []
+    done = [Step(entries, journal.files(seq)) for entries, seq in _as_last_done(journal, session, chosen)]
+    for by_command, group in groupby(done, key=lambda step: has_things(step.files)):
+        if by_command:
+            out += group
+        else:
+            together = list(group)
+            entries = tuple(entry for step in together for entry in step.entries)
+            out.append(Step(entries, tuple(net([step.files for step in together]))))
+    return out
+
+
+def _as_last_done(journal: Journal, session: str, chosen: Sequence[Entry]) -> Iterator[tuple[tuple[Entry, ...], int]]:
+    """Calls, and the entry that says what they did. A call that was done again made, that time, other folders too."""
+    again = done_again(_since(journal, session, min(entry.seq for entry in chosen)))
+    for redo, group in groupby(chosen, key=lambda entry: again.get(entry.seq, 0)):
+        entries = tuple(group)
+        if redo and {entry.seq for entry in entries} == {call for call, by in again.items() if by == redo}:
+            yield entries, redo
+        else:
+            yield from (((entry,), entry.seq) for entry in entries)
+
+
+def has_things(files: Sequence[FileChange]) -> bool:
+    return any(isinstance(content, Shelved | Folder) for change in files for content in (change.before, change.after))
+
+
 def short(path: str, roots: Sequence[str]) -> str:
     """A path as a person would write it: below the first root, or in full."""
     return spelled(path.removeprefix(roots[0].rstrip("/") + "/"))
 
 
-def diff_of(files: Sequence[FileChange], contents: Contents, roots: Sequence[str]) -> str:
+def diff_of(files: Sequence[FileChange], source: Source, roots: Sequence[str]) -> str:
     """A unified diff over many files, bounded; what was left out is said."""
     out: list[str] = []
     room = MOST_CHARS
-    for n, piece in enumerate(_diffs(files, contents, roots)):
-        room -= len(piece)
-        if room < 0 and n:
-            out.append(f"[{len(files) - n} more files are not shown]\n")
-            break
-        out.append(piece[:MOST_CHARS])
+    shown = [change for change in files if not change.of_directory]
+    for n, change in enumerate(shown):
+        for piece in _pieces(change, source, roots):
+            room -= len(piece)
+            if (room < 0 and out) or n >= MOST_FILES:
+                return "".join([*out, f"[{len(shown) - n} more files are not shown]\n"])
+            out.append(piece[:MOST_CHARS])
     return "".join(out)
 
 
-def _diffs(files: Sequence[FileChange], contents: Contents, roots: Sequence[str]) -> Iterator[str]:
-    for change in files:
-        if change.of_directory:
-            continue
-        name = short(change.path, roots)
-        try:
-            before, after = (_text(content, contents) for content in (change.before, change.after))
-        except LookupError:
-            yield f"[{name}: its content is no longer kept]\n"
-        except BinaryFile:
-            yield f"[{name}: binary content differs]\n"
-        else:
-            yield unified_diff(name, before, after)
+def _pieces(change: FileChange, source: Source, roots: Sequence[str]) -> Iterator[str]:
+    name = short(change.path, roots)
+    if _is_text(change.before) and _is_text(change.after):
+        yield _modes(name, change) + _text_diff(name, change, source)
+    else:
+        yield _in_words(name, change, source)
+        yield from _unfolded(change, source, roots)
 
 
-def _text(content: Content | None, contents: Contents) -> str | None:
+def _unfolded(change: FileChange, source: Source, roots: Sequence[str]) -> Iterator[str]:
+    """What is in a folder that came or went whole, as if each file had by itself."""
+    for tree in (change.before, change.after):
+        if isinstance(tree, Shelved) and tree.kind == "tree":
+            came = tree is change.after
+            entries = source.unfolded(tree, change.path, MOST_UNFOLDED)
+            for way, thing in entries:
+                if thing.kind != "tree":
+                    path = f"{change.path}/{way}"
+                    one = FileChange(path, None, thing) if came else FileChange(path, thing, None)
+                    yield from _pieces(one, source, roots)
+            if (more := tree.entries - 1 - len(entries)) > 0:
+                yield f"[{more:,} more entries of {short(change.path, roots)} are not shown]\n"
+
+
+def _text_diff(name: str, change: FileChange, source: Source) -> str:
+    if change.idle:
+        return ""
+    if any(isinstance(side, Shelved) and side.size > MOST_READ for side in (change.before, change.after)):
+        return _in_words(name, change, source)
+    try:
+        before, after = (_text(content, change.path, source) for content in (change.before, change.after))
+    except LookupError:
+        return f"[{name}: its content is no longer kept]\n"
+    except BinaryFile:
+        return f"[{name}: binary content differs]\n"
+    return unified_diff(name, before, after)
+
+
+def _text(content: Content | None, path: str, source: Source) -> str | None:
     if content is None:
         return None
-    data = content.data if isinstance(content, Bytes) else contents.get(content.hash)
+    data = source.content(content, path)
     if data is None:
         raise LookupError(content.hash)
     return Text.decode(data).body
+
+
+def _is_text(content: Content | None) -> bool:
+    """Whether it may be: no link, tree or folder."""
+    match content:
+        case Shelved(kind=kind):
+            return kind == "file"
+        case Folder() | Directory():
+            return False
+        case _:
+            return True
+
+
+def _modes(name: str, change: FileChange) -> str:
+    match change.before, change.after:
+        case Shelved(mode=old), Shelved(mode=new) if old != new:
+            return f"[{name}: mode {old & 0o7777:o} -> {new & 0o7777:o}]\n"
+        case _:
+            return ""
+
+
+def _in_words(name: str, change: FileChange, source: Source) -> str:
+    before, after = (_told(side, change.path, source) for side in (change.before, change.after))
+    return f"[{name}: {before} -> {after}]\n"
+
+
+def _told(content: Content | None, path: str, source: Source) -> str:
+    """What is no text, in a few words."""
+    match content:
+        case None:
+            return "nothing"
+        case Shelved(kind="tree", entries=entries, size=size):
+            return f"a folder (mode {content.mode & 0o7777:o}, {entries - 1:,} entries in it, {size:,} bytes)"
+        case Shelved(kind="link"):
+            target = source.content(content, path)
+            return f"a link to {target.decode('utf-8', 'backslashreplace')}" if target is not None else "a link"
+        case Shelved(kind="other"):
+            return "a pipe, socket or device"
+        case Folder(mode=mode):
+            return f"a folder (mode {mode & 0o7777:o})"
+        case Directory():
+            return "a folder"
+        case _:
+            return f"a file ({content.size:,} bytes)"

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from typing import Literal
 
-from handhold.core.facts import Page
-from handhold.core.requests import Glob, Grep, ListFiles
+from handhold.core.facts import Clash, Page
+from handhold.core.requests import Glob, Grep, JobInput, JobOutput, JobStop, ListFiles, Run
 from handhold.core.results import Result
 
 
@@ -50,7 +51,40 @@ class Directory:
     size: int = 0
 
 
-Content = Bytes | Stored | Directory
+@dataclass(frozen=True)
+class Shelved:
+    """A thing that changes places, by a rename, with what stands at its path: a file, a link, a whole tree, whatever.
+
+    Before the change the new thing lies in the slot, afterwards the old one: both sides of a change name one slot.
+    So a command's work is taken over as it is, and taken back as it was, inodes, times and attributes included.
+    """
+
+    slot: str  # of the shelf, "<command>/<number>"
+    kind: Literal["file", "link", "tree", "other"]
+    hash: str  # of a file's content, of a link's target, of a tree's manifest
+    size: int  # bytes, of a tree all together
+    mode: int
+    inode: tuple[int, int]  # device and number
+    mtime_ns: int
+    entries: int = 1  # of a tree: everything in it, and itself
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory that was there and stays: only its permission bits change."""
+
+    mode: int
+
+    @property
+    def hash(self) -> str:
+        return f"folder {self.mode:o}"
+
+    @property
+    def size(self) -> int:
+        return 0
+
+
+Content = Bytes | Stored | Directory | Shelved | Folder
 
 
 @dataclass(frozen=True)
@@ -115,4 +149,37 @@ class Search:
     state: int | None = None
 
 
-Plan = Answer | Changes | Search
+@dataclass(frozen=True)
+class Command:
+    """A command to run."""
+
+    request: Run
+
+
+@dataclass(frozen=True)
+class Job:
+    """A question to a command that runs in the background."""
+
+    request: JobOutput | JobInput | JobStop
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A path that a command changed, and somebody else meanwhile: theirs stays, the command's version is kept."""
+
+    path: str
+    clash: Clash
+    kept: str = ""  # where the command's version can be read, if there is one
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a command did, as changes that have not been made yet."""
+
+    files: tuple[FileChange, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    protected: tuple[str, ...] = ()  # the places among them, also inside new trees, that nobody changes unasked
+    notes: tuple[str, ...] = ()  # what a shadow could not do as a plain folder would
+
+
+Plan = Answer | Changes | Search | Command | Job

@@ -3,19 +3,21 @@
 Each port has one published suite of tests; every implementation passes it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from handhold.core.errors import ToolError
-from handhold.core.facts import Identity, Look, Page, Scan, Whole
-from handhold.core.plans import FileChange, Search
-from handhold.core.requests import Matching, Request
+from handhold.core.facts import Exit, Held, Identity, Look, Output, Page, Scan, Undo, Whole
+from handhold.core.plans import Content, Effects, FileChange, Search, Shelved
+from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
 from handhold.core.results import Result, ToolSpec
 
 MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
+
+T = TypeVar("T")
 
 # --- files
 
@@ -101,6 +103,29 @@ class Files(FileView, Protocol):
         """Finish or take back what a dead process left; name the paths that somebody changed since. Call it alone."""
         ...
 
+    def stands(self, path: str, content: Content) -> bool:
+        """Whether this very thing is there: by its inode and time, else by what it holds and its mode."""
+        ...
+
+    def shelved(self, content: Shelved, path: str) -> bytes | None:
+        """What a shelved file or link holds, in its slot or at its path; None if it is neither, or too large."""
+        ...
+
+    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+        """What lies in a shelved tree, in its slot or at its path, by the way there: the first of it, unread."""
+        ...
+
+    def on_shelf(self, content: Shelved) -> bool:
+        """Whether its slot still holds it."""
+        ...
+
+    def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
+        """What this work gives, which reads here and changes nothing.
+
+        SystemTrouble if what lies beneath falls silent; whatever `go_on` raises, meanwhile.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -110,6 +135,60 @@ class Searcher(Protocol):
     def search(self, search: Search, *, visible: Callable[[str], bool]) -> Scan:
         """What is there, as far as `visible` lets it be seen: no place that is not may be shown, or be told from."""
         ...
+
+
+# --- commands
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A command in the background: what it printed since `offset`, and whether it still runs."""
+
+    job: str
+    running: bool
+    exit: Exit | None
+    output: Output
+    offset: int  # where this output begins, and
+    next_offset: int  # where the next one would
+    held: Held
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that came to its end. `effects` is None where it ran on the workspace itself."""
+
+    exit: Exit
+    output: Output
+    held: Held
+    undo: Undo
+    effects: Effects | None
+    folder: str  # where a lasting shell stands now
+
+
+class Shell(Protocol):
+    """Runs commands, contained and bounded. Nothing that it starts outlives it."""
+
+    @property
+    def held(self) -> Held: ...
+
+    def run(self, run: Run, *, watch: Callable[[str], None] | None = None) -> AbstractContextManager[Finished]:
+        """The command has ended when the context is entered; what it did lies ready until the context is left.
+
+        `watch` gets its output while it runs. A commit of the effects must happen inside the context.
+        """
+        ...
+
+    def start(self, run: Run) -> JobState:
+        """In the background, on the workspace itself."""
+        ...
+
+    def job(self, request: JobOutput | JobInput | JobStop) -> JobState: ...
+
+    def interrupt(self, thread: int | None = None) -> None:
+        """End what `run` is running now, in any thread or in this one."""
+        ...
+
+    def close(self) -> None: ...
 
 
 # --- state
@@ -147,6 +226,10 @@ class Marks(Protocol):
 
     def drop(self, path: str) -> None: ...
 
+    def paths(self) -> Collection[str]:
+        """Every path that has one."""
+        ...
+
 
 class Contents(Protocol):
     """Contents by hash, bounded: what was only seen goes first, then what came in an intent, each oldest first."""
@@ -160,6 +243,13 @@ class Contents(Protocol):
         ...
 
     def has(self, hash: str) -> bool: ...
+
+    def slots(self) -> Collection[str]:
+        """The commands whose slots are needed: for taking back, or for an intent without an outcome.
+
+        They count within the bound, and go oldest first, after what was only seen and before what came in an intent.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -309,6 +399,7 @@ class Question:
     files: tuple[FileChange, ...]
     diff: str
     because: str
+    command: str = ""  # that did it, on a shadow; without files, that would run on the workspace itself
 
 
 class Approver(Protocol):
@@ -328,6 +419,7 @@ class Traits:
     mark_after_write: bool = True
     absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
     search_seconds: float = 20.0  # the longest that a search may take
+    shell_lasts: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
 
 
 class Dialect(Protocol):

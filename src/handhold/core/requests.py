@@ -167,4 +167,51 @@ class Grep(Below):
     width: int = 500  # characters of a line, cut around its match
 
 
-Request = Read | Write | Edit | MultiEdit | Patch | ListFiles | Glob | Grep
+# --- commands
+
+
+@dataclass(frozen=True)
+class Run:
+    """A shell command. `chars` is how much of its output the reply may show; over that it shows `lines` of each end."""
+
+    command: str
+    seconds: float
+    chars: int
+    lines: int = 5
+    background: bool = False
+    preview: bool = False  # run it, say what it would change, and change nothing
+    direct: bool = False  # on the workspace itself, without a shadow: it cannot be taken back
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class OnJob:
+    """A request about a command that runs in the background."""
+
+    job: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class JobOutput(OnJob):
+    chars: int
+    offset: int | None = None  # bytes of its output; None: from where the last reply ended
+
+
+@dataclass(frozen=True)
+class JobInput(OnJob):
+    text: str
+
+
+@dataclass(frozen=True)
+class JobStop(OnJob):
+    pass
+
+
+Request = Read | Write | Edit | MultiEdit | Patch | ListFiles | Glob | Grep | Run | JobOutput | JobInput | JobStop

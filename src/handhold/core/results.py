@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from handhold.core.facts import Hit, Line, Scan
+from handhold.core.facts import Clash, Exit, Held, Hit, Line, Output, Scan, Undo
 from handhold.core.requests import Mode
 
 Status = Literal["success", "partial", "error"]
@@ -245,7 +245,151 @@ class Grepped:
                 return {"matches": [{"path": path, "line": row.number, "text": row.text} for path, row in matches]}
 
 
-Result = Shown | Written | Edited | Patched | Listed | Globbed | Grepped
+# --- commands
+
+
+Deed = Literal["created", "changed", "deleted", "moved"]
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A path that a command changed; `source` is where a moved one was."""
+
+    verb: Deed
+    path: str
+    kind: Literal["file", "link", "folder", "other"] = "file"
+    entries: int = 1  # of a folder that came or went whole: everything in it, and itself
+    source: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        moved = {"source": self.source} if self.source else {}
+        many = {"entries": self.entries} if self.entries > 1 else {}
+        return {"verb": self.verb, "path": self.path, "kind": self.kind, **moved, **many}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A file that the session had read and a command changed: how, as far as there was room to show it."""
+
+    path: str
+    diff: str = field(repr=False)
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that came to its end, and what became of what it did."""
+
+    command: str
+    exit: Exit
+    output: Output = field(repr=False)
+    held: Held = field(repr=False)
+    undo: Undo
+    counts: Literal["all", "preview", "nothing"]  # whether the workspace is as the command left it
+    touched: tuple[Touched, ...] = ()  # the first hundred
+    totals: Mapping[Deed, int] = field(default_factory=dict["Deed", int])
+    conflicts: tuple[tuple[str, Clash, str], ...] = ()  # paths that stay as they were; why; where its version is
+    protected: tuple[str, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    unseen: tuple[str, ...] = ()  # files that the session had read, too, and that there was no room to show
+    notes: tuple[str, ...] = ()
+    folder: str = ""  # where a lasting shell stands now
+    diff: str = field(default="", repr=False)
+
+    @property
+    def status(self) -> Status:
+        ended = not (self.exit.signal or self.exit.timed_out or self.exit.cancelled)
+        return "success" if is_whole(self.output) and ended and not self.conflicts else "partial"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "command": self.command,
+            **ending(self.exit),
+            "output": printed(self.output),
+            "counts": self.counts,
+            "preview": self.counts == "preview",
+            "undo": self.undo,
+            "totals": dict(self.totals),
+            "files": [each.facts() for each in self.touched],
+            "conflicts": [{"path": path, "clash": clash, "kept": kept} for path, clash, kept in self.conflicts],
+            "protected": list(self.protected),
+            "seen": [{"path": each.path, "complete": each.complete} for each in self.seen],
+            "notes": list(self.notes),
+            "folder": self.folder,
+            "held": asdict(self.held),
+        }
+
+
+@dataclass(frozen=True)
+class JobShown:
+    """A command in the background, as it was asked about."""
+
+    job: str
+    running: bool
+    exit: Exit | None
+    output: Output = field(repr=False)
+    offset: int
+    next_offset: int
+    held: Held = field(repr=False)
+    asked: Literal["start", "output", "input", "stop"]
+    undo: Undo = "file tools only"
+    diff: str = ""
+
+    @property
+    def status(self) -> Status:
+        return "partial" if self.more or self.output.replaced else "success"
+
+    @property
+    def more(self) -> bool:
+        """Whether it has printed more than is shown here."""
+        return self.output.bytes > self.next_offset - self.offset
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "running": self.running,
+            **(ending(self.exit) if self.exit else {}),
+            "output": printed(self.output),
+            "offset": self.offset,
+            "next_offset": self.next_offset,
+            "undo": self.undo,
+            "held": asdict(self.held),
+        }
+
+
+def is_whole(output: Output) -> bool:
+    return not (output.left_out or output.tail or output.handle or output.replaced)
+
+
+def ending(end: Exit) -> dict[str, Any]:
+    return {
+        "exit_status": end.code,
+        "signal": end.signal or None,
+        "timed_out": end.timed_out,
+        "seconds": round(end.seconds, 3),
+    }
+
+
+def printed(output: Output) -> dict[str, Any]:
+    return {
+        "bytes": output.bytes,
+        "lines": output.lines,
+        "left_out": output.left_out,
+        "handle": output.handle or None,
+        "kept": output.kept,
+        "undecodable": output.replaced,
+    }
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command printed just now; `dropped` counts what came after it faster than it was taken, in characters."""
+
+    text: str
+    dropped: int = 0
+
+
+Result = Shown | Written | Edited | Patched | Listed | Globbed | Grepped | Ran | JobShown
 
 
 @dataclass(frozen=True)

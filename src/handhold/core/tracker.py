@@ -69,6 +69,24 @@ class Tracker:
             self.contents.keep([whole.data])
             self.marks.put(replace(known, identity=whole.identity, hash=whole.hash))
 
+    def difference(self, path: str, before: bytes | None, after: bytes, name: str) -> tuple[str, bool]:
+        """How a content that is about to come differs from what the session last saw, as a bounded diff under a name.
+
+        What it saw is looked for in the store, and in what stands there now.
+        """
+        mark = self.marks.get(path, None)
+        known = self.contents.get(mark.hash) if mark and mark.hash else None
+        if known is None and mark and before is not None and digest(before) == mark.hash:
+            known = before
+        return ("", False) if known is None else difference(name, known, after)
+
+    def moved(self, source: str, whole: Whole) -> None:
+        """A file that the session knew has another name now."""
+        known = self.marks.get(source, None)
+        self.marks.drop(source)
+        if known and known.hash == whole.hash:
+            self.marks.put(replace(known, path=whole.path, identity=whole.identity))
+
     def _unchanged(self, mark: Mark, page: Page) -> bool:
         if page.whole and mark.hash:
             return mark.hash == page.whole.hash
@@ -92,17 +110,19 @@ class Tracker:
         return hash if identity == page.identity else None
 
     def _difference(self, mark: Mark, whole: Whole) -> tuple[str, bool]:
-        """What happened since, as a bounded diff, and whether that is all of it."""
         known = self.contents.get(mark.hash) if mark.hash else None
-        if known is None:
-            return "", False
-        try:
-            before, after = Text.decode(known), Text.decode(whole.data)
-        except BinaryFile:
-            return "[it holds binary data now, or did before]\n", False
-        if before.body == after.body:
-            return f"[the same text, now as {after.coding.label} and not as {before.coding.label}]\n", True
-        return bounded(unified_diff(whole.path, before.body, after.body))
+        return ("", False) if known is None else difference(whole.path, known, whole.data)
+
+
+def difference(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
+    """What happened to a file, as a bounded diff, and whether that is all of it."""
+    try:
+        before, after = Text.decode(old), Text.decode(new)
+    except BinaryFile:
+        return "[it holds binary data now, or did before]\n", False
+    if before.body == after.body:
+        return f"[the same text, now as {after.coding.label} and not as {before.coding.label}]\n", True
+    return bounded(unified_diff(path, before.body, after.body))
 
 
 def shown_whole(page: Page) -> list[tuple[int, int]]:

@@ -251,6 +251,16 @@ def first_line(tool: str, values: Mapping[str, Any]) -> int | None:
     return 1 if offset == 0 else offset
 
 
+def seconds(tool: str, values: Mapping[str, Any], name: str, *, default: float, most: float, unit: float = 1) -> float:
+    """A time limit, given in units of so many seconds."""
+    value = values.get(name)
+    if value is None:
+        return default
+    if not 0 < value * unit <= most:
+        raise BadArguments(tool, name, told(value), f"a number up to {most / unit:g}")
+    return value * unit
+
+
 class Specs:
     """The tools of one dialect, read from the `specs.json` beside its module when first asked for."""
 

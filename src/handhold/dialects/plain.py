@@ -99,8 +99,15 @@ def plain(error: e.ToolError) -> str:
         # --- commands
         case e.NotOnlyPatch(because=because):
             return f"This command calls apply_patch, and not in a form that is taken: {because}. Nothing was done. Call apply_patch alone or after one cd, with the patch in a heredoc whose delimiter is quoted."
-        case e.NoShell():
+        case e.NoShell(because=""):
             return "Commands are not run here, except apply_patch. Nothing was done."
+        case e.NoShell(because=because):
+            return f"The command was not run: {because}."
+        case e.NoSuchJob(job=job, known=known):
+            there = f"There is {listed(known)}." if known else "There is none now."
+            return f"No command in the background is called {clipped(job)}. {there}"
+        case e.Cancelled():
+            return "The command was cancelled and ended, with everything that it had started. Nothing of what it did counts."
         case e.ExtraMissing(extra=extra):
             return f"Handhold was installed without what this needs. Somebody must install handhold[{extra}]."
         # --- policy
@@ -117,6 +124,9 @@ def plain(error: e.ToolError) -> str:
             return f"There is nothing to take back: {clipped(wanted)}."
         case e.UndoConflict(paths=paths):
             return f"Nothing was taken back: {listed(paths)} changed since, and that change would be lost. Take the later change back first."
+        case e.TakenBackPartly(verb=verb, done=done, left=left, because=because, paths=paths):
+            so = "taken back" if verb == "undo" else "done again"
+            return f"Only a part was {so}: {listed(done)}. Not {so}: {listed(left)}, since {listed(paths)} stood in the way ({because})."
         case e.ContentDropped(paths=paths):
             return f"This can no longer be taken back: the old content of {listed(paths)} was dropped to make room."
         # --- the machine

@@ -6,12 +6,13 @@ They pass the suites of the real ones. `MemoryFiles.files` may be changed behind
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import count
 from posixpath import basename, dirname, join
+from typing import TypeVar
 
 from handhold.core.errors import (
     Busy,
@@ -25,11 +26,12 @@ from handhold.core.errors import (
     ToolError,
 )
 from handhold.core.facts import Identity, Look, Page, Whole
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Call, Contents, Entry, Mark, Outcome
 from handhold.core.text.names import real, unmistakable
 from handhold.world.files.index import count_of, page_of
 from handhold.world.files.roots import Root, Roots, meant, names
+from handhold.world.state.slots import commands_of
 from handhold.world.state.taken import DONE, taken_back
 
 PATIENCE = 30.0  # seconds to wait for somebody else's transaction
@@ -37,9 +39,14 @@ MOST_NEAR = 3
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 PATHS_LISTED = 100
 
+T = TypeVar("T")
+
 
 class MemoryFiles:
-    """Names in `files` and `directories` are relative to the root. A directory is also there if a file is in it."""
+    """Names in `files` and `directories` are relative to the root. A directory is also there if a file is in it.
+
+    `slots` holds files that wait to change places. Of what a command may leave, there are only files here.
+    """
 
     def __init__(
         self,
@@ -51,6 +58,7 @@ class MemoryFiles:
     ) -> None:
         self.files: dict[str, bytes] = {}
         self.directories: set[str] = {"", *directories}
+        self.slots: dict[str, bytes] = {}
         self._roots = Roots([Root(-1, root, root, writable=True, device=1)])
         self._contents = contents
         self._ticks = count(1)
@@ -201,12 +209,16 @@ class MemoryFiles:
             raise IsDirectory(path)
         return look
 
+    def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
+        return work()
+
     # --- the one door
 
     @contextmanager
-    def transaction(self, changes: Sequence[FileChange]) -> Generator["MemoryTransaction"]:
+    def transaction(self, changes: Sequence[FileChange]) -> Generator["MemoryTransaction | MemoryExchange"]:
+        kind = MemoryExchange if any(isinstance(each.before or each.after, Shelved) for each in changes) else None
         with self.alone():
-            yield MemoryTransaction(self, changes, f"m{next(self._ticks)}")
+            yield (kind or MemoryTransaction)(self, changes, f"m{next(self._ticks)}")
 
     @contextmanager
     def alone(self) -> Generator[None]:
@@ -220,6 +232,23 @@ class MemoryFiles:
     def recover(self, broken: Broken) -> tuple[str, ...]:
         """What lived in this process died with it."""
         return ()
+
+    def stands(self, path: str, content: Content) -> bool:
+        look = self.look(path)
+        if look is None or look.kind == "directory":
+            return look is not None and isinstance(content, Directory | Folder)
+        return self.fingerprint(path)[1] == content.hash
+
+    def shelved(self, content: Shelved, path: str) -> bytes | None:
+        datas = (self.slots.get(content.slot), self.content(path))
+        return next((data for data in datas if data is not None and digest(data) == content.hash), None)
+
+    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+        return ()  # no command runs here, so no tree is shelved
+
+    def on_shelf(self, content: Shelved) -> bool:
+        data = self.slots.get(content.slot)
+        return data is not None and digest(data) == content.hash
 
     def close(self) -> None:
         pass
@@ -330,6 +359,56 @@ class MemoryTransaction:
             parent = dirname(parent)
 
 
+class MemoryExchange:
+    """Files that change places with their slots."""
+
+    def __init__(self, workspace: MemoryFiles, changes: Sequence[FileChange], name: str) -> None:
+        self.id = name
+        self.files = tuple(changes)
+        self._workspace = workspace
+        self._exchanged: list[tuple[str, str]] = []
+        for change in changes:
+            self._verify(change)
+
+    def perform(self) -> Mapping[str, Identity]:
+        for change in self.files:
+            self._verify(change)
+        for change in self.files:
+            thing = change.after or change.before
+            assert isinstance(thing, Shelved)
+            self._exchange(self._workspace.name_of(change.path), thing.slot)
+        looks = {change.path: self._workspace.look(change.path) for change in self.files}
+        return {path: look.identity for path, look in looks.items() if look}
+
+    def take_back(self) -> None:
+        for name, slot in self._exchanged[:]:
+            self._exchange(name, slot)
+        self._exchanged.clear()
+
+    def finish(self) -> None:
+        pass
+
+    def _verify(self, change: FileChange) -> None:
+        if change.before is None:
+            if self._workspace.look(change.path) is not None:
+                raise Stale(change.path)
+        elif not self._workspace.stands(change.path, change.before):
+            raise Stale(change.path)
+        if isinstance(change.after, Shelved) and not self._workspace.on_shelf(change.after):
+            raise ContentDropped((change.path,))
+
+    def _exchange(self, name: str, slot: str) -> None:
+        workspace = self._workspace
+        here, there = workspace.files.pop(name, None), workspace.slots.pop(slot, None)
+        if here is not None:
+            workspace.slots[slot] = here
+        if there is None:
+            workspace.directories.add(dirname(name))
+        else:
+            workspace.write(name, there)
+        self._exchanged.append((name, slot))
+
+
 def _with_mode(change: FileChange) -> FileChange:
     """The mode of what goes away."""
     if change.after is not None:
@@ -338,7 +417,7 @@ def _with_mode(change: FileChange) -> FileChange:
 
 
 def _data(content: Content | None, workspace: MemoryFiles, path: str) -> bytes | None:
-    return None if content is None or isinstance(content, Directory) else workspace.data_of(content, path)
+    return workspace.data_of(content, path) if isinstance(content, Bytes | Stored) else None
 
 
 # --- state
@@ -370,6 +449,7 @@ class MemoryStore:
         self._intended: set[str] = set()  # those of them that came in an intent
         self._bound = bound
         self._dropped = 0
+        self._slots: OrderedDict[str, int] = OrderedDict()  # bytes by command, the longest unused first
         self._marks: dict[str, MemoryMarks] = {}
         self._lock = threading.RLock()
         self._held = threading.Lock()
@@ -413,19 +493,39 @@ class MemoryStore:
         """How many bytes of contents are kept, and how many contents had to go so far."""
         return sum(map(len, self._contents.values())), self._dropped
 
+    def slots(self) -> Collection[str]:
+        return frozenset(self._slots)
+
     def _make_room(self) -> None:
-        held = self.held()[0]
-        if held <= self._bound:
+        over = self.held()[0] + sum(self._slots.values()) - self._bound
+        if over <= 0:
             return
         open_intents = [each for each in self._records if each.transaction is not None and each.outcome is None]
         needed = {hash for each in open_intents for change in each.files for hash in _hashes(change)}
         free = [hash for hash in self._contents if hash not in needed]
-        for hash in sorted(free, key=self._intended.__contains__):  # what was only seen goes first
-            if held <= self._bound:
+        # What was only seen goes first, then slots: a command may leave a thousand times what an edit does.
+        over = self._drop_contents((hash for hash in free if hash not in self._intended), over)
+        under_way = {each.seq for each in self._records if each.transaction is not None and not each.finished}
+        for command in [each for each in self._slots if not under_way & self._uses(each)]:
+            if over <= 0:
                 return
-            held -= len(self._contents.pop(hash))
+            over -= self._slots.pop(command)
+            self._dropped += 1
+        self._drop_contents((hash for hash in free if hash in self._intended), over)
+
+    def _drop_contents(self, hashes: Iterable[str], over: int) -> int:
+        for hash in list(hashes):
+            if over <= 0:
+                break
+            over -= len(self._contents.pop(hash))
             self._intended.discard(hash)
             self._dropped += 1
+        return over
+
+    def _uses(self, command: str) -> set[int]:
+        """The calls that are about these slots, unless they came to nothing."""
+        records = (each for each in self._records if each.outcome is None or each.done)
+        return {each.seq for each in records if command in commands_of(each.files)}
 
     # --- journal
 
@@ -453,9 +553,13 @@ class MemoryStore:
             record.takes_back = tuple(takes_back)
             contents = [content for change in files for content in (change.before, change.after)]
             self._keep(content.data for content in contents if isinstance(content, Bytes))
-            for hash in (content.hash for content in contents if content and content.hash in self._contents):
+            for hash in (hash for change in files for hash in _hashes(change) if hash in self._contents):
                 self._contents.move_to_end(hash)
                 self._intended.add(hash)
+            for command, size in commands_of(files).items():
+                if command in self._slots or self._uses(command) == {seq}:
+                    self._slots[command] = size
+                    self._slots.move_to_end(command)
             self._make_room()
 
     def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None:
@@ -464,9 +568,14 @@ class MemoryStore:
             if record.outcome is not None:
                 raise ValueError(f"call {seq} has an outcome already")
             record.outcome = outcome
+            for command in () if record.done else commands_of(record.files):
+                if not self._uses(command):
+                    self._slots.pop(command, None)
 
     def finish(self, seq: int) -> None:
-        self._record(seq).finished = True
+        with self._lock:
+            self._record(seq).finished = True
+            self._make_room()
 
     def broken(self) -> Sequence[Broken]:
         return [
@@ -522,7 +631,8 @@ class MemoryStore:
             changed=len(record.files),
             takes_back=record.takes_back,
             undone=taken_back(record.seq, takers),
-            kept=all(self.has(each.before.hash) for each in record.files if isinstance(each.before, Stored)),
+            kept=all(self.has(each.before.hash) for each in record.files if isinstance(each.before, Stored))
+            and (not record.done or all(command in self._slots for command in commands_of(record.files))),
         )
 
     # --- marks
@@ -549,6 +659,9 @@ class MemoryMarks:
     def drop(self, path: str) -> None:
         self._marks.pop(path, None)
 
+    def paths(self) -> Collection[str]:
+        return tuple(self._marks)
+
 
 def _by_hash(change: FileChange) -> FileChange:
     def kept(content: Content | None) -> Content | None:
@@ -558,4 +671,4 @@ def _by_hash(change: FileChange) -> FileChange:
 
 
 def _hashes(change: FileChange) -> Iterator[str]:
-    return (content.hash for content in (change.before, change.after) if content)
+    return (content.hash for content in (change.before, change.after) if isinstance(content, Bytes | Stored))

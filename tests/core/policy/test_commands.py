@@ -107,6 +107,7 @@ REFUSED = [
     (["apply_patch", PATCH, "--force"], "2 arguments"),
     (["sudo", "apply_patch", PATCH], "not the command itself"),
     (["bash", "-x", "-c", "true", "apply_patch"], "not the command itself"),
+    (bash("cd src && # there\napply_patch 'x'"), "a comment stands in the middle"),
 ]
 
 OTHERS = [

@@ -20,6 +20,9 @@ class NoContents:
     def has(self, hash: str) -> bool:
         return False
 
+    def slots(self) -> tuple[str, ...]:
+        return ()
+
 
 class Opener:
     """Opens workspaces by one resolver, and closes them."""

@@ -5,8 +5,7 @@ import stat
 import subprocess
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,8 @@ from handhold.world.files import commit
 from handhold.world.files.commit import Commit, Committer, hands
 from handhold.world.files.commit.likeness import PAGE, mixture
 from handhold.world.files.workspace import Workspace
-from tests.faults.trees import Kept, lay, tree, twenty
+from tests.faults.trees import Kept, as_nobody, lay, tree, twenty
 
-NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away and mount")
 
 
@@ -78,25 +76,6 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
     made = Desk(root, exchange=request.param)
     yield made
     made.workspace.close()
-
-
-def as_nobody(act: Callable[[], object]) -> None:
-    """In a fork, as a user with no rights but those of everybody."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            act()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-            raise
-        finally:
-            os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 # --- C-40, U-14: what a write keeps
@@ -303,7 +282,7 @@ def test_c62_whoever_gets_in_at_the_last_moment_loses_nothing(
         (desk.root / each).write_text("old")
     real = hands.renamed
 
-    def late(directory: int, one: str, other: str, flags: int) -> bool:
+    def late(directory: int, one: str, other: str, flags: int, *, into: int | None = None) -> bool:
         if name in (one, other) and not (desk.root / "theirs").exists():
             (desk.root / name).write_text("theirs")
             (desk.root / "theirs").touch()

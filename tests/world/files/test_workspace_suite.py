@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from handhold.core.plans import FileChange
 from handhold.core.ports import Store
 from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryStore
+from tests.faults.commands import Command, file
 from tests.suites.files_suite import FilesSuite, Ground, Make
 
 
@@ -23,6 +25,12 @@ class OnDisk:
             (self.root / name).unlink()
         else:
             (self.root / name).write_bytes(data)
+
+    def shelve(self, name: str, data: bytes | None) -> FileChange:
+        shelf = self.files.shelf_of(self.files.roots_open[0])
+        assert shelf
+        command = Command(shelf, self.root)
+        return (command.removes(name) if data is None else command.puts(name, file(data))).changes[0]
 
     def tree(self) -> dict[str, bytes | None]:
         return {
@@ -46,11 +54,13 @@ class TestWorkspace(FilesSuite):
         return self.fresh
 
     def fresh(self, tree: Mapping[str, bytes]) -> Ground:
-        root = Path(self.opened.enter_context(tempfile.TemporaryDirectory()))
+        home = Path(self.opened.enter_context(tempfile.TemporaryDirectory()))
+        root, state = home / "root", home / "state"
+        root.mkdir()
         for name, data in tree.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(data)
         store = MemoryStore()
-        workspace = Workspace([root], store, resolver=self.resolver)
+        workspace = Workspace([root], store, resolver=self.resolver, state=state)
         self.opened.callback(workspace.close)
         return OnDisk(workspace, store, root)

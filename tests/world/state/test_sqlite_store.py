@@ -6,17 +6,19 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemTrouble
-from handhold.core.plans import Bytes, FileChange, digest
+from handhold.core.plans import Bytes, Directory, FileChange, Stored, digest
 from handhold.core.ports import Call, Store
 from handhold.world.state import database, lock
+from handhold.world.state.database import OURS
 from handhold.world.state.sqlite import JOURNAL, SqliteStore
-from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, success
+from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, shelved, success
 
 
 class TestSqliteStore(LastingStoreSuite):
@@ -120,6 +122,60 @@ def test_nasty_52_another_version_is_refused_and_left_alone(folder: Path):
     with pytest.raises(StateDamaged, match="99"):
         SqliteStore(folder)
     assert contents_of(folder) == before
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """The state folder of an earlier version, with two calls and one that never ended."""
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.executescript((Path(__file__).parent / "version_2.sql").read_text(encoding="utf-8"))
+        connection.execute(f"PRAGMA application_id={OURS}")
+        connection.execute("PRAGMA user_version=2")
+    return tmp_path
+
+
+def test_a_state_of_an_earlier_version_is_carried_over(earlier: Path):
+    with closing(SqliteStore(earlier)) as store:
+        first, undo, half = store.entries()
+        assert [entry.call.call_id for entry in (first, undo, half)] == ["c1", "c2", "c3"]
+        assert (first.undone, undo.takes_back, half.outcome) == (True, (first.seq,), None)
+        assert all(entry.kept for entry in (first, undo, half))
+        assert store.files(first.seq) == (
+            FileChange("/ws/a.py", Stored(digest(b"old\n"), 4), Stored(digest(b"new\n"), 4)),
+            FileChange("/ws/d", None, Directory()),
+            FileChange("/ws/d/run", None, Stored(digest(b"run"), 3), 0o755),
+        )
+        assert store.get(digest(b"old\n")) == b"old\n"
+        assert [broken.transaction for broken in store.broken()] == ["x3"]
+        assert store.marks("s").get("/ws/a.py", None)
+        assert not store.slots()
+        seq = done(store, shelved("c/1", b"old\n", b"new\n"))
+        assert store.slots() == {"c"}
+    with closing(SqliteStore(earlier)) as store:
+        assert store.files(seq) == (shelved("c/1", b"old\n", b"new\n"),)
+        with pytest.raises(sqlite3.IntegrityError):
+            store._database._connection.execute("DELETE FROM things")
+
+
+def test_a_state_of_an_earlier_version_is_carried_over_once(earlier: Path):
+    """Two processes at the same moment."""
+    started = Barrier(4)
+    failed: list[BaseException] = []
+
+    def open_it() -> None:
+        started.wait()
+        try:
+            SqliteStore(earlier).close()
+        except BaseException as error:  # noqa: BLE001 - a thread would swallow it
+            failed.append(error)
+
+    threads = [Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
 
 
 def test_nasty_52_somebody_elses_database_is_refused_and_left_alone(tmp_path: Path):
@@ -231,6 +287,7 @@ def test_replies_are_bounded_and_cost_no_undo(tmp_path: Path):
 PROCESS = """
 import sys
 from pathlib import Path
+from threading import Barrier, Thread
 from handhold.core.ports import Call, Outcome
 from handhold.core.plans import Bytes, FileChange
 from handhold.world.state.sqlite import SqliteStore
@@ -267,6 +324,7 @@ def test_a_store_held_by_another_process_is_busy(folder: Path, monkeypatch: pyte
 HOLDER = """
 import sys
 from pathlib import Path
+from threading import Barrier, Thread
 from handhold.world.state.sqlite import SqliteStore
 with SqliteStore(Path(sys.argv[1])).alone():
     print("held", flush=True)

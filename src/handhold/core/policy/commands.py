@@ -86,7 +86,7 @@ def patch_call(command: Sequence[str]) -> PatchCall:
 
 
 def _another(command: str, *, mentions: bool, because: str) -> NotOnlyPatch | NoShell:
-    return NotOnlyPatch(because) if mentions else NoShell(command)
+    return NotOnlyPatch(because) if mentions else NoShell(command=command)
 
 
 # --- scripts
@@ -167,6 +167,8 @@ class _Script:
 
     def _after_cd(self, both: "Node") -> tuple[str, "Node"]:
         """`cd folder && …`: the folder, and the rest."""
+        if len(both.children) != 3:
+            raise _Other("a comment stands in the middle of it")
         first, operator, second = both.children
         if operator.type != "&&" or first.type not in ("command", "list"):
             raise _Other(REASONS[operator.type])

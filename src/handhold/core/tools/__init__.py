@@ -6,9 +6,23 @@ from typing import Any
 from handhold.core.facts import Scan
 from handhold.core.plans import Plan, Search
 from handhold.core.policy.guard import GuardedView
-from handhold.core.requests import Edit, Glob, Grep, ListFiles, MultiEdit, Patch, Read, Request, Write
+from handhold.core.requests import (
+    Edit,
+    Glob,
+    Grep,
+    JobInput,
+    JobOutput,
+    JobStop,
+    ListFiles,
+    MultiEdit,
+    Patch,
+    Read,
+    Request,
+    Run,
+    Write,
+)
 from handhold.core.results import Result
-from handhold.core.tools import edit, patch, read, write
+from handhold.core.tools import edit, patch, read, run, write
 
 PLANNERS: dict[type, Callable[[Any, GuardedView], Plan]] = {
     Read: read.plan,
@@ -16,6 +30,10 @@ PLANNERS: dict[type, Callable[[Any, GuardedView], Plan]] = {
     Edit: edit.plan,
     MultiEdit: edit.plan_multi,
     Patch: patch.plan,
+    Run: run.plan,
+    JobOutput: run.plan_job,
+    JobInput: run.plan_job,
+    JobStop: run.plan_job,
 }
 
 

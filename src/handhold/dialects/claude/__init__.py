@@ -1,6 +1,6 @@
 """The dialect `claude`: names, schemas and messages to the letter of the document they come from.
 
-Write, Glob, Grep and LS are in the same manner, in our own words.
+Write, Glob, Grep, LS and the commands are in the same manner, in our own words.
 """
 
 from collections.abc import Mapping
@@ -8,9 +8,22 @@ from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Glob, Grep, Limits, ListFiles, MultiEdit, Read, Request, Write
+from handhold.core.requests import (
+    Edit,
+    Glob,
+    Grep,
+    JobOutput,
+    JobStop,
+    Limits,
+    ListFiles,
+    MultiEdit,
+    Read,
+    Request,
+    Run,
+    Write,
+)
 from handhold.core.results import Result
-from handhold.dialects.arguments import counted, first_line
+from handhold.dialects.arguments import counted, first_line, seconds
 from handhold.dialects.claude import words
 from handhold.dialects.family import Family, replacement, unknown
 from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
@@ -43,10 +56,14 @@ TYPES = {
 }
 """The types of Grep, as the globs that they stand for."""
 
+OUTPUT = 80_000  # characters of a command's output: 20,000 tokens
+TIMEOUT, LONGEST = 120.0, 600.0  # seconds that a command may take
+IN_BACKGROUND = 3600.0
+
 
 class Claude(Family):
     name = "claude"
-    traits = Traits(matching="exact", hints=False, absolute_paths=True)
+    traits = Traits(matching="exact", hints=False, absolute_paths=True, shell_lasts="folder")
 
     def request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
@@ -58,6 +75,15 @@ class Claude(Family):
                 return Edit(a["file_path"], replacement(a))
             case "MultiEdit":
                 return MultiEdit(a["file_path"], tuple(map(replacement, a["edits"])))
+            case "Bash":
+                background = a["run_in_background"]
+                default = IN_BACKGROUND if background else TIMEOUT
+                time = seconds(tool, a, "timeout", default=default, most=max(default, LONGEST), unit=0.001)
+                return Run(a["command"], time, OUTPUT, background=background)
+            case "BashOutput":
+                return JobOutput(a["bash_id"], OUTPUT)
+            case "KillShell":
+                return JobStop(a["shell_id"])
             case "Glob":
                 return Glob(pattern=a["pattern"], **below(a, FOUND))
             case "Grep":

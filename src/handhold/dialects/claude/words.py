@@ -6,7 +6,8 @@ from dataclasses import replace
 from handhold.core import errors as e
 from handhold.core.facts import Line
 from handhold.core.requests import MultiEdit, Request
-from handhold.core.results import Edited, Globbed, Grepped, Listed, Patched, Result, Shown, Step, Written
+from handhold.core.results import Edited, Globbed, Grepped, JobShown, Listed, Patched, Ran, Result, Shown, Step, Written
+from handhold.dialects import commands
 from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, echo, listed, row
@@ -24,6 +25,7 @@ VERBS = {"Read": "read", "Edit": "edit", "MultiEdit": "multi_edit", "Write": "wr
 MOST_ROWS = 2000  # of a snippet; as many as Read shows
 LINE_CHARS = 2000
 MOST_CHARS = 60_000  # of a snippet or a list
+JOBS = commands.Names(output="BashOutput", stop="KillShell", offset=False)
 
 MANNER = Manner(
     rest="",
@@ -66,6 +68,10 @@ def said(request: Request, result: Result) -> str:
             return updated(result)
         case Patched(files=files):
             return f"Applied a patch to {listed(file.path for file in files)}"
+        case Ran():
+            return commands.ran(result)
+        case JobShown():
+            return commands.job(result, JOBS)
         case Listed() | Globbed() | Grepped():
             return searched(result)
 

@@ -6,12 +6,27 @@ Paths are relative to the first root or absolute; what was left out, and how to 
 from collections.abc import Mapping
 from typing import Any
 
-from handhold.core.errors import ToolError
+from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Glob, Grep, Limits, ListFiles, MultiEdit, Patch, Read, Request, Write
+from handhold.core.requests import (
+    Edit,
+    Glob,
+    Grep,
+    JobInput,
+    JobOutput,
+    JobStop,
+    Limits,
+    ListFiles,
+    MultiEdit,
+    Patch,
+    Read,
+    Request,
+    Run,
+    Write,
+)
 from handhold.core.results import Result
 from handhold.core.text.patch import parse
-from handhold.dialects.arguments import counted, first_line
+from handhold.dialects.arguments import counted, first_line, seconds
 from handhold.dialects.family import Family, replacement, unknown
 from handhold.dialects.handhold import words
 from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
@@ -19,6 +34,8 @@ from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
 BUDGET = 80_000  # characters: 20,000 tokens
 FRAME = 11_000  # notes (at most 6,000), the counts of cut lines, line numbers of more than six digits
 LIMITS = Limits(lines=2000, line_chars=2000, chars=BUDGET - FRAME)
+TIMEOUT, LONGEST = 120.0, 600.0  # seconds that a command may take
+IN_BACKGROUND, LONGEST_IN_BACKGROUND = 3600.0, 24 * 3600.0
 LISTED, FOUND, MOST = 200, 100, 1000  # entries of a listing, files or lines of a search, and never more of either
 DEEPEST = 10
 
@@ -39,6 +56,14 @@ class Handhold(Family):
                 return MultiEdit(a["path"], tuple(map(replacement, a["edits"])))
             case "apply_patch":
                 return Patch(parse(a["patch"]))
+            case "bash":
+                return run(tool, a)
+            case "bash_output":
+                return JobOutput(a["job"], BUDGET, counted(tool, a, "offset", least=0))
+            case "bash_input":
+                return JobInput(a["job"], a["text"])
+            case "bash_stop":
+                return JobStop(a["job"])
             case "list_files":
                 depth = counted(tool, a, "depth", most=DEEPEST) or 1
                 return ListFiles(depth=depth, ignore=tuple(a.get("ignore", ())), **below(tool, a, LISTED))
@@ -64,6 +89,15 @@ class Handhold(Family):
 
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.refused(tool, error, hints=hints)
+
+
+def run(tool: str, a: Mapping[str, Any]) -> Run:
+    background, preview = a["background"], a["preview"]
+    if background and preview:
+        raise BadArguments(tool, "preview", "true", "false with background: only what ends can be looked at first")
+    limits = (IN_BACKGROUND, LONGEST_IN_BACKGROUND) if background else (TIMEOUT, LONGEST)
+    time = seconds(tool, a, "timeout", default=limits[0], most=limits[1])
+    return Run(a["command"], time, BUDGET, background=background, preview=preview)
 
 
 def below(tool: str, a: Mapping[str, Any], limit: int) -> dict[str, Any]:

@@ -4,7 +4,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from handhold.core import errors as e
-from handhold.core.results import Edited, Globbed, Grepped, Listed, Patched, PatchedFile, Result, Shown, Written
+from handhold.core.results import (
+    Edited,
+    Globbed,
+    Grepped,
+    JobShown,
+    Listed,
+    Patched,
+    PatchedFile,
+    Ran,
+    Result,
+    Shown,
+    Written,
+)
+from handhold.dialects import commands
 from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, row, several
@@ -12,6 +25,7 @@ from handhold.dialects.searches import Found, Manner, miss, notes, rows, tree
 
 MOST_ROWS = 40  # of a snippet
 MOST_FILES = 150  # of a patch
+JOBS = commands.Names(output="bash_output", stop="bash_stop", offset=True)
 
 MANNER = Manner(
     rest='Go on with cursor="{cursor}".',
@@ -50,6 +64,10 @@ def said(result: Result) -> str:
             return "\n".join([f"Edited {clipped(result.path)}: {places(result)}.", *snippet(result)])
         case Patched(files=files):
             return "\n".join([f"Patched {several(len(files), 'file')}:", *patched(files)])
+        case Ran():
+            return commands.ran(result)
+        case JobShown():
+            return commands.job(result, JOBS)
         case Listed() | Globbed() | Grepped():
             return hinted("\n".join(found(result)), notes(result, MANNERS[type(result)]))
 

@@ -33,5 +33,10 @@ def other_kind(mode: int) -> str:
 
 def virtual(fd: int) -> bool:
     """Whether this lies on procfs or sysfs, where a read may give away or block anything."""
+    return file_system(fd) in (PROC, SYSFS)
+
+
+def file_system(fd: int) -> int:
+    """The number of its kind; 0 if nobody knows."""
     found = (ctypes.c_long * 64)()  # the struct is shorter everywhere, and f_type is its first field
-    return _fstatfs(fd, ctypes.byref(found)) == 0 and found[0] in (PROC, SYSFS)
+    return found[0] if _fstatfs(fd, ctypes.byref(found)) == 0 else 0

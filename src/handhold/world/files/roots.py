@@ -5,12 +5,14 @@ touching the disk: which root it lies in, by name, and what is left of it.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from handhold.core.errors import BadPath, OutsideWorkspace
 from handhold.core.text.names import real, unescaped
+from handhold.world.files.kinds import virtual
 from handhold.world.files.trouble import named
 
 
@@ -50,31 +52,40 @@ class Spot:
 class Roots:
     """The roots of a workspace, in their order."""
 
-    def __init__(self, roots: Sequence[Root]) -> None:
+    def __init__(self, roots: Sequence[Root], beside: Sequence[Root] = ()) -> None:
+        """`beside` are read like roots, and no part of the workspace."""
         self.all = tuple(roots)
         self.first = self.all[0]
         self.names = tuple(dict.fromkeys(root.real for root in self.all))
         # Where one root lies in another, the inner one is meant; where two are the same, what may not be written.
-        spelled = [(spelling, root) for root in self.all for spelling in dict.fromkeys((root.real, root.given))]
+        every = (*self.all, *beside)
+        self.devices = {root.device for root in every if root.fd >= 0 and not virtual(root.fd)}
+        spelled = [(spelling, root) for root in every for spelling in dict.fromkeys((root.real, root.given))]
         self._spelled = sorted(spelled, key=lambda pair: (-len(pair[0]), pair[1].writable))
         self._open = ExitStack()
-        for root in self.all:
+        for root in every:
             self._open.callback(os.close, root.fd)
 
     @classmethod
-    def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]]) -> "Roots":
-        """Roots by their paths, and whether each may be written: a folder that is given as both may not."""
+    def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]], beside: Mapping[str, Path]) -> "Roots":
+        """Roots by their paths, and whether each may be written: a folder that is given as both may not.
+
+        `beside` names folders by what they are called here, wherever they lie.
+        """
         opened: list[Root] = []
+        others: list[Root] = []
         try:
             for path, writable in given:
                 opened.append(Root.open(path, writable=writable))
+            for name, folder in beside.items():
+                others.append(replace(Root.open(folder, writable=False), given=name, real=name))
             kept = {_folder(root) for root in opened if not root.writable}
             opened = [replace(root, writable=_folder(root) not in kept) for root in opened]
         except BaseException:
-            for root in opened:
+            for root in (*opened, *others):
                 os.close(root.fd)
             raise
-        return cls(opened)
+        return cls(opened, others)
 
     def spot(self, path: str) -> Spot:
         """Where a path of the model's leads; BadPath or OutsideWorkspace."""

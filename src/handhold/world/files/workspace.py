@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 from stat import S_IMODE
 from typing import Literal, Protocol, TypeVar
 
@@ -17,26 +18,35 @@ from handhold.core.errors import (
     BadPath,
     ChangedDuringRead,
     IsDirectory,
+    NotDirectory,
     NotFound,
     NotRegularFile,
     OutsideWorkspace,
+    PermissionRefused,
     TooLarge,
     ToolError,
 )
 from handhold.core.facts import Identity, Look, Page, Whole
-from handhold.core.plans import FileChange, digest
+from handhold.core.plans import Content, FileChange, Shelved, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Transaction
 from handhold.core.text.names import unmistakable
 from handhold.world.files import openat2
 from handhold.world.files.commit import Committer
+from handhold.world.files.commit.likeness import bytes_at, stat_of
+from handhold.world.files.commit.things import entries_of, is_thing, lies, there
+from handhold.world.files.distant import Distant
 from handhold.world.files.index import PIECE, SMALL, Indexes, Torn, count_of, page_of, pieces
 from handhold.world.files.kinds import identity_of, kind_of, other_kind, virtual
 from handhold.world.files.roots import Root, Roots, Spot, meant, names
+from handhold.world.files.shelf import Shelf
 from handhold.world.files.trouble import named, trouble
 from handhold.world.files.walk import Opened, Walk
+from handhold.world.state.folder import private
 
 MOST_NAMES = 2_000  # of a directory, among which one like a missing one is sought
 MOST_NEAR = 3
+RESULTS = "/large_tool_results"  # what the folder of offloaded outputs is called, wherever it lies
+UNSEEN = (BadPath, NotFound, NotDirectory, PermissionRefused)  # what a thing at a path may not be shown for
 
 T = TypeVar("T")
 
@@ -62,13 +72,18 @@ class Workspace:
         resolver: Literal["openat2", "walk"] | None = None,
         *,
         read_only: Sequence[str | os.PathLike[str]] = (),
+        state: Path | None = None,
     ) -> None:
+        """With a state folder there are shelves, and what was offloaded there can be read."""
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
-        self._roots = Roots.open(given)
-        self._real_devices = {root.device for root in self._roots.all if not virtual(root.fd)}
+        self._roots = Roots.open(given, {RESULTS: private(state / "results")} if state else {})
+        self._state = state
+        self._contents = contents
+        self._shelves: dict[str, Shelf | None] = {}
         self._resolver = chosen(resolver, self._roots)
         self._indexes = Indexes()
         self._committer = Committer(self, contents)
+        self._distant = Distant(self._roots.names)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -83,6 +98,10 @@ class Workspace:
         return self._resolver.name
 
     def close(self) -> None:
+        for shelf in self._shelves.values():
+            if shelf is not None:
+                shelf.close()
+        self._distant.close()
         self._roots.close()
 
     # --- what stands where
@@ -141,6 +160,9 @@ class Workspace:
 
         return self._steady(path, streamed)
 
+    def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
+        return self._distant.answered(work, go_on)
+
     # --- for the commit
 
     def root_of(self, place: str) -> Root:
@@ -172,6 +194,83 @@ class Workspace:
     def recover(self, broken: Broken) -> tuple[str, ...]:
         return self._committer.recover(broken)
 
+    # --- shelves
+
+    def shelf_of(self, root: Root) -> Shelf | None:
+        """Where things wait to change places with those in this root; None where there is no such place."""
+        if self._state is None or not root.writable:
+            return None
+        if root.real not in self._shelves:
+            others = [other for other in self._roots.all if other is not root]
+            self._shelves[root.real] = shelf = Shelf.for_root(root, self._state, others)
+            if shelf is not None:
+                shelf.sweep(self._contents.slots)
+        return self._shelves[root.real]
+
+    def shelf_at(self, place: str) -> Shelf | None:
+        return self.shelf_of(self.root_of(place))
+
+    def stands(self, path: str, content: Content) -> bool:
+        try:
+            with self.directory(path) as (fd, name), named(path):
+                return there(fd, name, content)
+        except BadPath:  # a root is in no directory of the workspace
+            root, way = self._roots.of(path)
+            return not names(way) and there(root.fd, ".", content)
+        except (NotFound, NotDirectory):
+            return False
+
+    def shelved(self, content: Shelved, path: str) -> bytes | None:
+        for place in self._slots(content):
+            with place as (fd, name):
+                if (data := self._held(fd, name, content)) is not None:
+                    return data
+        try:
+            with self.directory(path) as (fd, name):
+                return self._held(fd, name, content)
+        except UNSEEN:
+            return None
+
+    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+        for place in self._slots(content):
+            with place as (fd, name):
+                if is_thing(stat_of(fd, name), content):
+                    return entries_of(fd, name, content.slot, most)
+        try:
+            with self.directory(path) as (fd, name):
+                return entries_of(fd, name, content.slot, most) if is_thing(stat_of(fd, name), content) else ()
+        except UNSEEN:
+            return ()
+
+    def on_shelf(self, content: Shelved) -> bool:
+        for place in self._slots(content):
+            with place as (fd, name):
+                if lies(fd, name, content):
+                    return True
+        return False
+
+    def _slots(self, content: Shelved) -> Generator[AbstractContextManager[tuple[int, str]]]:
+        """The folders in which its slot may be: a slot does not say of which root it is, and needs not."""
+        command, _, slot = content.slot.partition("/")
+        shelves = [shelf for root in self._roots.all if (shelf := self.shelf_of(root))]
+        for shelf in {shelf.folder: shelf for shelf in shelves}.values():
+            try:
+                fd = shelf.open(command)
+            except OSError:
+                continue
+            yield _closing(fd, slot)
+
+    def _held(self, fd: int, name: str, content: Shelved) -> bytes | None:
+        """What a file or link holds, if it is the one."""
+        if content.kind not in ("file", "link") or content.size > MOST_EDITABLE:
+            return None
+        try:
+            if not lies(fd, name, content):
+                return None
+            return os.fsencode(os.readlink(name, dir_fd=fd)) if content.kind == "link" else bytes_at(fd, name)
+        except OSError:  # of what lies in a tree, a folder above may be closed, or not one any more
+            return None
+
     # --- descriptors
 
     def _open(self, path: str, flags: int) -> Opened:
@@ -191,8 +290,9 @@ class Workspace:
             return False
 
     def _status(self, fd: int, path: str) -> os.stat_result:
-        status = os.fstat(fd)
-        if status.st_dev not in self._real_devices and virtual(fd):
+        with named(path):  # of a mount that is connected to nothing, even this fails
+            status = os.fstat(fd)
+        if status.st_dev not in self._roots.devices and virtual(fd):
             raise OutsideWorkspace(path, self.roots)
         return status
 
@@ -244,6 +344,14 @@ class Workspace:
                 os.close(fd)
         except OSError:
             return None
+
+
+@contextmanager
+def _closing(fd: int, name: str) -> Generator[tuple[int, str]]:
+    try:
+        yield fd, name
+    finally:
+        os.close(fd)
 
 
 def chosen(resolver: str | None, roots: Roots) -> Resolver:

@@ -45,14 +45,21 @@ SCHEMA = (
 )
 
 # What goes, in its order. What was only seen goes before what could take a change back, and is never the reason
-# for losing that. An intent without an outcome still needs its own.
+# for losing that. Then slots go, because a command may leave a thousand times what an edit does. An intent without
+# an outcome still needs its own.
 GOING = """
     SELECT hash, stored, blob FROM contents AS kept
     WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
                       WHERE before = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
       AND NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_after
                       WHERE after = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
-    ORDER BY intended, used
+      AND intended = ?
+    ORDER BY used
+"""
+SLOTS_GOING = """
+    SELECT command, bytes FROM slots
+    WHERE NOT EXISTS (SELECT 1 FROM slot_uses JOIN pending USING (seq) WHERE slot_uses.command = slots.command)
+    ORDER BY used
 """
 
 
@@ -74,7 +81,8 @@ class BoundedContents:
             self.let_go(dropped)
 
     def get(self, hash: str) -> bytes | None:
-        key = bytes.fromhex(hash)
+        if (key := _key(hash)) is None:
+            return None
         with self._database.reading() as connection:
             sql = "SELECT packed, data FROM contents LEFT JOIN blobs ON blobs.id = blob WHERE hash = ?"
             row = connection.execute(sql, (key,)).fetchone()
@@ -88,9 +96,11 @@ class BoundedContents:
         return self._unpacked(hash, data, packed=packed)
 
     def has(self, hash: str) -> bool:
+        if (key := _key(hash)) is None:
+            return False
         with self._database.reading() as connection:
             sql = "SELECT 1 FROM contents WHERE hash = ?"
-            return connection.execute(sql, (bytes.fromhex(hash),)).fetchone() is not None
+            return connection.execute(sql, (key,)).fetchone() is not None
 
     def held(self) -> tuple[int, int]:
         """How many bytes are kept, and how many contents had to go so far."""
@@ -133,21 +143,70 @@ class BoundedContents:
 
     def make_room(self, connection: sqlite3.Connection) -> int:
         """Drop contents until the others are within the bound; how many."""
-        over: int = connection.execute("SELECT bytes FROM held").fetchone()[0] - self._bound
+        held = "SELECT (SELECT bytes FROM held) + (SELECT coalesce(sum(bytes), 0) FROM slots)"
+        over: int = connection.execute(held).fetchone()[0] - self._bound
+        if over <= 0:
+            return 0
+        seen = self._victims(connection, over, intended=False)
+        over -= sum(stored for _, stored, _ in seen)
+        over -= self._drop_slots(connection, over)
+        return len(seen) + len(self._victims(connection, over, intended=True))
+
+    def _victims(self, connection: sqlite3.Connection, over: int, *, intended: bool) -> list[Victim]:
+        """Delete contents of one sort, the oldest first, until this much is gone."""
         victims: list[Victim] = []
-        if over > 0:
-            for victim in connection.execute(GOING):
-                victims.append(victim)
-                over -= victim[1]
-                if over <= 0:
-                    break
-            self._delete(connection, victims)
-        return len(victims)
+        for victim in connection.execute(GOING, (intended,)) if over > 0 else ():
+            victims.append(victim)
+            over -= victim[1]
+            if over <= 0:
+                break
+        self._delete(connection, victims)
+        return victims
 
     def let_go(self, dropped: int) -> None:
         """After a transaction that dropped contents: remove their files."""
         if dropped:
             self._sweep()
+
+    # --- slots, which lie on a shelf and are counted here
+
+    def use_slots(self, connection: sqlite3.Connection, seq: int, held: Mapping[str, int]) -> None:
+        """A call is about the slots of these commands, which hold so many bytes."""
+        now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
+        for command, size in held.items():
+            key = command.encode()
+            known = connection.execute("SELECT 1 FROM slot_uses WHERE command = ? LIMIT 1", (key,)).fetchone()
+            connection.execute("INSERT INTO slot_uses VALUES (?, ?)", (key, seq))
+            if not known:
+                connection.execute("INSERT INTO slots VALUES (?, ?, ?)", (key, now, size))
+            elif not connection.execute("UPDATE slots SET used = ? WHERE command = ?", (now, key)).rowcount:
+                connection.execute("UPDATE lacking SET contents = contents + 1 WHERE seq = ?", (seq,))
+
+    def let_slots_go(self, connection: sqlite3.Connection, seq: int) -> None:
+        """A call came to nothing: slots that no other call is about are needed no more."""
+        connection.execute(
+            "DELETE FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?1) AND NOT EXISTS"
+            " (SELECT 1 FROM slot_uses WHERE slot_uses.command = slots.command AND seq <> ?1)",
+            (seq,),
+        )
+
+    def _drop_slots(self, connection: sqlite3.Connection, over: int) -> int:
+        """Drop slots, the oldest first, until this much is gone; how much."""
+        victims: list[tuple[bytes, int]] = []
+        freed = 0
+        for command, size in connection.execute(SLOTS_GOING) if over > 0 else ():
+            victims.append((command, size))
+            freed += size
+            if freed >= over:
+                break
+        for command, _ in victims:
+            connection.execute("DELETE FROM slots WHERE command = ?", (command,))
+            connection.execute(
+                "UPDATE lacking SET contents = contents + 1 WHERE seq IN (SELECT seq FROM slot_uses WHERE command = ?)",
+                (command,),
+            )
+        connection.execute("UPDATE held SET dropped = dropped + ?", (len(victims),))
+        return freed
 
     # --- rows
 
@@ -204,7 +263,8 @@ class BoundedContents:
     def _count_lacking(self, connection: sqlite3.Connection, keys: Iterable[bytes], change: int) -> None:
         """Calls know how many of the contents that they replaced are missing: `Entry.kept` need not look for them."""
         connection.executemany(
-            "UPDATE lacking SET contents = contents + ? WHERE seq IN (SELECT seq FROM changes WHERE before = ?)",
+            "UPDATE lacking SET contents = contents + ?"
+            " WHERE seq IN (SELECT seq FROM changes WHERE before = ? AND before_kind = 'file')",
             ((change, key) for key in keys),
         )
 
@@ -295,3 +355,11 @@ def batches(items: Iterable[T]) -> Iterator[list[T]]:
 
 def _places(keys: Collection[bytes]) -> str:
     return ",".join("?" * len(keys))
+
+
+def _key(hash: str) -> bytes | None:
+    """None if it is no hash of a content: of what is too large, or closed to us, only size and time are known."""
+    try:
+        return bytes.fromhex(hash)
+    except ValueError:
+        return None

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,9 +28,14 @@ _TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOC
 
 
 class Database:
-    """`schema` is the list of statements that makes an empty file one of this `version`."""
+    """`schema` is the list of statements that makes an empty file one of this `version`.
 
-    def __init__(self, path: Path, schema: Sequence[str], version: int) -> None:
+    `steps` are those that make a file of an earlier version one of the next, by the version they start from.
+    """
+
+    def __init__(
+        self, path: Path, schema: Sequence[str], version: int, steps: Mapping[int, Sequence[str]] | None = None
+    ) -> None:
         self.path = path
         self._lock = threading.RLock()
         self._full = False  # whether commits are flushed to the disk
@@ -40,7 +45,7 @@ class Database:
             self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             with self._told():
-                self._prepare(schema, version)
+                self._prepare(schema, version, steps or {})
         except BaseException:
             self._connection.close()
             raise
@@ -98,7 +103,7 @@ class Database:
             except FileExistsError:
                 pass
 
-    def _prepare(self, schema: Sequence[str], version: int) -> None:
+    def _prepare(self, schema: Sequence[str], version: int, steps: Mapping[int, Sequence[str]]) -> None:
         if self._is_new():
             self._connection.execute(f"PRAGMA page_size={PAGE}")
             self._log_ahead()
@@ -110,7 +115,9 @@ class Database:
                     connection.execute(f"PRAGMA user_version={version}")
         if self._one("PRAGMA application_id") != OURS:
             raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
-        if (found := self._one("PRAGMA user_version")) != version:
+        while (found := self._one("PRAGMA user_version")) in steps:
+            self._step(found, steps[found])
+        if found != version:
             raise StateDamaged(str(self.path), f"it has version {found}; this Handhold knows version {version}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._full = False
@@ -118,6 +125,13 @@ class Database:
         self._connection.execute(f"PRAGMA cache_size=-{CACHE}")
         # Without this a REPLACE would go around the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
+
+    def _step(self, version: int, statements: Sequence[str]) -> None:
+        with self.writing(durable=True) as connection:
+            if self._one("PRAGMA user_version") == version:  # another process may have been faster
+                for statement in statements:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={version + 1}")
 
     def _is_new(self) -> bool:
         return not self._one("PRAGMA user_version") and not self._one("SELECT count(*) FROM sqlite_master")

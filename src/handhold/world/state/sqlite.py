@@ -9,29 +9,54 @@ import json
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from handhold.core.facts import Identity
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Stored, digest
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import Broken, Call, Entry, Mark, Outcome, Seen
 from handhold.world.state import contents
 from handhold.world.state.contents import BoundedContents, pack, unpack
 from handhold.world.state.database import Database, told
 from handhold.world.state.folder import private
 from handhold.world.state.lock import locked
+from handhold.world.state.slots import commands_of
 from handhold.world.state.taken import DONE, taken_back
 
 DATABASE = "state.db"
 LOCK = "lock"
-VERSION = 2
+VERSION = 3
 BOUND = 2 * 1024**3
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
 STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"
 JOURNAL = ("calls", "intents", "changes", "taken", "outcomes", "finished")
+
+
+def append_only(*tables: str) -> Iterator[str]:
+    for table in tables:
+        for verb in ("UPDATE", "DELETE"):
+            yield f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
+                SELECT RAISE(ABORT, 'the journal is append-only');
+            END"""
+
+
+# What version 3 added: things that change places with their slots, and the slots that are kept.
+SLOTS = (
+    """CREATE TABLE things (
+        seq INTEGER NOT NULL, n INTEGER NOT NULL, side TEXT NOT NULL,
+        slot BLOB NOT NULL, kind TEXT NOT NULL, hash TEXT NOT NULL, size INTEGER NOT NULL, mode INTEGER NOT NULL,
+        inode TEXT NOT NULL, mtime_ns INTEGER NOT NULL, entries INTEGER NOT NULL,
+        PRIMARY KEY (seq, n, side)
+    ) WITHOUT ROWID""",
+    *append_only("things"),
+    # What can be told from the journal: by command, how much its slots hold, and whether they are still there.
+    "CREATE TABLE slots (command BLOB PRIMARY KEY, used INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE slot_uses (command BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (command, seq)) WITHOUT ROWID",
+    "CREATE INDEX slot_uses_seq ON slot_uses (seq)",
+)
 
 SCHEMA = (
     """CREATE TABLE calls (
@@ -75,15 +100,11 @@ SCHEMA = (
         UNIQUE (session, path)
     )""",
     "CREATE INDEX marks_file ON marks (session, file)",
-    *(
-        f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
-            SELECT RAISE(ABORT, 'the journal is append-only');
-        END"""
-        for table in JOURNAL
-        for verb in ("UPDATE", "DELETE")
-    ),
+    *append_only(*JOURNAL),
     *contents.SCHEMA,
+    *SLOTS,
 )
+STEPS = {2: SLOTS}
 
 ENTRIES = """
     SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
@@ -106,7 +127,7 @@ class SqliteStore:
         with told(folder):
             private(folder)
         self._lock = folder / LOCK
-        self._database = Database(folder / DATABASE, SCHEMA, VERSION)
+        self._database = Database(folder / DATABASE, SCHEMA, VERSION, STEPS)
         self._contents = BoundedContents(self._database, folder / "contents", bound)
         self._replies = replies
 
@@ -130,6 +151,10 @@ class SqliteStore:
     def held(self) -> tuple[int, int]:
         """How many bytes of contents are kept, and how many contents had to go so far."""
         return self._contents.held()
+
+    def slots(self) -> Collection[str]:
+        with self._database.reading() as connection:
+            return frozenset(_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
 
     # --- journal
 
@@ -166,10 +191,20 @@ class SqliteStore:
                 ((seq, n, *_change_row(each)) for n, each in enumerate(files)),
             )
             connection.executemany(
+                "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (seq, n, side, *_thing_row(content))
+                    for n, each in enumerate(files)
+                    for side, content in (("before", each.before), ("after", each.after))
+                    if isinstance(content, Shelved)
+                ),
+            )
+            connection.executemany(
                 "INSERT INTO taken VALUES (?, ?, ?)", ((seq, *each) for each in enumerate(takes_back))
             )
-            lacking = {each.before.hash for each in files if each.before and each.before.hash in absent}
+            lacking = {each.before.hash for each in files if isinstance(each.before, Stored)} & absent
             connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(lacking)))
+            self._contents.use_slots(connection, seq, commands_of(files))
             connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
             dropped = self._contents.make_room(connection)
         self._contents.let_go(dropped)
@@ -185,11 +220,14 @@ class SqliteStore:
                 connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
             else:  # what was begun has been taken back
                 connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+                self._contents.let_slots_go(connection, seq)
 
     def finish(self, seq: int) -> None:
         with self._database.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO finished VALUES (?, ?)", (seq, time.time()))
             connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+            dropped = self._contents.make_room(connection)  # its own slots may be too much, and were needed until now
+        self._contents.let_go(dropped)
 
     def broken(self) -> Sequence[Broken]:
         with self._database.reading() as connection:
@@ -294,13 +332,20 @@ class SqliteStore:
         return tuple(call for (call,) in connection.execute("SELECT call FROM taken WHERE seq = ? ORDER BY n", (seq,)))
 
     def _files(self, connection: sqlite3.Connection, seq: int) -> tuple[FileChange, ...]:
+        sql = "SELECT n, side, slot, kind, hash, size, mode, inode, mtime_ns, entries FROM things WHERE seq = ?"
+        things = {(n, side): _thing(*row) for n, side, *row in connection.execute(sql, (seq,))}
         sql = (
-            "SELECT path, before_kind, before, before_size, after_kind, after, after_size, mode"
+            "SELECT n, path, mode, before_kind, before, before_size, after_kind, after, after_size"
             " FROM changes WHERE seq = ? ORDER BY n"
         )
         return tuple(
-            FileChange(_text(row[0]), _content(*row[1:4]), _content(*row[4:7]), row[7])
-            for row in connection.execute(sql, (seq,))
+            FileChange(
+                _text(path),
+                things.get((n, "before")) or _content(*sides[:3]),
+                things.get((n, "after")) or _content(*sides[3:]),
+                mode,
+            )
+            for n, path, mode, *sides in connection.execute(sql, (seq,))
         )
 
     def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> bytes:
@@ -349,6 +394,11 @@ class SqliteMarks:
         with self._database.writing() as connection:
             connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, _bytes(path)))
 
+    def paths(self) -> Collection[str]:
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT path FROM marks WHERE session = ?", (self._session,))
+            return [_text(path) for (path,) in rows]
+
 
 # --- values
 
@@ -365,7 +415,7 @@ def _text(data: bytes) -> str:
 def _contents(files: Iterable[FileChange]) -> Iterator[Bytes | Stored]:
     for each in files:
         for content in (each.before, each.after):
-            if content is not None and not isinstance(content, Directory):
+            if isinstance(content, Bytes | Stored):
                 yield content
 
 
@@ -376,17 +426,42 @@ def _change_row(change: FileChange) -> tuple[object, ...]:
 def _row(content: Content | None) -> tuple[str | None, bytes | None, int | None]:
     if content is None:
         return None, None, None
-    if isinstance(content, Directory):
-        return "directory", None, None
-    return "file", bytes.fromhex(content.hash), content.size
+    match content:
+        case Directory():
+            return "directory", None, None
+        case Folder(mode=mode):
+            return "folder", None, mode
+        case Shelved(kind=kind):
+            return "shelved", _key(content.hash) if kind == "file" else None, content.size
+        case _:
+            return "file", bytes.fromhex(content.hash), content.size
+
+
+def _key(hash: str) -> bytes | None:
+    """None for a file that nobody read, because it was too large."""
+    try:
+        return bytes.fromhex(hash)
+    except ValueError:
+        return None
 
 
 def _content(kind: str | None, key: bytes | None, size: int | None) -> Content | None:
     if kind is None:
         return None
-    if key is None or size is None:
+    if size is None:
         return Directory()
-    return Stored(key.hex(), size)
+    return Folder(size) if key is None else Stored(key.hex(), size)
+
+
+def _thing_row(thing: Shelved) -> tuple[object, ...]:
+    inode = f"{thing.inode[0]}:{thing.inode[1]}"  # as _file says
+    slot = _bytes(thing.slot)
+    return slot, thing.kind, thing.hash, thing.size, thing.mode, inode, thing.mtime_ns, thing.entries
+
+
+def _thing(slot: bytes, kind: Any, hash: str, size: int, mode: int, inode: str, mtime_ns: int, entries: int) -> Shelved:
+    device, _, number = inode.partition(":")
+    return Shelved(_text(slot), kind, hash, size, mode, (int(device), int(number)), mtime_ns, entries)
 
 
 def _file(identity: Identity) -> str:

@@ -1,25 +1,28 @@
 """The commit: the one place where the workspace changes.
 
 A set of changes is verified under a lock, staged beside its targets, and put in place by renames that keep
-the old files until the journal knows the outcome. How far it came can be told from what lies there: the
-journal entry is all that recovery needs to take back what a dead process left.
+the old files until the journal knows the outcome; what a command did lies ready in slots, and changes places
+with what stands there. How far it came can be told from what lies where: the journal entry is all that recovery
+needs to take back what a dead process left.
 """
 
 import fcntl
 import os
 import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from handhold.core.errors import Busy, ReadOnly
 from handhold.core.plans import FileChange
 from handhold.core.ports import Broken, Contents
+from handhold.world.files.commit.exchange import Exchange, exchanged, restored
 from handhold.world.files.commit.hands import Hands, Root, Tree
 from handhold.world.files.commit.recovery import Repair
+from handhold.world.files.commit.slots import Slots
 from handhold.world.files.commit.transaction import Commit
 from handhold.world.files.trouble import trouble
 
-__all__ = ["Commit", "Committer"]
+__all__ = ["Commit", "Committer", "Exchange"]
 
 PATIENCE = 30.0  # seconds to wait for somebody else's commit
 
@@ -35,15 +38,15 @@ class Committer:
         self._exchange = exchange
 
     @contextmanager
-    def transaction(self, changes: Sequence[FileChange]) -> Generator[Commit]:
+    def transaction(self, changes: Sequence[FileChange]) -> Generator[Commit | Exchange]:
         roots: dict[str, Root] = {}
         for change in changes:
             root = self._tree.root_of(change.path)
             if not root.writable:
                 raise ReadOnly(change.path)
             roots[root.real] = root
-        with held(roots.values()), self._hands() as hands:
-            yield Commit(hands, changes)
+        with held(roots.values()), self._hands() as hands, self._slots() as slots:
+            yield Exchange(hands, slots, changes) if exchanged(changes) else Commit(hands, changes)
 
     @contextmanager
     def alone(self) -> Generator[None]:
@@ -53,8 +56,11 @@ class Committer:
     def recover(self, broken: Broken) -> tuple[str, ...]:
         for change in broken.files:
             self._tree.root_of(change.path)  # all of it is ours to mend, or we do not begin
-        with self._hands() as hands:
-            return Repair(hands, broken).run()
+        with self._hands() as hands, self._slots() as slots:
+            return restored(hands, slots, broken) if exchanged(broken.files) else Repair(hands, broken).run()
+
+    def _slots(self) -> AbstractContextManager[Slots]:
+        return Slots(self._tree.shelf_at, self._contents.slots).closing()
 
     def _hands(self) -> Hands:
         return Hands(self._tree, self._contents, durable=self._durable, exchange=self._exchange)

@@ -24,6 +24,7 @@ from handhold.world.files.commit.system import (
     renamed,
     sync_file_system,
 )
+from handhold.world.files.shelf import Shelf
 from handhold.world.files.trouble import trouble
 
 MANY = 32  # files or directories, beyond which one sync of the file system is cheaper than one each
@@ -51,6 +52,8 @@ class Tree(Protocol):
     def roots_open(self) -> Sequence[Root]: ...
 
     def root_of(self, place: str, /) -> Root: ...
+
+    def shelf_at(self, place: str, /) -> Shelf | None: ...
 
     def directory(self, place: str, /) -> AbstractContextManager[tuple[int, str]]: ...
 
@@ -91,6 +94,22 @@ class Hands:
 
     def open_directory(self, path: str) -> int:
         return self.open(os.path.join(path, "any"))[0]
+
+    def root_of(self, path: str) -> Root:
+        return self._tree.root_of(path)
+
+    def stat_directory(self, path: str) -> os.stat_result | None:
+        """Of a directory that may be a root itself, and need not be readable; None if there is none."""
+        root = self._tree.root_of(path)
+        found = os.fstat(root.fd) if path == root.real else self.stat(path)
+        return found if found and stat.S_ISDIR(found.st_mode) else None
+
+    def chmod_directory(self, path: str, mode: int) -> None:
+        root = self._tree.root_of(path)
+        if path == root.real:
+            return os.chmod(f"/proc/self/fd/{root.fd}", mode)
+        directory, name = self.open(path)
+        return chmod_at(directory, name, mode)
 
     def _close(self, path: str) -> None:
         _, opening = self._open.pop(path)
@@ -134,28 +153,30 @@ class Hands:
 
     # --- names
 
-    def swap(self, directory: int, one: str, other: str) -> bool:
+    def swap(self, directory: int, one: str, other: str, *, into: int | None = None) -> bool:
         """Exchange two names in one step; False where the file system cannot."""
-        return self._exchange and renamed(directory, one, other, RENAME_EXCHANGE)
+        return self._exchange and renamed(directory, one, other, RENAME_EXCHANGE, into=into)
 
-    def move(self, directory: int, name: str, to: str) -> None:
+    def move(self, directory: int, name: str, to: str, *, into: int | None = None) -> None:
         """Rename; FileExistsError if there is something already."""
-        if self._exchange and renamed(directory, name, to, RENAME_NOREPLACE):
+        target = directory if into is None else into
+        if self._exchange and renamed(directory, name, to, RENAME_NOREPLACE, into=target):
             return
-        if self.link(directory, name, to):
+        if self.link(directory, name, to, into=target):
             os.unlink(name, dir_fd=directory)
             return
         try:  # neither kept us from replacing: look first, and hope
-            os.stat(to, dir_fd=directory, follow_symlinks=False)
+            os.stat(to, dir_fd=target, follow_symlinks=False)
         except FileNotFoundError:
-            os.rename(name, to, src_dir_fd=directory, dst_dir_fd=directory)
+            os.rename(name, to, src_dir_fd=directory, dst_dir_fd=target)
         else:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
 
-    def link(self, directory: int, name: str, to: str) -> bool:
+    def link(self, directory: int, name: str, to: str, *, into: int | None = None) -> bool:
         """A second name for a file; False where the file system has none to give."""
+        target = directory if into is None else into
         try:
-            os.link(name, to, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            os.link(name, to, src_dir_fd=directory, dst_dir_fd=target, follow_symlinks=False)
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EMLINK, *CANNOT):
                 return False
@@ -310,6 +331,15 @@ class Hands:
             if device not in synced:
                 sync_file_system(directory)
                 synced.add(device)
+
+
+def chmod_at(directory: int, name: str, mode: int) -> None:
+    """Of a directory, which need not be readable; a link is never followed."""
+    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", mode)
+    finally:
+        os.close(fd)
 
 
 def clear_up(hands: Hands, transaction: str, files: Sequence[FileChange]) -> None:

@@ -109,9 +109,9 @@ def carry(old: int, new: int, found: os.stat_result) -> bool:
             os.fchown(new, found.st_uid, found.st_gid)
         except PermissionError:
             return False
-    wanted = _attributes(old)
-    if wanted or _attributes(new):  # a directory's default ACL gives a new file what the old one may not have
-        for name in set(_attributes(new)) - set(wanted):
+    wanted = attributes_of(old)
+    if wanted or attributes_of(new):  # a directory's default ACL gives a new file what the old one may not have
+        for name in set(attributes_of(new)) - set(wanted):
             with suppress(PermissionError):
                 os.removexattr(new, name)
         for name in wanted:
@@ -126,7 +126,8 @@ def carry(old: int, new: int, found: os.stat_result) -> bool:
     return True
 
 
-def _attributes(fd: int) -> list[str]:
+def attributes_of(fd: int) -> list[str]:
+    """The names of all that it has; none where the file system has no such thing."""
     try:
         return os.listxattr(fd)
     except OSError as error:

@@ -26,11 +26,13 @@ def _called(function: Callable[..., int], *arguments: object) -> None:
             raise OSError(error, os.strerror(error))
 
 
-def renamed(directory: int, name: str, to: str, flags: int) -> bool:
+def renamed(directory: int, name: str, to: str, flags: int, *, into: int | None = None) -> bool:
+    """Rename, in one directory or from one into another; False where the file system does not know these flags."""
     if _renameat2 is None:
         return False
+    target = directory if into is None else into
     try:
-        _called(_renameat2, directory, os.fsencode(name), directory, os.fsencode(to), flags)
+        _called(_renameat2, directory, os.fsencode(name), target, os.fsencode(to), flags)
     except OSError as error:
         if error.errno in CANNOT:
             return False
@@ -39,8 +41,10 @@ def renamed(directory: int, name: str, to: str, flags: int) -> bool:
 
 
 def sync_file_system(fd: int) -> None:
-    assert _syncfs is not None
-    _called(_syncfs, fd)
+    """All of it; where the system cannot name one, every one."""
+    if _syncfs is None:
+        return os.sync()
+    return _called(_syncfs, fd)
 
 
 def allocate(fd: int, size: int) -> None:

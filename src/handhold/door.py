@@ -1,0 +1,59 @@
+"""The one door: a change is journalled ahead, committed and settled, or it is taken back at the next start."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from handhold.core.errors import Busy, ToolError
+from handhold.core.facts import Identity
+from handhold.core.plans import FileChange
+from handhold.core.ports import Broken, Files, Outcome, Store
+
+
+def commit(
+    files: Files,
+    store: Store,
+    seq: int,
+    changes: Sequence[FileChange],
+    outcome: Outcome,
+    *,
+    decision: str,
+    takes_back: Sequence[int] = (),
+) -> Mapping[str, Identity]:
+    """To be passed alone. What the journal does not say was done, was not done."""
+    with files.transaction(changes) as transaction:
+        store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)
+        identities = transaction.perform()
+        try:
+            store.settle(seq, outcome, durable=True)
+        except BaseException:
+            transaction.take_back()
+            raise
+        try:
+            transaction.finish()
+            store.finish(seq)
+        except ToolError:
+            pass  # it is done, and recorded: what could not be thrown away now is at the next start
+        return identities
+
+
+def recover(files: Files, store: Store) -> None:
+    """Finish or take back what a process that died left half done. Looked for before every call: it costs one query."""
+    if not store.broken():
+        return
+    try:
+        with store.alone(wait=False), files.alone():
+            for broken in store.broken():
+                _mend(broken, files, store)
+    except Busy:
+        pass  # whoever holds it is alive: what looks broken may be what it is doing
+
+
+def _mend(broken: Broken, files: Files, store: Store) -> None:
+    try:
+        changed = files.recover(broken)
+    except ToolError:
+        return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
+    if not broken.settled:
+        note = json.dumps({"left": changed}) if changed else None
+        store.settle(broken.seq, Outcome("interrupted", None, 0.0, note), durable=True)
+    store.finish(broken.seq)

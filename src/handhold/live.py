@@ -1,0 +1,121 @@
+"""Calls from an event loop: cancelled, they end what they started; and what a command prints arrives while it runs."""
+
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from handhold.core.errors import Cancelled
+from handhold.core.results import Printed, Reply
+
+MOST_WAITING = 1024 * 1024  # characters that were printed and not yet taken; what comes faster is dropped, and counted
+PATIENCE = 0.05  # seconds between two attempts to end a command that may not have begun
+
+
+class Live:
+    """What ties a call under way to whoever waits for it."""
+
+    def __init__(self, watch: Callable[[str], None] | None = None) -> None:
+        self.watch = watch
+        self.thread: int | None = None  # in which a command of this call runs
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def go_on(self) -> None:
+        """Cancelled, if nobody waits for this call any more."""
+        if self._stopped.is_set():
+            raise Cancelled()
+
+    @contextmanager
+    def command(self) -> Generator[None]:
+        self.go_on()
+        self.thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self.thread = None
+
+
+Work = Callable[[Live], Reply]
+Interrupt = Callable[[int], None]  # of what runs in a thread
+
+
+async def awaited(work: Work, interrupt: Interrupt) -> Reply:
+    """The reply; cancelled, there is none, and when that is told nothing of the call is left running."""
+    import asyncio  # here: a good part of the start-up time of those who never need it
+
+    live = Live()
+    running = asyncio.ensure_future(asyncio.to_thread(work, live))
+    try:
+        return await asyncio.shield(running)
+    finally:
+        await _ended(running, live, interrupt)
+
+
+async def streamed(work: Work, interrupt: Interrupt) -> AsyncGenerator[Printed | Reply]:
+    """What is printed, while it is, and at last the reply."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    waiting = Waiting(lambda: loop.call_soon_threadsafe(arrived.set))
+    live = Live(waiting.add)
+    running = asyncio.ensure_future(asyncio.to_thread(work, live))
+    running.add_done_callback(lambda _: arrived.set())
+    try:
+        while not running.done():
+            await arrived.wait()
+            arrived.clear()
+            if piece := waiting.taken():
+                yield piece
+        if piece := waiting.taken():
+            yield piece
+        yield running.result()
+    finally:
+        await _ended(running, live, interrupt)
+
+
+async def _ended(running: Any, live: Live, interrupt: Interrupt) -> None:
+    """Nobody waits any more: stop it, and wait until it has stopped, whatever is cancelled meanwhile."""
+    import asyncio
+
+    while not running.done():
+        live.stop()
+        if live.thread is not None:
+            interrupt(live.thread)
+        try:
+            await asyncio.wait([running], timeout=PATIENCE)
+        except asyncio.CancelledError:
+            continue
+
+
+class Waiting:
+    """What was printed and not yet taken, bounded: whoever takes it may be slower than the command."""
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._pieces: list[str] = []
+        self._size = 0
+        self._dropped = 0
+
+    def add(self, text: str) -> None:
+        with self._lock:
+            first = not self._pieces and not self._dropped
+            if self._size + len(text) <= MOST_WAITING:
+                self._pieces.append(text)
+                self._size += len(text)
+            else:
+                self._dropped += len(text)
+        if first:
+            self._tell()
+
+    def taken(self) -> Printed | None:
+        with self._lock:
+            if not self._pieces and not self._dropped:
+                return None
+            piece = Printed("".join(self._pieces), self._dropped)
+            self._pieces, self._size, self._dropped = [], 0, 0
+            return piece

@@ -1,0 +1,270 @@
+"""The shell of a workspace: commands run contained and bounded, on a shadow whose contents come back as changes."""
+
+import os
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock, get_ident
+
+from handhold.core.errors import NoShell
+from handhold.core.facts import Exit, Held
+from handhold.core.plans import Effects
+from handhold.core.policy.protected import MOUNTED
+from handhold.core.ports import Finished, JobState
+from handhold.core.requests import JobInput, JobOutput, JobStop, Run
+from handhold.world.files.roots import Root
+from handhold.world.files.shelf import Shelf
+from handhold.world.files.trouble import named
+from handhold.world.shell import orphans
+from handhold.world.shell.abilities import abilities, memory_file
+from handhold.world.shell.jobs import Job, Jobs
+from handhold.world.shell.lasting import Lasting, Lasts, Memory
+from handhold.world.shell.offload import MOST_KEPT, Results
+from handhold.world.shell.output import SMALL_RING, Sink
+from handhold.world.shell.places import RESULTS
+from handhold.world.shell.preflight import objection
+from handhold.world.shell.process import Process
+from handhold.world.shell.sandbox import Launch, Mode, Mount, sandbox
+from handhold.world.shell.shadow import NoShadow, Shadow
+from handhold.world.shell.weekly import sweep, used
+from handhold.world.state.folder import private
+
+BASH = "bash"
+LONGEST_ARGUMENT = 100_000  # bytes; the kernel takes 131,071
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders that a shell has in the state: its /tmp and HOME, and what was too long to be shown."""
+
+    state: Path
+    session: str
+
+    @property
+    def tmp(self) -> str:
+        name = self.session
+        if not PLAIN_NAME.fullmatch(name):
+            name = sha256(os.fsencode(name)).hexdigest()[:32]
+        folder = self.state / "sessions" / name
+        tmp = private(folder / "tmp")
+        used(folder)
+        return str(tmp)
+
+    @property
+    def home(self) -> str:
+        return str(private(self.state / "home"))
+
+    @property
+    def results(self) -> Path:
+        return private(self.state / "results")
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command that runs, and what is open for it."""
+
+    process: Process
+    launch: Launch
+    memory: Memory | None
+    opened: ExitStack
+
+
+class BoxedShell:
+    """Fulfils the port Shell, for one session on one workspace. Several threads may use it at once."""
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        shelf_of: Callable[[Root], Shelf | None],
+        *,
+        state: Path,
+        session: str,
+        mode: Mode = "contained",
+        network: bool = False,
+        lasting: Lasts = "nothing",
+        protected: Callable[[str], bool],
+        most_kept: int = MOST_KEPT,
+    ) -> None:
+        """NoShell where commands should be contained and cannot be."""
+        if not hasattr(os, "pidfd_open"):
+            raise NoShell("commands are run on Linux only")
+        self._sandbox = sandbox(mode)
+        self._bubblewrap = self._sandbox.bubblewrap.path if self._sandbox.bubblewrap else ""
+        self._roots = tuple({root.real: root for root in roots if root.given != RESULTS}.values())
+        self._first = self._roots[0].real
+        self._shelf_of = shelf_of
+        self._network = network
+        self._protected = protected
+        self._places = Places(state, session)
+        self._results = Results(self._places.results, most_kept)
+        self._lasting = Lasting(lasting, self._first)
+        self._running: dict[Process, int] = {}  # and the thread that waits for it
+        self._lock = Lock()
+        self._jobs = Jobs()
+        self._closed = False
+        orphans.end_orphans()
+        sweep(state / "sessions")
+        sweep(self._results.folder / "conflicts")
+        self._unshadowed = ""  # why the last attempt at a shadow failed
+
+    @property
+    def held(self) -> Held:
+        """As of now: whether there can be a shadow depends on what lies in the roots."""
+        held = replace(self._sandbox.held, network=self._sandbox.held.network or self._network)
+        if not held.shadow:
+            return held
+        why_not = self._unshadowed or next((why for root in self._writable() if (why := self._objection(root))), "")
+        return replace(held, shadow=False, why_not=(*held.why_not, f"no shadow: {why_not}")) if why_not else held
+
+    def _writable(self) -> Iterator[Root]:
+        return (root for root in self._roots if root.writable)
+
+    def _objection(self, root: Root) -> str:
+        if self._shelf_of(root) is None:
+            return f"there is no place for its layer on the file system of {root.real}"
+        with named(root.real):
+            return objection(root)
+
+    # --- in the foreground
+
+    @contextmanager
+    def run(self, run: Run, *, watch: Callable[[str], None] | None = None) -> Generator[Finished]:
+        """NoShell if a shadow that could be had before cannot be had now: without one it is another question."""
+        held = self.held
+        direct = run.direct or not held.shadow
+        if direct and run.preview:
+            raise NoShell("; ".join(("a preview needs a shadow of the workspace", *held.why_not)))
+        with ExitStack() as stack:
+            sink = Sink(self._results, watch=watch)
+            stack.callback(sink.drop)
+            shadow = None if direct else self._shadow(stack)
+            started = self._started(run, sink, self._direct() if shadow is None else shadow.mounts)
+            stack.callback(started.opened.close)
+            try:
+                ended = self._waited(started.process, run.seconds)
+            except NoShell as error:
+                if shadow and "overlay" in error.because:
+                    self._unshadowed = error.because
+                raise
+            if started.memory:
+                self._lasting.learn(started.memory, started.launch.given)
+            started.opened.close()
+            if shadow is None:
+                effects = None
+            else:
+                effects = Effects() if ended.cancelled else self._readable(shadow.effects(self._protected))
+            yield Finished(
+                ended,
+                sink.output(run.chars, run.lines),
+                replace(held, shadow=shadow is not None),
+                "file tools only" if shadow is None else "all",
+                effects,
+                self._lasting.folder,
+            )
+
+    def _shadow(self, stack: ExitStack) -> Shadow:
+        """Where `held` has just said that there can be one."""
+        try:
+            shadow = Shadow.over(self._roots, self._shelf_of, scratch=self._results.folder, asked=True)
+        except NoShadow as error:
+            self._unshadowed = error.reason
+            raise NoShell(f"no shadow: {error.reason}") from None
+        stack.callback(shadow.discard)
+        return shadow
+
+    def _waited(self, process: Process, seconds: float) -> Exit:
+        with self._lock:
+            self._running[process] = get_ident()
+        try:
+            return process.wait(seconds)
+        finally:
+            with self._lock:
+                del self._running[process]
+
+    def interrupt(self, thread: int | None = None) -> None:
+        with self._lock:
+            running = [process for process, waits in self._running.items() if thread in (None, waits)]
+        for process in running:
+            process.end()
+
+    # --- in the background
+
+    def start(self, run: Run) -> JobState:
+        held = self.held
+
+        def begin(sink: Sink) -> tuple[Process, Callable[[], None]]:
+            started = self._started(run, sink, self._direct(), talks=True)
+            return started.process, started.opened.close
+
+        def make() -> Job:
+            return Job(begin, Sink(self._results, little=0, ring=SMALL_RING), run.seconds, replace(held, shadow=False))
+
+        return self._jobs.start(make, run.chars)
+
+    def job(self, request: JobOutput | JobInput | JobStop) -> JobState:
+        return self._jobs.answer(request)
+
+    def close(self) -> None:
+        self._closed = True
+        self.interrupt()
+        self._jobs.close()
+
+    # --- both
+
+    def _started(self, run: Run, sink: Sink, mounts: Sequence[Mount], *, talks: bool = False) -> Started:
+        if self._closed:
+            raise NoShell("the shell is closed")
+        with ExitStack() as opened, named("the shell"):
+            memory = None if talks else self._lasting.begin(opened)
+            command, fds = _command(run.command, opened)
+            launch = self._sandbox.launch(
+                command,
+                mounts=mounts,
+                folder=self._first,
+                tmp=self._places.tmp,
+                home=self._places.home,
+                results=str(self._results.folder),
+                network=self._network,
+                env=memory.env if memory else {},
+                shim=abilities().shim,
+                hidden=self._hidden(),
+            )
+            opened.callback(launch.close)
+            launch = replace(launch, pass_fds=(*launch.pass_fds, *fds, *(memory.fds if memory else ())))
+            process = Process(launch, sink, folder=self._first, bubblewrap=self._bubblewrap, talks=talks)
+            opened.callback(process.close)
+            return Started(process, launch, memory, opened.pop_all())
+
+    def _hidden(self) -> list[str]:
+        shelves = (self._shelf_of(root) for root in self._writable())
+        return list(dict.fromkeys([str(self._places.state), *(shelf.folder for shelf in shelves if shelf)]))
+
+    def _direct(self) -> tuple[Mount, ...]:
+        """The roots themselves, outer ones first."""
+        mounts = (
+            Mount(root.real, "direct", protected=MOUNTED) if root.writable else Mount(root.real, "read-only")
+            for root in self._roots
+        )
+        return tuple(sorted(mounts, key=lambda mount: mount.real))
+
+    def _readable(self, effects: Effects) -> Effects:
+        """What was kept of conflicts, as a model can ask for it."""
+        folder = str(self._results.folder)
+        told = (replace(each, kept=each.kept.replace(folder, RESULTS, 1)) for each in effects.conflicts)
+        return replace(effects, conflicts=tuple(told))
+
+
+def _command(command: str, opened: ExitStack) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Bash, with the command as an argument; a very long one as a file without a name."""
+    given = os.fsencode(command)
+    if b"\0" in given:
+        raise NoShell("the command holds a NUL, which no program can be given")
+    if len(given) <= LONGEST_ARGUMENT:
+        return (BASH, "-c", command), ()
+    script = memory_file("command", given)
+    opened.callback(os.close, script)
+    return (BASH, f"/proc/self/fd/{script}"), (script,)

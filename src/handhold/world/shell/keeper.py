@@ -1,0 +1,116 @@
+"""Stands between us and a command where no namespace holds it, and lets nothing of it outlive it.
+
+Run as a program of its own: `python keeper.py LIFELINE -- COMMAND…`. It takes in every orphan of the command, so
+that however one made itself a daemon it is still a child of ours. When the shell exits, or whoever holds the other
+end of the lifeline lets go or dies, it kills all of them, and ends as the shell did.
+"""
+
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+
+PR_SET_CHILD_SUBREAPER = 36
+REAP_MS = 1_000
+MOST_SECONDS = 5.0  # for a process that cannot be killed: one of another user, or one that hangs in the kernel
+
+
+def main(lifeline: int, command: list[str]) -> int:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    fcntl.fcntl(lifeline, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    try:
+        shell = os.posix_spawnp(command[0], command, os.environ, setsid=True)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        return 127
+    status: int | None = None
+    with_pidfd = os.pidfd_open(shell)
+    ready = select.poll()
+    ready.register(lifeline, 0)  # only that it is hung up
+    ready.register(with_pidfd, select.POLLIN)
+    while status is None and not any(fd == lifeline for fd, _ in ready.poll(REAP_MS)):
+        status = reaped().get(shell)
+    ended = end_all()
+    status = ended.get(shell) if status is None else status
+    return 128 + signal.SIGKILL if status is None else exit_code(status)
+
+
+def exit_code(status: int) -> int:
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def end_all() -> dict[int, int]:
+    """Kill every child until there is none: what a killed one leaves becomes a child itself."""
+    ended: dict[int, int] = {}
+    until = time.monotonic() + MOST_SECONDS
+    while (here := ours()) and time.monotonic() < until:
+        for pid in here:
+            kill(pid)
+        ended |= reaped()
+        time.sleep(0.001)
+    return ended
+
+
+def kill(pid: int) -> None:
+    """With its group: a member that is being forked at this moment dies as well."""
+    try:
+        group = os.getpgid(pid)
+        if group != os.getpgrp():
+            os.killpg(group, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def ours() -> list[int]:
+    """Children of this process, also on a kernel that does not list them."""
+    listed = children(os.getpid())
+    if listed is not None:
+        return listed
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(int(name)) == os.getpid()]
+
+
+def children(pid: int) -> list[int] | None:
+    """Of a process with one thread, the dead that are not reaped included; None if nobody can tell."""
+    try:
+        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return [int(child) for child in os.read(fd, 1 << 20).split()]
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def parent(pid: int) -> int:
+    """0 if there is no such process."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(fd, 4096).rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+    finally:
+        os.close(fd)
+
+
+def reaped() -> dict[int, int]:
+    """Those that have ended, and how."""
+    found: dict[int, int] = {}
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            found[ended[0]] = ended[1]
+    except ChildProcessError:
+        pass
+    return found
+
+
+if __name__ == "__main__":
+    os._exit(main(int(sys.argv[1]), sys.argv[3:]))

@@ -1,0 +1,221 @@
+"""What a command may see of the machine besides its workspace.
+
+The system is there, read-only. Homes are not: credentials lie in them, under more names than a list can hold. What
+is installed in a home (interpreters, compilers) is shown again, read-only, piece by piece.
+"""
+
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+RESULTS = "/large_tool_results"
+OURS = "/.handhold"  # the launcher, the shim and git's settings, in the sandbox only
+TMP, VAR_TMP = "/tmp", "/var/tmp"
+OWN = ("/dev", "/proc", TMP)  # the sandbox has its own
+SYSTEM = ("/usr", "/etc", "/var", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/sys")  # nobody's home
+SMALL = 64 * 1024  # bytes
+
+# Where the keys of the machine lie, or sockets that obey whoever may reach them.
+MASKED = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/kubernetes", "/etc/docker", "/etc/rancher"),
+    *("/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key"),
+    *("/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/rancher", "/var/lib/cloud"),
+    *("/var/lib/lxd", "/var/lib/incus", "/var/snap/lxd/common/lxd", "/var/lib/libvirt", "/var/spool/cron"),
+)
+# Masked in a home that is itself the workspace, and so cannot be hidden.
+CREDENTIALS = (
+    *(".ssh", ".aws", ".azure", ".gnupg", ".docker", ".kube", ".password-store", ".netrc", ".npmrc", ".pypirc"),
+    *(".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".terraform.d", ".oci", ".fly", ".pulumi"),
+    *(
+        ".cargo/credentials",
+        ".cargo/credentials.toml",
+        ".gem/credentials",
+        ".m2/settings.xml",
+        ".gradle/gradle.properties",
+    ),
+    *(".config/gcloud", ".config/gh", ".config/git/credentials", ".config/hub", ".config/op", ".config/glab-cli"),
+    *(".local/share/keyrings", ".local/share/uv/credentials", ".local/state/handhold", ".claude", ".codex"),
+    *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium"),
+)
+# What people install in their home, and the variable that tells it where it is when HOME is another.
+INSTALLED = {
+    ".pyenv": "PYENV_ROOT",
+    ".rbenv": "RBENV_ROOT",
+    ".nodenv": "NODENV_ROOT",
+    ".goenv": "GOENV_ROOT",
+    ".jenv": "JENV_ROOT",
+    ".nvm": "NVM_DIR",
+    ".volta": "VOLTA_HOME",
+    ".asdf": "ASDF_DATA_DIR",
+    ".rustup": "RUSTUP_HOME",
+    ".sdkman": "SDKMAN_DIR",
+    ".opam": "OPAMROOT",
+    ".ghcup": "",
+    ".elan": "ELAN_HOME",
+    ".local/share/uv/python": "",
+    ".local/share/uv/tools": "",
+    ".local/share/mise": "",
+    ".local/share/fnm": "",
+    ".local/share/pnpm": "",
+    ".local/share/pipx": "",
+    ".local/pipx": "",
+    "miniconda3": "",
+    "anaconda3": "",
+    "miniforge3": "",
+}
+BESIDE_BIN = ("lib", "lib64", "libexec", "include", "share", "pyvenv.cfg", "conf", "release", "pkg", "src", "go.env")
+BINS = ("bin", "sbin", "libexec", "shims")
+PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+ENVIRONMENTS = (".venv", "venv")  # a root's own, whose python is a link to one that may be hidden
+
+
+def inside(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def below_any(path: str, tops: Iterable[str]) -> bool:
+    return any(inside(path, top) for top in tops)
+
+
+@cache
+def homes() -> tuple[str, ...]:
+    """The user's, by the environment and by the machine's own list."""
+    try:
+        listed = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        listed = ""
+    named = (os.environ.get("HOME", ""), listed)
+    return tuple(dict.fromkeys(os.path.realpath(home) for home in named if os.path.isabs(home)))
+
+
+@cache
+def hidden() -> tuple[str, ...]:
+    """Folders whose contents a command does not see."""
+    names = [*homes(), *(os.path.realpath(place) for place in ("/home", "/root", "/run", "/var/run", "/lost+found"))]
+    return tuple(name for name in dict.fromkeys(names) if not any(inside(place, name) for place in SYSTEM))
+
+
+@cache
+def top_level() -> tuple[str, ...]:
+    """What stands at the root of the machine and is shown as it is."""
+    gone = {*OWN, *hidden(), OURS, RESULTS}
+    return tuple(sorted(entry.path for entry in os.scandir("/") if entry.path not in gone))
+
+
+@cache
+def loose() -> tuple[tuple[str, str], ...]:
+    """Small files at the root of the machine, and their modes: the mark of a container, what somebody dropped there."""
+    found = ((place, os.lstat(place)) for place in top_level() if _may(place, os.R_OK))
+    return tuple(
+        (place, f"{seen.st_mode & 0o555:04o}")
+        for place, seen in found
+        if stat.S_ISREG(seen.st_mode) and seen.st_size <= SMALL
+    )
+
+
+def masked() -> list[str]:
+    """The system's own secrets, as far as we could get at them ourselves: nobody can do more in a sandbox."""
+    return [place for place in _secrets() if _within_reach(place)]
+
+
+@cache
+def _secrets() -> tuple[str, ...]:
+    return tuple(place for place in MASKED if os.path.lexists(place) and not os.path.islink(place))
+
+
+def _within_reach(place: str) -> bool:
+    """Its owner could open what is closed to them."""
+    try:
+        owner = os.lstat(place).st_uid
+    except OSError:
+        return False
+    return owner == os.geteuid() or any(_may(place, way) for way in (os.R_OK, os.W_OK, os.X_OK))
+
+
+def _may(place: str, way: int) -> bool:
+    return os.access(place, way, effective_ids=os.access in os.supports_effective_ids)
+
+
+def sockets(shown: Iterable[str]) -> Iterator[str]:
+    """Where somebody listens now, in what is visible: a socket obeys whoever reaches it, on a read-only mount too."""
+    unseen = (*hidden(), *OWN, VAR_TMP)
+    for line in Path("/proc/net/unix").read_bytes().splitlines():
+        place = os.fsdecode(line[line.find(b" /") + 1 :])
+        visible = place.startswith("/") and (not below_any(place, unseen) or below_any(place, shown))
+        if visible and os.path.lexists(place):
+            yield place
+
+
+def credentials(home: str) -> Iterator[str]:
+    """Those that are there, of a home that is shown; a link to them does not hide where they are."""
+    for name in CREDENTIALS:
+        place = os.path.realpath(os.path.join(home, name))
+        if inside(place, home) and os.path.lexists(place):
+            yield place
+
+
+@cache
+def installed(path: str) -> tuple[str, ...]:
+    """Folders and files to show again, of those that are hidden: what PATH names, what its links lead to, the usual."""
+    named = [os.environ.get(variable, "") for variable in INSTALLED.values() if variable]
+    usual = [os.path.join(home, name) for home in homes() for name in INSTALLED]
+    found = [place for place in (*usual, *named) if _is_hidden(place)]
+    waiting = [os.path.normpath(entry) for entry in path.split(":") if os.path.isabs(entry)]
+    seen: set[str] = set()
+    while waiting:
+        folder = waiting.pop(0)
+        if folder in seen or not _is_hidden(folder):
+            continue
+        seen.add(folder)
+        if not below_any(folder, found):
+            found += [folder, *_beside(folder)]
+        for target in _linked(folder):
+            if os.path.basename(os.path.dirname(target)) in BINS:
+                waiting.append(os.path.dirname(target))
+            elif _is_hidden(target):
+                found.append(target)  # alone: who knows what lies beside it
+    return tuple(dict.fromkeys(place for place in found if os.path.exists(place)))
+
+
+def _is_hidden(place: str) -> bool:
+    """In a home or a folder for temporary files, but not one of these itself, nor above one."""
+    tops = (*hidden(), TMP, VAR_TMP)
+    return below_any(place, tops) and place not in tops and not any(inside(home, place) for home in homes())
+
+
+def _beside(folder: str) -> list[str]:
+    """What an installation has next to its programs; a home's own `bin` has the home next to it."""
+    prefix = os.path.dirname(folder)
+    shared = {place for home in homes() for place in (home, os.path.join(home, ".local"), os.path.join(home, ".cargo"))}
+    if os.path.basename(folder) not in ("bin", "sbin") or prefix in shared or not _is_hidden(prefix):
+        return []
+    return [place for name in BESIDE_BIN if os.path.lexists(place := os.path.join(prefix, name))]
+
+
+def _linked(folder: str) -> list[str]:
+    """What the links in a folder of programs lead to."""
+    try:
+        return [os.path.realpath(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
+    except OSError:
+        return []
+
+
+def interpreters(root: str) -> list[str]:
+    """The folders of the pythons that a root's own environments are links to.
+
+    Commands may have made the links, so they lead to nothing but where a python is.
+    """
+    links = [os.path.join(root, name, "bin", "python") for name in ENVIRONMENTS]
+    targets = [os.path.realpath(link) for link in links if os.path.islink(link)]
+    return [os.path.dirname(target) for target in targets if _is_python(target)]
+
+
+def _is_python(path: str) -> bool:
+    folder, name = os.path.split(path)
+    named = PYTHON.fullmatch(name) is not None and os.path.basename(folder) == "bin"
+    return named and os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,0 +1,153 @@
+"""The system calls that a command has no business with, as a filter for the kernel.
+
+The filter kills nothing: what is not allowed answers EPERM, as it would for anybody without the right, so that
+programs which only try go on. Namespaces and dropped capabilities forbid most of this already; the filter keeps
+commands away from the code in the kernel where such walls have broken before.
+"""
+
+import errno
+import platform
+import struct
+from dataclasses import dataclass
+from functools import cache
+
+# Offsets in struct seccomp_data. Both machines are little-endian: the low half of an argument comes first.
+NR, ARCH, ARGS = 0, 4, 16
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+X32 = 0x40000000
+
+NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
+NAMESPACES_OF_CLONE = NAMESPACES & ~0xFF  # whose low byte is the signal for the parent
+PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # 32 bit, Linux 2.6, no randomising; and the question
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+ROUTE = 0  # the only netlink that ordinary programs speak: which addresses are there?
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # typing into somebody's terminal
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How one kind of processor counts. `column` is its number in the tables below."""
+
+    audit: int
+    column: int
+
+
+MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+
+# Each with its number on x86_64 and on aarch64; None where there is no such call.
+REFUSED: dict[str, tuple[int, int | None]] = {
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "setns": (308, 268),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_by_handle_at": (304, 265),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "syslog": (103, 116),
+    "lookup_dcookie": (212, 18),
+    "vhangup": (153, 58),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+}
+# Those that depend on their arguments.
+CLONE, CLONE3, UNSHARE, PERSONALITY, SOCKET, IOCTL = (56, 220), (435, 435), (272, 97), (135, 92), (41, 198), (16, 29)
+
+
+@cache
+def program(machine: str = "") -> bytes:
+    """The filter for a kind of processor, this one unless said; empty if we have no numbers for it."""
+    kind = MACHINES.get(machine or platform.machine())
+    return b"".join(_steps(kind)) if kind else b""
+
+
+def _steps(kind: Machine) -> list[bytes]:
+    """Straight down: a test that fails goes on to the next one."""
+    column = kind.column
+    refused = _return(ERRNO | errno.EPERM)
+    steps = [_load(ARCH), _test(EQUAL, kind.audit, 1, 0), refused, _load(NR)]
+    if column == 0:  # the same processor with half as long pointers has its own numbers, above all others
+        steps += [_test(AT_LEAST, X32, 0, 1), refused]
+    steps += _for(CLONE3[column], [_return(ERRNO | errno.ENOSYS)])  # its flags lie where no filter can look
+    steps += _for(CLONE[column], [_load(ARGS), _test(ANY_BIT, NAMESPACES_OF_CLONE, 0, 1), refused, _return(ALLOW)])
+    steps += _for(UNSHARE[column], [_load(ARGS), _test(ANY_BIT, NAMESPACES, 0, 1), refused, _return(ALLOW)])
+    steps += _for(PERSONALITY[column], [_load(ARGS), *_one_of(PERSONALITIES), refused])
+    steps += _for(IOCTL[column], [_load(ARGS + 8), *_none_of((TIOCSTI, TIOCLINUX), refused), _return(ALLOW)])
+    steps += _for(
+        SOCKET[column],
+        [
+            *(_load(ARGS), *_one_of((UNIX, INET, INET6))),
+            *(_test(EQUAL, NETLINK, 1, 0), _return(ERRNO | errno.EAFNOSUPPORT)),
+            *(_load(ARGS + 16), *_one_of((ROUTE,)), _return(ERRNO | errno.EPROTONOSUPPORT)),
+        ],
+    )
+    for numbers in REFUSED.values():
+        if (number := numbers[column]) is not None:
+            steps += [_test(EQUAL, number, 0, 1), refused]
+    return [*steps, _return(ALLOW)]
+
+
+def _for(number: int, steps: list[bytes]) -> list[bytes]:
+    return [_test(EQUAL, number, 0, len(steps)), *steps]
+
+
+def _one_of(values: tuple[int, ...]) -> list[bytes]:
+    """Allowed if the value is one of these."""
+    return [step for value in values for step in (_test(EQUAL, value, 0, 1), _return(ALLOW))]
+
+
+def _none_of(values: tuple[int, ...], refused: bytes) -> list[bytes]:
+    return [step for value in values for step in (_test(EQUAL, value, 0, 1), refused)]
+
+
+def _load(offset: int) -> bytes:
+    return _step(LOAD, 0, 0, offset)
+
+
+def _test(how: int, value: int, then: int, otherwise: int) -> bytes:
+    """How many steps to leave out if it holds, and if not."""
+    return _step(how, then, otherwise, value)
+
+
+def _return(what: int) -> bytes:
+    return _step(RETURN, 0, 0, what)
+
+
+def _step(code: int, then: int, otherwise: int, value: int) -> bytes:
+    return struct.pack("=HBBI", code, then, otherwise, value)

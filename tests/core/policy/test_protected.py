@@ -1,0 +1,50 @@
+"""Protected names. What each covers and spares stands beside it, and is checked where it is made."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handhold.core.policy.protected import MOUNTED, NAMES, Name, Protection, why_protected
+
+COVERED = [way for name in NAMES for way in name.covers]
+SPARED = sorted({way for name in NAMES for way in name.spares})
+folders = st.lists(st.sampled_from(["src", "app", "Ä b", "x\ny", "git", "a.b"]), max_size=3)
+
+
+@pytest.mark.parametrize("way", COVERED)
+@given(above=folders)
+def test_a_protected_name_is_protected_at_any_depth_and_in_any_case(way: str, above: list[str]):
+    spelled = "/".join([*above, way])
+    assert why_protected(spelled)
+    assert why_protected(spelled.upper())
+    assert why_protected(spelled.lower())
+
+
+@pytest.mark.parametrize("way", SPARED)
+def test_what_one_name_spares_no_other_covers(way: str):
+    assert not why_protected(way)
+
+
+@pytest.mark.parametrize("dependencies", ["node_modules/x", "web/node_modules/@a/b", ".venv", "lib/site-packages/y"])
+@pytest.mark.parametrize("way", COVERED)
+def test_packages_may_ship_what_they_like(dependencies: str, way: str):
+    assert not why_protected(f"{dependencies}/{way}")
+
+
+def test_a_wrong_pattern_cannot_be_loaded():
+    with pytest.raises(ValueError, match="should cover"):
+        Name(r"\.x", "x", covers=("x",), spares=())
+    with pytest.raises(ValueError, match="should spare"):
+        Name(r"\.x", "x", covers=(), spares=("a/.x/b",))
+
+
+def test_what_stands_above_a_root_does_not_matter():
+    protection = Protection(("/home/me/.cursor/work", "/home/me/.cursor/work/inner"))
+    assert not protection.covers("/home/me/.cursor/work/a.py")
+    assert not protection.covers("/home/me/.cursor/work/inner/a.py")
+    assert protection.covers("/home/me/.cursor/work/inner/.vscode/tasks.json")
+    assert not protection.covers("/elsewhere/.vscode/tasks.json")
+
+
+def test_what_is_mounted_read_only_is_protected():
+    assert all(why_protected(way) for way in MOUNTED)

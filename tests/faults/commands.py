@@ -1,0 +1,187 @@
+"""What a command leaves, without a command: new things in slots, and the changes that put them in place."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from handhold.core.plans import FileChange, Folder, Shelved
+from handhold.core.ports import Transaction
+from handhold.world.files.commit import Committer
+from handhold.world.files.manifest import thing
+from handhold.world.files.shelf import Shelf
+from handhold.world.files.workspace import Workspace
+from tests.faults.trees import Kept
+
+Make = Callable[[Path], object]
+Snapshot = dict[str, tuple[object, ...]]
+
+
+def snapshot(root: Path) -> Snapshot:
+    """Everything about everything below, and the root itself: two equal ones are the same tree, inodes and times included."""
+    seen: Snapshot = {}
+    ahead = [root]
+    while ahead:
+        path = ahead.pop()
+        found = os.lstat(path)
+        what: object = None
+        attributes: object = ()
+        if stat.S_ISREG(found.st_mode):
+            what = path.read_bytes() if os.access(path, os.R_OK) else found.st_size
+        elif stat.S_ISLNK(found.st_mode):
+            what = os.readlink(path)
+        elif os.access(path, os.R_OK | os.X_OK):
+            ahead += [path / name for name in os.listdir(path)] if stat.S_ISDIR(found.st_mode) else []
+        if (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) and os.access(path, os.R_OK):
+            attributes = tuple((name, os.getxattr(path, name)) for name in sorted(os.listxattr(path)))
+        facts = (found.st_mode, found.st_uid, found.st_gid, found.st_ino, found.st_mtime_ns)
+        seen[os.path.relpath(path, root)] = (*facts, what, attributes)
+    return seen
+
+
+class Command:
+    """The changes of one command, as they are collected."""
+
+    def __init__(self, shelf: Shelf, root: Path) -> None:
+        self.shelf = shelf
+        self.root = root
+        self.id = shelf.new()
+        self.changes: list[FileChange] = []
+        self._last = 0
+
+    def puts(self, name: str, make: Make) -> "Command":
+        """A new thing at this path, whatever is there now."""
+        return self._change(name, make)
+
+    def removes(self, name: str) -> "Command":
+        return self._change(name, None)
+
+    def chmods(self, name: str, mode: int) -> "Command":
+        """A directory that stays."""
+        path = self.root / name if name else self.root
+        self.changes.append(FileChange(str(path), Folder(stat.S_IMODE(path.stat().st_mode)), Folder(mode)))
+        return self
+
+    def _change(self, name: str, make: Make | None) -> "Command":
+        self._last += 1
+        slot = f"{self.id}/{self._last}"
+        before = thing(str(self.root / name))
+        after = None
+        if make is not None:
+            make(Path(self.shelf.path(slot)))
+            after = thing(self.shelf.path(slot))
+        self.changes.append(
+            FileChange(str(self.root / name), before and before.shelved(slot), after and after.shelved(slot))
+        )
+        return self
+
+
+class Desk:
+    """A workspace with a shelf in its state folder."""
+
+    def __init__(self, home: Path, *, exchange: bool = True, durable: bool = False, state: Path | None = None) -> None:
+        self.root = Path(os.path.realpath(home)) / "root"
+        self.state = state or Path(os.path.realpath(home)) / "state"
+        for folder in (self.root, self.state):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.kept = Kept()
+        self.workspace = Workspace([self.root], self.kept, state=self.state)
+        self.committer = Committer(self.workspace, self.kept, durable=durable, exchange=exchange)
+        shelf = self.workspace.shelf_of(self.workspace.roots_open[0])
+        assert shelf
+        self.shelf = shelf
+
+    def command(self) -> Command:
+        return Command(self.shelf, self.root)
+
+    @contextmanager
+    def open(self, changes: list[FileChange]) -> Iterator[Transaction]:
+        with self.committer.transaction(changes) as transaction:
+            self.kept.commands |= {each.slot.split("/")[0] for each in things(transaction.files)}
+            yield transaction
+
+    def commit(self, command: Command | list[FileChange]) -> list[FileChange]:
+        with self.open(command.changes if isinstance(command, Command) else command) as transaction:
+            identities = transaction.perform()
+            transaction.finish()
+            for path, identity in identities.items():
+                if os.access(os.path.dirname(path), os.X_OK):
+                    look = self.workspace.look(path)
+                    assert look
+                    assert look.identity == identity
+            return list(transaction.files)
+
+    def undo(self, changes: list[FileChange]) -> list[FileChange]:
+        return self.commit([change.reversed() for change in reversed(changes)])
+
+
+def things(changes: Iterable[FileChange]) -> list[Shelved]:
+    return [each for change in changes for each in (change.before, change.after) if isinstance(each, Shelved)]
+
+
+def file(data: bytes | str, mode: int = 0o644, mtime: int | None = None) -> Make:
+    def make(path: Path) -> None:
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        path.chmod(mode)
+        if mtime is not None:
+            os.utime(path, ns=(mtime, mtime))
+
+    return make
+
+
+def link(target: str) -> Make:
+    return lambda path: path.symlink_to(target)
+
+
+def folder(inside: dict[str, Make] | None = None, mode: int = 0o755) -> Make:
+    def make(path: Path) -> None:
+        path.mkdir()
+        for name, each in (inside or {}).items():
+            each(path / name)
+        path.chmod(mode)
+
+    return make
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+# --- fifty paths
+
+
+def lay_fifty(root: Path) -> None:
+    for name in ("sub", "sub/deep", "shut"):
+        (root / name).mkdir()
+    for n in range(12):
+        file(f"old {n}", 0o640)(root / f"sub/r{n}")
+        file(f"old {n}")(root / f"r{n}")
+    for n in range(4):
+        file(f"gone {n}")(root / f"d{n}")
+        file(f"gone {n}", 0o400)(root / f"sub/deep/d{n}")
+    for n in range(3):
+        folder({"a": file("a"), "b": folder({"c": file("c")}, 0o555)})(root / f"t{n}")
+        link(f"r{n}")(root / f"l{n}")
+    file("closed")(root / "shut/f")
+    (root / "shut").chmod(0o555)
+    for path in (root / "shut", root / "sub/deep", root / "sub", root):
+        os.utime(path, ns=(1, 1_400_000_000_000_000_000))
+
+
+def fifty(command: Command) -> Command:
+    """Files replaced, made and deleted, with other modes; links; whole trees; one kind for another; modes of folders."""
+    for n in range(10):
+        command.puts(f"sub/r{n}", file(f"new {n}")).puts(f"r{n}", file(f"new {n}", 0o755))
+    command.puts("r10", file("old 10", 0o600)).puts("r11", file("old 11", 0o644, 77))
+    for n in range(4):
+        command.puts(f"c{n}", file(f"made {n}")).removes(f"d{n}").removes(f"sub/deep/d{n}")
+    command.puts("l0", link("elsewhere")).removes("l1").puts("l2", file("no link")).puts("l3", link("l0"))
+    command.removes("t0").puts("t1", folder({"x": file("x")})).puts("t2", file("no tree")).puts("sub/r10", folder())
+    for n in range(3):
+        command.puts(f"n{n}", folder({"a": file("a"), "in": folder({"b": file("b")}, 0o555)}))
+    command.puts("shut/f", file("opened")).puts("shut/n", folder({}, 0o555)).puts("sub/r11", fifo).chmods(
+        "sub", 0o700
+    ).chmods("", 0o750)
+    command.changes.sort(key=lambda change: change.path)
+    return command

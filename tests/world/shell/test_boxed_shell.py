@@ -1,0 +1,177 @@
+"""The parts together: a command on its shadow, and where there is none."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from handhold.core.errors import NoShell, NotFound
+from handhold.core.plans import Effects
+from handhold.core.policy.protected import MOUNTED
+from handhold.core.requests import JobOutput, Run
+from handhold.world.shell import BoxedShell
+from handhold.world.shell.offload import Results
+from handhold.world.shell.output import Sink
+from handhold.world.shell.process import Process
+from handhold.world.shell.sandbox import sandbox
+from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
+from tests.world.shell.shells import Bench, alive, appears, bench, marked
+
+
+def changed(shell: Bench, effects: Effects | None) -> set[str]:
+    assert effects is not None
+    return {os.path.relpath(change.path, shell.ws) for change in effects.files}
+
+
+def test_a_command_leaves_the_workspace_alone_and_tells_what_it_would_change(who: str, place: Path):  # noqa: F811
+    def work() -> None:
+        with bench(place) as shell:
+            (shell.ws / "old").write_text("old\n")
+            with shell.shell.run(Run("echo new > made; rm old; mkdir -p a/b; cat made", 10, 1_000)) as finished:
+                assert finished.output.head == "new\n"
+                assert changed(shell, finished.effects) == {"made", "old", "a"}
+                assert (finished.undo, finished.held.shadow) == ("all", True)
+                assert os.listdir(shell.ws) == ["old"]
+            assert os.listdir(shell.ws) == ["old"]
+            assert shell.shows("cat old") == "old\n"
+
+    as_user(who, work)
+
+
+def test_u9_everything_ends_as_a_plain_user_too(who: str, place: Path):  # noqa: F811
+    def work() -> None:
+        mark = marked()
+        with bench(place) as shell:
+            assert shell.shows("cat; echo on") == "on\n"
+            assert shell.shows(f"setsid nohup sleep {mark} & (sleep {mark} &); echo hi") == "hi\n"
+            assert shell(f"trap '' TERM; setsid sleep {mark} & sleep {mark}", seconds=0.5).exit.timed_out
+            job = shell.shell.start(Run(f"setsid nohup sleep {mark} & sleep {mark}", 100, 100, background=True)).job
+            assert appears(mark)
+            assert shell.shell.job(JobOutput(job, 100)).running
+        assert not alive(mark)
+
+    as_user(who, work)
+
+
+def test_u10_long_output_as_a_plain_user_too(who: str, place: Path):  # noqa: F811
+    def work() -> None:
+        with bench(place) as shell:
+            output = shell("seq 3000000").output
+            assert output.left_out == 2_999_990
+            assert len(shell.kept(output.handle)) == output.kept == output.bytes
+            assert shell.shows(f"tail -1 {output.handle}") == "3000000\n"
+
+    as_user(who, work)
+
+
+def test_two_commands_at_once_do_not_see_each_other(tmp_path: Path):
+    with (
+        bench(tmp_path) as shell,
+        shell.shell.run(Run("echo one > same", 10, 1_000)) as first,
+        shell.shell.run(Run("ls; echo two > same", 10, 1_000)) as second,
+    ):
+        assert second.output.head == ""
+        assert changed(shell, first.effects) == changed(shell, second.effects) == {"same"}
+
+
+def test_on_request_a_command_runs_direct_with_what_is_protected_read_only(tmp_path: Path):
+    with bench(tmp_path) as shell:
+        (shell.ws / ".git").mkdir()
+        (shell.ws / ".git" / "config").write_text("[core]\n")
+        commands = " ".join(f"echo x > {name}; mkdir -p {name} && echo x > {name}/x;" for name in MOUNTED)
+        finished = shell(f"echo x > made; {commands}", direct=True)
+        assert (finished.undo, finished.effects, finished.held.shadow) == ("file tools only", None, False)
+        assert sorted(os.listdir(shell.ws)) == [".git", "made"]
+        assert (shell.ws / ".git" / "config").read_text() == "[core]\n"
+        assert os.listdir(shell.ws / ".git") == ["config"]
+
+
+def test_where_there_is_no_shadow_it_is_said_before_and_a_preview_is_refused(tmp_path: Path):
+    with bench(tmp_path) as shell:
+        without = BoxedShell(
+            shell.files.roots_open, lambda _: None, state=shell.state, session="s", protected=lambda _: False
+        )
+        assert not without.held.shadow
+        assert "no shadow" in without.held.why_not[-1]
+        with pytest.raises(NoShell), without.run(Run("echo x > made", 10, 1_000, preview=True)):
+            pass
+        assert os.listdir(shell.ws) == []
+        with without.run(Run("echo x > made", 10, 1_000)) as finished:
+            assert (finished.undo, finished.effects) == ("file tools only", None)
+        assert os.listdir(shell.ws) == ["made"]
+        without.close()
+
+
+@pytest.mark.root
+def test_a_mount_below_the_workspace_means_direct_and_is_named(tmp_path: Path):
+    (tmp_path / "ws" / "volume").mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path / "ws" / "volume"], check=True)
+    try:
+        with bench(tmp_path) as shell:
+            assert any("volume is a mount point" in why for why in shell.shell.held.why_not)
+            assert shell("echo x > volume/made").undo == "file tools only"
+            assert (shell.ws / "volume" / "made").exists()
+    finally:
+        subprocess.run(["umount", tmp_path / "ws" / "volume"], check=True)
+
+
+def test_a_sandbox_that_cannot_be_made_is_no_exit_status(tmp_path: Path):
+    box = sandbox("contained")
+    assert box.bubblewrap
+    sink = Sink(Results(tmp_path / "results"))
+    launch = box.launch(
+        ["true"], mounts=(), folder="/nosuchfolder", tmp=str(tmp_path), home=str(tmp_path), results=None
+    )
+    try:
+        with pytest.raises(NoShell) as refused:
+            Process(launch, sink, folder="/", bubblewrap=box.bubblewrap.path).wait(10)
+        assert "/nosuchfolder" in refused.value.because
+    finally:
+        launch.close()
+
+
+def test_a_workspace_that_is_gone_is_not_found(tmp_path: Path):
+    with bench(tmp_path) as shell:
+        shell.ws.rename(tmp_path / "elsewhere")
+        with pytest.raises((NotFound, NoShell)):
+            shell("echo x")
+        (tmp_path / "elsewhere").rename(shell.ws)
+        assert shell.shows("echo x") == "x\n"
+
+
+def test_there_is_no_network_unless_it_is_opened(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo in"
+        with bench(tmp_path) as shell:
+            assert not shell.shell.held.network
+            assert "refused" in shell.shows(command)
+        with bench(tmp_path, network=True) as shell:
+            assert shell.shell.held.network
+            assert shell.shows(command) == "in\n"
+
+
+def test_a_shell_that_nothing_confines_says_so(tmp_path: Path):
+    with bench(tmp_path, mode="unconfined") as shell:
+        finished = shell("echo x > made")
+        assert (finished.held.by, finished.held.shadow, finished.undo) == ("nothing", False, "file tools only")
+        assert (shell.ws / "made").exists()
+
+
+def test_a_change_that_somebody_made_meanwhile_stays_and_ours_can_be_read(tmp_path: Path):
+    mark = marked()
+    with bench(tmp_path) as shell:
+        (shell.ws / "both").write_text("old\n")
+
+        def theirs(_: str) -> None:
+            (shell.ws / "both").write_text("theirs\n")
+
+        with shell.shell.run(Run(f"echo ours > both; echo {mark}; sleep 0.3", 10, 1_000), watch=theirs) as finished:
+            assert finished.effects
+            assert finished.effects.files == ()
+            conflict = finished.effects.conflicts[0]
+        assert conflict.path == f"{shell.ws}/both"
+        assert conflict.kept.startswith("/large_tool_results/conflicts/")
+        assert shell.files.read(conflict.kept).data == b"ours\n"
+        assert shell.shows(f"cat {conflict.kept} both") == "ours\ntheirs\n"

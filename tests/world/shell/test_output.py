@@ -1,0 +1,275 @@
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handhold.core.facts import Output
+from handhold.world.shell.offload import Results
+from handhold.world.shell.output import LITTLE, RING, WATCHED, Sink, both_ends, from_letter, to_letter
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path / "results")
+
+
+class Source:
+    """A pipe that one writes into and a sink reads from."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.read, False)
+
+    def print(self, data: bytes, piece: int = 60_000) -> None:
+        for at in range(0, len(data), piece):
+            os.write(self.write, data[at : at + piece])
+            with suppress(BlockingIOError):
+                while self.sink.take(self.read):
+                    pass
+
+    def close(self) -> None:
+        os.close(self.read)
+        os.close(self.write)
+
+
+@pytest.fixture
+def source(results: Results) -> Iterator[Source]:
+    source = Source(Sink(results))
+    yield source
+    source.close()
+
+
+def printed(results: Results, data: bytes, *, chars: int = 1_000, lines: int = 5, piece: int = 60_000) -> Output:
+    source = Source(Sink(results))
+    try:
+        source.print(data, piece)
+        return source.sink.output(chars, lines)
+    finally:
+        source.close()
+
+
+def kept(results: Results, output: Output) -> bytes:
+    return (results.folder / output.handle.rpartition("/")[2]).read_bytes()
+
+
+def test_a_short_output_is_shown_whole_and_leaves_no_file(results: Results):
+    assert printed(results, b"one\ntwo\n") == Output("one\ntwo\n", bytes=8, lines=2)
+    assert not results.folder.exists()
+
+
+def test_silence_is_no_line(results: Results):
+    assert printed(results, b"") == Output("", bytes=0, lines=0)
+
+
+def test_c101_a_long_output_shows_five_lines_of_each_end_and_how_many_are_between(results: Results):
+    data = b"".join(b"line %d\n" % n for n in range(1, 1_001))
+    output = printed(results, data)
+    assert output.head.split("\n") == [f"line {n}" for n in range(1, 6)]
+    assert output.tail.split("\n") == [f"line {n}" for n in range(996, 1_001)]
+    assert (output.lines, output.left_out, output.bytes, output.kept) == (1_000, 990, len(data), len(data))
+    assert kept(results, output) == data
+
+
+def test_c82_what_is_longer_than_the_ring_is_kept_whole(results: Results):
+    data = b"".join(b"line %d\n" % n for n in range(800_000))
+    assert len(data) > 2 * RING
+    output = printed(results, data)
+    assert output.head.startswith("line 0\nline 1\n")
+    assert output.tail.endswith("line 799998\nline 799999")
+    assert output.lines == 800_000
+    assert kept(results, output) == data
+
+
+def test_c82_beyond_its_bound_the_file_holds_both_ends_and_says_so(tmp_path: Path):
+    results = Results(tmp_path / "results", most=2 * RING)
+    data = os.urandom(12 * RING + 12_345)
+    output = printed(results, data)
+    file = kept(results, output)
+    assert output.kept == 2 * RING < output.bytes == len(data)
+    assert file.startswith(data[:RING])
+    assert file.endswith(data[-RING:])
+    assert file[RING:-RING] == b"\n[10,498,105 bytes are left out here]\n"
+
+
+def test_one_endless_line_shows_both_of_its_ends(results: Results):
+    output = printed(results, b"a" * (8 * RING) + b"z" * 1_000_000)
+    assert (output.lines, output.left_out) == (1, 0)
+    assert output.head == "a" * 100 + "…"
+    assert output.tail == "…" + "z" * 100
+
+
+def test_a_few_long_lines_are_not_shown_twice(results: Results):
+    output = printed(results, b"".join(b"%d" % n * 3_000 + b"\n" for n in range(3)), lines=5)
+    assert [line[0] for line in output.head.split("\n")] == ["0", "1", "2"]
+    assert output.tail == "…" + "2" * 100
+    assert output.left_out == 0
+
+
+def test_the_file_keeps_the_raw_bytes_that_the_preview_tidies(results: Results):
+    data = b"\x1b[32mok\x1b[0m\r\n" * 1_000
+    output = printed(results, data)
+    assert output.head == "ok\nok\nok\nok\nok"
+    assert kept(results, output) == data
+
+
+def test_a_progress_bar_is_short_however_long_it_took(results: Results):
+    output = printed(results, b"".join(b"\r%d%%" % (n // 1_000) for n in range(100_001)) + b"\ndone\n")
+    assert output.head == "100%\ndone\n"
+    assert not list(results.folder.glob("*"))
+
+
+def test_bytes_that_are_no_text_are_replaced_and_said_so(results: Results):
+    assert printed(results, b"caf\xe9\n") == Output("caf\ufffd\n", bytes=5, lines=1, replaced=True)
+    assert not printed(results, "café\n".encode()).replaced
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_a_letter_that_a_cut_goes_through_is_not_called_a_fault(results: Results, shift: int):
+    data = b"x" * shift + "€".encode() * 3_000_000
+    output = printed(results, data, piece=65_536)
+    assert output.head == "x" * shift + "€" * (100 - shift) + "…"
+    assert output.tail == "…" + "€" * 100
+    assert not output.replaced
+
+
+@given(st.text(), st.integers(0, 50), st.integers(0, 50))
+def test_a_piece_cut_to_letters_is_always_text(text: str, start: int, end: int):
+    data = text.encode(errors="surrogatepass")
+    piece = data[min(start, len(data)) : max(len(data) - end, 0)]
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return
+    assert to_letter(from_letter(piece)).decode() in text
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"bb", b"c" * 30]), min_size=1, max_size=30), st.booleans(), st.data())
+def test_the_two_ends_never_show_a_line_twice_and_count_every_one(lines: list[bytes], ended: bool, data: st.DataObject):
+    whole = b"\n".join(lines) + (b"\n" if ended else b"")
+    if not whole:
+        return
+    total = whole.count(b"\n") + (not whole.endswith(b"\n"))
+    most = data.draw(st.integers(1, 8))
+    piece = data.draw(st.integers(1, len(whole)))
+    ends = both_ends(whole[:piece], whole[-piece:], total=len(whole), lines=total, most=most, width=10)
+    texts = whole.decode().removesuffix("\n").split("\n")
+    assert max(len(ends.head), len(ends.tail)) <= most
+    for shown, text in zip(ends.head, texts, strict=False):
+        assert text.startswith(shown.removesuffix("…"))
+    for shown, text in zip(reversed(ends.tail), reversed(texts), strict=False):
+        assert text.startswith(shown.removesuffix("…")) or text.endswith(shown.removeprefix("…"))
+    both_halves = bool(ends.head and ends.tail) and ends.left_out == total - len(ends.head) - len(ends.tail) + 1
+    assert ends.left_out + len(ends.head) + len(ends.tail) == total + both_halves
+    assert not both_halves or ends.tail[0].startswith("…")
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=5), st.integers(70_000, 200_000))
+def test_lines_are_always_counted_as_counting_would(
+    tmp_path_factory: pytest.TempPathFactory, words: list[bytes], size: int
+):
+    """Also where the output repeats itself, and where it stops to."""
+    repeated = b"\n".join(words) * (size // sum(map(len, words)) + 1)
+    data = repeated[:size] + b"and\nnow\nsomething else\n" + repeated[:size]
+    source = Source(Sink(Results(tmp_path_factory.getbasetemp() / "counting")))
+    try:
+        source.print(data, 65_536)
+        assert source.sink.lines == data.count(b"\n") + (not data.endswith(b"\n"))
+    finally:
+        source.sink.drop()
+        source.close()
+
+
+def test_a_full_disk_costs_the_file_and_not_the_command(tmp_path: Path):
+    (tmp_path / "results").write_bytes(b"this is no folder")
+    output = printed(Results(tmp_path / "results"), b"line\n" * 100_000)
+    assert (output.handle, output.kept, output.lines) == ("", 0, 100_000)
+    assert output.tail.endswith("line")
+
+
+def test_output_up_to_a_little_needs_no_file_while_it_runs(source: Source, results: Results):
+    source.print(b"x" * LITTLE)
+    assert not results.folder.exists()
+    source.print(b"x")
+    assert [file.stat().st_size for file in results.folder.iterdir()] == [LITTLE + 1]
+
+
+def test_what_nobody_asks_for_leaves_no_file(source: Source, results: Results):
+    source.print(b"x" * (LITTLE + 1))
+    source.sink.drop()
+    assert not list(results.folder.iterdir())
+
+
+# --- pages of a running command
+
+
+def test_pages_are_the_output_byte_for_byte(source: Source):
+    data = b"".join(b"%d \xe2\x82\xac\n" % n for n in range(100_000))
+    source.print(data)
+    at, pieces = 0, b""
+    while at < len(data):
+        start, piece = source.sink.page(at, 10_000, ended=True)
+        assert start == at
+        assert piece.endswith(b"\n")
+        pieces += piece
+        at += len(piece)
+    assert pieces == data
+
+
+def test_a_page_does_not_end_within_a_letter_that_is_still_to_come(source: Source):
+    source.print("50 €".encode()[:-1])
+    assert source.sink.page(0, 100, ended=False) == (0, b"50 ")
+    assert source.sink.page(0, 100, ended=True) == (0, b"50 \xe2\x82")
+
+
+def test_a_page_from_beyond_the_end_is_empty(source: Source):
+    source.print(b"some\n")
+    assert source.sink.page(1_000, 100, ended=False) == (5, b"")
+
+
+def test_what_was_not_kept_is_passed_over(tmp_path: Path):
+    source = Source(Sink(Results(tmp_path / "results", most=0), ring=512 * 1024))
+    try:
+        data = os.urandom(2_000_000)
+        source.print(data)
+        start, piece = source.sink.page(600_000, 1_000, ended=True)
+        assert start > 600_000
+        assert piece == data[start : start + len(piece)]
+    finally:
+        source.sink.drop()
+        source.close()
+
+
+# --- those who look on
+
+
+def test_a_watcher_sees_all_of_it_in_whole_letters(results: Results):
+    seen: list[str] = []
+    source = Source(Sink(results, watch=seen.append))
+    try:
+        for byte in "a € b €".encode():
+            source.print(bytes([byte]))
+            source.sink.tell()
+        source.sink.tell(last=True)
+        assert "".join(seen) == "a € b €"
+        assert len(seen) <= 2  # the first, and what came within a moment
+    finally:
+        source.close()
+
+
+def test_of_a_flood_a_watcher_sees_the_last_of_each_moment(results: Results):
+    seen: list[str] = []
+    source = Source(Sink(results, watch=seen.append))
+    try:
+        source.print(b"x" * 1_000_000 + b"end")
+        source.sink.tell(last=True)
+        assert len("".join(seen)) < WATCHED + 100
+        assert seen[0].startswith(f"\n[{1_000_003 - WATCHED:,} bytes]\n")
+        assert seen[0].endswith("end")
+    finally:
+        source.sink.drop()
+        source.close()
