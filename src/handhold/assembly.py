@@ -37,6 +37,8 @@ class Options(TypedDict, total=False):
     hints: bool | None
     shell: Confinement
     network: bool  # whether commands have one
+    memory: int | None  # bytes that a command may take
+    processes: int | None  # that a command may have at once
     search_seconds: float | None
     searcher: Searcher | None
 
@@ -115,6 +117,7 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
 
     def made(road: Road) -> Shell:
         from handhold.world.shell import BoxedShell
+        from handhold.world.shell.limits import Limits
 
         return BoxedShell(
             files.roots_open,
@@ -125,6 +128,7 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
             network=options.get("network", False),
             lasting=road.traits.shell_lasts,
             protected=road.is_guarded,
+            limits=Limits(options.get("memory"), options.get("processes")),
         )
 
     return made

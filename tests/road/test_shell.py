@@ -817,3 +817,25 @@ UNSHRUNK = (
 )  # to find a shorter history would take longer than the test may
 Histories.TestCase.settings = settings(max_examples=30, stateful_step_count=14, deadline=None, phases=UNSHRUNK)
 TestHistories = pytest.mark.slow(pytest.mark.timeout(300)(Histories.TestCase))
+
+
+# --- limits
+
+
+def test_a_command_gets_no_more_memory_than_it_may(tmp_path: Path):
+    with sat_at(tmp_path, memory=200_000_000).box as box:
+        hungry = "python3 -c 'print(len(bytearray(400_000_000)))'"
+        assert "MemoryError" in box.call("bash", {"command": hungry}).text
+        assert box.call("bash", {"command": hungry.replace("400", "50")}).data["exit_status"] == 0
+    with sat_at(tmp_path).box as box:
+        assert box.call("bash", {"command": hungry}).data["exit_status"] == 0
+
+
+@pytest.mark.parametrize("processes", [20, None])
+def test_a_command_of_a_plain_user_has_no_more_processes_than_it_may(plain: Path, processes: int | None):
+    def work() -> None:
+        with sat_at(plain, processes=processes).box as box:
+            reply = box.call("bash", {"command": "for n in {1..40}; do sleep 5 & done; kill $(jobs -p)", "timeout": 60})
+            assert ("Resource temporarily unavailable" in reply.text) is (processes is not None), reply.text
+
+    as_user("nobody", work)

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -16,6 +17,7 @@ from handhold.world.shell.offload import Results
 from handhold.world.shell.output import Sink
 from handhold.world.shell.process import Process
 from handhold.world.shell.sandbox import sandbox
+from handhold.world.shell.shadow import NoShadow, Shadow
 from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 from tests.world.shell.shells import Bench, alive, appears, bench, marked
 
@@ -38,6 +40,21 @@ def test_a_command_leaves_the_workspace_alone_and_tells_what_it_would_change(who
             assert shell.shows("cat old") == "old\n"
 
     as_user(who, work)
+
+
+def test_a_shadow_that_failed_once_is_tried_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def none(*_: object, **__: object) -> Shadow:
+        raise NoShadow("just now")
+
+    with bench(tmp_path) as shell:
+        with monkeypatch.context() as broken:
+            broken.setattr(Shadow, "over", none)
+            with pytest.raises(NoShell), shell.shell.run(Run("true", 10, 100)):
+                pass
+        assert not shell.shell.held.shadow
+        shell.shell._unshadowed = (shell.shell._unshadowed[0], monotonic())
+        assert shell.shell.held.shadow
+        assert shell.shows("echo on") == "on\n"
 
 
 def test_u9_everything_ends_as_a_plain_user_too(who: str, place: Path):  # noqa: F811

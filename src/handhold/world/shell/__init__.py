@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, get_ident
+from time import monotonic
 
 from handhold.core.errors import NoShell
 from handhold.core.facts import Exit, Held
@@ -22,6 +23,7 @@ from handhold.world.shell import orphans
 from handhold.world.shell.abilities import abilities, memory_file
 from handhold.world.shell.jobs import Job, Jobs
 from handhold.world.shell.lasting import Lasting, Lasts, Memory
+from handhold.world.shell.limits import UNLIMITED, Limits
 from handhold.world.shell.offload import MOST_KEPT, Results
 from handhold.world.shell.output import SMALL_RING, Sink
 from handhold.world.shell.places import RESULTS
@@ -34,6 +36,7 @@ from handhold.world.state.folder import private
 
 BASH = "bash"
 LONGEST_ARGUMENT = 100_000  # bytes; the kernel takes 131,071
+AGAIN = 30.0  # seconds after a shadow failed, until the next attempt at one
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
@@ -88,6 +91,7 @@ class BoxedShell:
         lasting: Lasts = "nothing",
         protected: Callable[[str], bool],
         most_kept: int = MOST_KEPT,
+        limits: Limits = UNLIMITED,
     ) -> None:
         """NoShell where commands should be contained and cannot be."""
         if not hasattr(os, "pidfd_open"):
@@ -98,6 +102,7 @@ class BoxedShell:
         self._first = self._roots[0].real
         self._shelf_of = shelf_of
         self._network = network
+        self._limits = limits
         self._protected = protected
         self._places = Places(state, session)
         self._results = Results(self._places.results, most_kept)
@@ -109,7 +114,7 @@ class BoxedShell:
         orphans.end_orphans()
         sweep(state / "sessions")
         sweep(self._results.folder / "conflicts")
-        self._unshadowed = ""  # why the last attempt at a shadow failed
+        self._unshadowed = ("", 0.0)  # why the last attempt at a shadow failed, and until when that counts
 
     @property
     def held(self) -> Held:
@@ -117,8 +122,15 @@ class BoxedShell:
         held = replace(self._sandbox.held, network=self._sandbox.held.network or self._network)
         if not held.shadow:
             return held
-        why_not = self._unshadowed or next((why for root in self._writable() if (why := self._objection(root))), "")
+        why_not = self._failed() or next((why for root in self._writable() if (why := self._objection(root))), "")
         return replace(held, shadow=False, why_not=(*held.why_not, f"no shadow: {why_not}")) if why_not else held
+
+    def _fail(self, because: str) -> None:
+        self._unshadowed = because, monotonic() + AGAIN
+
+    def _failed(self) -> str:
+        because, until = self._unshadowed
+        return because if monotonic() < until else ""
 
     def _writable(self) -> Iterator[Root]:
         return (root for root in self._roots if root.writable)
@@ -148,7 +160,7 @@ class BoxedShell:
                 ended = self._waited(started.process, run.seconds)
             except NoShell as error:
                 if shadow and "overlay" in error.because:
-                    self._unshadowed = error.because
+                    self._fail(error.because)
                 raise
             if started.memory:
                 self._lasting.learn(started.memory, started.launch.given)
@@ -171,7 +183,7 @@ class BoxedShell:
         try:
             shadow = Shadow.over(self._roots, self._shelf_of, scratch=self._results.folder, asked=True)
         except NoShadow as error:
-            self._unshadowed = error.reason
+            self._fail(error.reason)
             raise NoShell(f"no shadow: {error.reason}") from None
         stack.callback(shadow.discard)
         return shadow
@@ -232,6 +244,7 @@ class BoxedShell:
                 env=memory.env if memory else {},
                 shim=abilities().shim,
                 hidden=self._hidden(),
+                limits=self._limits,
             )
             opened.callback(launch.close)
             launch = replace(launch, pass_fds=(*launch.pass_fds, *fds, *(memory.fds if memory else ())))

@@ -27,10 +27,13 @@ class Limits:
         return memory if self.processes is None else (*memory, "-p", str(self.processes))
 
 
+UNLIMITED = Limits()
+
+
 def cgroup(limits: Limits, cleanup: ExitStack) -> tuple[str, ...]:
     """What to put before a command so that it runs in a group of its own; nothing where there can be none."""
     parent = delegated()
-    if not parent or limits == Limits():
+    if not parent or limits == UNLIMITED:
         return ()
     group = os.path.join(parent, f"handhold-{uuid4().hex[:12]}")
     wanted = {"memory.max": limits.memory, "memory.swap.max": 0, "pids.max": limits.processes}

@@ -24,14 +24,13 @@ from handhold.core.facts import Held
 from handhold.world.shell import orphans, places
 from handhold.world.shell.abilities import WALLS, Bubblewrap, abilities, ground, kernel, memory_file
 from handhold.world.shell.environment import environment, git_settings
-from handhold.world.shell.limits import Limits, cgroup
+from handhold.world.shell.limits import UNLIMITED, Limits, cgroup
 from handhold.world.shell.seccomp import program
 
 Mode = Literal["contained", "external", "unconfined"]
 
 LAUNCHER, SHIM, SETTINGS = (f"{places.OURS}/{name}" for name in ("inside", "rename.so", "gitconfig"))
 UNTOUCHED: Mapping[str, str] = MappingProxyType({})
-UNLIMITED = Limits()
 
 _placeholders: Counter[str] = Counter()  # names that commands of ours hold now by an empty folder
 _counting = Lock()
