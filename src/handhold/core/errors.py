@@ -370,6 +370,12 @@ class NoSuchJob(ToolError):
     known: tuple[str, ...] = ()
 
 
+class Unended(ToolError):
+    """A process of a command was killed and does not die: it hangs in the kernel. Its shadow is dropped."""
+
+    code, blame = "UNENDED", Blame.INFRA
+
+
 class Cancelled(ToolError):
     """Whoever asked for a command ended it before it was done; nothing of it counts."""
 

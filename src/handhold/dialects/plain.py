@@ -106,6 +106,8 @@ def plain(error: e.ToolError) -> str:
         case e.NoSuchJob(job=job, known=known):
             there = f"There is {listed(known)}." if known else "There is none now."
             return f"No command in the background is called {clipped(job)}. {there}"
+        case e.Unended():
+            return "The command could not be ended: a process of it hangs in the kernel, which may wait for a file system that does not answer. Nothing that it did on a shadow of the workspace counts; what it did without one may stand."
         case e.Cancelled():
             return "The command was cancelled and ended, with everything that it had started. Nothing of what it did counts."
         case e.ExtraMissing(extra=extra):

@@ -15,7 +15,7 @@ import time
 from contextlib import ExitStack, suppress
 from threading import Lock
 
-from handhold.core.errors import NoShell, SystemTrouble
+from handhold.core.errors import NoShell, Unended
 from handhold.core.facts import Exit
 from handhold.world.files.trouble import trouble
 from handhold.world.shell import keeper
@@ -195,7 +195,7 @@ class Process:
                     pass
             self._sink.tell(last=True)
         if not gone:
-            raise SystemTrouble("the shell", "a process of the command cannot be ended; it hangs in the kernel")
+            raise Unended()
 
     def _is_alone(self) -> bool:
         """Whether only the first process of the namespace is left, and is dying: it starts none, and orphans are its.
