@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import groupby
 
 from handhold.core.results import Snippet
@@ -47,6 +46,8 @@ def hunks(before: str, after: str) -> Iterator[Hunk]:
 
 def _groups(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
     if max(len(a), len(b)) <= ALIGN_MOST:
+        from difflib import SequenceMatcher
+
         yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
     elif len(a) == len(b):
         yield from _line_by_line(a, b)

@@ -1,8 +1,5 @@
 """One file an operation: what a request would do, given a view of the files; of a search, what it came to."""
 
-from collections.abc import Callable
-from typing import Any
-
 from handhold.core.facts import Scan
 from handhold.core.plans import Plan, Search
 from handhold.core.policy.guard import GuardedView
@@ -22,27 +19,43 @@ from handhold.core.requests import (
     Write,
 )
 from handhold.core.results import Result
-from handhold.core.tools import edit, patch, read, run, write
-
-PLANNERS: dict[type, Callable[[Any, GuardedView], Plan]] = {
-    Read: read.plan,
-    Write: write.plan,
-    Edit: edit.plan,
-    MultiEdit: edit.plan_multi,
-    Patch: patch.plan,
-    Run: run.plan,
-    JobOutput: run.plan_job,
-    JobInput: run.plan_job,
-    JobStop: run.plan_job,
-}
 
 
 def plan(request: Request, files: GuardedView) -> Plan:
-    if isinstance(request, ListFiles | Glob | Grep):
-        from handhold.core.tools import searching
+    """By the file of its operation, imported when it is first asked for: most sessions never patch."""
+    match request:
+        case Read():
+            from handhold.core.tools import read
 
-        return searching.plan(request, files)
-    return PLANNERS[type(request)](request, files)
+            return read.plan(request, files)
+        case Write():
+            from handhold.core.tools import write
+
+            return write.plan(request, files)
+        case Edit():
+            from handhold.core.tools import edit
+
+            return edit.plan(request, files)
+        case MultiEdit():
+            from handhold.core.tools import edit
+
+            return edit.plan_multi(request, files)
+        case Patch():
+            from handhold.core.tools import patch
+
+            return patch.plan(request, files)
+        case ListFiles() | Glob() | Grep():
+            from handhold.core.tools import searching
+
+            return searching.plan(request, files)
+        case Run():
+            from handhold.core.tools import run
+
+            return run.plan(request, files)
+        case JobOutput() | JobInput() | JobStop():
+            from handhold.core.tools import run
+
+            return run.plan_job(request, files)
 
 
 def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:
