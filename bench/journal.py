@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench._memory import peak_kib
 from handhold.core.plans import Bytes, FileChange, Stored
-from handhold.core.ports import Call, Outcome
+from handhold.core.ports import Call, Decision, Outcome
 from handhold.world.state.sqlite import SqliteStore
 
 RUNS = 20
@@ -56,7 +56,7 @@ def write_call(store: SqliteStore, n: int) -> None:
     seq = store.begin(call)
     if edit:
         before, after = Bytes(f"{n - 10}\n".encode()), Bytes(f"{n}\n".encode())
-        store.intend(seq, f"x{n}", [FileChange("/ws/a.py", before, after)], decision="allow")
+        store.intend(seq, f"x{n}", [FileChange("/ws/a.py", before, after)], decision=Decision("allowed"))
     store.settle(seq, Outcome("success", None, 1.0, f"{n:6}→line\n" * 20), durable=edit)
     if edit:
         store.finish(seq)
@@ -86,7 +86,7 @@ def large_changes(folder: Path, files: int) -> None:
 
 def intend(store: SqliteStore, tool: str, changes: list[FileChange]) -> None:
     seq = store.begin(Call("s", "t", tool, tool, "{}", "claude"))
-    store.intend(seq, tool, changes, decision="allow", takes_back=[1] if tool == "undo" else [])
+    store.intend(seq, tool, changes, decision=Decision("allowed"), takes_back=[1] if tool == "undo" else [])
     store.settle(seq, Outcome("success", None, 1.0, "done"), durable=True)
     store.finish(seq)
 

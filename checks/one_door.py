@@ -19,6 +19,7 @@ BESIDE = {
     "world/shell/lasting.py": "a file in memory",
     "world/shell/layer.py": "a command's own layer",
     "world/shell/limits.py": "a control group",
+    "world/shell/masks.py": "what is laid over denied files, in the state folder",
     "world/shell/offload.py": "offloaded outputs",
     "world/shell/sandbox.py": "empty folders that held a name",
     "world/shell/shadow.py": "a command's own layer",

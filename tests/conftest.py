@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.faults.trees import NOBODY
 
 CI = os.environ.get("CI") == "true"
+os.environ["XDG_CONFIG_HOME"] = os.devnull  # whoever runs the tests may have settings of their own
 BESIDE = "is not beside the project"  # of a source that is no part of it: the one reason that counts everywhere
 
 settings.register_profile(

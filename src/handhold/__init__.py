@@ -14,15 +14,17 @@ from handhold.version import VERSION
 if TYPE_CHECKING:
     from handhold.assembly import Toolbox
     from handhold.core.errors import ToolError
+    from handhold.core.policy.rules import Rule
     from handhold.core.ports import Entry, Question
     from handhold.core.results import Block, Printed, Reply, ToolSpec
 
-__all__ = ["Block", "Entry", "Printed", "Question", "Reply", "ToolError", "ToolSpec", "Toolbox", "__version__"]
+__all__ = ["Block", "Entry", "Printed", "Question", "Reply", "Rule", "ToolError", "ToolSpec", "Toolbox", "__version__"]
 __version__ = VERSION
 
 _HOMES = {
     "Toolbox": "handhold.assembly",
     "ToolError": "handhold.core.errors",
+    "Rule": "handhold.core.policy.rules",
     "Entry": "handhold.core.ports",
     "Question": "handhold.core.ports",
     "Block": "handhold.core.results",

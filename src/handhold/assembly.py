@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_arg
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.policy.modes import MODES, Mode, ModePolicy
-from handhold.core.ports import Approver, Dialect, Files, Policy, Searcher, Shell, Store, Traits
+from handhold.core.ports import Approver, Dialect, Files, Hiding, Policy, Searcher, Shell, Store, Traits
 from handhold.core.requests import Matching
 from handhold.toolbox import Road
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from handhold.core.policy.rules import Rule
     from handhold.world.files.workspace import Workspace
+    from handhold.world.network import Opening
 
 DIALECTS = ("handhold", "claude", "codex")
 Place = str | PathLike[str]
@@ -32,11 +34,13 @@ class Options(TypedDict, total=False):
     dialect: str
     session: str
     policy: Mode | Policy | None
+    rules: "Sequence[Rule]"
+    settings: bool | Place  # whether to read the user's file and the roots' own, or which file instead of the user's
     approver: Approver | None
     matching: Matching | None
     hints: bool | None
     shell: Confinement
-    network: bool  # whether commands have one
+    network: bool | Sequence[str]  # whether commands have one, or the hosts that they may reach
     memory: int | None  # bytes that a command may take
     processes: int | None  # that a command may have at once
     search_seconds: float | None
@@ -72,6 +76,7 @@ class Toolbox(Road):
             opened.callback(store.close)
             files = Workspace(roots, store, read_only=read_only, state=folder)
             opened.callback(files.close)
+            options = settled(options, files.roots, folder)
             box = cls.on(files, store, run_by=shell_in(folder, files, options), **options)
             opened.pop_all()
         return box
@@ -100,7 +105,7 @@ class Toolbox(Road):
             files,
             store,
             dialect,
-            policy_for(options.get("policy"), approver),
+            policy_for(options, files.roots),
             options.get("searcher") or WhenNeeded(files),
             session=options.get("session") or urandom(8).hex(),
             traits=traits_for(dialect, options),
@@ -125,13 +130,37 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
             state=state,
             session=road.session,
             mode=mode,
-            network=options.get("network", False),
+            network=opening(options.get("network", False), road.policy),
             lasting=road.traits.shell_lasts,
             protected=road.is_guarded,
+            denied=road.hiding.places if road.hiding else tuple,
             limits=Limits(options.get("memory"), options.get("processes")),
         )
 
     return made
+
+
+def opening(network: bool | Sequence[str], policy: Policy) -> "bool | Opening":  # noqa: FBT001
+    """Shut, open, or open for hosts by name: those that are given here, and those that a rule allows."""
+    from handhold.core.policy.hosts import HostPattern
+    from handhold.core.ports import Verb, Verdict
+    from handhold.world.network import Opening
+
+    if isinstance(network, bool) and (network or not policy.connects):
+        return network
+    named: Sequence[str] = () if isinstance(network, bool) else network
+    patterns = [HostPattern.parse(each) for each in named]
+
+    def objection(host: str, port: int) -> str:
+        judgement = policy.may(Verb.CONNECT, f"{host}:{port}")
+        if judgement.verdict is Verdict.ALLOW:
+            return ""
+        denied = judgement.verdict is Verdict.DENY and not judgement.rule.startswith("mode ")
+        if not denied and any(each.matches(host, port) for each in patterns):
+            return ""
+        return judgement.because
+
+    return Opening(objection)
 
 
 def dialect_named(name: str) -> Dialect:
@@ -141,15 +170,42 @@ def dialect_named(name: str) -> Dialect:
     return module.dialect
 
 
-def policy_for(policy: Mode | Policy | None, approver: Approver | None) -> Policy:
-    """Where somebody can be asked, changes ask; where nobody can, they are allowed, since each can be taken back."""
-    if policy is None:
-        return ModePolicy("ask" if approver else "edit")
-    if not isinstance(policy, str):
-        return policy
-    if policy not in MODES:
+def policy_for(options: Options, roots: Sequence[str]) -> Policy:
+    """The mode, with the rules of the code and those that are built in; or the policy that was given."""
+    wanted = wanted_policy(options)
+    if wanted is not None and not isinstance(wanted, str):
+        return wanted
+    from handhold.core.policy.defaults import BUILT_IN
+    from handhold.core.policy.rules import Book, RulePolicy
+
+    rules = Book("code", "code", tuple(options.get("rules", ())))
+    return RulePolicy(ModePolicy(wanted or otherwise(options)), (rules, BUILT_IN), tuple(roots))
+
+
+def settled(options: Options, roots: Sequence[str], state: "Path") -> Options:
+    """The same, with the policy that the settings make of it. SettingsBroken if they cannot be taken as they are."""
+    wanted = wanted_policy(options)
+    if wanted is not None and not isinstance(wanted, str):
+        return options
+    from handhold.world.settings import Wanted, load
+
+    said = Wanted(wanted, otherwise(options), tuple(options.get("rules", ())))
+    policy = load(roots, said, settings=options.get("settings", True), state=state)
+    return {**options, "policy": policy, "rules": (), "settings": False}
+
+
+def wanted_policy(options: Options) -> Mode | Policy | None:
+    policy = options.get("policy")
+    if isinstance(policy, str) and policy not in MODES:
         raise ValueError(f"no policy is called {policy!r}; there are {', '.join(MODES)}")
-    return ModePolicy(policy)
+    if policy is not None and not isinstance(policy, str) and (options.get("rules") or options.get("settings")):
+        raise ValueError("a policy that is given whole takes neither rules nor settings")
+    return policy
+
+
+def otherwise(options: Options) -> Mode:
+    """Where somebody can be asked, changes ask; where nobody can, they are allowed, since each can be taken back."""
+    return "ask" if options.get("approver") else "edit"
 
 
 def traits_for(dialect: Dialect, options: Options) -> Traits:
@@ -164,8 +220,8 @@ class WhenNeeded:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def search(self, search: Search, *, visible: Callable[[str], bool]) -> Scan:
-        return self._searcher.search(search, visible=visible)
+    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
+        return self._searcher.search(search, visible=visible, hiding=hiding)
 
     @cached_property
     def _searcher(self) -> Searcher:

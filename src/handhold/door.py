@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import Identity
 from handhold.core.plans import FileChange
-from handhold.core.ports import Broken, Files, Outcome, Store
+from handhold.core.ports import Broken, Decision, Files, Outcome, Store
 
 
 def commit(
@@ -16,7 +16,7 @@ def commit(
     changes: Sequence[FileChange],
     outcome: Outcome,
     *,
-    decision: str,
+    decision: Decision,
     takes_back: Sequence[int] = (),
 ) -> Mapping[str, Identity]:
     """To be passed alone. What the journal does not say was done, was not done."""

@@ -13,7 +13,7 @@ from handhold.core import history
 from handhold.core.errors import ContentDropped, PermissionRefused, TakenBackPartly, ToolError, UndoConflict, Unfinished
 from handhold.core.history import Step, Which
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, hash_of
-from handhold.core.ports import Call, Entry, Files, Outcome, Store
+from handhold.core.ports import Call, Decision, Entry, Files, Outcome, Store
 from handhold.core.results import TakenBack
 from handhold.core.text.names import spelled
 from handhold.door import commit
@@ -145,7 +145,7 @@ class TakingBack:
                     seq,
                     step.files,
                     Outcome("success", None, 0.0, None),
-                    decision="asked for by the host",
+                    decision=Decision("allowed", "the host asked for it"),
                     takes_back=[entry.seq for entry in step.entries],
                 )
         except Unfinished:

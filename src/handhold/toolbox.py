@@ -10,9 +10,10 @@ A call is journalled before it runs and after. What is not recorded as done is t
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from os.path import expanduser
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -22,6 +23,7 @@ from handhold.core.errors import (
     CallIdReused,
     Cancelled,
     Denied,
+    ExtraMissing,
     NoMatch,
     NoShell,
     NotApproved,
@@ -30,7 +32,7 @@ from handhold.core.errors import (
     ToolError,
     Unfinished,
 )
-from handhold.core.facts import Held, Identity
+from handhold.core.facts import Held, Identity, Scan
 from handhold.core.history import Which
 from handhold.core.plans import Answer, Bytes, Changes, Command, Effects, FileChange, Job, Search, digest
 from handhold.core.policy.guard import GuardedView
@@ -38,17 +40,20 @@ from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import (
     Approver,
     Call,
+    Decision,
     Dialect,
     Entry,
     Files,
     Finished,
+    Frame,
+    Hiding,
     Judgement,
     Outcome,
     Policy,
-    Question,
     Searcher,
     Shell,
     Store,
+    Study,
     Traits,
     Verb,
     Verdict,
@@ -73,11 +78,10 @@ from handhold.door import commit, recover
 from handhold.live import Live, awaited, streamed
 
 if TYPE_CHECKING:
-    from handhold.core.policy.protected import Protection
+    from handhold.asking import Asking
     from handhold.takeback import TakingBack
 
 LONG = 2000  # characters of an argument that the journal keeps as they are
-SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 
 
 class Road:
@@ -109,15 +113,27 @@ class Road:
         self._shell_for = shell
         self._shell: Shell | None = None
         self._opening = threading.Lock()
+        self._folder = files.roots[0]  # where a lasting shell stands
         recover(files, store)
 
     # What a session that only reads never needs is imported when it is: everybody's start is shorter for it.
 
     @cached_property
-    def protection(self) -> "Protection":
+    def _asking(self) -> "Asking":
+        from handhold.asking import Asking
         from handhold.core.policy.protected import Protection
 
-        return Protection(self.files.roots)
+        protection = Protection(self.files.roots)
+        leaks = self.files.names_outside
+        return Asking(self.policy, self.approver, self.store, self.session, protection, self._diff, leaks)
+
+    @cached_property
+    def hiding(self) -> Hiding | None:
+        """What may not be read here, and what commands may therefore not see; None where no rule denies reading."""
+        if isinstance(self.policy, ModePolicy):
+            return None
+        visible = GuardedView(self.files, self.policy, self.tracker, self.traits).visible
+        return self.files.hiding(lambda place: not visible(place))
 
     @cached_property
     def _history(self) -> "TakingBack":
@@ -181,16 +197,18 @@ class Road:
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
 
     def _journalled(self, call: Call, arguments: Mapping[str, Any] | str, started: float, live: Live) -> Reply:
-        seq = self.store.begin(call)
+        errand = Errand(self.store.begin(call), call, started, live)
         try:
             request = self.dialect.decode(call.tool, arguments)
-            return self._carried_out(seq, call, request, started, live)
+            errand = replace(errand, repaired=self.dialect.repaired(call.tool, arguments))
+            return self._carried_out(errand, request)
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._failed_just_before(call)
-            reply = self._refusal(call.tool, error, started)
+            reply = self._refusal(call.tool, error, started, call.arguments, errand.repaired)
             if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
-                self.store.settle(seq, outcome_of(reply, call), durable=False)
+                refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
+                self.store.settle(errand.seq, outcome_of(reply, call), durable=False, decision=refused)
             return reply
 
     def _failed_just_before(self, call: Call) -> bool:
@@ -200,44 +218,48 @@ class Road:
             return False
         return (last.call.tool, last.call.arguments) == (call.tool, call.arguments)
 
-    def _carried_out(self, seq: int, call: Call, request: Request, started: float, live: Live) -> Reply:
-        plan = self.files.answered(lambda: self._planned(request), live.go_on)
+    def _carried_out(self, errand: "Errand", request: Request) -> Reply:
+        plan, allowed = self.files.answered(lambda: self._planned(request), errand.live.go_on)
         if isinstance(plan, Command):
-            return self._commanded(seq, call, plan.request, started, live)
+            return self._commanded(errand, plan.request)
         if isinstance(plan, Job):
-            return self._asked(seq, call, plan.request, started)
+            return self._asked(errand, plan.request)
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
-            return self._changed(seq, call, request, replace(plan, files=files), started)
-        reply = self._reply(call.tool, request, plan.result, started)
+            return self._changed(errand, request, replace(plan, files=files))
+        reply = self._reply(errand, request, plan.result)
         if isinstance(plan, Answer) and plan.page:
             self.tracker.saw_page(plan.page)
-        self.store.settle(seq, outcome_of(reply, call), durable=False)
+        self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=allowed)
         return reply
 
-    def _planned(self, request: Request) -> Answer | Changes | Command | Job:
+    def _planned(self, request: Request) -> tuple[Answer | Changes | Command | Job, Decision | None]:
         """All that a call reads, and nothing that it does: a search has been made, and is an answer."""
-        self._allowed_at_all(request)
+        allowed = self._allowed_at_all(request)
         view = self._view()
         plan = tools.plan(request, view)
         if isinstance(plan, Search):
-            return Answer(tools.conclude(plan, self.searcher.search(plan, visible=view.visible), view))
+            return Answer(tools.conclude(plan, self._searched(plan, view), view)), allowed
         if isinstance(plan, Command):
             for root in self.files.roots:
                 self.files.look(root)  # one that does not answer is found out here, and not when its sandbox is made
-        return plan
+        return plan, allowed
 
     def _view(self) -> GuardedView:
-        return GuardedView(self.files, self.policy, self.tracker, self.traits)
+        return GuardedView(self.files, self.policy, self.tracker, self.traits, self.hiding)
 
-    def _changed(self, seq: int, call: Call, request: Request, plan: Changes, started: float) -> Reply:
-        decision = self._approved(call.tool, request, plan.files)
-        reply = self._reply(call.tool, request, plan.result, started)
+    def _searched(self, plan: Search, view: GuardedView) -> Scan:
+        return self.searcher.search(plan, visible=view.visible, hiding=view.hiding)
+
+    def _changed(self, errand: "Errand", request: Request, plan: Changes) -> Reply:
+        call = errand.call
+        decision = self._asking.may_change(call, plan.files, lambda place: self._as_spelled(place, request))
+        reply = self._reply(errand, request, plan.result)
+        outcome = outcome_of(reply, call)
         with self.store.alone():
-            if first := self._repeated(call):  # somebody else got the same call, and was faster
-                self.store.settle(seq, Outcome("error", "CALL_REPEATED", since(started), None), durable=False)
+            if first := self._faster(errand):
                 return first
             try:
-                identities = commit(self.files, self.store, seq, plan.files, outcome_of(reply, call), decision=decision)
+                identities = commit(self.files, self.store, errand.seq, plan.files, outcome, decision=decision)
             except Stale as stale:
                 raise self._explained(stale, request) from None
         try:
@@ -246,9 +268,18 @@ class Road:
             pass  # the change stands and is recorded; at worst the session will have to read the file again
         return reply
 
+    def _faster(self, errand: "Errand") -> Reply | None:
+        """The reply of somebody else who got the same call meanwhile, and has carried it out."""
+        first = self._repeated(errand.call)
+        if first:
+            outcome = Outcome("error", "CALL_REPEATED", since(errand.started), None)
+            self.store.settle(errand.seq, outcome, durable=False)
+        return first
+
     def _remember(self, plan: Changes, identities: Mapping[str, Identity]) -> None:
         for change in plan:
-            if self.traits.mark_after_write and isinstance(change.after, Bytes):
+            kept = self.traits.mark_after_write or not plan.whole
+            if kept and isinstance(change.after, Bytes):
                 whole = plan.whole or change.path in plan.seen
                 self.tracker.saw_change(change.path, identities[change.path], change.after.data, whole=whole)
             else:
@@ -275,19 +306,20 @@ class Road:
                 self._shell = self._shell_for(self)
             return self._shell
 
-    def _commanded(self, seq: int, call: Call, request: Run, started: float, live: Live) -> Reply:
-        shell = self.shell
-        self._may_run(call.tool, request, shell.held)
+    def _commanded(self, errand: "Errand", request: Run) -> Reply:
+        shell, live = self.shell, errand.live
+        decision = self._may_run(errand.call, request, shell.held)
         if request.background:
             begun = run.conclude_job("start", shell.start(request))
-            return self._told(seq, call, request, begun, started, durable=True)
+            return self._told(errand, request, begun, durable=True, decision=decision)
         with live.command(), shell.run(request, watch=live.watch) as finished:
             live.go_on()
             if finished.exit.cancelled:
                 raise Cancelled()
-            return self._ended(seq, call, request, finished, started, live)
+            self._folder = finished.folder
+            return self._ended(errand, request, finished, decision)
 
-    def _ended(self, seq: int, call: Call, request: Run, finished: Finished, started: float, live: Live) -> Reply:
+    def _ended(self, errand: "Errand", request: Run, finished: Finished, decision: Decision) -> Reply:
         """A command has ended: what it did is still a question."""
         from handhold.core.tools.refreshed import without_refreshed
 
@@ -296,32 +328,31 @@ class Road:
             effects = without_refreshed(effects, self._history.content)
         ran = run.conclude(request, replace(finished, effects=effects), self._spelled)
         if effects is None or not effects.files:
-            return self._told(seq, call, request, ran, started, durable=effects is None)
+            return self._told(errand, request, ran, durable=effects is None, decision=decision)
         ran = replace(ran, diff=self._diff(effects.files))
         if request.preview:
-            return self._told(seq, call, request, ran, started)
+            return self._told(errand, request, ran, decision=decision)
         try:
-            return self._taken_over(seq, call, request, ran, effects, started, live)
+            return self._taken_over(errand, request, ran, effects, decision)
         except (Unfinished, Cancelled):
             raise
         except ToolError as error:
-            reply = self._in_vain(call.tool, request, ran, error, started)
-            self.store.settle(seq, outcome_of(reply, call), durable=False)
+            reply = self._in_vain(errand, request, ran, error)
+            refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
+            self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=refused)
             return reply
 
-    def _taken_over(
-        self, seq: int, call: Call, request: Run, ran: Ran, effects: Effects, started: float, live: Live
-    ) -> Reply:
-        files = effects.files
-        decision = self._approved(call.tool, request, files, within=effects.protected)
+    def _taken_over(self, errand: "Errand", request: Run, ran: Ran, effects: Effects, decision: Decision) -> Reply:
+        call, files = errand.call, effects.files
+        counted = self._asking.may_change(call, files, self._spelled, command=request.command, within=effects.protected)
+        decision = counted if counted.verdict == "approved" else decision  # a person's word is what a reader looks for
         ran = run.shown(ran, files, self.tracker, self._history.content, self._spelled)
-        reply = self._reply(call.tool, request, ran, started)
-        live.go_on()
+        reply = self._reply(errand, request, ran)
+        errand.live.go_on()
         with self.store.alone():
-            if first := self._repeated(call):  # somebody else got the same call, and was faster
-                self.store.settle(seq, Outcome("error", "CALL_REPEATED", since(started), None), durable=False)
+            if first := self._faster(errand):
                 return first
-            commit(self.files, self.store, seq, files, outcome_of(reply, call), decision=decision)
+            commit(self.files, self.store, errand.seq, files, outcome_of(reply, call), decision=decision)
         try:
             self._saw(ran, files)
         except ToolError:
@@ -343,7 +374,7 @@ class Road:
                 if whole.hash == change.after.hash:
                     self.tracker.saw_diff(whole)
 
-    def _asked(self, seq: int, call: Call, request: JobOutput | JobInput | JobStop, started: float) -> Reply:
+    def _asked(self, errand: "Errand", request: JobOutput | JobInput | JobStop) -> Reply:
         match request:
             case JobOutput():
                 asked = "output"
@@ -351,118 +382,117 @@ class Road:
                 asked = "input"
             case JobStop():
                 asked = "stop"
-        return self._told(seq, call, request, run.conclude_job(asked, self.shell.job(request)), started)
+        return self._told(errand, request, run.conclude_job(asked, self.shell.job(request)))
 
     def _told(
-        self, seq: int, call: Call, request: Request, result: Result, started: float, *, durable: bool = False
+        self,
+        errand: "Errand",
+        request: Request,
+        result: Result,
+        *,
+        durable: bool = False,
+        decision: Decision | None = None,
     ) -> Reply:
         """Nothing is left to do: the reply, recorded."""
-        reply = self._reply(call.tool, request, result, started)
-        self.store.settle(seq, outcome_of(reply, call), durable=durable)
+        reply = self._reply(errand, request, result)
+        self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=durable, decision=decision)
         return reply
 
-    def _in_vain(self, tool: str, request: Run, ran: Ran, error: ToolError, started: float) -> Reply:
+    def _in_vain(self, errand: "Errand", request: Run, ran: Ran, error: ToolError) -> Reply:
         """It ran, and nothing of it counts: why, and all the same what it printed."""
-        nothing = run.uncounted(ran)
+        nothing, tool = run.uncounted(ran), errand.call.tool
         words = self.dialect.refuse(tool, error, hints=self.traits.hints)
         printed = self.dialect.encode(tool, request, nothing, hints=self.traits.hints)
-        facts = {**nothing.facts(), **error.facts(), "time_ms": since(started)}
-        return Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+        facts = {**nothing.facts(), **error.facts(), **errand.facts()}
+        reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+        return self._framed(reply, errand.call.tool, errand.call.arguments, request)
 
     def _spelled(self, place: str) -> str:
         return spelled(place) if self.traits.absolute_paths else history.short(place, self.files.roots)
 
     # --- policy
 
-    def _allowed_at_all(self, request: Request) -> None:
+    def _allowed_at_all(self, request: Request) -> Decision | None:
         verb = Verb.READ if isinstance(request, Read | Below) else Verb.CHANGE
+        allowed = None
         for path in request.paths:
-            judgement = self.policy.may(verb, self.files.place(path))
+            place = self.files.place(path)
+            judgement = self.policy.may(verb, place)
+            if verb is Verb.CHANGE and judgement.verdict is Verdict.DENY and self.files.look(path) is None:
+                judgement = self.policy.may(Verb.CREATE, place)
             if judgement.verdict is Verdict.DENY:
-                raise Denied(path, judgement.because)
+                raise Denied(path, judgement.because, judgement.rule, remedy=judgement.remedy)
             if verb is Verb.CHANGE and not self.files.writable(path):
                 raise ReadOnly(path)
+            allowed = allowed or Decision("allowed", judgement.rule)
+        return allowed
 
-    def _may_run(self, tool: str, request: Run, held: Held) -> None:
+    def _may_run(self, call: Call, request: Run, held: Held) -> Decision:
         """What runs on the workspace itself leaves nothing to look at before it counts: it is judged before it runs."""
-        if held.shadow and not request.background and not request.direct:
-            return
-        if request.preview:
+        direct = not held.shadow or request.background or request.direct
+        if direct and request.preview:
             raise NoShell("a preview needs a shadow of the workspace, and there is none here")
-        self._approved(tool, request, (), at_once=True)
+        study = self._studied(request.command)
+        roots = self.files.roots if direct else ()
+        return self._asking.may_run(call, request.command, study, self._folder, directly=roots)
 
-    def _approved(
-        self,
-        tool: str,
-        request: Request,
-        files: Sequence[FileChange],
-        *,
-        within: Sequence[str] = (),
-        at_once: bool = False,
-    ) -> str:
-        """The decision on these changes, or the reason why they do not happen.
+    def _studied(self, command: str) -> Study:
+        from handhold.core.policy.shell import Standing, study
 
-        `within` are places in folders that come or go whole, which a rule or a protected name may be about; `at_once`
-        is for a command that may change anything.
-        """
-        judged = [(change.path, self._judgement(run.verb_of(change), change.path)) for change in files]
-        judged += [(place, self._judgement(verb, place)) for place, verb in run.within(within, files)]
-        if at_once:
-            judged += [(root, self.policy.may(Verb.CHANGE, root)) for root in self.files.roots]
-        place, judgement = max(
-            judged,
-            key=lambda each: SEVERITY.index(each[1].verdict),
-            default=("", Judgement(Verdict.ALLOW, "nothing changes")),
-        )
-        if judgement.verdict is Verdict.ALLOW:
-            return f"allowed by {self.policy.name}"
-        path = self._as_spelled(place, request)
-        if judgement.verdict is Verdict.DENY:
-            raise Denied(path, judgement.because)
-        if self.approver is None:
-            raise NotApproved(path, judgement.because, asked=False)
-        command = request.command if isinstance(request, Run) else ""
-        if not self.approver(Question(tool, tuple(files), self._diff(files), judgement.because, command)):
-            raise NotApproved(path, judgement.because, asked=True)
-        return "approved"
+        try:
+            return study(command, Standing(self.files.roots, self._folder, expanduser("~")))
+        except ExtraMissing as missing:
+            because = f"commands can be read only where handhold[{missing.extra}] is installed"
+            return Study(command, "unknown", because)
 
-    def _judgement(self, verb: Verb, place: str) -> Judgement:
-        """The policy's; but what other programs obey is not changed without a question, whatever the mode."""
-        judgement = self.policy.may(verb, place)
-        if judgement.verdict is Verdict.ALLOW and (because := self.protection.because(place)):
-            return Judgement(Verdict.ASK, f"a protected name: {because}")
-        return judgement
+    def judged(self, verb: Verb, path: str) -> Judgement:
+        """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
+        from handhold.asking import severity
+
+        judged = self.policy.may if verb is Verb.READ else self._asking.judged
+        return max((judged(verb, place) for place in self._view().names(path)), key=severity)
+
+    def judged_command(self, command: str) -> tuple[Study, Judgement]:
+        """What a command is, and what would be decided before it runs. It does not."""
+        study = self._studied(command)
+        return study, self.policy.may_run(study)
 
     def is_guarded(self, place: str) -> bool:
         """Whether a name or a rule sets a place apart: such a one must not go unseen in a folder that changes whole."""
-        if self.protection.covers(place):
-            return True
-        if isinstance(self.policy, ModePolicy):
-            return False  # a mode does not look at places
         root = next((root for root in self.files.roots if place.startswith(root.rstrip("/") + "/")), place)
-        return any(self._severity(verb, place) > self._severity(verb, root) for verb in run.CHANGING)
-
-    def _severity(self, verb: Verb, place: str) -> int:
-        return SEVERITY.index(self.policy.may(verb, place).verdict)
+        return self._asking.sets_apart(place, root)
 
     def _as_spelled(self, place: str, request: Request) -> str:
         return next((path for path in request.paths if self.files.place(path) == place), self._spelled(place))
 
     # --- words
 
-    def _reply(self, tool: str, request: Request, result: Result, started: float) -> Reply:
-        return Reply(
+    def _reply(self, errand: "Errand", request: Request, result: Result) -> Reply:
+        reply = Reply(
             status=result.status,
-            text=self.dialect.encode(tool, request, result, hints=self.traits.hints),
-            data={**result.facts(), "time_ms": since(started)},
+            text=self.dialect.encode(errand.call.tool, request, result, hints=self.traits.hints),
+            data={**result.facts(), **errand.facts()},
             ui_extra=result.diff if isinstance(result, Written | Edited | Patched | Ran) else "",
         )
+        return self._framed(reply, errand.call.tool, errand.call.arguments, request)
 
-    def _refusal(self, tool: str, error: ToolError, started: float) -> Reply:
+    def _framed(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
+        def place() -> str:
+            with suppress(ToolError):  # one that has no place is told of by the reply
+                return self.files.place(request.paths[0]) if request and request.paths else ""
+            return ""
+
+        text = self.dialect.framed(reply, Frame(tool, arguments, self.files.roots[0], place))
+        return reply if text is reply.text else replace(reply, text=text)
+
+    def _refusal(
+        self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: Sequence[str] = ()
+    ) -> Reply:
         text = self.dialect.refuse(tool, error, hints=self.traits.hints)
         if isinstance(error, Stale) and error.complete and self.traits.hints:
             self._renew(error)
-        return Reply("error", text, {**error.facts(), "time_ms": since(started)}, error.code, error.blame.value)
+        facts = {**error.facts(), **mended(repaired), "time_ms": since(started)}
+        return self._framed(Reply("error", text, facts, error.code, error.blame.value), tool, arguments)
 
     def _renew(self, stale: Stale) -> None:
         """The refusal showed all that changed: the session knows the file again."""
@@ -517,6 +547,20 @@ class Road:
         self.close()
 
 
+@dataclass(frozen=True)
+class Errand:
+    """A call on its way: its number in the journal, since when, who listens, and what was mended in its arguments."""
+
+    seq: int
+    call: Call
+    started: float
+    live: Live
+    repaired: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        return {**mended(self.repaired), "time_ms": since(self.started)}
+
+
 class Once:
     """The same call id at the same time, in two threads: the second waits for the first."""
 
@@ -565,6 +609,10 @@ def shortened(value: Any) -> Any:
             return [shortened(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value
+
+
+def mended(repaired: Sequence[str]) -> dict[str, Any]:
+    return {"repaired": list(repaired)} if repaired else {}
 
 
 def since(started: float) -> float:

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,48 @@ def test_c92_log_diff_undo_and_redo(run: Run, tmp_path: Path):
     assert run("undo").exit_code == 1
     assert run("redo").exit_code == 0
     assert file.read_text() == "x = 2\n"
+
+
+def test_c91_the_journal_proves_itself(run: Run, tmp_path: Path):
+    read_and_edit(run)
+    told = run("log", "--verify")
+    assert told.exit_code == 0
+    assert told.output.startswith("6 records, each as it was written")
+    head = json.loads(run("log", "--verify", "--json").output)["head"]
+    assert f"head {head}\n" in told.output
+    run("undo")
+    later = run("log", "--verify", "--head", head.upper())
+    assert (later.exit_code, "that of record 6: nothing up to it was rewritten" in later.output) == (0, True)
+    unknown = run("log", "--verify", "--head", "0" * 63 + "1")
+    assert (unknown.exit_code, "not in this chain" in unknown.output) == (1, True)
+    assert run("log", "--verify", "--head", "abc").exit_code == 2
+
+
+def test_c91_a_journal_that_was_altered_is_told_with_its_place(run: Run, tmp_path: Path):
+    read_and_edit(run)
+    noted = json.loads(run("log", "--verify", "--json").output)["head"]
+    (database,) = (tmp_path / "state").rglob("state.db")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("DROP TRIGGER outcomes_update")
+        connection.execute("UPDATE outcomes SET status = 'error' WHERE seq = 2")
+        connection.commit()
+    told = run("log", "--verify", "--head", noted)
+    assert told.exit_code == 1
+    assert "The journal was altered: record 5, the outcome of call #2, is not as it was written.\n" in told.output
+    assert "not in the part that is whole" in told.output
+    found = json.loads(run("log", "--verify", "--json").output)
+    assert (found["whole"], found["at"], found["count"]) == (False, 5, 4)
+
+
+def test_c91_the_log_says_why_a_call_was_let_or_refused(run: Run):
+    read_and_edit(run)
+    run("call", "write_file", '{"path": "new", "content": ""}', "--policy", "read-only")
+    run("call", "no\x1b[2J\nsuch", "{}")
+    lines = run("log").output.splitlines()
+    assert "  (allowed: mode edit" in lines[1]
+    assert "(refused: mode read-only" in lines[2]
+    assert "no\\x1b[2J such" in lines[3]
+    assert len(lines) == 4
 
 
 def test_c90_a_policy_can_be_given(run: Run, tmp_path: Path):

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from handhold import Toolbox
 from handhold.core.plans import FileChange
-from handhold.core.ports import Call, Outcome
+from handhold.core.ports import Call, Decision, Outcome
 from handhold.toolbox import recover
 from handhold.world.files.commit import Committer
 from handhold.world.files.shelf import Shelf, remove_tree
@@ -123,7 +123,7 @@ class Bench:
             seq = store.begin(Call("session", "", "", "patch", "{}", "none"))
             os.access(MARK, os.F_OK)
             with files.transaction(changes) as transaction:
-                store.intend(seq, transaction.id, transaction.files, decision="allow")
+                store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
                 transaction.perform()
                 store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
                 transaction.finish()
@@ -144,6 +144,8 @@ class Bench:
         now = tree(self.root)
         if now in (self.old, self.new):
             with self.open() as (_, store):
+                if problem := store.verify().problem:
+                    return problem
                 return "still broken" if store.broken() else "old" if now == self.old else "new"
         return difference(now, self.old, self.new)
 

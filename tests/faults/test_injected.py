@@ -14,7 +14,7 @@ import pytest
 
 from handhold.core.errors import NoSpace, PermissionRefused, ReadOnly, ToolError, Unfinished
 from handhold.core.plans import Bytes, FileChange
-from handhold.core.ports import Call, Outcome
+from handhold.core.ports import Call, Decision, Outcome
 from handhold.world.files.commit import Committer
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
@@ -42,7 +42,7 @@ def outcome_of(files: Workspace, store: SqliteStore, seq: int, changes: Sequence
     """Commit as the toolbox does; the code of what went wrong, or `success`."""
     try:
         with files.transaction(changes) as transaction:
-            store.intend(seq, transaction.id, transaction.files, decision="allow")
+            store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
             transaction.perform()
             store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
             try:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
 from handhold.core.plans import Bytes, FileChange
-from handhold.core.ports import Call
+from handhold.core.ports import Call, Decision
 from tests.road.conftest import Ground
 
 Make = Callable[[dict[str, str | bytes]], Ground]
@@ -319,7 +319,7 @@ def test_f3_what_a_dead_process_left_is_taken_back_before_the_next_call_of_a_liv
     seq = dying.store.begin(Call("s", "", "c", "edit_file", "{}", "handhold"))
     change = FileChange(box.files.place("a.py"), Bytes(b"1\n"), Bytes(b"1\n2\n"))
     with dying.files.transaction([change]) as transaction:
-        dying.store.intend(seq, transaction.id, transaction.files, decision="allowed")
+        dying.store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
         transaction.perform()
     assert file.read_bytes() == b"1\n2\n"
     assert edit(box, "1\n", "1\n2\n", call_id="c2").status == "success"

@@ -28,7 +28,7 @@ import asyncio, json, sys
 from handhold import Toolbox
 
 def opened():
-    return Toolbox.open(sys.argv[1], state=sys.argv[2], session="s")
+    return Toolbox.open(sys.argv[1], state=sys.argv[2], session="s", policy="open")
 """
 CALLED = """
 with opened() as box:

@@ -97,7 +97,9 @@ class Ground:
 
     def opened(self, **options: Any) -> Toolbox:
         """The outside can be read: else git would not find what it is led to."""
-        return Toolbox.open(self.ws, state=self.place / "state", session="s", read_only=[self.outside], **options)
+        return Toolbox.open(
+            self.ws, state=self.place / "state", session="s", policy="open", read_only=[self.outside], **options
+        )
 
 
 def git(folder: Path, *words: str) -> None:

@@ -95,7 +95,7 @@ def sat(test: Callable[[Desk], None]) -> Callable[..., None]:
             distant.LONGEST = PATIENCE
             context, server = servers
             try:
-                with Toolbox.open(far.parent, state=place / "state", session="s") as box:
+                with Toolbox.open(far.parent, state=place / "state", session="s", policy="open") as box:
                     desk = Desk(far.parent, box, server)
                     assert "from afar" in desk.call("read_file", path="far/file").text
                     assert desk.call("bash", command="cat far/file").text.startswith("from afar\n")
@@ -192,7 +192,7 @@ def test_nasty_48_in_a_workspace_that_fell_silent_itself_every_call_comes_back(t
         signal.alarm(50)
         distant.LONGEST = PATIENCE
         far.mkdir()
-        with served(far, 0) as server, Toolbox.open(far, state=tmp_path / "state") as box:
+        with served(far, 0) as server, Toolbox.open(far, state=tmp_path / "state", policy="open") as box:
             server.send_signal(signal.SIGSTOP)
             desk = Desk(far, box, server)
             for tool, arguments in (*READING, ("bash", {"command": "true"})):

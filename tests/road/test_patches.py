@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports import Judgement, Verb, Verdict
+from handhold.core.ports import Judgement, Study, Verb, Verdict
 from tests.road.conftest import Ground
 
 Make = Callable[[dict[str, str | bytes]], Ground]
@@ -240,8 +240,18 @@ class NoSecrets:
 
     name = "no secrets"
 
-    def may(self, verb: Verb, path: str) -> Judgement:
-        return Judgement(Verdict.DENY if "/secret" in path else Verdict.ALLOW, "secrets stay where they are")
+    def may_run(self, study: Study) -> Judgement:
+        return Judgement(Verdict.ALLOW, "")
+
+    def concerns(self, place: str) -> bool:
+        return True
+
+    @property
+    def connects(self) -> bool:
+        return False
+
+    def may(self, verb: Verb, target: str) -> Judgement:
+        return Judgement(Verdict.DENY if "/secret" in target else Verdict.ALLOW, "secrets stay where they are")
 
 
 def test_c90_one_denied_path_denies_the_patch_and_is_named(ground: Make):

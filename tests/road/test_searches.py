@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
-from handhold.core.ports import Judgement, Verb, Verdict
+from handhold.core.ports import Judgement, Study, Verb, Verdict
 from handhold.dialects.handhold import BUDGET
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import DiskSearch
@@ -249,8 +249,18 @@ class Secrets:
 
     name: str = "secrets"
 
-    def may(self, verb: Verb, path: str) -> Judgement:
-        if "secret" in path:
+    def may_run(self, study: Study) -> Judgement:
+        return Judgement(Verdict.ALLOW, "")
+
+    def concerns(self, place: str) -> bool:
+        return True
+
+    @property
+    def connects(self) -> bool:
+        return False
+
+    def may(self, verb: Verb, target: str) -> Judgement:
+        if "secret" in target:
             return Judgement(Verdict.DENY, "secrets stay out of the conversation")
         return Judgement(Verdict.ALLOW, "")
 

@@ -22,7 +22,7 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Identity, Line
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Shelved, Stored, digest
-from handhold.core.ports import Broken, Call, Files, Outcome, Store
+from handhold.core.ports import Broken, Call, Decision, Files, Outcome, Store
 from handhold.core.text.names import escaped
 
 
@@ -177,6 +177,23 @@ class FilesSuite:
         assert files.near("src/README.md") == ("src/Readme.md",)
         assert files.near("src/zzzzzzz") == ()
         assert files.near("srcs/toolbox.py") == ("src",)
+
+    def test_what_is_denied_is_found_wherever_it_comes(self, make: Make):
+        ground = make({"a.py": b"", "d/.env": b"", "d/e/f/.env": b"", "odd\\x41/.env": b""})
+        root = ground.files.roots[0]
+        hiding = ground.files.hiding(lambda place: place.endswith("/.env"))
+        assert sorted(hiding.places()) == [f"{root}/{name}/.env" for name in ("d", "d/e/f", "odd\\x41")]
+        ground.put("d/e/.env", b"")
+        ground.put("d/.env", None)
+        assert sorted(hiding.places()) == [f"{root}/{name}/.env" for name in ("d/e", "d/e/f", "odd\\x41")]
+        assert hiding.twins() == {}
+
+    def test_a_file_has_one_name_unless_somebody_gave_it_another(self, ground: Ground):
+        look = ground.files.look("a.py")
+        assert look
+        assert look.links == 1
+        assert not ground.files.names_outside("a.py")
+        assert not ground.files.names_outside("not there")
 
     # --- reading
 
@@ -535,7 +552,7 @@ def journalled(ground: Kept, changes: Sequence[FileChange]) -> Mapping[str, Iden
     seq = ground.store.begin(Call("s", "", "", "bash", "{}", "none"))
     with ground.files.transaction(changes) as transaction:
         assert transaction.files == tuple(changes)
-        ground.store.intend(seq, transaction.id, transaction.files, decision="allow")
+        ground.store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
         identities = transaction.perform()
         ground.store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
         transaction.finish()

@@ -5,19 +5,22 @@ import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.errors import Busy
+from handhold.core.errors import Busy, NothingAsked
 from handhold.core.facts import Identity
 from handhold.core.plans import Bytes, Directory, FileChange, Folder, Shelved, Stored, digest
-from handhold.core.ports import Call, Entry, Mark, Outcome, Seen, Store
+from handhold.core.ports import Asked, Call, Consent, Decision, Entry, Mark, Outcome, Seen, Store
+from handhold.world.state import asked as rules
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
+ALLOWED = Decision("allowed", "mode edit (built in)", "ann@desk")
 ABSENT = digest(b"never kept")
 
 
@@ -51,7 +54,7 @@ def shelved(slot: str, before: bytes | None, after: bytes | None, path: str = "/
 def begun(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
     """A call up to its intent."""
     seq = store.begin(asked or call())
-    store.intend(seq, f"x{seq}", files, decision="allow", takes_back=takes_back)
+    store.intend(seq, f"x{seq}", files, decision=ALLOWED, takes_back=takes_back)
     return seq
 
 
@@ -61,6 +64,21 @@ def done(store: Store, *files: FileChange, asked: Call | None = None, takes_back
     store.settle(seq, success(), durable=True)
     store.finish(seq)
     return seq
+
+
+def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> Asked:
+    return Asked(
+        id="",
+        hash=hash or digest(what.encode("utf-8", "surrogatepass")),
+        session=session,
+        at=1000.5,
+        tool="Bash",
+        because="it deletes",
+        command=what,
+        diff="-old\n+new\n",
+        allows=(f"run={what}",),
+        patterns=("run rm *",),
+    )
 
 
 def noise(n: int, size: int) -> bytes:
@@ -139,8 +157,35 @@ class StoreSuite:
         seq = begun(store, change())
         store.settle(seq, success(), durable=True)
         entry = only(store)
-        assert (entry.decision, entry.outcome) == ("allow", success())
+        assert (entry.decision, entry.rule, entry.approver) == ("allowed", "mode edit (built in)", "ann@desk")
+        assert entry.outcome == success()
         assert (entry.paths, entry.changed) == (("/ws/a.py",), 1)
+
+    def test_c91_what_only_read_or_was_refused_has_its_decision_with_its_outcome(self, store: Store):
+        store.settle(store.begin(call("Read")), success(), durable=False, decision=ALLOWED)
+        store.settle(store.begin(call()), failure(), durable=False, decision=Decision("refused", "no keys (a.toml)"))
+        store.settle(store.begin(call("Unknown")), failure(), durable=False)
+        store.begin(call())
+        said = [(entry.decision, entry.rule, entry.approver) for entry in store.entries()]
+        assert said == [
+            ("allowed", "mode edit (built in)", "ann@desk"),
+            ("refused", "no keys (a.toml)", ""),
+            ("", "", ""),
+            ("", "", ""),
+        ]
+
+    def test_c91_the_decision_before_a_change_is_the_one_that_counts(self, store: Store):
+        store.settle(begun(store, change()), failure(), durable=True, decision=Decision("refused"))
+        assert only(store).decision == "allowed"
+
+    @given(ANY_TEXT, ANY_TEXT)
+    @settings(max_examples=20)
+    def test_rules_and_approvers_of_any_name_always_come_back(self, rule: str, by: str):
+        with self.fresh() as store:
+            seq = store.begin(call())
+            store.intend(seq, "x", [change()], decision=Decision("approved", rule, by))
+            assert (only(store).rule, only(store).approver) == (rule, by)
+            assert store.verify().problem is None
 
     def test_an_error_is_an_outcome(self, store: Store):
         store.settle(store.begin(call()), failure(), durable=False)
@@ -182,8 +227,8 @@ class StoreSuite:
     def test_what_was_intended_stays_intended(self, store: Store):
         seq = begun(store, change("/ws/a"))
         with pytest.raises(Exception):  # noqa: B017, PT011
-            store.intend(seq, "again", [change("/ws/b")], decision="deny")
-        assert (only(store).paths, only(store).decision) == (("/ws/a",), "allow")
+            store.intend(seq, "again", [change("/ws/b")], decision=Decision("refused"))
+        assert (only(store).paths, only(store).decision) == (("/ws/a",), "allowed")
 
     # --- the files of a call
 
@@ -375,6 +420,185 @@ class StoreSuite:
                     facts = (entry.at, entry.call, entry.decision, entry.paths, entry.changed, store.files(entry.seq))
                     assert said.setdefault(entry.seq, facts) == facts
                 assert len(said) == len(store.entries())
+
+    # --- the chain
+
+    def test_c91_an_empty_journal_is_whole(self, store: Store):
+        assert (store.verify().count, store.verify().problem, store.verify().before) == (0, None, 0)
+
+    def test_c91_every_record_makes_another_head(self, store: Store):
+        heads = [store.verify().head]
+        seq = store.begin(call())
+        heads.append(store.verify().head)
+        store.intend(seq, "x", [change(), shelved("c/1", b"old", b"new", "/ws/b")], decision=ALLOWED, takes_back=(seq,))
+        heads.append(store.verify().head)
+        store.settle(seq, success("said"), durable=True)
+        heads.append(store.verify().head)
+        store.finish(seq)
+        heads.append(store.verify().head)
+        assert len(set(heads)) == 5
+        assert store.verify().count == 4
+        store.finish(seq)  # which says nothing new
+        assert store.verify().head == heads[-1]
+        assert [store.verify(head).noted_at for head in heads] == [0, 1, 2, 3, 4]
+        assert store.verify(heads[2].upper()).noted_at == 2
+        assert store.verify(digest(b"another")).noted_at is None
+
+    def test_c91_what_is_no_journal_leaves_the_head_as_it_is(self, tmp_path: Path):
+        """Contents that have to go, marks, questions and answers: none of it is the journal."""
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            done(store, change("/ws/a", noise(1, 1000), b"new"), shelved("c/1", noise(2, 1000), None, "/ws/b"))
+            head = store.verify().head
+            for n in range(3, 8):
+                store.keep([noise(n, 1000)])
+            store.marks("s").put(self.mark())
+            store.ask(asked())
+            store.answer(asked().hash, "once", by="ann")
+            store.spend(asked().hash, "s")
+            store.allow("s", "changes", by="ann")
+            assert (store.verify().head, store.verify().problem) == (head, None)
+
+    def test_c91_a_record_that_came_to_nothing_leaves_the_chain_whole(self, store: Store):
+        seq = done(store, change())
+        for again in (
+            lambda: store.settle(seq, failure(), durable=True),
+            lambda: store.intend(seq, "again", [change("/ws/b")], decision=ALLOWED),
+        ):
+            with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has its own word for it
+                again()
+        assert (store.verify().count, store.verify().problem) == (4, None)
+        done(store, change("/ws/c"))
+        assert (store.verify().count, store.verify().problem) == (8, None)
+
+    # --- questions and answers (U-21)
+
+    def test_u21_a_question_waits_until_it_is_answered(self, store: Store):
+        store.ask(asked())
+        (waiting,) = store.waiting()
+        assert waiting == replace(asked(), id=asked().hash[:8])
+        answered = store.answer(waiting.id, "once", by="ann@desk")
+        assert (answered.hash, answered.answer, answered.by, answered.spent) == (
+            asked().hash,
+            "once",
+            "ann@desk",
+            False,
+        )
+        assert list(store.waiting()) == []
+
+    def test_u21_questions_wait_oldest_first_and_by_session(self, store: Store):
+        for what, session in (("one", "s"), ("two", "other"), ("three", "s")):
+            store.ask(asked(what, session=session))
+        assert [each.command for each in store.waiting()] == ["one", "two", "three"]
+        assert [each.command for each in store.waiting("s")] == ["one", "three"]
+        assert list(store.waiting("nobody")) == []
+
+    @pytest.mark.parametrize("answer", ["once", "session", "pattern", "no"])
+    def test_u21_an_answer_is_used_once(self, store: Store, answer: Consent):
+        store.ask(asked())
+        assert store.spend(asked().hash, "s") is None
+        store.answer(asked().hash, answer, by="ann")
+        spent = store.spend(asked().hash, "s")
+        assert spent
+        assert (spent.answer, spent.by, spent.spent, spent.command) == (answer, "ann", True, asked().command)
+        assert (spent.allows, spent.patterns) == (asked().allows, asked().patterns)
+        assert store.spend(asked().hash, "s") is None
+
+    def test_u21_an_answer_is_for_what_was_asked_and_nothing_else(self, store: Store):
+        store.ask(asked())
+        store.answer(asked().hash, "once", by="ann")
+        for hash, session in (
+            (digest(b"rm -rf /"), "s"),
+            (asked().hash, "other"),
+            (asked().hash[:8], "s"),
+            (asked().hash.upper(), "s"),
+            ("", "s"),
+        ):
+            assert store.spend(hash, session) is None
+        assert store.spend(asked().hash, "s")
+
+    def test_u21_an_answer_is_given_once(self, store: Store):
+        store.ask(asked())
+        store.answer(asked().hash, "no", by="ann")
+        with pytest.raises(NothingAsked, match="by ann"):
+            store.answer(asked().hash, "once", by="bob")
+        spent = store.spend(asked().hash, "s")
+        assert spent
+        assert spent.answer == "no"
+        with pytest.raises(NothingAsked):
+            store.answer(asked().hash, "once", by="bob")
+
+    def test_u21_only_the_id_of_one_question_is_taken(self, store: Store):
+        one, other = "abcdef0123" + "0" * 54, "abcdef0124" + "0" * 54
+        store.ask(asked("one", hash=one))
+        assert store.waiting()[0].id == "abcdef01"
+        store.ask(asked("other", hash=other))
+        assert [each.id for each in store.waiting()] == ["abcdef0123", "abcdef0124"]
+        for wanted in ("", "a", "abcdef0", "abcdef01", "abcdef012", "00000000", one + "0", "abcdef0123 ", "%" * 8):
+            with pytest.raises(NothingAsked) as refused:
+                store.answer(wanted, "once", by="ann")
+            assert refused.value.wanted == wanted
+            with pytest.raises(NothingAsked):
+                store.asked(wanted)
+        assert store.asked("abcdef0123").command == "one"
+        assert store.answer("ABCDEF0124", "once", by="ann").command == "other"
+        assert [each.command for each in store.waiting()] == ["one"]
+
+    def test_u21_an_id_of_two_sessions_is_nobodys(self, store: Store):
+        store.ask(asked(session="one"))
+        store.ask(asked(session="two"))
+        with pytest.raises(NothingAsked):
+            store.answer(asked().hash, "once", by="ann")
+
+    def test_u21_to_ask_again_takes_nothing_away(self, store: Store):
+        store.ask(asked())
+        store.ask(replace(asked(), at=2000.0, because="another reason"))
+        assert [each.at for each in store.waiting()] == [1000.5]
+        store.answer(asked().hash, "once", by="ann")
+        store.ask(asked())
+        assert list(store.waiting()) == []
+        assert store.spend(asked().hash, "s")
+        store.ask(asked())  # it was used, so this is a new question
+        assert len(store.waiting()) == 1
+        assert store.spend(asked().hash, "s") is None
+
+    def test_u21_an_answer_does_not_come_with_the_question(self, store: Store):
+        store.ask(replace(asked(), answer="once", by="the model"))
+        assert store.spend(asked().hash, "s") is None
+        assert len(store.waiting()) == 1
+
+    def test_u21_an_answer_is_good_for_a_day(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        assert rules.GOOD_FOR == 24 * 3600
+        store.ask(asked())
+        store.answer(asked().hash, "once", by="ann")
+        monkeypatch.setattr(rules, "GOOD_FOR", -1.0)
+        assert store.spend(asked().hash, "s") is None
+        store.ask(asked())
+        assert len(store.waiting()) == 1
+        monkeypatch.undo()
+        assert store.spend(asked().hash, "s") is None
+
+    def test_u21_the_last_thousand_questions_are_kept(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        assert rules.MOST == 1000
+        monkeypatch.setattr(rules, "MOST", 3)
+        for n in range(5):
+            store.ask(asked(f"{n}"))
+        assert [each.command for each in store.waiting()] == ["2", "3", "4"]
+
+    @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
+    @settings(max_examples=20)
+    def test_u21_a_question_always_comes_back_as_it_was_asked(self, session: str, command: str, diff: str, key: str):
+        with self.fresh() as store:
+            put = replace(asked(command, session=session), diff=diff, allows=(key,), patterns=(key, command))
+            store.ask(put)
+            assert list(store.waiting(session)) == [replace(put, id=put.hash[:8])]
+
+    def test_what_is_allowed_for_a_session_is_allowed_for_no_other(self, store: Store):
+        assert store.allowed("s") == {}
+        store.allow("s", "changes", by="ann")
+        store.allow("s", "run ls *", by="ann")
+        store.allow("s", "run ls *", by="bob")
+        assert store.allowed("s") == {"changes": "ann", "run ls *": "bob"}
+        assert store.allowed("other") == {}
 
     # --- contents
 
@@ -726,6 +950,37 @@ class LastingStoreSuite(StoreSuite):
             recalled = store.recall("s", "t", "r")
             assert recalled
             assert recalled.outcome == success("a page")
+
+    def test_u21_an_answer_given_by_another_process_is_used_by_one(self, tmp_path: Path):
+        with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:
+            for n in range(20):
+                one.ask(asked(f"{n}"))
+                two.answer(asked(f"{n}").hash, "once", by="ann")
+                found: list[object] = []
+                both = Barrier(2)
+
+                def use(store: Store, hash: str, both: Barrier = both, found: list[object] = found) -> None:
+                    both.wait()
+                    found.append(store.spend(hash, "s"))
+
+                threads = [Thread(target=use, args=(store, asked(f"{n}").hash)) for store in (one, two)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert len(found) == 2
+                assert found.count(None) == 1
+
+    def test_u21_questions_answers_and_what_is_allowed_outlive_the_process(self, tmp_path: Path):
+        with closing(self.opened(tmp_path)) as store:
+            store.ask(asked("one"))
+            store.ask(asked("two"))
+            store.answer(asked("two").hash, "session", by="ann")
+            store.allow("s", "changes", by="ann")
+        with closing(self.opened(tmp_path)) as store:
+            assert [each.command for each in store.waiting()] == ["one"]
+            assert store.spend(asked("two").hash, "s")
+            assert store.allowed("s") == {"changes": "ann"}
 
     def test_two_stores_on_one_workspace_see_each_other(self, tmp_path: Path):
         with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:

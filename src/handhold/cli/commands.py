@@ -4,6 +4,7 @@ Exit status: 0 done, 1 refused (the reason is on standard output), 2 the command
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -15,11 +16,18 @@ from typing import Any, Literal, TypedDict, Unpack
 import click
 
 from handhold.assembly import CONFINEMENTS, DIALECTS, Confinement, Toolbox
+from handhold.cli import proof
+from handhold.cli.approve import approve
 from handhold.cli.doctor import doctor
+from handhold.cli.explain import explain
+from handhold.cli.prompt import TerminalApprover, at_a_terminal
+from handhold.cli.screen import visible
+from handhold.cli.state import stored
+from handhold.cli.trust import trust
 from handhold.core.errors import ToolError
 from handhold.core.history import name_of, short
 from handhold.core.policy.modes import MODES, Mode
-from handhold.core.ports import Entry
+from handhold.core.ports import Approver, Entry
 from handhold.core.results import Reply
 from handhold.version import VERSION
 
@@ -37,7 +45,7 @@ class Where(TypedDict):
     shell: Confinement
 
 
-def opened(where: Where) -> Toolbox:
+def opened(where: Where, approver: Approver | None = None) -> Toolbox:
     """ToolError if the folder or the state cannot be used."""
     roots = where["root"] or (Path.cwd(),)
     return Toolbox.open(
@@ -46,6 +54,7 @@ def opened(where: Where) -> Toolbox:
         session=where["session"],
         state=where["state"],
         policy=where["policy"],
+        approver=approver,
         shell=where["shell"],
     )
 
@@ -103,7 +112,7 @@ def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **wh
         parsed = json.loads(given)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param_hint="ARGUMENTS") from None
-    with opened(where) as box:
+    with opened(where, TerminalApprover() if at_a_terminal() else None) as box:
         return shown(box.call(name, parsed, call_id=call_id, turn=turn), as_json=as_json)
 
 
@@ -125,17 +134,25 @@ def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
 @handhold.command()
 @click.option("--last", type=int, default=20, show_default=True, help="How many calls.")
 @click.option("--everyone", is_flag=True, help="The calls of all sessions on this workspace.")
+@click.option("--verify", is_flag=True, help="Prove that the journal is as it was written, and print its head.")
+@click.option("--head", "noted", default="", help="With --verify: whether this head, noted before, is in the chain.")
 @click.option("--json", "as_json", is_flag=True)
 @on_a_toolbox
-def log(last: int, everyone: bool, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
+def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
     """Show what was done, oldest first."""
+    if noted and not re.fullmatch("[0-9a-fA-F]{64}", noted):
+        raise click.BadParameter("a head has 64 letters and digits", param_hint="--head")
+    if verify or noted:
+        with stored(where["root"], where["state"]) as store:
+            told = store.verify(noted.lower())
+        return 0 if proof.show(told, noted, as_json=as_json) else REFUSED
     with opened(where) as box:
         entries, roots = box.log(last=last, everyone=everyone), box.files.roots
     if as_json:
         click.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return 0
     for line in timeline(entries, roots):
-        click.echo(line)
+        click.echo(visible(line))
     return 0
 
 
@@ -178,6 +195,9 @@ def reversal(verb: Literal["undo", "redo"]) -> Callable[..., None]:
 handhold.command("undo", help="Take back the last change, or a call, a turn, the session.")(reversal("undo"))
 handhold.command("redo", help="Do again what was taken back.")(reversal("redo"))
 handhold.add_command(doctor)
+handhold.add_command(explain)
+handhold.add_command(trust)
+handhold.add_command(approve)
 
 
 def shown(reply: Reply, *, as_json: bool, diff: bool = False) -> int:
@@ -191,12 +211,17 @@ def shown(reply: Reply, *, as_json: bool, diff: bool = False) -> int:
 
 
 def timeline(entries: Sequence[Entry], roots: Sequence[str]) -> list[str]:
-    """One line a call: when, which, what it changed, how it ended."""
+    """One line a call: when, which, how it ended, what it changed, and why it was let."""
     return [
         f"{datetime.fromtimestamp(entry.at):%Y-%m-%d %H:%M:%S}  {name_of(entry):12}  {entry.call.tool:12}  "
-        f"{ending(entry):14}  {targets(entry, roots)}"
+        f"{ending(entry):14}  {targets(entry, roots)}  {decided(entry)}".rstrip().replace("\n", " ")
         for entry in entries
     ]
+
+
+def decided(entry: Entry) -> str:
+    by, rule = f" by {entry.approver}" if entry.approver else "", f": {entry.rule}" if entry.rule else ""
+    return f"({entry.decision}{by}{rule})" if entry.decision else ""
 
 
 def ending(entry: Entry) -> str:

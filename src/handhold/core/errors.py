@@ -393,7 +393,19 @@ class ExtraMissing(ToolError):
 
 
 class Denied(PathError):
+    """Of a command that may not even run, the path is its text."""
+
     code, blame = "DENIED", Blame.POLICY
+    because: str
+    rule: str = ""  # that decided, and where it is written
+    of_command: bool = False
+    remedy: str = ""  # how a person allows it
+
+
+class SettingsBroken(PathError):
+    """A file of settings that cannot be taken as it is. Nothing is opened without the rules that it was to bring."""
+
+    code, blame = "SETTINGS_BROKEN", Blame.INFRA
     because: str
 
 
@@ -403,6 +415,17 @@ class NotApproved(PathError):
     code, blame = "NOT_APPROVED", Blame.POLICY
     because: str
     asked: bool  # False: there was nobody to ask
+    rule: str = ""
+    approval: str = ""  # the question that waits for an answer: the same call, sent again after it, goes ahead
+    of_command: bool = False
+
+
+class NothingAsked(ToolError):
+    """An answer to a question that nobody put, or that is not the only one of this name, or was answered."""
+
+    code, blame = "NOTHING_ASKED", Blame.POLICY
+    wanted: str
+    because: str
 
 
 class ReadOnly(PathError):

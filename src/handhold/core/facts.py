@@ -19,12 +19,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class Look:
-    """What stands at a path: its one spelling, links resolved, its identity and its permission bits."""
+    """What stands at a path: its one spelling, links resolved, its identity, permission bits, how many names it has."""
 
     path: str
     kind: Kind
     identity: Identity
     mode: int
+    links: int = 1
 
 
 @dataclass(frozen=True)
@@ -168,4 +169,7 @@ class Held:
     by: str  # "bubblewrap 0.11.0", "external", "nothing"
     shadow: bool  # its changes land in a layer of their own
     network: bool  # whether it can reach one
+    named_hosts: bool = field(default=False, kw_only=True)  # and that only
     why_not: tuple[str, ...] = ()  # what is missing, in words
+    hidden: tuple[str, ...] = ()  # what it could not read because of a rule: the first hundred, from the first root on
+    hidden_total: int = 0

@@ -13,7 +13,7 @@ from handhold.core.errors import ToolError
 from handhold.core.facts import Exit, Held, Identity, Look, Output, Page, Scan, Undo, Whole
 from handhold.core.plans import Content, Effects, FileChange, Search, Shelved
 from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
-from handhold.core.results import Result, ToolSpec
+from handhold.core.results import Reply, Result, ToolSpec
 
 MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
 
@@ -61,6 +61,26 @@ class FileView(Protocol):
 
     def near(self, path: str) -> tuple[str, ...]:
         """Names like that of a missing file, in the place where it was looked for."""
+        ...
+
+    def names_outside(self, path: str) -> bool:
+        """Whether a file has another name, a hard link, that does not lie below the roots."""
+        ...
+
+    def hiding(self, denies: Callable[[str], bool]) -> "Hiding":
+        """What of the workspace `denies` names, of places really spelled; for as long as the workspace is open."""
+        ...
+
+
+class Hiding(Protocol):
+    """Files that may not be read, as of now: under the names that a rule is about, and under every other."""
+
+    def places(self) -> Sequence[str]:
+        """Where they are, really spelled; of a folder that is hidden whole, the folder."""
+        ...
+
+    def twins(self) -> Mapping[tuple[int, int], str]:
+        """Those files that have several names, by device and inode: a denied one of each, really spelled."""
         ...
 
 
@@ -132,8 +152,11 @@ class Files(FileView, Protocol):
 class Searcher(Protocol):
     """Looks for names and for text, beneath the roots and nowhere else. It never hangs and leaves no process."""
 
-    def search(self, search: Search, *, visible: Callable[[str], bool]) -> Scan:
-        """What is there, as far as `visible` lets it be seen: no place that is not may be shown, or be told from."""
+    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
+        """What is there, as far as `visible` lets it be seen: no place that is not may be shown, or be told from.
+
+        Nor may a file that has several names, if `hiding` knows one of them.
+        """
         ...
 
 
@@ -163,6 +186,7 @@ class Finished:
     undo: Undo
     effects: Effects | None
     folder: str  # where a lasting shell stands now
+    notes: tuple[str, ...] = ()  # what it was kept from
 
 
 class Shell(Protocol):
@@ -265,6 +289,15 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """Why a call went ahead, or did not."""
+
+    verdict: Literal["allowed", "approved", "refused"]
+    rule: str = ""  # with where it is written
+    by: str = ""  # who approved
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a call ended. `reply` is what a repeated call gets again."""
 
@@ -281,7 +314,9 @@ class Entry:
     seq: int
     at: float
     call: Call
-    decision: str
+    decision: str  # the verdict; empty: it never came to one
+    rule: str  # that decided, with where it is written
+    approver: str
     outcome: Outcome | None  # None: it never came to an end
     paths: tuple[str, ...]  # the first hundred
     changed: int
@@ -304,6 +339,21 @@ class Broken:
     settled: bool
 
 
+@dataclass(frozen=True)
+class Verified:
+    """What a look at every record of the journal found. Each is hashed with all that came before it.
+
+    The head is the last of these hashes: noted elsewhere, it tells later whether anything up to it was rewritten.
+    """
+
+    count: int
+    head: str
+    problem: str | None = None
+    at: int | None = None  # the record where the trouble begins; None: it is in no single one
+    before: int = 0  # calls from before the journal was chained, put under one seal as they were found then
+    noted_at: int | None = None  # the record that the noted head is of, if it is in the chain
+
+
 class Journal(Protocol):
     """Append-only: what each call set out to do, and what became of it."""
 
@@ -315,13 +365,15 @@ class Journal(Protocol):
         transaction: str,
         files: Sequence[FileChange],
         *,
-        decision: str,
+        decision: Decision,
         takes_back: Sequence[int] = (),
     ) -> None:
         """Durable before it returns, with the contents that are at hand."""
         ...
 
-    def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None: ...
+    def settle(self, seq: int, outcome: Outcome, *, durable: bool, decision: Decision | None = None) -> None:
+        """The decision comes here for a call that had no intent: one that only read, or was refused."""
+        ...
 
     def finish(self, seq: int) -> None:
         """Nothing of this transaction is left to clean up."""
@@ -345,8 +397,66 @@ class Journal(Protocol):
         """The session that last gave this file this content; empty if it was none of ours."""
         ...
 
+    def verify(self, noted: str = "") -> Verified:
+        """Whether all of it is as it was written, in its order, and what the chain says of a head noted before."""
+        ...
 
-class Store(Journal, Contents, Protocol):
+
+Consent = Literal["no", "once", "session", "pattern"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that was put down for somebody to answer, in this process or another."""
+
+    id: str  # the first letters of the hash
+    hash: str  # of the request and the changes
+    session: str
+    at: float
+    tool: str
+    because: str
+    command: str
+    diff: str  # its beginning, if it is long
+    allows: tuple[str, ...] = ()  # the keys that an answer for the session would give
+    patterns: tuple[str, ...] = ()  # and for a pattern
+    answer: Consent | Literal[""] = ""
+    by: str = ""
+    spent: bool = False  # the approval was used
+
+
+class Approvals(Protocol):
+    """Questions and answers. An answer is good for what was asked, by its hash, and for nothing else."""
+
+    def ask(self, asked: Asked) -> None:
+        """Put down, or put again: an answer that was not used yet stays."""
+        ...
+
+    def waiting(self, session: str | None = None) -> Sequence[Asked]:
+        """Unanswered, oldest first."""
+        ...
+
+    def asked(self, which: str) -> Asked:
+        """NothingAsked if no question, or more than one, begins with this id, or it was answered already."""
+        ...
+
+    def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
+        """NothingAsked as above. It says nothing to the session before that asks again."""
+        ...
+
+    def spend(self, hash: str, session: str) -> Asked | None:
+        """The answer to exactly this, once; None if there is none. A `no` is an answer."""
+        ...
+
+    def allow(self, session: str, key: str, *, by: str) -> None:
+        """From now on, for a session: one that outlives the process, for a day."""
+        ...
+
+    def allowed(self, session: str) -> Mapping[str, str]:
+        """What was, and by whom."""
+        ...
+
+
+class Store(Journal, Contents, Approvals, Protocol):
     """All that outlives the process."""
 
     def marks(self, session: str) -> Marks: ...
@@ -370,6 +480,8 @@ class Verb(StrEnum):
     CHANGE = "change"
     CREATE = "create"
     DELETE = "delete"
+    RUN = "run"
+    CONNECT = "connect"
 
 
 class Verdict(StrEnum):
@@ -380,15 +492,48 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
+    """What is decided, why, and by which rule: its name, and where it is written."""
+
     verdict: Verdict
     because: str
+    rule: str = ""
+    source: str = ""
+    remedy: str = ""  # how a person allows it, where there is a way
+
+
+CommandClass = Literal["read-only", "workspace-change", "network", "dangerous", "unknown"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a command would do, as far as its text tells. Nothing of it has run."""
+
+    text: str
+    kind: CommandClass
+    because: str  # what makes it one of these
+    commands: tuple[tuple[str, ...], ...] = ()  # every simple command in it, in its words, also behind wrappers
+    patterns: tuple[str, ...] = ()  # those that an approval of the like of it would name; none: only itself
+    invisible: str = ""  # characters in it that nobody could see: it is not even asked about
 
 
 class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def may(self, verb: Verb, path: str) -> Judgement: ...
+    def may(self, verb: Verb, target: str) -> Judgement:
+        """A place, spelled really, or for `connect` a host."""
+        ...
+
+    def may_run(self, study: Study) -> Judgement: ...
+
+    @property
+    def connects(self) -> bool:
+        """Whether a rule allows some host."""
+        ...
+
+    def concerns(self, place: str) -> bool:
+        """Whether a rule is about this place in particular. Modes are about none: searches ask of every file."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -399,11 +544,15 @@ class Question:
     files: tuple[FileChange, ...]
     diff: str
     because: str
-    command: str = ""  # that did it, on a shadow; without files, that would run on the workspace itself
+    command: str = ""  # that did it, on a shadow; without files, that has not run yet
+    id: str = ""  # of the request and the changes: an answer is for these and no others
+    rule: str = ""
+    session: str = ""  # what "session" would allow from now on, in words; empty: it cannot be said
+    patterns: tuple[str, ...] = ()  # what "pattern" would
 
 
 class Approver(Protocol):
-    def __call__(self, question: Question, /) -> bool: ...
+    def __call__(self, question: Question, /) -> bool | Consent: ...
 
 
 # --- dialects
@@ -416,10 +565,20 @@ class Traits:
     matching: Matching
     hints: bool
     needs_read: bool = True
-    mark_after_write: bool = True
+    mark_after_write: bool = True  # whether a file that was written whole counts as seen; one that was edited does
     absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
     search_seconds: float = 20.0  # the longest that a search may take
     shell_lasts: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around a reply, for a dialect whose replies are forms that tell it."""
+
+    tool: str
+    arguments: str  # canonical JSON
+    folder: str  # that relative paths begin at
+    place: Callable[[], str]  # the path that was asked about, as it really is; empty if there is none
 
 
 class Dialect(Protocol):
@@ -436,6 +595,14 @@ class Dialect(Protocol):
 
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request: ...
 
+    def repaired(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
+        """What `decode` mends in these arguments."""
+        ...
+
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str: ...
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
+
+    def framed(self, reply: Reply, frame: Frame) -> str:
+        """The text of a reply as it leaves; for most dialects, as it is."""
+        ...

@@ -14,6 +14,7 @@ from handhold.dialects.quoting import clipped, listed
 MOST_PATHS = 30  # named in a reply; the facts name a hundred
 PATH_CHARS = 80
 MOST_CONFLICTS = 5
+MOST_HIDDEN = 5
 MOST_NOTED = 500  # characters of a note
 VERBS: tuple[Deed, ...] = ("created", "changed", "moved", "deleted")
 INFINITIVES: dict[Deed, str] = {"created": "create", "changed": "change", "moved": "move", "deleted": "delete"}
@@ -45,6 +46,7 @@ def _behind(result: Ran) -> Iterator[str]:
     yield from _seen(result)
     for note in result.notes:
         yield f"[{clipped(note, MOST_NOTED)}.]"
+    yield from _hidden(result.held)
     if result.undo != "all":
         yield f"[undo: file tools only. {_direct(result.held)}]"
 
@@ -136,6 +138,13 @@ def _seen(result: Ran) -> Iterator[str]:
         yield f"[Read again before changing: {listed(result.unseen, most=10)}.]"
 
 
+def _hidden(held: Held) -> Iterator[str]:
+    if held.hidden:
+        more = held.hidden_total - len(named := held.hidden[:MOST_HIDDEN])
+        rest = f" and {more:,} more" if more > 0 else ""
+        yield f"[Hidden from it, since a rule denies reading: {listed(named)}{rest}.]"
+
+
 def _direct(held: Held) -> str:
     why = f" ({'; '.join(held.why_not)})" if held.why_not else ""
     return f"The command ran on the workspace itself{why}, so what it changed cannot be taken back."
@@ -184,6 +193,7 @@ def _about(result: JobShown, names: Names) -> Iterator[str]:
     if result.exit:
         yield f"[{silence}{name}: {lowered(ended(result.exit))}]"
     elif result.asked == "start":
+        yield from _hidden(result.held)
         yield f"[{name} runs in the background. Read what it prints with {names.output}, end it with {names.stop}.]"
         yield "[undo: file tools only. It runs on the workspace itself, so what it changes cannot be taken back.]"
     else:

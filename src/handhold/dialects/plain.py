@@ -113,12 +113,26 @@ def plain(error: e.ToolError) -> str:
         case e.ExtraMissing(extra=extra):
             return f"Handhold was installed without what this needs. Somebody must install handhold[{extra}]."
         # --- policy
-        case e.Denied(because=because):
+        case e.Denied(because=because, of_command=True):
+            return f"This command is not allowed ({clipped(because)}). It was not run."
+        case e.Denied(because=because, remedy=""):
             return f"This is not allowed on {path} ({because})."
-        case e.NotApproved(because=because, asked=True):
-            return f"The change to {path} was shown to a person, who did not approve it ({because}). Do not try again; ask what they want instead."
-        case e.NotApproved(because=because):
-            return f"The change to {path} needs the approval of a person, and there is nobody to ask ({because}). Say what you would change instead."
+        case e.Denied(because=because, remedy=remedy):
+            return f"This is not allowed on {path} ({because}). {remedy}"
+        case e.SettingsBroken(because=because):
+            return f"The settings in {path} cannot be taken as they are: {because}. Nothing was done; somebody must mend them."
+        case e.NotApproved(because=because, asked=asked, approval=approval, of_command=of_command):
+            what = "The command" if of_command else f"The change to {path}"
+            if asked:
+                return f"{what} was shown to a person, who did not approve it ({clipped(because)}). Do not try again; ask what they want instead."
+            how = (
+                f" A person can allow exactly this with `handhold approve {approval}`; after that, send it again."
+                if approval
+                else ""
+            )
+            return f"{what} needs the approval of a person, and there is nobody to ask ({clipped(because)}). Say what you would do instead.{how}"
+        case e.NothingAsked(wanted=wanted, because=because):
+            return f"No question waits for an answer as {clipped(wanted)}: {because}."
         case e.ReadOnly():
             return f"{path} is in a place that is read-only. Write somewhere else, or say what you would change."
         # --- taking back

@@ -27,10 +27,24 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Identity, Look, Page, Whole
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
-from handhold.core.ports import MOST_EDITABLE, Broken, Call, Contents, Entry, Mark, Outcome
+from handhold.core.ports import (
+    MOST_EDITABLE,
+    Asked,
+    Broken,
+    Call,
+    Consent,
+    Contents,
+    Decision,
+    Entry,
+    Mark,
+    Outcome,
+    Verified,
+)
 from handhold.core.text.names import real, unmistakable
 from handhold.world.files.index import count_of, page_of
 from handhold.world.files.roots import Root, Roots, meant, names
+from handhold.world.state import asked as rules
+from handhold.world.state.chain import START, link
 from handhold.world.state.slots import commands_of
 from handhold.world.state.taken import DONE, taken_back
 
@@ -127,6 +141,12 @@ class MemoryFiles:
         same = [other for other in there if other != name and other.casefold() == name.casefold()]
         alike = [other for other in get_close_matches(name, there, MOST_NEAR + 1) if other not in (name, *same)]
         return tuple(join(above, other) for other in [*same, *alike][:MOST_NEAR])
+
+    def names_outside(self, path: str) -> bool:
+        return False
+
+    def hiding(self, denies: Callable[[str], bool]) -> "MemoryHiding":
+        return MemoryHiding(self, denies)
 
     def is_directory(self, name: str) -> bool:
         return any(other == name or other.startswith(f"{name}/") for other in self._all())
@@ -260,6 +280,21 @@ class MemoryFiles:
         if data is None:
             raise ContentDropped((path,))
         return data
+
+
+@dataclass(frozen=True)
+class MemoryHiding:
+    """By name: no file has two of them here."""
+
+    files: MemoryFiles
+    denies: Callable[[str], bool]
+
+    def places(self) -> tuple[str, ...]:
+        places = (real(self.files.place_at(unmistakable(name))) for name in sorted(self.files.files))
+        return tuple(place for place in places if self.denies(place))
+
+    def twins(self) -> Mapping[tuple[int, int], str]:
+        return {}
 
 
 class MemoryTransaction:
@@ -431,7 +466,7 @@ class Record:
     at: float
     call: Call
     transaction: str | None = None
-    decision: str = ""
+    decision: Decision | None = None
     files: tuple[FileChange, ...] = ()
     takes_back: tuple[int, ...] = ()
     outcome: Outcome | None = None
@@ -450,6 +485,9 @@ class MemoryStore:
         self._bound = bound
         self._dropped = 0
         self._slots: OrderedDict[str, int] = OrderedDict()  # bytes by command, the longest unused first
+        self._chain = [START]
+        self._asked: dict[tuple[str, str], tuple[Asked, float]] = {}  # with the time of the answer, the oldest first
+        self._granted: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._marks: dict[str, MemoryMarks] = {}
         self._lock = threading.RLock()
         self._held = threading.Lock()
@@ -531,8 +569,10 @@ class MemoryStore:
 
     def begin(self, call: Call) -> int:
         with self._lock:
-            self._records.append(Record(len(self._records) + 1, time.time(), call))
-            return len(self._records)
+            record = Record(len(self._records) + 1, time.time(), call)
+            self._records.append(record)
+            self._chained("begin", record)
+            return record.seq
 
     def intend(
         self,
@@ -540,7 +580,7 @@ class MemoryStore:
         transaction: str,
         files: Sequence[FileChange],
         *,
-        decision: str,
+        decision: Decision,
         takes_back: Sequence[int] = (),
     ) -> None:
         with self._lock:
@@ -551,6 +591,7 @@ class MemoryStore:
             record.files = tuple(_by_hash(change) for change in files)
             record.decision = decision
             record.takes_back = tuple(takes_back)
+            self._chained("intend", record)
             contents = [content for change in files for content in (change.before, change.after)]
             self._keep(content.data for content in contents if isinstance(content, Bytes))
             for hash in (hash for change in files for hash in _hashes(change) if hash in self._contents):
@@ -562,19 +603,24 @@ class MemoryStore:
                     self._slots.move_to_end(command)
             self._make_room()
 
-    def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None:
+    def settle(self, seq: int, outcome: Outcome, *, durable: bool, decision: Decision | None = None) -> None:
         with self._lock:
             record = self._record(seq)
             if record.outcome is not None:
                 raise ValueError(f"call {seq} has an outcome already")
             record.outcome = outcome
+            record.decision = record.decision or decision
+            self._chained("settle", record)
             for command in () if record.done else commands_of(record.files):
                 if not self._uses(command):
                     self._slots.pop(command, None)
 
     def finish(self, seq: int) -> None:
         with self._lock:
-            self._record(seq).finished = True
+            record = self._record(seq)
+            if not record.finished:
+                record.finished = True
+                self._chained("finish", record)
             self._make_room()
 
     def broken(self) -> Sequence[Broken]:
@@ -610,6 +656,17 @@ class MemoryStore:
                 return record.call.session
         return ""
 
+    def verify(self, noted: str = "") -> Verified:
+        """There is nobody who could have altered it; but a head can be noted here as anywhere."""
+        with self._lock:
+            heads = [each.hex() for each in self._chain]
+            return Verified(
+                len(heads) - 1, heads[-1], noted_at=heads.index(noted.lower()) if noted.lower() in heads else None
+            )
+
+    def _chained(self, kind: str, record: Record) -> None:
+        self._chain.append(link(self._chain[-1], kind, (record,), ()))
+
     def _record(self, seq: int) -> Record:
         return self._records[seq - 1]
 
@@ -625,7 +682,9 @@ class MemoryStore:
             seq=record.seq,
             at=record.at,
             call=record.call,
-            decision=record.decision,
+            decision=record.decision.verdict if record.decision else "",
+            rule=record.decision.rule if record.decision else "",
+            approver=record.decision.by if record.decision else "",
             outcome=record.outcome,
             paths=tuple(change.path for change in record.files[:PATHS_LISTED]),
             changed=len(record.files),
@@ -634,6 +693,56 @@ class MemoryStore:
             kept=all(self.has(each.before.hash) for each in record.files if isinstance(each.before, Stored))
             and (not record.done or all(command in self._slots for command in commands_of(record.files))),
         )
+
+    # --- approvals
+
+    def ask(self, asked: Asked) -> None:
+        key = (asked.session, asked.hash)
+        with self._lock:
+            if key in self._asked and not self._is_over(key):
+                return
+            self._asked.pop(key, None)
+            self._asked[key] = (replace(asked, answer="", by="", spent=False), 0.0)
+            for oldest in list(self._asked)[: -rules.MOST]:
+                del self._asked[oldest]
+
+    def waiting(self, session: str | None = None) -> Sequence[Asked]:
+        with self._lock:
+            return [each for each in self._named() if not each.answer and session in (None, each.session)]
+
+    def asked(self, which: str) -> Asked:
+        with self._lock:
+            return rules.meant(which, self._named())
+
+    def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
+        with self._lock:
+            asked = replace(rules.meant(which, self._named()), answer=answer, by=by)
+            self._asked[asked.session, asked.hash] = (asked, time.time())
+            return asked
+
+    def spend(self, hash: str, session: str) -> Asked | None:
+        key = (session, hash)
+        with self._lock:
+            if key not in self._asked or not self._asked[key][0].answer or self._is_over(key):
+                return None
+            asked, answered = self._asked[key]
+            self._asked[key] = (replace(asked, spent=True), answered)
+            return next(each for each in self._named() if (each.session, each.hash) == key)
+
+    def allow(self, session: str, key: str, *, by: str) -> None:
+        with self._lock:
+            self._granted[session][key] = by
+
+    def allowed(self, session: str) -> Mapping[str, str]:
+        with self._lock:
+            return dict(self._granted[session])
+
+    def _named(self) -> list[Asked]:
+        return rules.named([asked for asked, _ in self._asked.values()])
+
+    def _is_over(self, key: tuple[str, str]) -> bool:
+        asked, answered = self._asked[key]
+        return rules.is_over(asked.answer, asked.spent, answered, now=time.time())
 
     # --- marks
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from handhold.core.errors import BadGlob
 from handhold.core.text.automaton import Automaton, expression
-from handhold.core.text.globs import Overrides, checked, tokens
+from handhold.core.text.globs import Overrides, checked, matcher, tokens
 
 
 def matches(glob: str, path: str, *, directory: bool = False) -> bool:
@@ -92,3 +92,9 @@ def test_both_ways_of_matching_agree(glob: str, path: str):
     asked = tokens(glob)
     by_regex = re.compile(expression(asked), re.DOTALL).fullmatch(path.encode())
     assert Automaton(asked).matches(path.encode()) == bool(by_regex)
+
+
+def test_however_many_braces_a_pattern_has_it_does_not_take_long():
+    whole = matcher(tokens("{a,aa}" * 40 + "b"))
+    assert whole(b"a" * 60 + b"b")
+    assert not whole(b"a" * 60 + b"c")

@@ -5,6 +5,7 @@ import pytest
 
 from handhold.world.files.workspace import Workspace
 from tests.world.files.opening import Opener
+from tests.world.shell.forked import place, who  # noqa: F401 — fixtures
 
 
 @pytest.fixture(params=["openat2", "walk"])

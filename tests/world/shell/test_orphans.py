@@ -66,7 +66,7 @@ def test_the_command_does_not_see_the_mark(tmp_path):
     from handhold import Toolbox
 
     (tmp_path / "ws").mkdir()
-    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state") as box:
+    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", policy="open") as box:
         printed = box.call("bash", {"command": "env; cat /proc/self/environ"}).text
     assert "PATH=" in printed
     assert MARK not in printed

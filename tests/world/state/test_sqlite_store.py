@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemTrouble
 from handhold.core.plans import Bytes, Directory, FileChange, Stored, digest
-from handhold.core.ports import Call, Store
+from handhold.core.ports import Call, Decision, Store
 from handhold.world.state import database, lock
 from handhold.world.state.database import OURS
 from handhold.world.state.sqlite import JOURNAL, SqliteStore
@@ -254,7 +254,7 @@ def test_a_file_that_a_failed_transaction_left_is_swept(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
         seq = begun(store, change())
         with pytest.raises(sqlite3.IntegrityError):  # after the announcement, before the row: as if the process died
-            store.intend(seq, "again", [change("/ws/b", None, data)], decision="allow")
+            store.intend(seq, "again", [change("/ws/b", None, data)], decision=Decision("allowed"))
         file_of(tmp_path, data).parent.mkdir(parents=True, exist_ok=True)
         file_of(tmp_path, data).write_bytes(b"half")
     with closing(SqliteStore(tmp_path)) as store:
@@ -281,6 +281,14 @@ def test_replies_are_bounded_and_cost_no_undo(tmp_path: Path):
         assert store.entries()[0].kept
 
 
+def test_a_damaged_reply_is_never_given_out(tmp_path: Path):
+    with closing(SqliteStore(tmp_path)) as store:
+        store.settle(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
+        store._database._connection.execute("UPDATE replies SET data = CAST('another' AS BLOB)")
+        with pytest.raises(StateDamaged):
+            store.recall("s", "t", "r")
+
+
 # --- several processes
 
 
@@ -288,13 +296,13 @@ PROCESS = """
 import sys
 from pathlib import Path
 from threading import Barrier, Thread
-from handhold.core.ports import Call, Outcome
+from handhold.core.ports import Call, Decision, Outcome
 from handhold.core.plans import Bytes, FileChange
 from handhold.world.state.sqlite import SqliteStore
 for n in range(int(sys.argv[3])):
     store = SqliteStore(Path(sys.argv[1]))
     seq = store.begin(Call(sys.argv[2], "t", f"c{n}", "Edit", "{}", "claude"))
-    store.intend(seq, "x", [FileChange(f"/ws/{n}", None, Bytes(f"{n}".encode() * 100_000))], decision="allow")
+    store.intend(seq, "x", [FileChange(f"/ws/{n}", None, Bytes(f"{n}".encode() * 100_000))], decision=Decision("allowed"))
     store.settle(seq, Outcome("success", None, 0.0, "done"), durable=True)
     store.finish(seq)
     store.close()
@@ -404,15 +412,17 @@ def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
         numbers = f"WITH RECURSIVE n(i) AS (SELECT 6 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})"
         connection.execute(
             f"INSERT INTO calls {numbers} SELECT i, 1.0, CAST('s' || (i % 3) AS BLOB), CAST('t' || (i / 50) AS BLOB),"
-            " CAST('c' || i AS BLOB), CAST('Edit' AS BLOB), CAST('claude' AS BLOB), CAST('{}' AS BLOB), 0 FROM n"
+            " CAST('c' || i AS BLOB), CAST('Edit' AS BLOB), CAST('claude' AS BLOB), CAST('{}' AS BLOB), 0, NULL, NULL FROM n"
         )
         connection.execute(
-            f"INSERT INTO intents {numbers} SELECT i, 1.0, CAST('x' AS BLOB), CAST('allow' AS BLOB), 1 FROM n"
+            f"INSERT INTO intents {numbers} SELECT i, 1.0, CAST('x' AS BLOB), CAST('allow' AS BLOB), 1, x'', x'', NULL, NULL FROM n"
         )
         connection.execute(
             f"INSERT INTO changes {numbers} SELECT i, 0, CAST('/ws/a' AS BLOB), NULL, NULL, NULL, 'file', randomblob(32), 9, NULL FROM n"
         )
-        connection.execute(f"INSERT INTO outcomes {numbers} SELECT i, 1.0, 'success', NULL, 1.0, NULL FROM n")
+        connection.execute(
+            f"INSERT INTO outcomes {numbers} SELECT i, 1.0, 'success', NULL, 1.0, NULL, NULL, NULL, NULL, NULL, NULL FROM n"
+        )
         connection.execute(f"INSERT INTO lacking {numbers} SELECT i, 0 FROM n")
         connection.commit()
     with closing(SqliteStore(tmp_path)) as store:
@@ -431,3 +441,12 @@ def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
                 ask()
                 times.append(time.perf_counter() - started)
             assert statistics.median(times) <= 0.020
+
+
+def test_c90_what_a_session_was_allowed_ends_with_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with closing(SqliteStore(tmp_path)) as store:
+        store.allow("s", "changes", by="me")
+        assert store.allowed("s") == {"changes": "me"}
+        later = time.time() + 25 * 3600
+        monkeypatch.setattr(time, "time", lambda: later)
+        assert store.allowed("s") == {}

@@ -3,14 +3,14 @@
 So no plan and no error message can show a denied path, and no tool can forget to ask the tracker.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import Look, Page, Whole
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.ports import FileView, Policy, Traits, Verb, Verdict
+from handhold.core.ports import FileView, Hiding, Policy, Traits, Verb, Verdict
 from handhold.core.requests import Matching
 from handhold.core.text.encoding import Text
 from handhold.core.text.names import escaped, unmistakable
@@ -33,6 +33,7 @@ class GuardedView:
     policy: Policy
     tracker: Tracker
     traits: Traits
+    hiding: Hiding | None = None  # what reading is denied of; None where no rule could
 
     @property
     def matching(self) -> Matching:
@@ -50,14 +51,22 @@ class GuardedView:
     @cached_property
     def visible(self) -> Callable[[str], bool]:
         """Whether a place may be shown, and be told from."""
+        from handhold.core.policy.rules import RulePolicy
+
+        # A search asks a hundred thousand times: whoever can answer quickly does.
         if isinstance(self.policy, ModePolicy):
-            return lambda _: True  # no mode denies reading, and a search asks a hundred thousand times
+            return lambda _: True
+        if isinstance(self.policy, RulePolicy):
+            return self.policy.visible
         may = self.policy.may
         return lambda place: may(Verb.READ, unmistakable(place)).verdict is not Verdict.DENY
 
     def look(self, path: str) -> Look | None:
         self._allowed(path)
-        return self.files.look(path)
+        look = self.files.look(path)
+        if look:
+            self._may_read(path, look.path)
+        return look
 
     def there(self, path: str) -> Look:
         """What stands at a path; NotFound, with the names beside it that may be seen, if nothing does."""
@@ -78,7 +87,9 @@ class GuardedView:
 
     def page(self, path: str, offset: int, limit: int, width: int) -> Page:
         self._allowed(path)
-        return self.files.page(path, offset, limit, width)
+        page = self.files.page(path, offset, limit, width)
+        self._may_read(path, page.path)  # a link may have been turned meanwhile
+        return page
 
     def count(self, path: str) -> int:
         self._allowed(path)
@@ -93,6 +104,7 @@ class GuardedView:
         """The same, text or not."""
         self.file(path)
         whole = self.files.read(path)
+        self._may_read(path, whole.path)
         if self.traits.needs_read:
             self.tracker.must_know(whole, path, all_of_it=all_of_it)
         return whole
@@ -104,11 +116,15 @@ class GuardedView:
 
     def no_link(self, path: str) -> None:
         """IsLink if the path is the name of a link, and not of the file that it leads to."""
+        place = self.files.place(path)
+        if place != self._named(path):
+            raise IsLink(path, place)
+
+    def _named(self, path: str) -> str:
+        """Where a path is, if its last name is not followed: the place of a link itself."""
         above, _, name = path.rpartition("/")
         beside = self.files.place(f"{above}/{UNUSED}" if above or path.startswith("/") else UNUSED)
-        place = self.files.place(path)
-        if place != beside.removesuffix(UNUSED) + name:
-            raise IsLink(path, place)
+        return beside.removesuffix(UNUSED) + name
 
     def changed_since(self, page: Page) -> tuple[bool, str]:
         """Whether the file is no longer what the session last saw of it, and how it differs."""
@@ -119,6 +135,25 @@ class GuardedView:
         return self.files.roots[0].rstrip("/") + "/"
 
     def _allowed(self, path: str) -> None:
-        judgement = self.policy.may(Verb.READ, self.files.place(path))
+        """Denied if one of its names is: its place, that of a link which leads there, or another of the same file."""
+        for place in self.names(path):
+            self._may_read(path, place)
+
+    def names(self, path: str) -> Iterator[str]:
+        """All names that a path stands for, each a place."""
+        place = self.files.place(path)
+        yield place
+        if self.hiding is None or place in self.files.roots:
+            return
+        if place not in (path, self._first + path) and (named := self._named(path)) != place:
+            yield named
+        look = self.files.look(path)
+        if look and look.links > 1:
+            twin = self.hiding.twins().get((look.identity.device, look.identity.inode))
+            if twin is not None:
+                yield unmistakable(twin)
+
+    def _may_read(self, path: str, place: str) -> None:
+        judgement = self.policy.may(Verb.READ, place)
         if judgement.verdict is Verdict.DENY:
-            raise Denied(path, judgement.because)
+            raise Denied(path, judgement.because, judgement.rule, remedy=judgement.remedy)

@@ -1,25 +1,62 @@
 """The four modes: how much happens without a question."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
-from handhold.core.ports import Judgement, Verb, Verdict
+from handhold.core.ports import Judgement, Study, Verb, Verdict
 
 Mode = Literal["read-only", "ask", "edit", "open"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-_CHANGES: dict[Mode, Judgement] = {
-    "read-only": Judgement(Verdict.DENY, "the mode is read-only: say what you would change instead"),
-    "ask": Judgement(Verdict.ASK, "the mode is ask: every change is shown first"),
-    "edit": Judgement(Verdict.ALLOW, "the mode is edit: changes in the workspace can be taken back"),
-    "open": Judgement(Verdict.ALLOW, "the mode is open"),
+_CHANGES: dict[Mode, tuple[Verdict, str]] = {
+    "read-only": (Verdict.DENY, "the mode is read-only: say what you would change instead"),
+    "ask": (Verdict.ASK, "the mode is ask: every change is shown first"),
+    "edit": (Verdict.ALLOW, "the mode is edit: changes in the workspace can be taken back"),
+    "open": (Verdict.ALLOW, "the mode is open"),
 }
-_READING = Judgement(Verdict.ALLOW, "reading in the workspace is allowed")
+_BEFOREHAND: dict[Mode, tuple[Verdict, str]] = {
+    "read-only": (Verdict.DENY, "the mode is read-only"),
+    "ask": (Verdict.ASK, "the mode is ask"),
+    "edit": (Verdict.ASK, "the mode is edit"),
+    "open": (Verdict.ALLOW, "the mode is open: the sandbox holds it"),
+}
+MODE = "mode "  # what the name of a mode as a rule begins with, and no other rule's does
+ON_THE_SHADOW = ("read-only", "workspace-change")  # commands that are judged by what they did
 
 
 @dataclass(frozen=True)
 class ModePolicy:
     name: Mode
 
-    def may(self, verb: Verb, path: str) -> Judgement:
-        return _READING if verb is Verb.READ else _CHANGES[self.name]
+    @property
+    def rule(self) -> str:
+        return f"{MODE}{self.name}"
+
+    def may(self, verb: Verb, target: str) -> Judgement:
+        return self._on_all[verb]
+
+    @cached_property
+    def _on_all(self) -> dict[Verb, Judgement]:
+        """Of each verb, whatever it is done to: a command may have done it to a hundred thousand files."""
+        verdict, because = _CHANGES[self.name]
+        changing = Judgement(verdict, because, self.rule)
+        reading = Judgement(Verdict.ALLOW, "reading in the workspace is allowed", self.rule)
+        shut = Judgement(Verdict.DENY, "the network is shut, but for hosts that a rule names", self.rule)
+        return {**dict.fromkeys(Verb, changing), Verb.READ: reading, Verb.CONNECT: shut}
+
+    @property
+    def connects(self) -> bool:
+        return False
+
+    def concerns(self, place: str) -> bool:
+        return False
+
+    def may_run(self, study: Study) -> Judgement:
+        """What runs on a shadow is judged by what it did; the rest before it runs."""
+        if study.invisible:
+            return Judgement(Verdict.DENY, f"it holds characters that nobody can see: {study.invisible}", "invisible")
+        if study.kind in ON_THE_SHADOW:
+            return Judgement(Verdict.ALLOW, "it is judged by what it did", self.rule)
+        verdict, because = _BEFOREHAND[self.name]
+        return Judgement(verdict, f"{study.kind}: {study.because} ({because})", self.rule)

@@ -101,6 +101,13 @@ NAMES: tuple[Name, ...] = (
         spares=(".env", "envrc.md", ".pre-commit-config.yaml", "husky/readme.md"),
         fixed=(".envrc", ".husky", ".direnv"),
     ),
+    Name(
+        r"handhold\.toml",
+        because="it says what Handhold's tools may do here",
+        covers=("handhold.toml", "Handhold.TOML", "service/handhold.toml"),
+        spares=("docs/handhold.md", "handhold.toml.example", "my-handhold.toml", "pyproject.toml"),
+        fixed=("handhold.toml",),
+    ),
 )
 
 MOUNTED: tuple[str, ...] = tuple(fixed for name in NAMES for fixed in name.fixed)
@@ -108,7 +115,7 @@ MOUNTED: tuple[str, ...] = tuple(fixed for name in NAMES for fixed in name.fixed
 
 def why_protected(way: str) -> str:
     """Why nobody changes this path unasked; empty if it is like any other. `way` is spelled from its root."""
-    if "/." not in f"/{way}":  # all of them begin with a dot: most paths need no second look
+    if "/." not in f"/{way}" and "handhold.toml" not in way.casefold():  # most paths need no second look
         return ""
     if DEPENDENCIES.fullmatch(way.casefold()):
         return ""

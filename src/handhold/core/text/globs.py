@@ -8,7 +8,8 @@ the bytes of a path; the commonest ones become a look into a dictionary, since a
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import prod
 
 from handhold.core.errors import BadGlob
 from handhold.core.text.automaton import Automaton, Either, Many, One, Token, expression
@@ -23,6 +24,7 @@ MAGIC = frozenset("*?[]{}\\")
 BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 MOST_NESTED = 50  # braces within braces
 SAFE_STARS = 2  # of which a regular expression may try every combination
+SAFE_WAYS = 200
 
 Matches = Callable[[bytes], object]
 
@@ -169,7 +171,12 @@ def matcher(tokens: Sequence[Token]) -> Matches:
 
 def is_safe(tokens: Sequence[Token]) -> bool:
     """Whether a regular expression may be let loose on it."""
-    return sum(map(stars, tokens)) <= SAFE_STARS
+    return sum(map(stars, tokens)) <= SAFE_STARS and ways(tokens) <= SAFE_WAYS
+
+
+def ways(tokens: Sequence[Token]) -> int:
+    """How many ways there are through its braces: an expression may try them all."""
+    return prod(sum(map(ways, token.branches)) for token in tokens if isinstance(token, Either))
 
 
 def stars(token: Token) -> int:
@@ -232,14 +239,7 @@ class GlobSet:
         of_names: list[tuple[int, tuple[Token, ...]]] = []
         of_paths: list[tuple[int, tuple[Token, ...]]] = []
         for line in lines:
-            try:
-                asked = tokens(line.glob, lenient=lenient)
-            except BadGlob:
-                if not lenient:
-                    raise
-                continue
             index = len(self.lines)
-            self.lines.append(line)
             in_name = line.glob.startswith("**/") and "/" not in line.glob[3:]
             name = line.glob[3:] if in_name else line.glob
             if name and not MAGIC & set(name):
@@ -247,12 +247,26 @@ class GlobSet:
                 known.setdefault(name.encode("utf-8", "surrogateescape"), []).append(index)
             elif in_name and name[:2] == "*." and not (MAGIC | {"."}) & set(name[2:]):
                 self._endings.setdefault(name[1:].encode("utf-8", "surrogateescape"), []).append(index)
-            elif in_name and name and "[" not in name:  # a class may hold the slash itself
-                of_names.append((index, asked[1:]))
             else:
-                of_paths.append((index, asked))
+                try:
+                    asked = tokens(line.glob, lenient=lenient)
+                except BadGlob:
+                    if not lenient:
+                        raise
+                    continue
+                if in_name and name and "[" not in name:  # a class may hold the slash itself
+                    of_names.append((index, asked[1:]))
+                else:
+                    of_paths.append((index, asked))
+            self.lines.append(line)
         self._name_matchers = Alternation(of_names)
         self._path_matchers = Alternation(of_paths)
+
+    def holds(self, path: bytes, name: bytes) -> bool:
+        """Whether any line matches a path; which one, nobody asks."""
+        if name in self._names or path in self._paths or name[name.rfind(b".") :] in self._endings:
+            return True
+        return self._name_matchers.holds(name) or self._path_matchers.holds(path)
 
     def match(self, path: bytes, name: bytes, *, directory: bool) -> Line | None:
         """The line that decides about a path, which is relative to the folder of these lines; `name` is its last."""
@@ -282,14 +296,20 @@ class Alternation:
 
     def __init__(self, patterns: Sequence[tuple[int, Sequence[Token]]]) -> None:
         self.any = bool(patterns)
-        safe = [(index, asked) for index, asked in patterns if is_safe(asked)]
-        self._safe = [(index, matcher(asked)) for index, asked in safe]
+        self._plain = [(index, asked) for index, asked in patterns if is_safe(asked)]
         self._others = [(index, matcher(asked)) for index, asked in patterns if not is_safe(asked)]
-        self._together = re.compile(b"|".join(expression(asked) for _, asked in safe), re.DOTALL).fullmatch
+        self._together = re.compile(b"|".join(expression(asked) for _, asked in self._plain), re.DOTALL).fullmatch
+
+    @cached_property
+    def _safe(self) -> list[tuple[int, Matches]]:
+        return [(index, matcher(asked)) for index, asked in self._plain]
 
     def found(self, text: bytes) -> list[int]:
-        tried = [*self._safe, *self._others] if self._safe and self._together(text) else self._others
+        tried = [*self._safe, *self._others] if self._plain and self._together(text) else self._others
         return [index for index, matches in tried if matches(text)]
+
+    def holds(self, text: bytes) -> bool:
+        return bool(self._plain and self._together(text)) or any(matches(text) for _, matches in self._others)
 
 
 @dataclass

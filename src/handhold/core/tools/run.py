@@ -51,7 +51,7 @@ def conclude(request: Run, finished: Finished, spelled: Spelled) -> Ran:
         totals=dict(Counter(each.verb for each in touched)),
         conflicts=tuple((spelled(each.path), each.clash, each.kept) for each in effects.conflicts),
         protected=tuple(map(spelled, effects.protected)),
-        notes=effects.notes,
+        notes=(*finished.notes, *effects.notes),
         folder=finished.folder,
     )
 

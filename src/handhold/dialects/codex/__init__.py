@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import HunkMismatch, ToolError
-from handhold.core.policy.commands import patch_call
+from handhold.core.policy.shell.patch_call import patch_call
 from handhold.core.ports import Traits
 from handhold.core.requests import Operation, Patch, Request, UpdateFile
 from handhold.core.results import Result

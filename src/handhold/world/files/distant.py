@@ -31,11 +31,14 @@ def mounts() -> Iterator[tuple[str, str]]:
     with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as listed:  # noqa: PTH123 — no file of a workspace
         for line in listed:
             before, _, after = line.partition(" - ")
-            point = before.split(" ", 5)[4]
-            if "\\" in point:
-                for escape, plain in ESCAPES.items():
-                    point = point.replace(escape, plain)
-            yield point, after.split(" ", 1)[0]
+            yield plainly(before.split(" ", 5)[4]), after.split(" ", 1)[0]
+
+
+def plainly(field: str) -> str:
+    """A field of the list of mounts, without its escapes."""
+    for escape, plain in ESCAPES.items() if "\\" in field else ():
+        field = field.replace(escape, plain)
+    return field
 
 
 class Distant:

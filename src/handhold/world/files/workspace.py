@@ -28,7 +28,7 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Identity, Look, Page, Whole
 from handhold.core.plans import Content, FileChange, Shelved, digest
-from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Transaction
+from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Hiding, Transaction
 from handhold.core.text.names import unmistakable
 from handhold.world.files import openat2
 from handhold.world.files.commit import Committer
@@ -115,7 +115,9 @@ class Workspace:
             if opened.fd is None:
                 return None
             status = self._status(opened.fd, path)
-            return Look(opened.place, kind_of(status.st_mode), identity_of(status), S_IMODE(status.st_mode))
+            kind = kind_of(status.st_mode)
+            links = 1 if kind == "directory" else status.st_nlink
+            return Look(opened.place, kind, identity_of(status), S_IMODE(status.st_mode), links)
 
     def writable(self, path: str) -> bool:
         return self.root_of(self.place(path)).writable
@@ -129,6 +131,19 @@ class Workspace:
         alike = [other for other in get_close_matches(name, there or (), MOST_NEAR + 1) if other not in (name, *same)]
         prefix = "" if root is self._roots.first else root.prefix
         return tuple(prefix + "/".join([*above, other]) for other in [*same, *alike][:MOST_NEAR])
+
+    def names_outside(self, path: str) -> bool:
+        look = self.look(path)
+        if look is None or look.links == 1:
+            return False
+        from handhold.world.files.hidden import names_below
+
+        return names_below(self._roots.all, look.identity, look.links) < look.links
+
+    def hiding(self, denies: Callable[[str], bool]) -> Hiding:
+        from handhold.world.files.hidden import HiddenFiles
+
+        return HiddenFiles(self._roots.all, denies)
 
     # --- contents
 

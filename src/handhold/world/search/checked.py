@@ -7,13 +7,15 @@ any link: it must be a regular file, and its bytes there must be the bytes that 
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from errno import ENAMETOOLONG
+from functools import cached_property
 from math import inf
 
 from handhold.core.errors import NotFound, PathError, ToolError
 from handhold.core.facts import Row
+from handhold.core.ports import Hiding
 from handhold.core.text.clip import clip
 from handhold.core.text.names import unmistakable
 from handhold.world.files.kinds import virtual
@@ -40,10 +42,18 @@ class LeftOut(Exception):
 class Folder:
     """Where a program is started, and from where on it names files, in bytes."""
 
-    def __init__(self, workspace: Workspace, fd: int, place: str, visible: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        fd: int,
+        place: str,
+        visible: Callable[[str], bool],
+        hiding: Hiding | None = None,
+    ) -> None:
         self.workspace = workspace
         self.fd = fd
         self.visible = visible
+        self.hiding = hiding
         self.most: float = inf  # bytes of a file
         self.too_large = 0
         self.unsteady = 0
@@ -54,6 +64,20 @@ class Folder:
 
     def place(self, name: bytes) -> str:
         return self._prefix + name.decode(ENCODING, "surrogateescape")
+
+    def shows(self, name: bytes, status: os.stat_result | None = None) -> bool:
+        """Whether a file may be shown, and be told from: neither its place is hidden, nor another name that it has."""
+        if not self.visible(self.place(name)):
+            return False
+        if self.hiding is None:
+            return True
+        status = status or self.status(name)
+        return status is None or status.st_nlink == 1 or (status.st_dev, status.st_ino) not in self._twins
+
+    @cached_property
+    def _twins(self) -> Mapping[tuple[int, int], str]:
+        """Looked up once for a search, and only if it meets a file that has several names."""
+        return self.hiding.twins() if self.hiding else {}
 
     def open(self, name: bytes, flags: int = READ) -> int:
         """The regular file of this name. LeftOut if there is none, if a link leads there, or if it is too large."""
@@ -87,7 +111,7 @@ class Folder:
         return True
 
     def status(self, name: bytes) -> os.stat_result | None:
-        """Of a file whose name is longer than the system takes at once."""
+        """By its descriptor, which also finds one whose name is longer than the system takes at once."""
         try:
             fd = self._opened(name, LOOK)
         except (OSError, ToolError):
@@ -109,7 +133,9 @@ class Folder:
 
 
 @contextmanager
-def opened(workspace: Workspace, place: str, visible: Callable[[str], bool]) -> Generator[tuple[Folder, bytes]]:
+def opened(
+    workspace: Workspace, place: str, visible: Callable[[str], bool], hiding: Hiding | None = None
+) -> Generator[tuple[Folder, bytes]]:
     """The folder of a search, and the name of the one file in it that is to be searched; empty for all of it."""
     look = workspace.look(unmistakable(place))
     if look is None:
@@ -121,7 +147,7 @@ def opened(workspace: Workspace, place: str, visible: Callable[[str], bool]) -> 
         except PathError as error:
             error.path = within  # not that of the name which we made up
             raise
-        folder = Folder(workspace, fd, within, visible)
+        folder = Folder(workspace, fd, within, visible, hiding)
         name = os.fsencode(place.removeprefix(folder.place(b""))) if within != place else b""
         if name:
             folder.must_be_readable(name)

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
+from handhold.core.ports import Hiding
 from handhold.core.requests import Grep
 from handhold.core.text.ignore import Rules
 from handhold.core.text.regex import compiled
@@ -51,12 +52,14 @@ class GitGrep:
         self._workspace = workspace
         self._program = program
 
-    def search(self, search: Search, visible: Callable[[str], bool], until: float, because: str) -> Scan:
+    def search(
+        self, search: Search, visible: Callable[[str], bool], until: float, because: str, hiding: Hiding | None = None
+    ) -> Scan:
         request = search.request
         assert isinstance(request, Grep)
         if request.regex:
             compiled(request.pattern, ignore_case=request.ignore_case)  # what we cannot read, nobody need look for
-        with opened(self._workspace, search.place, visible) as (folder, name), DiskTree(folder.fd) as tree:
+        with opened(self._workspace, search.place, visible, hiding) as (folder, name), DiskTree(folder.fd) as tree:
             if name or (request.ignored and (request.hidden or request.glob)):  # a glob may bring in what is hidden
                 raise Broken("git looks neither into one file nor into its own folder")
             rules = Rules() if request.ignored else rules_above(self._workspace, search.place)

@@ -10,6 +10,7 @@ from typing import Literal
 from handhold.core.errors import NotDirectory, NotFound
 from handhold.core.facts import Hit, Row, Scan, Skipped
 from handhold.core.plans import Search
+from handhold.core.ports import Hiding
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.text.cursor import checksum, passed
 from handhold.core.text.ignore import Rules
@@ -82,7 +83,7 @@ class MemorySearch:
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
 
-    def search(self, search: Search, *, visible: Callable[[str], bool]) -> Scan:
+    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
         deadline = Deadline(monotonic() + search.seconds)
         look = self._files.look(search.place)
         if look is None:

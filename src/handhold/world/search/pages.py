@@ -35,14 +35,14 @@ class Newest:
 
     def add(self, found: Iterable[tuple[bytes, int]]) -> None:
         # Every name below a large folder may come by here: what is looked up once is not looked up again.
-        fd, place, visible, held = self.folder.fd, self.folder.place, self.folder.visible, self._held
+        fd, shows, held = self.folder.fd, self.folder.shows, self._held
         state, most = self.state, self.folder.most
         for name, count in found:
             try:
                 status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except OSError as error:
                 status = self.folder.status(name) if error.errno == ENAMETOOLONG else None
-            if not visible(place(name)):
+            if not shows(name, status):
                 continue
             if status is None:
                 self.folder.unsteady += 1
@@ -86,7 +86,7 @@ class FilePage:
     def offer(self, name: bytes, count: int) -> bool:
         """Whether there is room for another."""
         hit = Hit(self.folder.place(name), count=count)
-        if not self.folder.visible(hit.place):
+        if not self.folder.shows(name):
             return True
         if self.skip:
             self.skip -= 1
@@ -112,7 +112,7 @@ class LinePage:
 
     def offer(self, name: bytes, lines: Sequence[Found]) -> bool:
         place = self.folder.place(name)
-        if not self.folder.visible(place):
+        if not self.folder.shows(name):
             return True
         lines = self._from_cursor(place, lines)
         if any(line.start >= 0 for line in lines):

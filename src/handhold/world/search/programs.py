@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
@@ -29,11 +29,11 @@ class Program:
 
 
 @cache
-def found(name: Literal["rg", "git"]) -> Program | str:
-    """The first that answers and is new enough; else why there is none."""
+def found(name: Literal["rg", "git"], roots: tuple[str, ...] = ()) -> Program | str:
+    """The first that answers and is new enough; else why there is none. None is taken from below `roots`."""
     called = {"rg": "ripgrep", "git": "git"}[name]
     because = f"{called} is not installed"
-    for path in dict.fromkeys(candidates(name)):
+    for path in dict.fromkeys(candidates(name, roots)):
         version = version_of(path)
         if version is None:
             because = f"{called} does not start"
@@ -44,11 +44,16 @@ def found(name: Literal["rg", "git"]) -> Program | str:
     return because
 
 
-def candidates(name: str) -> Iterator[str]:
+def candidates(name: str, roots: Sequence[str] = ()) -> Iterator[str]:
+    """On the PATH, but neither in a relative folder, which is whoever's owns the working directory, nor in a root.
+
+    What lies in a root came with somebody's repository, or was put there by a command.
+    """
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        # A relative folder on the PATH is a folder of whoever owns the working directory.
         if os.path.isabs(folder) and os.access(path := os.path.join(folder, name), os.X_OK) and os.path.isfile(path):
-            yield path
+            real = os.path.realpath(path)
+            if not any(each.startswith(root.rstrip("/") + "/") for root in roots for each in (path, real)):
+                yield path
     if name == "rg":
         yield from wheels()
 

@@ -34,6 +34,8 @@ PROCESSES = 2
 PIECE = 1 << 20
 PATIENCE = 1.0
 PACKAGES = str(Path(__file__).parents[3])
+# Without `site`: what a repository may have put beside its packages would be run at every start.
+PROGRAM = "import sys; sys.path.append({packages!r}); from {module} import serve; serve({fd})"
 SIZE = struct.Struct("!I")
 
 
@@ -230,12 +232,11 @@ class Process:
         self.unsent = bytearray()
         self._said = bytearray()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({fd})"],
+            [sys.executable, "-I", "-S", "-c", PROGRAM.format(packages=PACKAGES, module=__name__, fd=fd)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": PACKAGES},
             pass_fds=() if fd is None else (fd,),
             bufsize=0,
         )

@@ -14,6 +14,7 @@ from errno import ENAMETOOLONG, ENOENT
 from handhold.core.errors import BadGlob, BadRegex
 from handhold.core.facts import Scan, Skipped
 from handhold.core.plans import Search
+from handhold.core.ports import Hiding
 from handhold.core.requests import Glob, Grep
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
@@ -40,9 +41,11 @@ class Ripgrep:
         self._workspace = workspace
         self._program = program
 
-    def search(self, search: Search, visible: Callable[[str], bool], until: float) -> Scan:
+    def search(
+        self, search: Search, visible: Callable[[str], bool], until: float, hiding: Hiding | None = None
+    ) -> Scan:
         assert isinstance(search.request, Glob | Grep)
-        with opened(self._workspace, search.place, visible) as (folder, name):
+        with opened(self._workspace, search.place, visible, hiding) as (folder, name):
             if isinstance(search.request, Grep) and not name:
                 # Telling ripgrep not to read larger ones costs a sixth of the time of every search.
                 folder.most = MOST_BYTES

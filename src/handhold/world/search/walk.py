@@ -8,6 +8,7 @@ from time import monotonic
 from handhold.core.errors import SystemTrouble
 from handhold.core.facts import Scan, Skipped
 from handhold.core.plans import Search
+from handhold.core.ports import Hiding
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.ignore import Rules
 from handhold.version import VERSION
@@ -28,10 +29,12 @@ class WalkSearch:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def search(self, search: Search, visible: Callable[[str], bool], until: float, because: str) -> Scan:
+    def search(
+        self, search: Search, visible: Callable[[str], bool], until: float, because: str, hiding: Hiding | None = None
+    ) -> Scan:
         """What ripgrep would find; `because` says why it was not asked."""
         assert isinstance(search.request, Glob | Grep)
-        with opened(self._workspace, search.place, visible) as (folder, name), DiskTree(folder.fd) as tree:
+        with opened(self._workspace, search.place, visible, hiding) as (folder, name), DiskTree(folder.fd) as tree:
             rules = Rules() if search.request.ignored or name else rules_above(self._workspace, search.place)
             looking = Looking(folder, name, search.request, until, tree, search.place, rules)
             try:

@@ -19,14 +19,17 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.world.files.roots import Root
 from handhold.world.files.shelf import Shelf
 from handhold.world.files.trouble import named
+from handhold.world.network import Opening
 from handhold.world.shell import orphans
 from handhold.world.shell.abilities import abilities, memory_file
+from handhold.world.shell.environment import systems
 from handhold.world.shell.jobs import Job, Jobs
 from handhold.world.shell.lasting import Lasting, Lasts, Memory
 from handhold.world.shell.limits import UNLIMITED, Limits
+from handhold.world.shell.masks import masks, told, unhidden
 from handhold.world.shell.offload import MOST_KEPT, Results
 from handhold.world.shell.output import SMALL_RING, Sink
-from handhold.world.shell.places import RESULTS
+from handhold.world.shell.places import RESULTS, elsewhere
 from handhold.world.shell.preflight import objection
 from handhold.world.shell.process import Process
 from handhold.world.shell.sandbox import Launch, Mode, Mount, sandbox
@@ -87,13 +90,14 @@ class BoxedShell:
         state: Path,
         session: str,
         mode: Mode = "contained",
-        network: bool = False,
+        network: bool | Opening = False,
         lasting: Lasts = "nothing",
         protected: Callable[[str], bool],
+        denied: Callable[[], Sequence[str]] = tuple,
         most_kept: int = MOST_KEPT,
         limits: Limits = UNLIMITED,
     ) -> None:
-        """NoShell where commands should be contained and cannot be."""
+        """NoShell where commands should be contained and cannot be. `denied` says what they may not see, each time."""
         if not hasattr(os, "pidfd_open"):
             raise NoShell("commands are run on Linux only")
         self._sandbox = sandbox(mode)
@@ -104,6 +108,7 @@ class BoxedShell:
         self._network = network
         self._limits = limits
         self._protected = protected
+        self._denied = denied
         self._places = Places(state, session)
         self._results = Results(self._places.results, most_kept)
         self._lasting = Lasting(lasting, self._first)
@@ -119,7 +124,10 @@ class BoxedShell:
     @property
     def held(self) -> Held:
         """As of now: whether there can be a shadow depends on what lies in the roots."""
-        held = replace(self._sandbox.held, network=self._sandbox.held.network or self._network)
+        named = not isinstance(self._network, bool)
+        held = replace(self._sandbox.held, network=self._sandbox.held.network or bool(self._network), named_hosts=named)
+        if not self._bubblewrap and (why_not := unhidden(self._denied(), self._first)):
+            held = replace(held, why_not=(*held.why_not, why_not))
         if not held.shadow:
             return held
         why_not = self._failed() or next((why for root in self._writable() if (why := self._objection(root))), "")
@@ -154,7 +162,8 @@ class BoxedShell:
             sink = Sink(self._results, watch=watch)
             stack.callback(sink.drop)
             shadow = None if direct else self._shadow(stack)
-            started = self._started(run, sink, self._direct() if shadow is None else shadow.mounts)
+            denied = self._denied()
+            started = self._started(run, sink, self._direct() if shadow is None else shadow.mounts, denied)
             stack.callback(started.opened.close)
             try:
                 ended = self._waited(started.process, run.seconds)
@@ -172,10 +181,11 @@ class BoxedShell:
             yield Finished(
                 ended,
                 sink.output(run.chars, run.lines),
-                replace(held, shadow=shadow is not None),
+                told(replace(held, shadow=shadow is not None), denied, self._first),
                 "file tools only" if shadow is None else "all",
                 effects,
                 self._lasting.folder,
+                started.launch.proxy.notes if started.launch.proxy else (),
             )
 
     def _shadow(self, stack: ExitStack) -> Shadow:
@@ -206,14 +216,15 @@ class BoxedShell:
     # --- in the background
 
     def start(self, run: Run) -> JobState:
-        held = self.held
+        denied = self._denied()
+        held = told(replace(self.held, shadow=False), denied, self._first)
 
         def begin(sink: Sink) -> tuple[Process, Callable[[], None]]:
-            started = self._started(run, sink, self._direct(), talks=True)
+            started = self._started(run, sink, self._direct(), denied, talks=True)
             return started.process, started.opened.close
 
         def make() -> Job:
-            return Job(begin, Sink(self._results, little=0, ring=SMALL_RING), run.seconds, replace(held, shadow=False))
+            return Job(begin, Sink(self._results, little=0, ring=SMALL_RING), run.seconds, held)
 
         return self._jobs.start(make, run.chars)
 
@@ -227,10 +238,15 @@ class BoxedShell:
 
     # --- both
 
-    def _started(self, run: Run, sink: Sink, mounts: Sequence[Mount], *, talks: bool = False) -> Started:
+    def _started(
+        self, run: Run, sink: Sink, mounts: Sequence[Mount], denied: Sequence[str], *, talks: bool = False
+    ) -> Started:
         if self._closed:
             raise NoShell("the shell is closed")
+        if not self._bubblewrap and (why_not := unhidden(denied, self._first)):
+            raise NoShell(why_not)
         with ExitStack() as opened, named("the shell"):
+            roots = [mount.real for mount in mounts]
             memory = None if talks else self._lasting.begin(opened)
             command, fds = _command(run.command, opened)
             launch = self._sandbox.launch(
@@ -243,7 +259,8 @@ class BoxedShell:
                 network=self._network,
                 env=memory.env if memory else {},
                 shim=abilities().shim,
-                hidden=self._hidden(),
+                hidden=[*self._hidden(), *(elsewhere(roots) if denied else ())],
+                masks=masks(denied, roots, self._places.state),
                 limits=self._limits,
             )
             opened.callback(launch.close)
@@ -277,7 +294,7 @@ def _command(command: str, opened: ExitStack) -> tuple[tuple[str, ...], tuple[in
     if b"\0" in given:
         raise NoShell("the command holds a NUL, which no program can be given")
     if len(given) <= LONGEST_ARGUMENT:
-        return (BASH, "-c", command), ()
+        return (systems(BASH), "-c", command), ()
     script = memory_file("command", given)
     opened.callback(os.close, script)
-    return (BASH, f"/proc/self/fd/{script}"), (script,)
+    return (systems(BASH), f"/proc/self/fd/{script}"), (script,)

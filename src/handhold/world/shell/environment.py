@@ -23,8 +23,15 @@ NETWORK = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "npm_config_registry", "GOPROXY"),
 )
-LOOKING_IS_NO_CHANGE = {"GIT_OPTIONAL_LOCKS": "0"}  # `git status` would write its index, and have to be asked about
-# What we run ourselves, outside, is looked for here only: PATH may lead through the workspace, where commands write.
+LOOKING_IS_NO_CHANGE = {
+    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would write its index, and have to be asked about
+    # A repository may name programs that git runs whenever somebody looks at it. Hooks are for those who change it.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_PAGER": "cat",
+}
+# What we run ourselves is looked for here only: PATH may lead through the workspace, where commands write.
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 
 
@@ -37,6 +44,13 @@ def environment(given: Mapping[str, str], *, home: str, tmp: str, network: bool)
     kept |= _installations()
     kept["PATH"] = f"{kept.get('PATH') or SYSTEM_PATH}:{home}/.local/bin"
     return kept | {"HOME": home, "TMPDIR": tmp, "TERM": "dumb", **LOOKING_IS_NO_CHANGE} | dict(given)
+
+
+@cache
+def systems(name: str) -> str:
+    """The path of a program of the system's; the bare name if it has none."""
+    paths = (f"{folder}/{name}" for folder in SYSTEM_PATH.split(":"))
+    return next((path for path in paths if os.access(path, os.X_OK)), name)
 
 
 @cache

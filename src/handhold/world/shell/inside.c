@@ -1,11 +1,12 @@
 /* The last step before a command, inside the sandbox: Landlock, limits, then the command itself.
 
-   inside [-w PATH]... [-s] [-m BYTES] [-p COUNT] -- COMMAND [ARGUMENT]...
+   inside [-w PATH]... [-s] [-m BYTES] [-p COUNT] [-n FD] -- COMMAND [ARGUMENT]...
 
    -w  below PATH the command may write; given once or more, it may write nowhere else
    -s  no abstract sockets and no signals to what is outside
    -m  address space of each process
    -p  processes of this user
+   -n  a socket that listens on 127.0.0.1:3128 is opened and handed out over this one, to whoever serves it outside
 
    Without a C library, so that it starts in no time and runs with any: each command passes through here. */
 
@@ -28,6 +29,11 @@
 #define RLIMIT_CORE 4
 #define RLIMIT_NPROC 6
 #define RLIMIT_AS 9
+#define AF_INET 2
+#define SOCK_STREAM_CLOEXEC (1 | O_CLOEXEC)
+#define SOL_SOCKET 1
+#define SCM_RIGHTS 1
+#define PROXY_PORT 3128
 
 /* Landlock, as its kernel documentation gives it: the rights to change something. Reading stays open to all. */
 #define WRITE_FILE (1ULL << 1)
@@ -130,6 +136,24 @@ static void land(char **places, int count, int scoped, long version) {
     call(__NR_close, ruleset, 0, 0, 0, 0);
 }
 
+/* A proxy outside shall hear who connects in here, where its network is not: it gets the listening socket itself. */
+static void hand_out(int over) {
+    struct { uint16_t family, port; uint32_t address; char rest[8]; } here = {
+        AF_INET, (uint16_t)(PROXY_PORT >> 8 | (PROXY_PORT & 255) << 8), 0x0100007f, {0}};
+    struct { uint64_t size; int32_t level, kind; int32_t fd, padding; } rights = {20, SOL_SOCKET, SCM_RIGHTS, 0, 0};
+    struct { const char *start; size_t size; } byte = {"", 1};
+    struct { void *name; uint32_t name_size; void *pieces; size_t count; void *control; size_t size; int flags; } message = {
+        0, 0, &byte, 1, &rights, sizeof rights, 0};
+    long listener = call(__NR_socket, AF_INET, SOCK_STREAM_CLOEXEC, 0, 0, 0);
+    if (listener < 0 || call(__NR_bind, listener, (long)&here, sizeof here, 0, 0) < 0 ||
+        call(__NR_listen, listener, 128, 0, 0, 0) < 0)
+        stop("cannot listen for the proxy", "", 125);
+    rights.fd = (int32_t)listener;
+    if (call(__NR_sendmsg, over, (long)&message, 0, 0, 0) < 0) stop("nobody serves the network", "", 125);
+    call(__NR_close, listener, 0, 0, 0, 0);
+    call(__NR_close, over, 0, 0, 0, 0);
+}
+
 /* Whether nobody is left to read what the command prints: whoever started it died while the sandbox was being made.
    Bubblewrap's own tie to them holds only from here on. */
 static int abandoned(void) {
@@ -168,7 +192,7 @@ static long run(char **command, char **environment) {
 }
 
 __attribute__((noreturn, used)) static void start(long *stack) {
-    int count = (int)stack[0], next = 1, places = 0, scoped = 0;
+    int count = (int)stack[0], next = 1, places = 0, scoped = 0, proxy = -1;
     char **words = (char **)(stack + 1), **environment = words + count + 1;
     for (; next < count; next++) {
         char *word = words[next];
@@ -180,11 +204,13 @@ __attribute__((noreturn, used)) static void start(long *stack) {
         if (word[1] == 'w') words[++places] = value; /* kept at the front, where it was read already */
         else if (word[1] == 'm') limit(RLIMIT_AS, number(value));
         else if (word[1] == 'p') limit(RLIMIT_NPROC, number(value));
+        else if (word[1] == 'n') proxy = (int)number(value);
         else stop("not understood: ", word, 125);
     }
     if (next >= count) stop("no command", "", 125);
     limit(RLIMIT_CORE, 0);
     if (call(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) stop("cannot give up privileges", "", 125);
+    if (proxy >= 0) hand_out(proxy);
     if (places) {
         long version = call(__NR_landlock_create_ruleset, 0, 0, TELL_VERSION, 0, 0);
         if (version < 2) stop("there is no Landlock here", "", 125);

@@ -8,9 +8,11 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+
+from handhold.world.files.distant import MOUNTS, plainly
 
 RESULTS = "/large_tool_results"
 OURS = "/.handhold"  # the launcher, the shim and git's settings, in the sandbox only
@@ -149,6 +151,31 @@ def sockets(shown: Iterable[str]) -> Iterator[str]:
         visible = place.startswith("/") and (not below_any(place, unseen) or below_any(place, shown))
         if visible and os.path.lexists(place):
             yield place
+
+
+def elsewhere(roots: Sequence[str]) -> list[str]:
+    """Other mounts that show what lies in a root, or some of it: a folder may be bound to several places."""
+    lines = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    fields = [line.split(" ", 5) for line in lines]
+    mounts = [(device, plainly(source), plainly(point)) for _, _, device, source, point, *_ in fields]
+    found: list[str] = []
+    for root in roots:
+        device, source, point = max((each for each in mounts if inside(root, each[2])), key=lambda each: len(each[2]))
+        within = _below(source, root, point)  # the root, by its way on that file system
+        for other_device, other_source, other_point in mounts:
+            if other_device != device or inside(other_point, root):
+                continue
+            if inside(within, other_source):
+                found.append(_below(other_point, within, other_source))
+            elif inside(other_source, within):
+                found.append(other_point)
+    return [place for place in dict.fromkeys(found) if not any(inside(root, place) for root in roots)]
+
+
+def _below(top: str, path: str, above: str) -> str:
+    """What lies below one folder as a path does below another."""
+    way = os.path.relpath(path, above)
+    return top if way == "." else os.path.join(top, way)
 
 
 def credentials(home: str) -> Iterator[str]:

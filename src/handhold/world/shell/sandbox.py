@@ -9,6 +9,7 @@ own, and what is laid in /tmp or in a root lies below mounts that no command can
 """
 
 import os
+import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -17,15 +18,19 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from handhold.core.errors import NoShell
 from handhold.core.facts import Held
+from handhold.world.network import Opening, variables
 from handhold.world.shell import orphans, places
 from handhold.world.shell.abilities import WALLS, Bubblewrap, abilities, ground, kernel, memory_file
 from handhold.world.shell.environment import environment, git_settings
 from handhold.world.shell.limits import UNLIMITED, Limits, cgroup
 from handhold.world.shell.seccomp import program
+
+if TYPE_CHECKING:
+    from handhold.world.network.proxy import Proxy
 
 Mode = Literal["contained", "external", "unconfined"]
 
@@ -64,6 +69,7 @@ class Launch:
     env: Mapping[str, str]
     given: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
+    proxy: "Proxy | None" = None  # where the network is open for named hosts
     cleanup: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
     def close(self) -> None:
@@ -86,15 +92,17 @@ class Sandbox:
         tmp: str,
         home: str,
         results: str | None,
-        network: bool = False,
+        network: bool | Opening = False,
         env: Mapping[str, str] = UNTOUCHED,
         shim: str = "",
         hidden: Sequence[str] = (),
+        masks: Mapping[str, str] = UNTOUCHED,
         limits: Limits = UNLIMITED,
     ) -> Launch:
         """The command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` to read.
 
-        `hidden` names folders that it shall not see: the state, the shelves. `shim` is preloaded into every program.
+        `hidden` names folders that it shall not see: the state, the shelves. `masks` are mounted, each over the place
+        that it is for. `shim` is preloaded into every program.
         """
         with ExitStack() as opened:
             group = cgroup(limits, opened)
@@ -105,7 +113,12 @@ class Sandbox:
                 given = environment(env, home=home, tmp=tmp, network=True)
                 return Launch((*group, *limited, *command), given, given, cleanup=opened.pop_all())
             inner = inner_home()
-            given = environment(env, home=inner, tmp=places.TMP, network=network)
+            given = environment(env, home=inner, tmp=places.TMP, network=network is not False)
+            proxy, over = None, -1
+            if not isinstance(network, bool):
+                proxy, over = opened_for(network, opened)
+                inside += ["-n", str(over)]
+                given |= variables()
             given |= {"GIT_CONFIG_SYSTEM": SETTINGS} | ({"LD_PRELOAD": SHIM} if shim else {})
             files = Files(opened)
             writable = any(mount.real == "/" and mount.mode == "direct" for mount in mounts)
@@ -117,7 +130,7 @@ class Sandbox:
                 *("--ro-bind-data", files.holding(passwd(inner)), "/etc/passwd"),
                 *(("--ro-bind", results, places.RESULTS) if results is not None else ()),
                 *(files.copying(shim, "0555", SHIM) if shim else ()),
-                *layout(mounts, hidden, shown(mounts, network=network), tmp, opened),
+                *layout(mounts, hidden, masks, shown(mounts, network=network is True), tmp, opened),
             ]
             able = abilities()
             if able.seccomp:
@@ -129,11 +142,26 @@ class Sandbox:
             if able.launcher:
                 flags += files.copying(able.launcher, "0555", LAUNCHER)
                 command = (LAUNCHER, *inside, "--", *command)
-            flags += [*kernel(), "--remount-ro", "/", *WALLS, *(("--share-net",) if network else ()), "--chdir", folder]
+            shared = ("--share-net",) if network is True else ()
+            flags += [*kernel(), "--remount-ro", "/", *WALLS, *shared, "--chdir", folder]
             flags += ["--unsetenv", orphans.MARK]
             flags += [flag for name, value in given.items() for flag in ("--setenv", name, value)]
             argv = (*group, self.bubblewrap.path, "--args", files.listing(flags), "--", *command)
-            return Launch(argv, orphans.mark(os.getpid()), given, tuple(files.fds), opened.pop_all())
+            fds = (*files.fds, *((over,) if proxy else ()))
+            return Launch(argv, orphans.mark(os.getpid()), given, fds, proxy, opened.pop_all())
+
+
+def opened_for(network: Opening, opened: ExitStack) -> "tuple[Proxy, int]":
+    """The proxy for a command, and the descriptor over which it is handed the socket to serve."""
+    from handhold.world.network.proxy import Proxy
+
+    if not abilities().launcher:
+        raise NoShell("named hosts need a launcher that was not compiled when this was installed")
+    ours, theirs = socket.socketpair()
+    opened.callback(theirs.close)
+    proxy = Proxy(ours, network)
+    opened.callback(proxy.close)
+    return proxy, theirs.fileno()
 
 
 class Files:
@@ -217,7 +245,12 @@ def outside(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def layout(
-    mounts: Sequence[Mount], hidden: Sequence[str], shown: Sequence[str], tmp: str, cleanup: ExitStack
+    mounts: Sequence[Mount],
+    hidden: Sequence[str],
+    masks: Mapping[str, str],
+    shown: Sequence[str],
+    tmp: str,
+    cleanup: ExitStack,
 ) -> list[str]:
     """All that is laid over the ground, from the top down: what lies deeper comes later and wins."""
     roots = frozenset(mount.real for mount in mounts) - {"/"}
@@ -256,6 +289,9 @@ def layout(
     for mount in mounts:
         for place, flags in root(mount, cleanup):
             lay(place, *flags)
+    for place, mask in masks.items():
+        if places.below_any(place, roots) or not places.below_any(place, unseen):
+            lay(place, "--ro-bind", mask, place)
     for place in pinned([place for place, _ in laid], mounts, unseen):
         lay(place, "--bind", place, place)
     laid.sort(key=lambda each: each[0].rstrip("/").count("/"))

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,9 @@ _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS)
 
 
+Statement = str | Callable[[sqlite3.Connection], None]  # what SQL cannot say is a function
+
+
 class Database:
     """`schema` is the list of statements that makes an empty file one of this `version`.
 
@@ -34,7 +37,11 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, schema: Sequence[str], version: int, steps: Mapping[int, Sequence[str]] | None = None
+        self,
+        path: Path,
+        schema: Sequence[Statement],
+        version: int,
+        steps: Mapping[int, Sequence[Statement]] | None = None,
     ) -> None:
         self.path = path
         self._lock = threading.RLock()
@@ -103,14 +110,13 @@ class Database:
             except FileExistsError:
                 pass
 
-    def _prepare(self, schema: Sequence[str], version: int, steps: Mapping[int, Sequence[str]]) -> None:
+    def _prepare(self, schema: Sequence[Statement], version: int, steps: Mapping[int, Sequence[Statement]]) -> None:
         if self._is_new():
             self._connection.execute(f"PRAGMA page_size={PAGE}")
             self._log_ahead()
             with self.writing(durable=True) as connection:
                 if self._is_new():  # another process may have been faster
-                    for statement in schema:
-                        connection.execute(statement)
+                    _run(connection, schema)
                     connection.execute(f"PRAGMA application_id={OURS}")
                     connection.execute(f"PRAGMA user_version={version}")
         if self._one("PRAGMA application_id") != OURS:
@@ -126,11 +132,10 @@ class Database:
         # Without this a REPLACE would go around the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
 
-    def _step(self, version: int, statements: Sequence[str]) -> None:
+    def _step(self, version: int, statements: Sequence[Statement]) -> None:
         with self.writing(durable=True) as connection:
             if self._one("PRAGMA user_version") == version:  # another process may have been faster
-                for statement in statements:
-                    connection.execute(statement)
+                _run(connection, statements)
                 connection.execute(f"PRAGMA user_version={version + 1}")
 
     def _is_new(self) -> bool:
@@ -176,6 +181,14 @@ class Database:
         if code in _REFUSED:
             return PermissionRefused(path, because)
         return SystemTrouble(path, because) if code in _TROUBLE else None
+
+
+def _run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    for statement in statements:
+        if isinstance(statement, str):
+            connection.execute(statement)
+        else:
+            statement(connection)
 
 
 @contextmanager

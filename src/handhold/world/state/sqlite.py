@@ -1,8 +1,8 @@
 """The store on SQLite: one file a workspace, shared by every process that works there.
 
-What the journal says is appended and never altered; triggers see to that. What can be told from it (which
-transactions are pending, which calls lack a content for taking them back) is kept beside it, so that a journal
-of a hundred thousand calls answers as fast as an empty one.
+What the journal says is appended and never altered: triggers see to that, and a chain of hashes shows it. What can
+be told from it (which transactions are pending, which calls lack a content for taking them back) is kept beside it,
+so that a journal of a hundred thousand calls answers as fast as an empty one.
 """
 
 import json
@@ -14,20 +14,24 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from handhold.core.errors import StateDamaged
 from handhold.core.facts import Identity
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
-from handhold.core.ports import Broken, Call, Entry, Mark, Outcome, Seen
-from handhold.world.state import contents
+from handhold.core.ports import Asked, Broken, Call, Consent, Decision, Entry, Mark, Outcome, Seen, Verified
+from handhold.world.state import approvals, chain, contents
+from handhold.world.state.approvals import SqliteApprovals
+from handhold.world.state.chain import Chain
 from handhold.world.state.contents import BoundedContents, pack, unpack
-from handhold.world.state.database import Database, told
+from handhold.world.state.database import Database, Statement, told
 from handhold.world.state.folder import private
 from handhold.world.state.lock import locked
 from handhold.world.state.slots import commands_of
 from handhold.world.state.taken import DONE, taken_back
+from handhold.world.state.text import to_bytes, to_text
 
 DATABASE = "state.db"
 LOCK = "lock"
-VERSION = 3
+VERSION = 4
 BOUND = 2 * 1024**3
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
@@ -56,6 +60,18 @@ SLOTS = (
     "CREATE TABLE slots (command BLOB PRIMARY KEY, used INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE slot_uses (command BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (command, seq)) WITHOUT ROWID",
     "CREATE INDEX slot_uses_seq ON slot_uses (seq)",
+)
+
+# What version 4 added: who decided, and by which rule; the chain; questions that wait for an answer.
+CHAINED = (
+    "ALTER TABLE intents ADD COLUMN rule BLOB NOT NULL DEFAULT x''",
+    "ALTER TABLE intents ADD COLUMN approver BLOB NOT NULL DEFAULT x''",
+    "ALTER TABLE outcomes ADD COLUMN decision BLOB",  # NULL: it came with the intent, or there was nothing to decide
+    "ALTER TABLE outcomes ADD COLUMN rule BLOB",
+    "ALTER TABLE outcomes ADD COLUMN approver BLOB",
+    *chain.SCHEMA,
+    *append_only(chain.SEALED),
+    *approvals.SCHEMA,
 )
 
 SCHEMA = (
@@ -103,12 +119,15 @@ SCHEMA = (
     *append_only(*JOURNAL),
     *contents.SCHEMA,
     *SLOTS,
+    *CHAINED,
 )
-STEPS = {2: SLOTS}
+STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal)}
 
 ENTRIES = """
     SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
-           decision, files, outcomes.status, code, time_ms, reply, lacking.contents
+           coalesce(intents.decision, outcomes.decision), coalesce(intents.rule, outcomes.rule),
+           coalesce(intents.approver, outcomes.approver),
+           files, outcomes.status, code, time_ms, reply, lacking.contents
     FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
 """
 
@@ -129,6 +148,8 @@ class SqliteStore:
         self._lock = folder / LOCK
         self._database = Database(folder / DATABASE, SCHEMA, VERSION, STEPS)
         self._contents = BoundedContents(self._database, folder / "contents", bound)
+        self._chain = Chain(str(self._database.path))
+        self._approvals = SqliteApprovals(self._database)
         self._replies = replies
 
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
@@ -154,21 +175,24 @@ class SqliteStore:
 
     def slots(self) -> Collection[str]:
         with self._database.reading() as connection:
-            return frozenset(_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
+            return frozenset(to_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
 
     # --- journal
 
     def begin(self, call: Call) -> int:
-        arguments, packed = pack(_bytes(call.arguments))
-        who = (_bytes(call.session), _bytes(call.turn), _bytes(call.call_id), _bytes(call.tool), _bytes(call.dialect))
+        arguments, packed = pack(to_bytes(call.arguments))
+        who = (
+            to_bytes(call.session),
+            to_bytes(call.turn),
+            to_bytes(call.call_id),
+            to_bytes(call.tool),
+            to_bytes(call.dialect),
+        )
         with self._database.writing() as connection:
-            row = connection.execute(
-                "INSERT INTO calls (at, session, turn, call_id, tool, dialect, arguments, packed)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (time.time(), *who, arguments, packed),
-            )
-            assert row.lastrowid is not None
-            return row.lastrowid
+            (last,) = connection.execute("SELECT max(seq) FROM calls").fetchone()
+            seq: int = (last or 0) + 1
+            self._chain.append(connection, "calls", (seq, time.time(), *who, arguments, int(packed)))
+            return seq
 
     def intend(
         self,
@@ -176,32 +200,15 @@ class SqliteStore:
         transaction: str,
         files: Sequence[FileChange],
         *,
-        decision: str,
+        decision: Decision,
         takes_back: Sequence[int] = (),
     ) -> None:
         self._contents.announce(_contents(files))
+        verdict, rule, approver = _decision_row(decision)
         with self._database.writing(durable=True) as connection:
-            connection.execute(
-                "INSERT INTO intents VALUES (?, ?, ?, ?, ?)",
-                (seq, time.time(), _bytes(transaction), _bytes(decision), len(files)),
-            )
+            row = (seq, time.time(), to_bytes(transaction), verdict, len(files), rule, approver)
+            self._chain.append_with(connection, "intents", row, _details(seq, files, takes_back))
             absent = self._contents.store(connection, _contents(files), intended=True)
-            connection.executemany(
-                "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                ((seq, n, *_change_row(each)) for n, each in enumerate(files)),
-            )
-            connection.executemany(
-                "INSERT INTO things VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    (seq, n, side, *_thing_row(content))
-                    for n, each in enumerate(files)
-                    for side, content in (("before", each.before), ("after", each.after))
-                    if isinstance(content, Shelved)
-                ),
-            )
-            connection.executemany(
-                "INSERT INTO taken VALUES (?, ?, ?)", ((seq, *each) for each in enumerate(takes_back))
-            )
             lacking = {each.before.hash for each in files if isinstance(each.before, Stored)} & absent
             connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(lacking)))
             self._contents.use_slots(connection, seq, commands_of(files))
@@ -209,13 +216,13 @@ class SqliteStore:
             dropped = self._contents.make_room(connection)
         self._contents.let_go(dropped)
 
-    def settle(self, seq: int, outcome: Outcome, *, durable: bool) -> None:
+    def settle(self, seq: int, outcome: Outcome, *, durable: bool, decision: Decision | None = None) -> None:
+        decided = (None, None, None) if decision is None else _decision_row(decision)
         with self._database.writing(durable=durable) as connection:
-            reply = None if outcome.reply is None else self._keep_reply(connection, _bytes(outcome.reply))
-            connection.execute(
-                "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?)",
-                (seq, time.time(), outcome.status, outcome.code, outcome.time_ms, reply),
-            )
+            reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
+            took = float(outcome.time_ms) + 0.0  # there is no -0.0 in a database
+            row = (seq, time.time(), outcome.status, outcome.code, took, reply, *decided)
+            self._chain.append(connection, "outcomes", row)
             if outcome.status in DONE:
                 connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
             else:  # what was begun has been taken back
@@ -224,10 +231,15 @@ class SqliteStore:
 
     def finish(self, seq: int) -> None:
         with self._database.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO finished VALUES (?, ?)", (seq, time.time()))
+            if not connection.execute("SELECT 1 FROM finished WHERE seq = ?", (seq,)).fetchone():
+                self._chain.append(connection, "finished", (seq, time.time()))
             connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
             dropped = self._contents.make_room(connection)  # its own slots may be too much, and were needed until now
         self._contents.let_go(dropped)
+
+    def verify(self, noted: str = "") -> Verified:
+        with self._database.reading() as connection:
+            return chain.verified(connection, noted)
 
     def broken(self) -> Sequence[Broken]:
         with self._database.reading() as connection:
@@ -235,20 +247,20 @@ class SqliteStore:
                 "SELECT seq, transaction_id, settled FROM pending JOIN intents USING (seq) ORDER BY seq"
             ).fetchall()
             return [
-                Broken(seq, _text(name), self._files(connection, seq), bool(settled)) for seq, name, settled in rows
+                Broken(seq, to_text(name), self._files(connection, seq), bool(settled)) for seq, name, settled in rows
             ]
 
     def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"{ENTRIES} WHERE calls.seq = ({RECALLED})", (_bytes(call_id), _bytes(turn), _bytes(session))
+                f"{ENTRIES} WHERE calls.seq = ({RECALLED})", (to_bytes(call_id), to_bytes(turn), to_bytes(session))
             ).fetchall()
             return next(self._entries(connection, rows, replies=True), None)
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
         """Oldest first, without the replies: `recall` gives those."""
         of_session = "" if session is None else "WHERE session = ?"
-        parameters = () if session is None else (_bytes(session),)
+        parameters = () if session is None else (to_bytes(session),)
         with self._database.reading() as connection:
             sql = f"{ENTRIES} {of_session} ORDER BY calls.seq DESC LIMIT ?"
             rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()
@@ -263,9 +275,32 @@ class SqliteStore:
             row = connection.execute(
                 "SELECT session FROM changes INDEXED BY changes_after JOIN calls USING (seq) JOIN outcomes USING (seq)"
                 f" WHERE after = ? AND path = ? AND status IN {STANDING} ORDER BY changes.seq DESC LIMIT 1",
-                (bytes.fromhex(hash), _bytes(path)),
+                (bytes.fromhex(hash), to_bytes(path)),
             ).fetchone()
-        return _text(row[0]) if row else ""
+        return to_text(row[0]) if row else ""
+
+    # --- approvals
+
+    def ask(self, asked: Asked) -> None:
+        self._approvals.ask(asked)
+
+    def waiting(self, session: str | None = None) -> Sequence[Asked]:
+        return self._approvals.waiting(session)
+
+    def asked(self, which: str) -> Asked:
+        return self._approvals.asked(which)
+
+    def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
+        return self._approvals.answer(which, answer, by=by)
+
+    def spend(self, hash: str, session: str) -> Asked | None:
+        return self._approvals.spend(hash, session)
+
+    def allow(self, session: str, key: str, *, by: str) -> None:
+        self._approvals.allow(session, key, by=by)
+
+    def allowed(self, session: str) -> Mapping[str, str]:
+        return self._approvals.allowed(session)
 
     # --- marks
 
@@ -277,20 +312,24 @@ class SqliteStore:
     def _entries(self, connection: sqlite3.Connection, rows: Sequence[Any], *, replies: bool) -> Iterator[Entry]:
         takers = self._takers(connection, min((row[0] for row in rows), default=0))
         for row in rows:
-            seq, at, session, turn, call_id, tool, arguments, packed, dialect, decision, files, *end, lacking = row
+            seq, at, session, turn, call_id, tool, arguments, packed, dialect, *decided, files = row[:13]
+            *end, lacking = row[13:]
+            decision, rule, approver = (to_text(each or b"") for each in decided)
             call = Call(
-                session=_text(session),
-                turn=_text(turn),
-                call_id=_text(call_id),
-                tool=_text(tool),
-                arguments=_text(unpack(arguments, packed=packed)),
-                dialect=_text(dialect),
+                session=to_text(session),
+                turn=to_text(turn),
+                call_id=to_text(call_id),
+                tool=to_text(tool),
+                arguments=to_text(unpack(arguments, packed=packed)),
+                dialect=to_text(dialect),
             )
             yield Entry(
                 seq=seq,
                 at=at,
                 call=call,
-                decision=_text(decision or b""),
+                decision=decision,
+                rule=rule,
+                approver=approver,
                 outcome=self._outcome(connection, *end, replies=replies),
                 paths=self._paths(connection, seq) if files else (),
                 changed=files or 0,
@@ -326,7 +365,7 @@ class SqliteStore:
 
     def _paths(self, connection: sqlite3.Connection, seq: int) -> tuple[str, ...]:
         sql = "SELECT path FROM changes WHERE seq = ? ORDER BY n LIMIT ?"
-        return tuple(_text(path) for (path,) in connection.execute(sql, (seq, PATHS_LISTED)))
+        return tuple(to_text(path) for (path,) in connection.execute(sql, (seq, PATHS_LISTED)))
 
     def _takes_back(self, connection: sqlite3.Connection, seq: int) -> tuple[int, ...]:
         return tuple(call for (call,) in connection.execute("SELECT call FROM taken WHERE seq = ? ORDER BY n", (seq,)))
@@ -340,7 +379,7 @@ class SqliteStore:
         )
         return tuple(
             FileChange(
-                _text(path),
+                to_text(path),
                 things.get((n, "before")) or _content(*sides[:3]),
                 things.get((n, "after")) or _content(*sides[3:]),
                 mode,
@@ -364,7 +403,12 @@ class SqliteStore:
 
     def _reply(self, connection: sqlite3.Connection, key: bytes) -> str | None:
         row = connection.execute("SELECT packed, data FROM replies WHERE hash = ?", (key,)).fetchone()
-        return _text(unpack(row[1], packed=row[0])) if row else None
+        if row is None:
+            return None
+        reply = unpack(row[1], packed=row[0])
+        if digest(reply) != key.hex():
+            raise StateDamaged(str(self._database.path), f"the reply {key.hex()} is damaged")
+        return to_text(reply)
 
 
 class SqliteMarks:
@@ -372,12 +416,12 @@ class SqliteMarks:
 
     def __init__(self, database: Database, session: str) -> None:
         self._database = database
-        self._session = _bytes(session)
+        self._session = to_bytes(session)
 
     def get(self, path: str, identity: Identity | None) -> Mark | None:
         with self._database.reading() as connection:
             sql = "SELECT path, body FROM marks WHERE session = ? AND path = ?"
-            row = connection.execute(sql, (self._session, _bytes(path))).fetchone()
+            row = connection.execute(sql, (self._session, to_bytes(path))).fetchone()
             if row is None and identity:
                 sql = "SELECT path, body FROM marks WHERE session = ? AND file = ? ORDER BY id DESC LIMIT 1"
                 row = connection.execute(sql, (self._session, _file(identity))).fetchone()
@@ -387,29 +431,20 @@ class SqliteMarks:
         with self._database.writing() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO marks (session, path, file, body) VALUES (?, ?, ?, ?)",
-                (self._session, _bytes(mark.path), _file(mark.identity), _body(mark)),
+                (self._session, to_bytes(mark.path), _file(mark.identity), _body(mark)),
             )
 
     def drop(self, path: str) -> None:
         with self._database.writing() as connection:
-            connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, _bytes(path)))
+            connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, to_bytes(path)))
 
     def paths(self) -> Collection[str]:
         with self._database.reading() as connection:
             rows = connection.execute("SELECT path FROM marks WHERE session = ?", (self._session,))
-            return [_text(path) for (path,) in rows]
+            return [to_text(path) for (path,) in rows]
 
 
 # --- values
-
-
-def _bytes(text: str) -> bytes:
-    """Text of any origin: names that are not UTF-8 and half characters from a model's JSON come back as they were."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
 
 
 def _contents(files: Iterable[FileChange]) -> Iterator[Bytes | Stored]:
@@ -419,8 +454,29 @@ def _contents(files: Iterable[FileChange]) -> Iterator[Bytes | Stored]:
                 yield content
 
 
+def _decision_row(decision: Decision) -> tuple[bytes, bytes, bytes]:
+    return to_bytes(decision.verdict), to_bytes(decision.rule), to_bytes(decision.by)
+
+
+def _details(seq: int, files: Sequence[FileChange], takes_back: Sequence[int]) -> chain.Details:
+    """What an intent is about, by table and in the order of its key."""
+    return (
+        ("changes", ((seq, n, *_change_row(each)) for n, each in enumerate(files))),
+        (
+            "things",
+            (
+                (seq, n, side, *_thing_row(thing))
+                for n, each in enumerate(files)
+                for side, thing in (("after", each.after), ("before", each.before))
+                if isinstance(thing, Shelved)
+            ),
+        ),
+        ("taken", ((seq, *each) for each in enumerate(takes_back))),
+    )
+
+
 def _change_row(change: FileChange) -> tuple[object, ...]:
-    return (_bytes(change.path), *_row(change.before), *_row(change.after), change.mode)
+    return (to_bytes(change.path), *_row(change.before), *_row(change.after), change.mode)
 
 
 def _row(content: Content | None) -> tuple[str | None, bytes | None, int | None]:
@@ -455,13 +511,13 @@ def _content(kind: str | None, key: bytes | None, size: int | None) -> Content |
 
 def _thing_row(thing: Shelved) -> tuple[object, ...]:
     inode = f"{thing.inode[0]}:{thing.inode[1]}"  # as _file says
-    slot = _bytes(thing.slot)
+    slot = to_bytes(thing.slot)
     return slot, thing.kind, thing.hash, thing.size, thing.mode, inode, thing.mtime_ns, thing.entries
 
 
 def _thing(slot: bytes, kind: Any, hash: str, size: int, mode: int, inode: str, mtime_ns: int, entries: int) -> Shelved:
     device, _, number = inode.partition(":")
-    return Shelved(_text(slot), kind, hash, size, mode, (int(device), int(number)), mtime_ns, entries)
+    return Shelved(to_text(slot), kind, hash, size, mode, (int(device), int(number)), mtime_ns, entries)
 
 
 def _file(identity: Identity) -> str:
@@ -486,7 +542,7 @@ def _body(mark: Mark) -> bytes:
 def _mark(path: bytes, body: bytes) -> Mark:
     facts = json.loads(body)
     return Mark(
-        path=_text(path),
+        path=to_text(path),
         identity=Identity(*facts["identity"]),
         hash=facts["hash"],
         lines=tuple((first, last) for first, last in facts["lines"]),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.errors import ExtraMissing, NoShell, NotOnlyPatch
-from handhold.core.policy.commands import PatchCall, patch_call
+from handhold.core.policy.shell.patch_call import PatchCall, patch_call
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+it\'s "$HOME" `x` \\n\n*** End Patch\n'
 PLAIN = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"
@@ -182,10 +182,10 @@ def test_any_script_is_refused_or_taken_as_bash_would(text: str, around: str):
 
 
 def test_a_plain_call_needs_no_grammar(monkeypatch: pytest.MonkeyPatch):
-    from handhold.core.policy import commands
+    from handhold.core.policy.shell import grammar
 
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    commands._parser.cache_clear()
+    grammar.language.cache_clear()
     assert patch_call(["apply_patch", PATCH]) == PatchCall(PATCH)
     with pytest.raises(ExtraMissing):
         patch_call(bash(f"apply_patch {HEREDOC}"))

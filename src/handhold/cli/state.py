@@ -1,0 +1,34 @@
+"""The state of a workspace without the workspace: to look at the journal and to answer touches no file."""
+
+import os
+import pwd
+import socket
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from handhold.world.state.sqlite import SqliteStore
+
+
+@contextmanager
+def stored(roots: Sequence[Path], state: Path | None) -> Generator["SqliteStore"]:
+    """ToolError if it cannot be used."""
+    from handhold.world.state.folder import state_folder
+    from handhold.world.state.sqlite import SqliteStore
+
+    store = SqliteStore(state_folder(state, [os.fspath(root) for root in roots or (Path.cwd(),)]))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def somebody() -> str:
+    """Who sits here: by the system's word, not by the environment's."""
+    try:
+        login = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        login = str(os.getuid())
+    return f"{login}@{socket.gethostname()}"

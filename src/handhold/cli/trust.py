@@ -1,0 +1,61 @@
+"""A project's own rules count once somebody has looked at them. This shows them, and remembers that."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from handhold.cli.screen import on_one_line
+from handhold.core.errors import SettingsBroken
+
+if TYPE_CHECKING:
+    from handhold.world.settings.reading import Said
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@click.option("--forget", is_flag=True, help="From now on they do not count.")
+def trust(folder: Path, forget: bool) -> None:  # noqa: FBT001
+    """Show the rules in FOLDER/handhold.toml, and let them count until the file changes.
+
+    They can forbid, and spare the mode's question; they cannot allow what your own settings forbid.
+    """
+    from handhold.world.settings import NAME
+    from handhold.world.settings.reading import read, said_in
+    from handhold.world.state import trust as records
+
+    root = os.path.realpath(folder)
+    if forget:
+        known = records.forget(root)
+        click.echo(f"{on_one_line(root)} {'is no longer trusted' if known else 'was not trusted'}.")
+        return
+    file = os.path.join(root, NAME)
+    try:
+        data = read(file, follow=False)
+        if data is None:
+            raise click.ClickException(f"There is no {NAME} in {on_one_line(root)}.")
+        said = said_in(data, file, of_project=True)
+        records.record(root, data)
+    except SettingsBroken as broken:
+        raise click.ClickException(f"{on_one_line(broken.path)}: {on_one_line(broken.because)}") from None
+    except OSError as error:
+        raise click.ClickException(f"It could not be remembered: {error}") from error
+    for line in shown(said):
+        click.echo(on_one_line(line))
+    click.echo(f"{on_one_line(file)} counts from now on, until it changes.")
+    sys.exit(0)
+
+
+def shown(said: "Said") -> Iterator[str]:
+    if said.mode:
+        yield f"mode {said.mode}, where it would be wider"
+    for rule in said.rules:
+        yield f"{rule.verdict} {', '.join(rule.verbs)}: {', '.join((*rule.paths, *rule.commands, *rule.hosts))}"
+        if rule.but:
+            yield f"    but {', '.join(rule.but)}"
+        yield f"    {rule.name}, because {rule.because}"
+    if not said.mode and not said.rules:
+        yield "It says nothing."

@@ -1,0 +1,99 @@
+"""One file of settings: read with care, since anybody may have put it there, and taken as a whole or not at all."""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from handhold.core.errors import SettingsBroken
+from handhold.core.policy.modes import MODES, Mode
+from handhold.core.policy.rules import Rule
+
+MOST = 1024 * 1024  # bytes
+KEYS = tuple(field.name for field in fields(Rule) if field.name != "folds")
+LISTS = ("verbs", "paths", "but", "commands", "hosts", "covers", "spares")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a file says."""
+
+    mode: Mode | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+def read(file: str, *, follow: bool) -> bytes | None:
+    """Its bytes; None if it is not there, SettingsBroken if it is no file or cannot be read."""
+    # A FIFO must not keep us waiting, and a link in somebody's project leads to what they did not write.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    try:
+        fd = os.open(file, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsBroken(file, f"it cannot be read ({error.strerror})") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SettingsBroken(file, "it is not a regular file")
+        with os.fdopen(fd, "rb", closefd=False) as opened:
+            data = opened.read(MOST + 1)
+    except OSError as error:
+        raise SettingsBroken(file, f"it cannot be read ({error.strerror})") from None
+    finally:
+        os.close(fd)
+    if len(data) > MOST:
+        raise SettingsBroken(file, f"it is larger than {MOST} bytes")
+    return data
+
+
+def said_in(data: bytes, file: str, *, of_project: bool = False) -> Said:
+    """SettingsBroken, naming the rule and the example, if any of it is wrong."""
+    import tomllib  # few sessions have such a file
+
+    try:
+        return _said(tomllib.loads(data.decode()), of_project=of_project)
+    except RecursionError:
+        raise SettingsBroken(file, "it is nested too deep") from None
+    except ValueError as error:  # also what is no text, and what is no TOML
+        raise SettingsBroken(file, str(error)) from None
+
+
+def _said(table: Mapping[str, Any], *, of_project: bool) -> Said:
+    if unknown := sorted(table.keys() - {"mode", "rule"}):
+        raise ValueError(f"nobody knows {unknown[0]!r}; there are mode and [[rule]]")
+    mode = table.get("mode")
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"no mode is called {mode!r}; there are {', '.join(MODES)}")
+    tables: Any = table.get("rule", [])
+    if not isinstance(tables, list):
+        raise ValueError("a rule begins with [[rule]]")
+    rules: tuple[Rule, ...] = tuple(map(_rule, tables))  # pyright: ignore[reportUnknownArgumentType]
+    names = [rule.name for rule in rules]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two rules are called {twice!r}")
+    if of_project:
+        for rule in rules:
+            if elsewhere := next((each for each in (*rule.paths, *rule.but) if each.startswith(("/", "~"))), None):
+                raise ValueError(f"rule {rule.name!r}: {elsewhere!r} is not a path of this project")
+    return Said(mode, rules)
+
+
+def _rule(table: Any) -> Rule:
+    if not isinstance(table, dict):
+        raise ValueError("a rule begins with [[rule]]")
+    given = cast(dict[str, Any], table)
+    name = given.get("name")
+    if not isinstance(name, str):
+        raise ValueError("a rule needs a name")
+    if unknown := sorted(given.keys() - set(KEYS)):
+        raise ValueError(f"rule {name!r}: nobody knows {unknown[0]!r}; there are {', '.join(KEYS)}")
+    for key in ("verdict", "verbs", "because", "covers", "spares"):
+        if key not in given:
+            raise ValueError(f"rule {name!r}: it has no {key}")
+    for key, value in given.items():
+        if key in LISTS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):  # pyright: ignore[reportUnknownVariableType]
+            raise ValueError(f"rule {name!r}: {key} is a list of texts")
+        if key not in LISTS and not isinstance(value, str):
+            raise ValueError(f"rule {name!r}: {key} is a text")
+    return Rule(**given)

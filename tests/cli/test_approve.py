@@ -1,0 +1,158 @@
+"""U-21: an answer given by another process, for exactly what was asked."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from handhold.cli.commands import handhold
+from handhold.cli.screen import visible
+from handhold.cli.state import somebody, stored
+from handhold.world.state.sqlite import SqliteStore
+from tests.suites.store_suite import asked
+
+Run = Callable[..., Result]
+HOOK = {"path": ".git/hooks/pre-commit", "content": "echo\x1b[2J\n"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "ws").mkdir()
+
+    def run(command: str, *arguments: str) -> Result:
+        where = ["--root", str(tmp_path / "ws"), "--state", str(tmp_path / "state")]
+        return CliRunner().invoke(handhold, [command, *arguments, *where])
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path, run: Run) -> SqliteStore:
+    """Beside the commands, as another process has it."""
+    with stored([tmp_path / "ws"], tmp_path / "state") as made:
+        folder = made._database.path.parent
+    return SqliteStore(folder)
+
+
+def write(run: Run, **more: str) -> Result:
+    return run("call", "write_file", json.dumps({**HOOK, **more}), "--json")
+
+
+def waiting(run: Run) -> list[dict[str, object]]:
+    return json.loads(run("approve", "--json").output)
+
+
+def test_u21_a_refused_call_goes_ahead_once_it_was_approved(run: Run, tmp_path: Path):
+    refused = json.loads(write(run).output)
+    assert refused["code"] == "NOT_APPROVED"
+    (question,) = waiting(run)
+    assert str(question["hash"]).startswith(str(refused["data"]["approval"]))
+    done = run("approve", str(question["id"]), "--by", "ann@desk")
+    assert (done.exit_code, "Allowed once, by ann@desk" in done.output) == (0, True)
+    assert json.loads(write(run).output)["status"] == "success"
+    assert (tmp_path / "ws/.git/hooks/pre-commit").read_text() == HOOK["content"]
+    assert json.loads(run("log", "--json").output)[-1]["approver"] == "ann@desk"
+    assert "(approved by ann@desk: protected names (built in))" in run("log").output
+
+
+@pytest.mark.parametrize("other", [{"content": "echo\x1b[2J"}, {"path": ".git/hooks/post-commit"}])
+def test_u21_an_approval_is_refused_for_anything_else(run: Run, tmp_path: Path, other: dict[str, str]):
+    write(run)
+    run("approve", str(waiting(run)[0]["id"]))
+    assert json.loads(write(run, **other).output)["code"] == "NOT_APPROVED"
+    assert not (tmp_path / "ws/.git/hooks").exists()
+    elsewhere = run("call", "write_file", json.dumps(HOOK), "--json", "--session", "another")
+    assert json.loads(elsewhere.output)["code"] == "NOT_APPROVED"
+
+
+def test_u21_a_no_is_an_answer(run: Run):
+    write(run)
+    assert run("approve", str(waiting(run)[0]["id"]), "--no").output.rstrip().endswith("sent again.")
+    reply = json.loads(write(run).output)
+    assert (reply["code"], reply["data"]["asked"]) == ("NOT_APPROVED", True)
+
+
+def test_what_waits_is_listed_with_its_first_lines(run: Run):
+    assert run("approve").output == "Nothing waits for an answer.\n"
+    write(run)
+    told = run("approve").output
+    assert "write_file: a protected name" in told
+    assert str(waiting(run)[0]["id"]) in told
+    assert "+echo\\x1b[2J" in told
+    assert "\x1b" not in told
+
+
+def test_an_answer_shows_what_it_is_for(run: Run, store: SqliteStore):
+    with closing(store):
+        store.ask(replace(asked("rm -rf build\necho \x1b[31mred"), diff="--- a\n+++ b\n-old\n+new\u202e\n"))
+    told = run("approve", asked("rm -rf build\necho \x1b[31mred").hash).output
+    assert "    rm -rf build\n    echo \\x1b[31mred\n" in told
+    assert "-old\n+new\\u202e\n" in told
+    assert f"by {somebody()}." in told
+
+
+@pytest.mark.parametrize("consent", ["session", "pattern", "no"])
+def test_an_answer_can_be_for_more_or_for_nothing(run: Run, store: SqliteStore, consent: str):
+    with closing(store):
+        store.ask(asked())
+        answered = json.loads(run("approve", asked().hash[:8], f"--{consent}", "--json").output)
+        assert (answered["answer"], answered["by"]) == (consent, somebody())
+        spent = store.spend(asked().hash, "s")
+        assert spent
+        assert spent.answer == consent
+
+
+@pytest.mark.parametrize("consent", ["session", "pattern"])
+def test_what_cannot_be_said_for_more_is_not_answered_for_more(run: Run, store: SqliteStore, consent: str):
+    with closing(store):
+        store.ask(replace(asked(), allows=(), patterns=()))
+        assert run("approve", asked().hash, f"--{consent}").exit_code == 1
+        assert len(store.waiting()) == 1
+
+
+def test_an_id_that_names_no_single_open_question_is_refused(run: Run, store: SqliteStore):
+    with closing(store):
+        for letter in "01":
+            store.ask(asked(letter, hash="abcdef012" + letter * 55))
+        store.answer("abcdef0120", "once", by="ann")
+    for wanted, because in (
+        ("00000000", "nothing was asked"),
+        ("abcd", "at least 8"),
+        ("abcdef01", "2 questions"),
+        ("abcdef0120", "answered already: once, by ann"),
+    ):
+        told = run("approve", wanted)
+        assert (told.exit_code, because in told.output) == (1, True)
+    assert run("approve", "abcdef0121").exit_code == 0
+
+
+def test_an_answer_without_an_id_is_a_wrong_command_line(run: Run):
+    assert run("approve", "--no").exit_code == 2
+
+
+def test_a_state_that_is_not_ours_is_told(run: Run, store: SqliteStore):
+    path = store._database.path
+    store.close()
+    path.write_bytes(b"not a database at all" * 500)
+    assert run("approve").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("a\rb\x08", "a\\x0db\\x08"),
+        ("\x9b31m", "\\x9b31m"),
+        ("caf\xe9 \u65e5\u672c", "caf\xe9 \u65e5\u672c"),
+        ("\u202egnp.exe\u2066\u200b\u3164", "\\u202egnp.exe\\u2066\\u200b\\u3164"),
+        ("\udcff \ud800 \U000e0041", "\\xff \\ud800 \\U000e0041"),
+        ("\u2028\u0085", "\\u2028\\x85"),
+    ],
+)
+def test_what_cannot_be_seen_is_spelled_out(text: str, shown: str):
+    assert visible(text) == shown

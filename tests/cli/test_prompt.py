@@ -1,0 +1,188 @@
+"""The question on a real terminal."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from handhold.cli.prompt import MOST_LINES, choices, shown
+from handhold.core.plans import Bytes, FileChange
+from handhold.core.ports import Question
+from tests.suites.store_suite import change
+
+MAIN = [sys.executable, "-c", "from handhold.cli import main; main()"]
+LAST = "n (no): "
+
+
+class Terminal:
+    """A pseudo-terminal with a call on it: all three streams, or all but some."""
+
+    def __init__(self, root: Path, tool: str, arguments: dict[str, object], *more: str) -> None:
+        self.ours, theirs = pty.openpty()
+        command = [
+            *MAIN,
+            "call",
+            tool,
+            json.dumps(arguments),
+            "--root",
+            str(root),
+            "--state",
+            str(root.parent / "state"),
+        ]
+        self.process = subprocess.Popen([*command, *more], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
+        os.close(theirs)
+        self.seen = ""
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 30
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            assert self.read(), self.seen
+
+    def read(self) -> bool:
+        """Whether there is more to come."""
+        ready, _, _ = select.select([self.ours], [], [], 30)
+        try:
+            data = os.read(self.ours, 65536) if ready else b""
+        except OSError:  # the other side is closed
+            return False
+        self.seen += data.decode(errors="replace")
+        return bool(data)
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.ours, keys)
+
+    def end(self) -> int:
+        while self.read():
+            pass
+        return self.process.wait(30)
+
+
+@contextmanager
+def terminal(root: Path, tool: str, arguments: dict[str, object], *more: str) -> Iterator[Terminal]:
+    screen = Terminal(root, tool, arguments, *more)
+    try:
+        yield screen
+    finally:
+        screen.process.kill()
+        screen.process.wait()
+        os.close(screen.ours)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "ws").mkdir()
+    return tmp_path / "ws"
+
+
+def entries(root: Path) -> list[dict[str, object]]:
+    command = [*MAIN, "log", "--json", "--root", str(root), "--state", str(root.parent / "state")]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def test_c90_a_change_is_shown_and_happens_after_a_yes(root: Path):
+    with terminal(root, "write_file", {"path": "a.py", "content": "x = 1\n"}) as screen:
+        screen.wait_for(LAST)
+        assert not (root / "a.py").exists()
+        assert "write_file: " in screen.seen
+        assert "\x1b[32m+x = 1\x1b[0m" in screen.seen
+        assert "s (for this session: " in screen.seen
+        screen.type(b"y\n")
+        assert screen.end() == 0
+    assert (root / "a.py").read_text() == "x = 1\n"
+    assert entries(root)[-1]["decision"] == "approved"
+    assert "@" in str(entries(root)[-1]["approver"])
+
+
+@pytest.mark.parametrize("keys", [b"n\n", b"\n", b"yes\n", b"q\n", b"\x04", b"p\n", b"\xff\xfe\n"])
+def test_c90_everything_else_and_silence_is_a_no(root: Path, keys: bytes):
+    with terminal(root, "write_file", {"path": "a.py", "content": "x = 1\n"}) as screen:
+        screen.wait_for(LAST)
+        screen.type(keys)
+        assert screen.end() == 1
+    assert not (root / "a.py").exists()
+    assert entries(root)[-1]["decision"] == "refused"
+
+
+def test_c90_an_answer_for_the_session_is_not_asked_again(root: Path):
+    with terminal(root, "write_file", {"path": "a.py", "content": "x = 1\n"}) as screen:
+        screen.wait_for(LAST)
+        screen.type(b"s\n")
+        assert screen.end() == 0
+    with terminal(root, "write_file", {"path": "b.py", "content": "x = 1\n"}) as screen:
+        assert screen.end() == 0
+        assert LAST not in screen.seen
+    assert (root / "b.py").exists()
+
+
+def test_c90_what_was_typed_before_the_question_is_no_answer(root: Path):
+    with terminal(root, "write_file", {"path": "a.py", "content": "x = 1\n"}) as screen:
+        screen.type(b"y\ny\ny\n")
+        screen.wait_for(LAST)
+        screen.type(b"n\n")
+        assert screen.end() == 1
+    assert not (root / "a.py").exists()
+
+
+def test_c90_nothing_that_a_file_holds_moves_the_cursor(root: Path):
+    trick = "safe\x1b[2K\x1b[1A\r\x9b2J\x07\u202e\n"
+    with terminal(root, "write_file", {"path": "a\x1b[2J.py", "content": trick}, "--session", "s\x1b[2J") as screen:
+        screen.wait_for(LAST)
+        for raw in ("\x1b[2", "\x1b[1A", "\x9b", "\x07", "\u202e"):
+            assert raw not in screen.seen
+        assert "+safe\\x1b[2K\\x1b[1A\\x0d\\x9b2J\\x07\\u202e" in screen.seen
+
+
+def test_c90_where_nobody_sits_nobody_is_asked(root: Path):
+    """Without a terminal the mode is the one that needs no answers."""
+    command = [*MAIN, "call", "write_file", json.dumps({"path": "a.py", "content": ""}), "--root", str(root)]
+    done = subprocess.run(
+        [*command, "--state", str(root.parent / "state")], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    assert (root / "a.py").exists()
+
+
+# --- what is shown
+
+
+def test_a_long_diff_is_cut_and_what_is_left_out_is_said():
+    diff = "".join(f"+line {n}\n" for n in range(1000))
+    lines = list(shown(Question("Write", (change(),), diff, "because")))
+    assert len(lines) == MOST_LINES + 3
+    assert lines[-1] == f"… and {1000 - MOST_LINES} more lines, which are not shown here"
+    _, line = shown(Question("Write", (), "+" + "x" * 5000, "because"))
+    assert "4601 more characters" in line
+
+
+def test_a_command_is_shown_before_it_runs_and_after():
+    before = list(shown(Question("Bash", (), "", "it may reach the network", "curl x\nrm y", rule="mode ask")))
+    assert before == [
+        "Bash: it may reach the network [mode ask]",
+        "It would run:",
+        "    curl x",
+        "    rm y",
+    ]
+    made = (FileChange("/ws/a", None, Bytes(b"")), FileChange("/ws/b", None, Bytes(b"")))
+    after = list(shown(Question("Bash", made, "", "many files", "make")))
+    assert after[1:] == ["It ran on a shadow of the workspace:", "    make", "It would change 2 places:"]
+
+
+def test_only_what_can_be_said_can_be_chosen():
+    assert list(choices(Question("Write", (), "", "because"))) == ["y", "n"]
+    offered = choices(Question("Bash", (), "", "because", session="changes", patterns=("npm run *",)))
+    assert {letter: consent for letter, (consent, _) in offered.items()} == {
+        "y": "once",
+        "s": "session",
+        "p": "pattern",
+        "n": "no",
+    }
+    assert "npm run *" in offered["p"][1]

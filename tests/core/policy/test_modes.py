@@ -1,0 +1,40 @@
+"""The four modes are as docs/policy.md has them in its table, and nowhere else."""
+
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.ports import Study, Verb
+
+PAGE = Path(__file__).parents[3] / "docs/policy.md"
+KINDS = ("read-only", "workspace-change", "network", "dangerous", "unknown")
+
+
+def table() -> dict[str, dict[str, str]]:
+    """Of each thing that may happen, the verdict of each mode."""
+    rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in PAGE.read_text().splitlines()]
+    start = next(at for at, row in enumerate(rows) if tuple(row[1:]) == MODES)
+    below = takewhile(lambda row: len(row) == len(MODES) + 1, rows[start + 2 :])
+    return {row[0]: dict(zip(MODES, row[1:], strict=True)) for row in below}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_c90_the_table_of_modes_is_what_they_do(mode: Mode):
+    policy = ModePolicy(mode)
+    done = {verb: policy.may(verb, "/ws/a").verdict for verb in Verb if verb is not Verb.RUN}
+    run = {f"run, {kind}": policy.may_run(Study("x", kind, "so")).verdict for kind in KINDS}
+    told = {what: verdicts[mode].split()[0] for what, verdicts in table().items()}
+    assert told == {
+        "read": done[Verb.READ],
+        "change, create, delete": done[Verb.CHANGE],
+        "connect": done[Verb.CONNECT],
+        **run,
+    }
+    assert done[Verb.CHANGE] == done[Verb.CREATE] == done[Verb.DELETE]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_nobody_can_see_is_denied_in_every_mode(mode: Mode):
+    assert ModePolicy(mode).may_run(Study("ls", "read-only", "", invisible="U+200B")).verdict == "deny"
