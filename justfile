@@ -64,6 +64,10 @@ bench *names:
 bench-edits *args:
     "{{bin}}/python" -m bench.edits {{ if args == "" { "--all" } else { "" } }} "$@"
 
+# Which detector of encodings is right how often, and what ours takes each encoding for.
+bench-encodings *args:
+    "{{bin}}/python" -m bench.encodings {{ if args == "" { "--table" } else { "" } }} "$@"
+
 # What a command costs beside bare bash: start, 20,000 files committed, a flood of 10 GB. Fails over its budget.
 bench-shell *args:
     "{{bin}}/python" -m bench.shell "$@"
@@ -71,6 +75,16 @@ bench-shell *args:
 # Our searches beside bare ripgrep's, on the source of Linux and on a million files: just bench-search --rounds 30
 bench-search *args:
     "{{bin}}/python" -m bench.search "$@"
+
+# Throw bytes at what reads foreign ones, guided by coverage, for so many minutes in all: just fuzz 10 --corpus DIR
+fuzz *args:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    # atheris has wheels for some systems only, so it is in no lock, and has an environment of its own.
+    fuzzing=${XDG_CACHE_HOME:-$HOME/.cache}/handhold/fuzzing
+    uv venv --quiet --allow-existing --python "{{bin}}/python" "$fuzzing"
+    uv pip install --quiet --python "$fuzzing/bin/python" --requirements pyproject.toml atheris
+    PYTHONPATH=src "$fuzzing/bin/python" -m bench.fuzz "$@"
 
 # Kill a commit at every system call and look at what is left. Long.
 crash-full:

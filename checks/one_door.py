@@ -14,6 +14,7 @@ from pathlib import Path
 
 DOORS = ("world/files/commit", "world/state/")
 BESIDE = {
+    "world/convert/process.py": "a file in memory",
     "world/files/shelf.py": "the shelf",
     "world/shell/abilities.py": "a file in memory",
     "world/shell/lasting.py": "a file in memory",

@@ -8,10 +8,10 @@ from importlib import import_module
 from os import PathLike, fspath, urandom
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_args
 
-from handhold.core.facts import Scan
-from handhold.core.plans import Search
+from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
+from handhold.core.plans import Convert, Search
 from handhold.core.policy.modes import MODES, Mode, ModePolicy
-from handhold.core.ports import Approver, Dialect, Files, Hiding, Policy, Searcher, Shell, Store, Traits
+from handhold.core.ports import Approver, Converter, Dialect, Files, Hiding, Policy, Searcher, Shell, Store, Traits
 from handhold.core.requests import Matching
 from handhold.toolbox import Road
 
@@ -45,6 +45,7 @@ class Options(TypedDict, total=False):
     processes: int | None  # that a command may have at once
     search_seconds: float | None
     searcher: Searcher | None
+    converter: Converter | None
 
 
 class Toolbox(Road):
@@ -57,10 +58,12 @@ class Toolbox(Road):
         *,
         state: Place | None = None,
         read_only: Sequence[Place] = (),
+        encodings: Mapping[str, str] | None = None,
         **options: Unpack[Options],
     ) -> Self:
         """Tools on one root or several; those in `read_only` are read and never written.
 
+        `encodings` are names by pattern (`{"*.txt": "cp1251"}`), and go before every .editorconfig.
         Without a session name this is a conversation of its own. The state folder outlives the process.
         """
         from pathlib import Path
@@ -74,7 +77,7 @@ class Toolbox(Road):
         with ExitStack() as opened:  # what was opened is closed again if the rest cannot be
             store = SqliteStore(folder)
             opened.callback(store.close)
-            files = Workspace(roots, store, read_only=read_only, state=folder)
+            files = Workspace(roots, store, read_only=read_only, state=folder, encodings=encodings)
             opened.callback(files.close)
             options = settled(options, files.roots, folder)
             box = cls.on(files, store, run_by=shell_in(folder, files, options), **options)
@@ -82,12 +85,19 @@ class Toolbox(Road):
         return box
 
     @classmethod
-    def in_memory(cls, files: Mapping[str, str | bytes], *, root: str = "/ws", **options: Unpack[Options]) -> Self:
+    def in_memory(
+        cls,
+        files: Mapping[str, str | bytes],
+        *,
+        root: str = "/ws",
+        encodings: Mapping[str, str] | None = None,
+        **options: Unpack[Options],
+    ) -> Self:
         """The same tools on files that live in a dictionary: for tests and dry runs."""
         from handhold.world.memory import MemoryFiles, MemoryStore
 
         store = MemoryStore()
-        return cls.on(MemoryFiles(files, root=root, contents=store), store, **options)
+        return cls.on(MemoryFiles(files, root=root, contents=store, encodings=encodings), store, **options)
 
     @classmethod
     def on(
@@ -107,6 +117,7 @@ class Toolbox(Road):
             dialect,
             policy_for(options, files.roots),
             options.get("searcher") or WhenNeeded(files),
+            options.get("converter") or WhenAsked(),
             session=options.get("session") or urandom(8).hex(),
             traits=traits_for(dialect, options),
             approver=approver,
@@ -238,3 +249,16 @@ class WhenNeeded:
 
             return MemorySearch(self._files)
         raise TypeError(f"nothing is known that searches a {type(self._files).__name__}; give a searcher")
+
+
+class WhenAsked:
+    """The converter, imported at the first image or PDF."""
+
+    def convert(self, convert: Convert) -> ConvertedImage | ConvertedPdf:
+        return self._converter.convert(convert)
+
+    @cached_property
+    def _converter(self) -> Converter:
+        from handhold.world.convert.confined import ConfinedConverter
+
+        return ConfinedConverter()

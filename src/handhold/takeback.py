@@ -11,6 +11,7 @@ from typing import Literal
 
 from handhold.core import history
 from handhold.core.errors import ContentDropped, PermissionRefused, TakenBackPartly, ToolError, UndoConflict, Unfinished
+from handhold.core.facts import Declared
 from handhold.core.history import Step, Which
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, hash_of
 from handhold.core.ports import Call, Decision, Entry, Files, Outcome, Store
@@ -63,6 +64,9 @@ class TakingBack:
 
     def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
         return self.files.unfolded(content, path, most)
+
+    def declared(self, path: str) -> Declared | None:
+        return self.files.declared(path)
 
     def _chosen(self, verb: Way, which: Which) -> list[Entry]:
         if verb == "undo":

@@ -34,12 +34,13 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Held, Identity, Scan
 from handhold.core.history import Which
-from handhold.core.plans import Answer, Bytes, Changes, Command, Effects, FileChange, Job, Search, digest
+from handhold.core.plans import Answer, Bytes, Changes, Command, Convert, Effects, FileChange, Job, Search, digest
 from handhold.core.policy.guard import GuardedView
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import (
     Approver,
     Call,
+    Converter,
     Decision,
     Dialect,
     Entry,
@@ -62,7 +63,11 @@ from handhold.core.requests import Below, JobInput, JobOutput, JobStop, Read, Re
 from handhold.core.results import (
     Block,
     Edited,
+    NotebookEdited,
+    NotebookShown,
     Patched,
+    PdfShown,
+    Pictured,
     Printed,
     Ran,
     Reply,
@@ -94,6 +99,7 @@ class Road:
         dialect: Dialect,
         policy: Policy,
         searcher: Searcher,
+        converter: Converter,
         *,
         session: str,
         traits: Traits,
@@ -105,6 +111,7 @@ class Road:
         self.dialect = dialect
         self.policy = policy
         self.searcher = searcher
+        self.converter = converter
         self.session = session
         self.traits = traits
         self.approver = approver
@@ -227,18 +234,22 @@ class Road:
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
             return self._changed(errand, request, replace(plan, files=files))
         reply = self._reply(errand, request, plan.result)
-        if isinstance(plan, Answer) and plan.page:
-            self.tracker.saw_page(plan.page)
+        for page in plan.pages if isinstance(plan, Answer) else ():
+            self.tracker.saw_page(page)
+        if isinstance(plan, Answer) and plan.parts:
+            self.tracker.saw_parts(plan.parts)
         self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=allowed)
         return reply
 
     def _planned(self, request: Request) -> tuple[Answer | Changes | Command | Job, Decision | None]:
-        """All that a call reads, and nothing that it does: a search has been made, and is an answer."""
+        """All that a call reads, and nothing that it does: what was to be searched for or converted is an answer."""
         allowed = self._allowed_at_all(request)
         view = self._view()
         plan = tools.plan(request, view)
         if isinstance(plan, Search):
             return Answer(tools.conclude(plan, self._searched(plan, view), view)), allowed
+        if isinstance(plan, Convert):
+            return tools.converted(plan, self.converter.convert(plan), view), allowed
         if isinstance(plan, Command):
             for root in self.files.roots:
                 self.files.look(root)  # one that does not answer is found out here, and not when its sandbox is made
@@ -278,7 +289,7 @@ class Road:
 
     def _remember(self, plan: Changes, identities: Mapping[str, Identity]) -> None:
         for change in plan:
-            kept = self.traits.mark_after_write or not plan.whole
+            kept = (self.traits.mark_after_write or not plan.whole) and not plan.forget
             if kept and isinstance(change.after, Bytes):
                 whole = plan.whole or change.path in plan.seen
                 self.tracker.saw_change(change.path, identities[change.path], change.after.data, whole=whole)
@@ -472,7 +483,8 @@ class Road:
             status=result.status,
             text=self.dialect.encode(errand.call.tool, request, result, hints=self.traits.hints),
             data={**result.facts(), **errand.facts()},
-            ui_extra=result.diff if isinstance(result, Written | Edited | Patched | Ran) else "",
+            ui_extra=result.diff if isinstance(result, Written | Edited | NotebookEdited | Patched | Ran) else "",
+            images=result.images if isinstance(result, Pictured | PdfShown | NotebookShown) else (),
         )
         return self._framed(reply, errand.call.tool, errand.call.arguments, request)
 
@@ -622,10 +634,13 @@ def since(started: float) -> float:
 def outcome_of(reply: Reply, call: Call) -> Outcome:
     """What the journal keeps; the reply itself only where a repeated call could ask for it.
 
+    Not with images in it, which would fill the store: whoever asks again looks again.
+
     A call that was cancelled is as one that never came to an end: sent again, it is done.
     """
     status = "interrupted" if reply.code == Cancelled.code else reply.status
-    return Outcome(status, reply.code, float(reply.data["time_ms"]), kept(reply) if call.call_id else None)
+    reply_kept = kept(reply) if call.call_id and not reply.images else None
+    return Outcome(status, reply.code, float(reply.data["time_ms"]), reply_kept)
 
 
 def kept(reply: Reply) -> str:

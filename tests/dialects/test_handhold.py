@@ -35,8 +35,10 @@ def refused(error, *, hints=True) -> str:
 def test_the_dialect_fulfils_its_port():
     port: Dialect = dialect
     assert (port.name, port.traits.matching, port.traits.hints) == ("handhold", "safe", True)
-    file_tools = ["read_file", "write_file", "edit_file", "multi_edit", "apply_patch", "list_files", "glob", "grep"]
-    assert [spec.name for spec in port.specs] == [*file_tools, "bash", "bash_output", "bash_input", "bash_stop"]
+    reading, looking = ["read_file", "read_files"], ["list_files", "glob", "grep"]
+    changing = ["write_file", "edit_file", "multi_edit", "notebook_edit", "apply_patch"]
+    running = ["bash", "bash_output", "bash_input", "bash_stop"]
+    assert [spec.name for spec in port.specs] == [*reading, *changing, *looking, *running]
 
 
 @pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
@@ -52,7 +54,7 @@ def test_every_tool_has_a_title_and_says_what_it_may_do():
     for spec in dialect.specs:
         assert spec.title
         assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
-        reading = ("read_file", "list_files", "glob", "grep", "bash_output")
+        reading = ("read_file", "read_files", "list_files", "glob", "grep", "bash_output")
         assert spec.annotations["readOnlyHint"] is (spec.name in reading)
 
 

@@ -279,7 +279,9 @@ def test_c90_a_question_about_a_command_shows_it_before_it_ran(ws: Path, opened:
     assert not (ws / "made").exists()
 
 
-def test_nasty_31_a_file_with_a_name_outside_is_asked_about_before_it_changes(ws: Path, tmp_path: Path, opened: Opened):
+def test_c90_a_file_with_a_name_outside_is_asked_about_and_one_with_two_inside_is_not(
+    ws: Path, tmp_path: Path, opened: Opened
+):
     (tmp_path / "outside").write_text("one\n")
     (ws / "a").hardlink_to(tmp_path / "outside")
     (ws / "b").write_text("one\n")

@@ -171,12 +171,22 @@ class FilesSuite:
         assert identity(ground.files, "a.py") != before
         assert identity(ground.files, "d/b.py") != before
 
-    def test_near_names_are_told(self, make: Make):
-        files = make({"src/toolbox.py": b"", "src/Readme.md": b"", "src/other.c": b""}).files
-        assert files.near("src/toolbx.py") == ("src/toolbox.py",)
-        assert files.near("src/README.md") == ("src/Readme.md",)
-        assert files.near("src/zzzzzzz") == ()
-        assert files.near("srcs/toolbox.py") == ("src",)
+    @pytest.mark.parametrize(
+        ("path", "meant"),
+        [
+            ("src/toolbx.py", ("src/toolbox.py",)),  # a slip
+            ("src/README.md", ("src/Readme.md",)),  # capitals
+            ("src/io.js", ("src/io.ts",)),  # another kind of file
+            ("toolbox.py", ("src/toolbox.py",)),  # another folder
+            ("lib/core/toolbox.py", ("src/toolbox.py",)),
+            ("srcs/toolbox.py", ("src/toolbox.py", "src")),  # a slip in a folder
+            ("b/src/other.c", ("src/other.c", "tests/other.c")),  # below a folder of the same name first
+            ("src/zzzzzzz", ()),
+        ],
+    )
+    def test_c24_a_missing_path_names_what_may_be_meant(self, make: Make, path: str, meant: tuple[str, ...]):
+        names = ("src/toolbox.py", "src/Readme.md", "src/io.ts", "src/other.c", "tests/other.c")
+        assert make({name: b"" for name in names}).files.near(path) == meant
 
     def test_what_is_denied_is_found_wherever_it_comes(self, make: Make):
         ground = make({"a.py": b"", "d/.env": b"", "d/e/f/.env": b"", "odd\\x41/.env": b""})
@@ -203,6 +213,15 @@ class FilesSuite:
         assert whole.identity == identity(files, "a.py")
         assert files.fingerprint("a.py") == (whole.identity, whole.hash)
         assert files.read("empty").data == b""
+
+    def test_head_gives_the_first_bytes(self, files: Files):
+        whole = files.read("a.py").data
+        assert files.head("a.py", 3) == whole[:3]
+        assert files.head("a.py", len(whole) + 10) == whole
+        with pytest.raises(NotFound):
+            files.head("absent", 3)
+        with pytest.raises(IsDirectory):
+            files.head("/", 3)
 
     def test_c24_a_missing_file_and_a_directory_have_their_own_answers(self, files: Files):
         for ask in (files.read, files.count, files.fingerprint, lambda path: files.page(path, 1, 1, 80)):

@@ -187,10 +187,61 @@ class PageTooLong(PathError):
     most: int
 
 
+class ReadAlone(PathError):
+    """A file that is not text, or is shown otherwise than by lines: it takes a reply of its own."""
+
+    code, blame = "READ_ALONE", Blame.MODEL
+
+
+class BrokenFile(PathError):
+    """An image or a PDF by its name or its first bytes, that cannot be shown: damaged, cut off, or made so."""
+
+    code, blame = "BROKEN_FILE", Blame.MODEL
+    medium: str
+    because: str
+
+
+class Encrypted(PathError):
+    """A PDF that opens only with a password."""
+
+    code, blame = "ENCRYPTED", Blame.MODEL
+
+
+class TooManyPixels(PathError):
+    """What the image declares itself to be; nobody decoded it."""
+
+    code, blame = "TOO_MANY_PIXELS", Blame.MODEL
+    width: int
+    height: int
+    most: int
+
+
+class TooCostly(PathError):
+    """Showing the file took more time or memory than a conversion gets."""
+
+    code, blame = "TOO_COSTLY", Blame.TOOL
+    resource: Literal["time", "memory"]
+
+
+class NoSuchPage(PathError):
+    """A PDF has pages, and none of those that were asked for."""
+
+    code, blame = "NO_SUCH_PAGE", Blame.MODEL
+    asked: tuple[tuple[int, int], ...]
+    count: int
+
+
+class NotPaged(PathError):
+    """Pages were asked for of a file that is no PDF."""
+
+    code, blame = "NOT_PAGED", Blame.MODEL
+
+
 class PastEnd(PathError):
     code, blame = "PAST_END", Blame.MODEL
     offset: int
     lines: int
+    unit: Literal["line", "cell"] = "line"
 
 
 class Unencodable(PathError):
@@ -270,6 +321,30 @@ class Overlapping(PathError):
     code, blame = "OVERLAPPING", Blame.MODEL
     old: str
     lines: tuple[int, ...]
+
+
+# --- notebooks
+
+
+class NotNotebook(PathError):
+    """The file has no cells that can be edited: it is no notebook, a broken one, or one of another version."""
+
+    code, blame = "NOT_NOTEBOOK", Blame.MODEL
+    because: str
+
+
+class NoSuchCell(PathError):
+    code, blame = "NO_SUCH_CELL", Blame.MODEL
+    cell: str
+    known: tuple[str, ...]
+
+
+class CellAmbiguous(PathError):
+    """Several cells have this id."""
+
+    code, blame = "CELL_AMBIGUOUS", Blame.MODEL
+    cell: str
+    names: tuple[str, ...]  # by which each of them can be meant
 
 
 # --- patches

@@ -38,6 +38,18 @@ class Whole:
     identity: Identity
 
 
+Speaker = Literal["settings", ".editorconfig"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What somebody says about the encoding of a file; a new one gets the mark."""
+
+    name: str
+    bom: bytes
+    by: Speaker
+
+
 class Line(NamedTuple):  # a page has two thousand of them, and a tuple is made in half the time
     """A line as shown: its text, and how many characters of it were left out."""
 
@@ -60,6 +72,70 @@ class Page:
     span: tuple[int, int]  # the bytes shown
     span_hash: str
     whole: Whole | None  # the file itself, where it was small enough to be read at once
+    read_by: str = "content"  # what the encoding rests on
+    unlike: str = ""  # the encoding that was declared, where the bytes say otherwise
+
+
+# --- what is not text
+
+
+Medium = Literal["png", "jpeg", "gif", "webp", "pdf"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A file that is shown in parts which are not lines: pages of a PDF, cells of a notebook; an image has one."""
+
+    whole: Whole
+    shown: tuple[int, ...]
+    count: int
+    is_text: bool = False  # and can be edited, so that it will be asked what changed in it
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as models take it."""
+
+    mime: str
+    data: bytes = field(repr=False)
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class PdfPage:
+    """One page: its text, laid out in lines, and its picture where that was wanted or is all there is.
+
+    `cut` counts the characters for which there was no room.
+    """
+
+    number: int
+    text: str = field(repr=False)
+    picture: Picture | None = None
+    cut: int = 0
+    broken: bool = False  # there is such a page, and it cannot be read
+
+
+Ended = Literal["", "room", "time", "memory", "broken"]
+"""Why a converter stopped before it was done; empty if it did not."""
+
+
+@dataclass(frozen=True)
+class ConvertedImage:
+    picture: Picture
+    width: int  # of the image itself, upright
+    height: int
+    frames: int | None  # None: more than one, and nobody counted to the end
+    turned: bool  # the file says that it stands on its side, or mirrored
+
+
+@dataclass(frozen=True)
+class ConvertedPdf:
+    """The pages that were wanted and are there, as far as it came."""
+
+    count: int  # pages of the file
+    pages: tuple[PdfPage, ...]
+    ended: Ended
 
 
 # --- what a search brings

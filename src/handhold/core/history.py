@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Protocol
 
 from handhold.core.errors import BinaryFile, NothingToUndo, UndoConflict
+from handhold.core.facts import Declared
 from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved, hash_of
 from handhold.core.ports import Entry, Journal
 from handhold.core.text.diff import unified_diff
@@ -30,6 +31,10 @@ class Source(Protocol):
 
     def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
         """What lies in a tree, by the way there."""
+        ...
+
+    def declared(self, path: str) -> Declared | None:
+        """What is said about the encoding of a file there."""
         ...
 
 
@@ -248,7 +253,7 @@ def _text(content: Content | None, path: str, source: Source) -> str | None:
     data = source.content(content, path)
     if data is None:
         raise LookupError(content.hash)
-    return Text.decode(data).body
+    return Text.decode(data, path, source.declared(path)).body
 
 
 def _is_text(content: Content | None) -> bool:

@@ -1,7 +1,7 @@
 """What a call would do.
 
-A plan is an answer already known, a set of file changes, or a search. Contents go by reference, so that a set of
-fifty thousand files is a list and not a heap of bytes.
+A plan is an answer already known, a set of file changes, a search, or a file to be converted. Contents go by reference,
+so that a set of fifty thousand files is a list and not a heap of bytes.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
-from handhold.core.facts import Clash, Page
-from handhold.core.requests import Glob, Grep, JobInput, JobOutput, JobStop, ListFiles, Run
+from handhold.core.facts import Clash, Medium, Page, Parts, Whole
+from handhold.core.requests import Glob, Grep, JobInput, JobOutput, JobStop, ListFiles, Read, Run
 from handhold.core.results import Result
 
 
@@ -115,10 +115,11 @@ def hash_of(content: Content | None) -> str | None:
 
 @dataclass(frozen=True)
 class Answer:
-    """Known already: nothing has to happen, except that the session has now seen `page`."""
+    """Known already: nothing has to happen, except that the session has now seen these pages."""
 
     result: Result
-    page: Page | None = None
+    pages: tuple[Page, ...] = ()
+    parts: Parts | None = None  # and these, of a file that is not text
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class Changes:
     result: Result
     whole: bool  # the model wrote these files itself from end to end, so it has seen them
     seen: frozenset[str] = frozenset()  # of several files, those that it knows from end to end
+    forget: bool = False  # what it knows of them is out of date now, though it wrote them itself
 
     def __iter__(self) -> Iterator[FileChange]:
         return iter(self.files)
@@ -147,6 +149,18 @@ class Search:
     start: int = 0
     after: str = ""
     state: int | None = None
+
+
+@dataclass(frozen=True)
+class Convert:
+    """A file that is not text, to be shown all the same: an image, or some pages of a PDF."""
+
+    request: Read
+    whole: Whole
+    medium: Medium
+    pages: tuple[int, ...] = ()
+    images: bool = False  # of every page a picture, and not only of those without text
+    chars: int = 0  # room for text, and for pictures at their price
 
 
 @dataclass(frozen=True)
@@ -182,4 +196,4 @@ class Effects:
     notes: tuple[str, ...] = ()  # what a shadow could not do as a plain folder would
 
 
-Plan = Answer | Changes | Search | Command | Job
+Plan = Answer | Changes | Search | Convert | Command | Job

@@ -10,8 +10,21 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 from handhold.core.errors import ToolError
-from handhold.core.facts import Exit, Held, Identity, Look, Output, Page, Scan, Undo, Whole
-from handhold.core.plans import Content, Effects, FileChange, Search, Shelved
+from handhold.core.facts import (
+    ConvertedImage,
+    ConvertedPdf,
+    Declared,
+    Exit,
+    Held,
+    Identity,
+    Look,
+    Output,
+    Page,
+    Scan,
+    Undo,
+    Whole,
+)
+from handhold.core.plans import Content, Convert, Effects, FileChange, Search, Shelved
 from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
 from handhold.core.results import Reply, Result, ToolSpec
 
@@ -40,6 +53,10 @@ class FileView(Protocol):
         """A regular file of at most MOST_EDITABLE bytes, else TooLarge."""
         ...
 
+    def head(self, path: str, count: int) -> bytes:
+        """The first bytes of a regular file, at most `count`."""
+        ...
+
     def page(self, path: str, offset: int, limit: int, width: int) -> Page:
         """At most `limit` lines from line `offset` on, each cut to `width` characters.
 
@@ -51,6 +68,10 @@ class FileView(Protocol):
         """How many lines a file has."""
         ...
 
+    def declared(self, path: str) -> Declared | None:
+        """What is said about the encoding of a file, whether it is there or not. It raises nothing."""
+        ...
+
     def fingerprint(self, path: str) -> tuple[Identity, str]:
         """Identity and content hash, read in pieces."""
         ...
@@ -60,7 +81,10 @@ class FileView(Protocol):
         ...
 
     def near(self, path: str) -> tuple[str, ...]:
-        """Names like that of a missing file, in the place where it was looked for."""
+        """Paths that may be meant by one that leads to nothing, the likeliest first: beside it, or of the same name.
+
+        Found in a short time, and so not always all of them.
+        """
         ...
 
     def names_outside(self, path: str) -> bool:
@@ -160,6 +184,14 @@ class Searcher(Protocol):
         ...
 
 
+class Converter(Protocol):
+    """Makes of a file that is not text what a model can take. What it is handed may be made to do harm."""
+
+    def convert(self, convert: Convert) -> ConvertedImage | ConvertedPdf:
+        """An image, or pages of a PDF. BrokenFile, Encrypted, TooManyPixels, TooCostly, NoSuchPage or ExtraMissing."""
+        ...
+
+
 # --- commands
 
 
@@ -229,7 +261,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a session last saw of a file. `hash` is None above MOST_EDITABLE: only the pages shown are known."""
+    """What a session last saw of a file. `hash` is None above MOST_EDITABLE: only the pages shown are known.
+
+    `lines` are those that a read showed to their end, by the numbers that they still have; a file may be known as a
+    `whole` without any, if the session wrote it.
+    """
 
     path: str
     identity: Identity
@@ -565,6 +601,8 @@ class Traits:
     matching: Matching
     hints: bool
     needs_read: bool = True
+    lists_folders: bool = True  # a folder that is to be read is listed; else refused
+    first_cell: int = 1  # the number of a notebook's first cell, where cells have no ids
     mark_after_write: bool = True  # whether a file that was written whole counts as seen; one that was edited does
     absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
     search_seconds: float = 20.0  # the longest that a search may take

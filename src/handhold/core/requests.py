@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Matching = Literal["exact", "safe", "bold"]  # how far an edit may go to find its place
+MOST_PAGES = 20  # of a PDF, in one call (C-28)
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,22 @@ class Read(OnFile):
     limits: Limits
     offset: int | None = None  # lines count from 1
     limit: int | None = None
+    pages: tuple[tuple[int, int], ...] = ()  # of a PDF: first and last of each run, in order and apart
+    images: bool = False  # show the pages of a PDF as pictures, too
+    if_changed: bool = False  # a page that the session was shown, and that is still the same, is not shown again
+
+
+@dataclass(frozen=True)
+class ReadMany:
+    """Several files in one reply, which has room for `chars` characters, headings and all."""
+
+    reads: tuple[Read, ...]
+    chars: int
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None that all of it depends on: each is judged where it is read, and refused by itself."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,23 @@ class Edit(OnFile):
 @dataclass(frozen=True)
 class MultiEdit(OnFile):
     edits: tuple[Replacement, ...]
+
+
+# --- notebooks
+
+
+CellKind = Literal["code", "markdown", "raw"]
+CellAction = Literal["replace", "insert_before", "insert_after", "append", "delete"]
+
+
+@dataclass(frozen=True)
+class NotebookEdit(OnFile):
+    """A change of one cell. `cell` is the one to change, or beside which a new one goes; empty to append."""
+
+    action: CellAction
+    cell: str = ""
+    source: str | None = None  # None: as it is
+    kind: CellKind | None = None
 
 
 # --- patches
@@ -214,4 +248,19 @@ class JobStop(OnJob):
     pass
 
 
-Request = Read | Write | Edit | MultiEdit | Patch | ListFiles | Glob | Grep | Run | JobOutput | JobInput | JobStop
+Request = (
+    Read
+    | ReadMany
+    | Write
+    | Edit
+    | MultiEdit
+    | NotebookEdit
+    | Patch
+    | ListFiles
+    | Glob
+    | Grep
+    | Run
+    | JobOutput
+    | JobInput
+    | JobStop
+)

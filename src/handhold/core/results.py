@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from handhold.core.facts import Clash, Exit, Held, Hit, Line, Output, Scan, Undo
-from handhold.core.requests import Mode
+from handhold.core.errors import PathError
+from handhold.core.facts import Clash, Ended, Exit, Held, Hit, Line, Medium, Output, PdfPage, Scan, Undo
+from handhold.core.requests import CellAction, Mode
 
 Status = Literal["success", "partial", "error"]
 
@@ -27,6 +28,9 @@ class Shown:
     replaced: bool  # some bytes could not be decoded and are shown as U+FFFD
     changed: str = ""  # the diff, if the file is not what the session last saw
     stale: bool = False
+    no_notebook: str = ""  # why it is shown as text, though its name says that it has cells
+    read_by: str = "content"  # what the encoding rests on
+    unlike: str = ""  # the encoding that was declared, where the bytes say otherwise
 
     @property
     def status(self) -> Status:
@@ -42,9 +46,240 @@ class Shown:
             "next_offset": self.first + len(self.lines) if self.more else None,
             "total_lines": self.total,
             "encoding": self.encoding,
+            "encoding_by": self.read_by,
+            "encoding_declared": self.unlike or None,
             "undecodable": self.replaced,
             "cut_lines": [self.first + n for n, line in enumerate(self.lines) if line.cut],
             "changed_since_last_read": self.stale,
+        }
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A page that was asked for only if it changed, and did not: the session was shown it as it is."""
+
+    path: str
+    first: int
+    last: int
+    more: bool
+    total: int | None
+    status: Status = "success"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "unchanged": True,
+            "offset": self.first,
+            "lines": self.last - self.first + 1,
+            "more": self.more,
+            "next_offset": self.last + 1 if self.more else None,
+            "total_lines": self.total,
+        }
+
+
+@dataclass(frozen=True)
+class ShownMany:
+    """Several files, in the order asked for: of each a page, or why there is none."""
+
+    files: tuple[Shown | PathError, ...]
+
+    @property
+    def status(self) -> Status:
+        whole = all(isinstance(each, Shown) and each.status == "success" for each in self.files)
+        return "success" if whole else "partial"
+
+    def facts(self) -> dict[str, Any]:
+        return {"files": [_file_facts(each) for each in self.files]}
+
+
+def _file_facts(file: Shown | PathError) -> dict[str, Any]:
+    if isinstance(file, Shown):
+        return {"status": file.status, **file.facts()}
+    return {"status": "error", "code": file.code, "blame": file.blame.value, **file.facts()}
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """An image, as it is sent: upright, not larger than models take, without anything else that was in the file."""
+
+    path: str
+    medium: Medium
+    named: str  # what its name says it is; empty if that is the same, or nothing
+    size: tuple[int, int]  # of the image itself, upright
+    sent: tuple[int, int]
+    mime: str
+    turned: bool
+    frames: int | None  # None: several, and nobody counted them
+    stale: bool  # the session saw another content of it before
+    images: "tuple[Block, ...]" = field(repr=False)
+
+    @property
+    def status(self) -> Status:
+        return "success" if self.frames == 1 else "partial"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "medium": self.medium,
+            "named": self.named or None,
+            "width": self.size[0],
+            "height": self.size[1],
+            "sent_width": self.sent[0],
+            "sent_height": self.sent[1],
+            "mime": self.mime,
+            "turned": self.turned,
+            "frames": self.frames,
+            "changed_since_last_read": self.stale,
+        }
+
+
+@dataclass(frozen=True)
+class PdfShown:
+    """Pages of a PDF. `left` are those that were asked for and are not here; `ended` is why, if not by their number."""
+
+    path: str
+    count: int
+    pages: tuple[PdfPage, ...]
+    left: tuple[tuple[int, int], ...]
+    ended: Ended
+    named: str
+    stale: bool
+    images: "tuple[Block, ...]" = field(repr=False)
+
+    @property
+    def status(self) -> Status:
+        return "partial" if self.left or any(page.cut or page.broken for page in self.pages) else "success"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "medium": "pdf",
+            "named": self.named or None,
+            "page_count": self.count,
+            "pages": [page.number for page in self.pages],
+            "pictured": [page.number for page in self.pages if page.picture],
+            "cut": [page.number for page in self.pages if page.cut],
+            "broken": [page.number for page in self.pages if page.broken],
+            "left_out": [list(run) for run in self.left],
+            "ended": self.ended or None,
+            "changed_since_last_read": self.stale,
+        }
+
+
+@dataclass(frozen=True)
+class CellOutput:
+    """Something that a cell put out: text, of a long one both ends, or a picture of the reply, by its number.
+
+    `other` are forms of the same that are not shown.
+    """
+
+    kind: Literal["stdout", "stderr", "result", "display", "error"]
+    text: str = field(default="", repr=False)
+    tail: str = field(default="", repr=False)
+    cut: int = 0  # characters between the two
+    picture: int = 0
+    mime: str = ""  # of a picture, whether it is shown
+    left_out: str = ""  # or why not
+    size: tuple[int, int] = (0, 0)  # pixels of one that is
+    other: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """A cell of a notebook; `name` is how a call means it, empty if none can."""
+
+    number: int
+    name: str
+    kind: str
+    run: int | None  # the number of its last run
+    source: str = field(repr=False)
+    cut: int = 0  # characters of the source that are not shown
+    outputs: tuple[CellOutput, ...] = ()
+    outputs_left: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.cut and not self.outputs_left and not any(each.cut or each.left_out for each in self.outputs)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "cell": self.name or None,
+            "kind": self.kind,
+            "run": self.run,
+            "outputs": len(self.outputs) + self.outputs_left,
+            "left_out": not self.is_whole,
+        }
+
+
+@dataclass(frozen=True)
+class NotebookShown:
+    """Cells of a notebook, from the one that was asked for on."""
+
+    path: str
+    first: int
+    cells: tuple[ShownCell, ...]
+    total: int
+    language: str
+    version: tuple[int, int]
+    editable: bool
+    by_number: bool  # some cells have no id, and are called by their number
+    wanted: int  # how many cells were asked for and are there
+    stale: bool
+    changed: str = field(repr=False)
+    images: "tuple[Block, ...]" = field(repr=False)
+
+    @property
+    def more(self) -> bool:
+        return self.first + len(self.cells) <= self.total
+
+    @property
+    def status(self) -> Status:
+        whole = len(self.cells) == self.wanted and all(cell.is_whole for cell in self.cells)
+        return "success" if whole else "partial"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "offset": self.first,
+            "cells": [cell.facts() for cell in self.cells],
+            "left_out": self.wanted - len(self.cells),
+            "more": self.more,
+            "next_offset": self.first + len(self.cells) if self.more else None,
+            "total_cells": self.total,
+            "language": self.language or None,
+            "nbformat": list(self.version),
+            "changed_since_last_read": self.stale,
+        }
+
+
+@dataclass(frozen=True)
+class NotebookEdited:
+    """One cell of a notebook was changed. `name` is what it is called now, or was when it went."""
+
+    path: str
+    action: CellAction
+    number: int
+    name: str
+    kind: str
+    total: int  # cells that there are now
+    cleared: bool  # it had put something out, which is gone
+    renumbered: bool  # cells behind it that are called by number are called otherwise now
+    encoding: str
+    diff: str = field(repr=False)
+    status: Status = "success"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "action": self.action,
+            "cell": self.name,
+            "number": self.number,
+            "kind": self.kind,
+            "total_cells": self.total,
+            "outputs_cleared": self.cleared,
+            "renumbered": self.renumbered,
+            "encoding": self.encoding,
         }
 
 
@@ -64,6 +299,7 @@ class Written:
     encoding: str
     diff: str = field(repr=False)
     status: Status = "success"
+    read_by: str = "content"
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -72,6 +308,7 @@ class Written:
             "bytes": self.size,
             "lines": self.lines,
             "encoding": self.encoding,
+            "encoding_by": self.read_by,
         }
 
 
@@ -98,12 +335,14 @@ class Edited:
     diff: str = field(repr=False)
     snippet: Snippet = field(repr=False)
     status: Status = "success"
+    read_by: str = "content"
 
     def facts(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "created": self.created,
             "encoding": self.encoding,
+            "encoding_by": self.read_by,
             "edits": [
                 {"matched_by": step.matched_by, "places": step.places, "repaired": list(step.repaired)}
                 for step in self.steps
@@ -389,7 +628,23 @@ class Printed:
     dropped: int = 0
 
 
-Result = Shown | Written | Edited | Patched | Listed | Globbed | Grepped | Ran | JobShown
+Result = (
+    Shown
+    | Pictured
+    | PdfShown
+    | NotebookShown
+    | Unchanged
+    | ShownMany
+    | Written
+    | Edited
+    | NotebookEdited
+    | Patched
+    | Listed
+    | Globbed
+    | Grepped
+    | Ran
+    | JobShown
+)
 
 
 @dataclass(frozen=True)

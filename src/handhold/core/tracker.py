@@ -7,12 +7,12 @@ under its old time stamp is.
 from dataclasses import replace
 
 from handhold.core.errors import BinaryFile, ChangedDuringRead, PartlyRead, Stale, Unread
-from handhold.core.facts import Identity, Page, Whole
+from handhold.core.facts import Declared, Identity, Page, Parts, Whole
 from handhold.core.plans import digest
 from handhold.core.ports import MOST_EDITABLE, Contents, FileView, Journal, Mark, Marks, Seen
 from handhold.core.text.diff import bounded, unified_diff
 from handhold.core.text.encoding import Text
-from handhold.core.text.lines import count, merged
+from handhold.core.text.lines import merged
 
 KEEP_SEEN = 1024 * 1024  # a larger file that was read is not kept for telling what changed in it
 MOST_PAGES = 64  # of a large file, whose hashes are remembered
@@ -43,6 +43,24 @@ class Tracker:
             return False, ""
         return True, self._difference(mark, page.whole)[0] if page.whole else ""
 
+    def was_shown(self, page: Page) -> bool:
+        """Whether a read showed these very lines, none of them cut, and the file is still the same."""
+        mark = self.marks.get(page.path, page.identity)
+        if mark is None or not page.lines or not self._unchanged(mark, page):
+            return False
+        if mark.hash is None and Seen(*page.span, page.span_hash) not in mark.pages:
+            return False
+        asked = merged(shown_whole(page))
+        span = (page.first, page.first + len(page.lines) - 1)
+        return asked == (span,) and any(first <= span[0] and span[1] <= last for first, last in mark.lines)
+
+    def whole_changed_since(self, whole: Whole) -> tuple[bool, str]:
+        """The same for a file that was read at once."""
+        mark = self.marks.get(whole.path, whole.identity)
+        if mark is None or mark.hash == whole.hash:
+            return False, ""
+        return True, self._difference(mark, whole)[0]
+
     def saw_page(self, page: Page) -> None:
         known = self.marks.get(page.path, page.identity)
         if known and not self._unchanged(known, page):
@@ -56,18 +74,31 @@ class Tracker:
         pages = () if hash else (*(known.pages if known else ()), Seen(*page.span, page.span_hash))[-MOST_PAGES:]
         self.marks.put(Mark(page.path, page.identity, hash, lines, whole, pages))
 
+    def saw_parts(self, parts: Parts) -> None:
+        """Pages of a PDF, cells of a notebook, or an image, were shown: they stand where a text has its lines."""
+        whole = parts.whole
+        known = self.marks.get(whole.path, whole.identity)
+        if known and known.hash != whole.hash:
+            known = None
+        if parts.is_text and not known and len(whole.data) <= KEEP_SEEN:
+            self.contents.keep([whole.data])
+        pages = merged([*(known.lines if known else ()), *((n, n) for n in parts.shown)])
+        all_of_it = bool(known and known.whole) or pages == ((1, parts.count),) or not parts.count
+        self.marks.put(Mark(whole.path, whole.identity, whole.hash, pages, all_of_it))
+
     def saw_change(self, path: str, identity: Identity, data: bytes, *, whole: bool) -> None:
-        """Remember what the session itself wrote. An edit after a partial read leaves the rest unseen."""
+        """Remember what the session itself wrote. An edit after a partial read leaves the rest unseen.
+
+        It knows the file and was not shown it: lines have other numbers now.
+        """
         known = self.marks.get(path, None)
-        whole = whole or bool(known and known.whole)
-        lines = ((1, count(Text.decode(data).body)),) if whole else ()
-        self.marks.put(Mark(path, identity, digest(data), lines, whole))
+        self.marks.put(Mark(path, identity, digest(data), (), whole or bool(known and known.whole)))
 
     def saw_diff(self, whole: Whole) -> None:
         """A complete diff was shown: what the session knew, it knows again."""
         if known := self.marks.get(whole.path, whole.identity):
             self.contents.keep([whole.data])
-            self.marks.put(replace(known, identity=whole.identity, hash=whole.hash))
+            self.marks.put(replace(known, identity=whole.identity, hash=whole.hash, lines=()))
 
     def difference(self, path: str, before: bytes | None, after: bytes, name: str) -> tuple[str, bool]:
         """How a content that is about to come differs from what the session last saw, as a bounded diff under a name.
@@ -78,7 +109,7 @@ class Tracker:
         known = self.contents.get(mark.hash) if mark and mark.hash else None
         if known is None and mark and before is not None and digest(before) == mark.hash:
             known = before
-        return ("", False) if known is None else difference(name, known, after)
+        return ("", False) if known is None else difference(name, known, after, self.files.declared(path))
 
     def moved(self, source: str, whole: Whole) -> None:
         """A file that the session knew has another name now."""
@@ -111,13 +142,15 @@ class Tracker:
 
     def _difference(self, mark: Mark, whole: Whole) -> tuple[str, bool]:
         known = self.contents.get(mark.hash) if mark.hash else None
-        return ("", False) if known is None else difference(whole.path, known, whole.data)
+        if known is None:
+            return "", False
+        return difference(whole.path, known, whole.data, self.files.declared(whole.path))
 
 
-def difference(path: str, old: bytes, new: bytes) -> tuple[str, bool]:
+def difference(path: str, old: bytes, new: bytes, declared: Declared | None) -> tuple[str, bool]:
     """What happened to a file, as a bounded diff, and whether that is all of it."""
     try:
-        before, after = Text.decode(old), Text.decode(new)
+        before, after = (Text.decode(data, path, declared) for data in (old, new))
     except BinaryFile:
         return "[it holds binary data now, or did before]\n", False
     if before.body == after.body:

@@ -14,9 +14,11 @@ from typing import Any, cast
 
 from handhold.core.errors import BadArguments, UnknownTool
 from handhold.core.results import ToolSpec
+from handhold.core.text.lines import merged
 
 SYNONYMS: tuple[frozenset[str], ...] = (
-    frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile", "directory", "dir", "folder"}),
+    frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile", "directory", "dir", "folder"})
+    | {"notebookpath"},
     frozenset({"oldstring", "oldstr", "oldtext", "old", "search"}),
     frozenset({"newstring", "newstr", "newtext", "new", "replace", "replacement"}),
     frozenset({"replaceall", "all", "every", "global"}),
@@ -24,6 +26,9 @@ SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"offset", "startline", "line", "start"}),
     frozenset({"limit", "maxlines", "numlines", "linecount", "headlimit", "maxresults", "maxcount"}),
     frozenset({"edits", "changes", "operations", "replacements"}),
+    frozenset({"cell", "cellid"}),
+    frozenset({"source", "newsource"}),
+    frozenset({"kind", "celltype"}),
     frozenset({"patch", "input", "patchtext", "diff"}),
     frozenset({"command", "cmd"}),
     frozenset({"workdir", "cwd", "workingdirectory"}),
@@ -42,6 +47,7 @@ SYNONYMS: tuple[frozenset[str], ...] = (
 
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[\]}])', re.DOTALL)
 _WHOLE = re.compile(r"[+-]?\d{1,18}(\.0*)?")
+_RUN = re.compile(r"(\d{1,9})(?:\s*[-–]\s*(\d{1,9}))?")
 _DECIMAL = re.compile(r"[+-]?\d{1,18}(\.\d*)?")
 
 
@@ -249,6 +255,25 @@ def first_line(tool: str, values: Mapping[str, Any]) -> int | None:
     """The line to start at, if it was given. 0 is the first as well: some families count from there."""
     offset = counted(tool, values, "offset", least=0)
     return 1 if offset == 0 else offset
+
+
+def page_runs(tool: str, values: Mapping[str, Any], name: str, *, most: int) -> tuple[tuple[int, int], ...]:
+    """Pages as people write them, "2-4,7": first and last of each run, in order and apart, at most so many in all."""
+    text = str(values.get(name, "")).strip()
+    if not text:
+        return ()
+    runs: list[tuple[int, int]] = []
+    for part in text.split(","):
+        run = _RUN.fullmatch(part.strip())
+        first, last = (int(run[1]), int(run[2] or run[1])) if run else (0, 0)
+        if not 0 < first <= last:
+            raise BadArguments(tool, name, told(text), 'pages like "3", "1-5" or "2-4,7"')
+        runs.append((first, last))
+    joined = merged(runs)
+    count = sum(last - first + 1 for first, last in joined)
+    if count > most:
+        raise BadArguments(tool, name, f"{count:,} pages", f"at most {most} in one call")
+    return joined
 
 
 def seconds(tool: str, values: Mapping[str, Any], name: str, *, default: float, most: float, unit: float = 1) -> float:

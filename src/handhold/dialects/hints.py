@@ -17,7 +17,7 @@ from handhold.core.errors import (
     Stale,
     ToolError,
 )
-from handhold.core.results import Edited, Patched, Result, Shown, Written
+from handhold.core.results import Edited, NotebookShown, Patched, Result, Shown, Written
 from handhold.core.text.encoding import REPLACEMENT
 from handhold.core.text.lines import split
 from handhold.dialects.quoting import clipped, listed, ranges, row
@@ -27,6 +27,13 @@ REGION_CHARS = 800  # of the lines nearest to a text that was not found
 REGION_WIDTH = 160
 DIFFERENCE_CHARS = 500
 DIFFERENCE_WIDTH = 60
+BECAUSE = {
+    "mark": "by the mark at its start",
+    "likelihood": "by likelihood",
+    "settings": "as the settings say",
+    ".editorconfig": "as .editorconfig says",
+    "content": "by its bytes",
+}
 WHY = {
     "whitespace": "Whitespace: only blanks differ from these lines",
     "stale": "Stale or misquoted: most of it is there, but not all. The nearest lines are",
@@ -49,10 +56,14 @@ def notes_on(result: Result) -> Iterator[str]:
     match result:
         case Shown():
             yield from _on_page(result)
+        case NotebookShown():
+            yield from _on_change(result)
         case Edited():
             yield from _on_edit(result)
         case Patched():
             yield from _on_patch(result)
+        case Written(created=True, encoding=encoding, read_by=read_by) if encoding != "utf-8":
+            yield f"[The new file is stored as {encoding}, {BECAUSE[read_by]}.]"
         case Written(encoding=encoding) if encoding != "utf-8":
             yield f"[The file's encoding, {encoding}, was kept.]"
         case _:
@@ -63,17 +74,20 @@ def _on_page(page: Shown) -> Iterator[str]:
     if page.more:
         yield f"[{_where(page)} Go on with offset={page.first + len(page.lines)}.]"
     if page.encoding != "utf-8":
-        yield f"[The file is stored as {page.encoding}; edits keep that.]"
+        yield f"[The file is stored as {page.encoding}, {BECAUSE[page.read_by]}; edits keep that.]"
+    if page.unlike:
+        yield f"[It was declared to be {page.unlike}; its bytes say otherwise.]"
     if page.replaced:
         yield f"[Some bytes are no valid {page.encoding} and are shown as {REPLACEMENT}; edits elsewhere leave them as they are.]"
-    if page.stale:
-        yield (
-            "[The file has changed since you last saw it.]"
-            if not page.changed
-            else "[The file has changed since you last saw it:]"
-        )
-        if page.changed:
-            yield page.changed.rstrip("\n")
+    yield from _on_change(page)
+
+
+def _on_change(page: Shown | NotebookShown) -> Iterator[str]:
+    if page.stale and not page.changed:
+        yield "[The file has changed since you last saw it.]"
+    elif page.stale:
+        yield "[The file has changed since you last saw it:]"
+        yield page.changed.rstrip("\n")
 
 
 def _where(page: Shown) -> str:
@@ -84,6 +98,8 @@ def _where(page: Shown) -> str:
 
 
 def _on_edit(edited: Edited) -> Iterator[str]:
+    if edited.created and edited.encoding != "utf-8":
+        yield f"[The new file is stored as {edited.encoding}, {BECAUSE[edited.read_by]}.]"
     loose = [(n, step.matched_by) for n, step in enumerate(edited.steps, 1) if step.matched_by != "exact"]
     for n, rung in loose[:5]:
         which = f"Edit {n}" if len(edited.steps) > 1 else "The text"

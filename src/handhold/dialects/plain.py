@@ -48,8 +48,22 @@ def plain(error: e.ToolError) -> str:
             return f"{path} is too large for this ({size / MIB:.1f} MB; at most {most / MIB:.1f} MB). Read it in parts, or change it with a command."
         case e.PageTooLong(chars=chars, most=most):
             return f"The lines asked for hold {chars:,} characters, and a page at most {most:,}. Ask for fewer lines with a smaller limit."
+        case e.ReadAlone():
+            return f"{path} is not plain text, and takes a reply of its own. Read it by itself."
+        case e.BrokenFile(medium=medium, because=because):
+            return f"{path} cannot be shown as a {medium.upper()}: {clipped(because)}. The file is damaged, or it is something else."
+        case e.Encrypted():
+            return f"{path} is encrypted and opens only with a password. Ask for a copy without one."
+        case e.TooManyPixels(width=width, height=height, most=most):
+            return f"{path} says that it has {width:,} x {height:,} pixels, and at most {most:,} are decoded. Make a smaller copy of it with a command."
+        case e.TooCostly(resource=resource):
+            return f"Showing {path} takes more {resource} than there is for it. Make a simpler or smaller copy of it with a command."
+        case e.NoSuchPage(count=count):
+            return f"{path} has {count:,} page{'' if count == 1 else 's'}, and none of those that you asked for."
+        case e.NotPaged():
+            return f"{path} is not a PDF, so it has no pages to choose from. Leave pages out."
         case e.PastEnd(offset=offset, lines=lines):
-            return f"{path} ends before line {offset}: it has {lines} lines."
+            return f"{path} ends before {error.unit} {offset}: it has {lines} {error.unit}s."
         case e.Unencodable(encoding=encoding, characters=characters):
             codes = listed((f"U+{ord(char):04X}" for char in characters), most=10)
             return f"{path} is stored as {encoding}, which has no bytes for {codes}. Write the new text without these characters."
@@ -75,6 +89,14 @@ def plain(error: e.ToolError) -> str:
             )
         case e.Overlapping(lines=lines):
             return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so replacing all of them has no one meaning. Quote a longer text."
+        # --- notebooks
+        case e.NotNotebook(because=because):
+            return f"{path} cannot be edited by cells: {clipped(because)}. Nothing was changed."
+        case e.NoSuchCell(cell=cell, known=known):
+            there = f"There is {listed(known, most=10)}." if known else "It has no cells."
+            return f'{path} has no cell "{clipped(cell)}", so nothing was changed. {there}'
+        case e.CellAmbiguous(cell=cell, names=names):
+            return f'{len(names)} cells of {path} have the id "{clipped(cell)}", so nothing was changed. Call the one you mean {listed(names)}.'
         # --- patches
         case e.BadPatch(line=line, text=text, wanted=wanted):
             found = f'"{clipped(text)}"' if text.strip() else "empty"

@@ -9,9 +9,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import count
-from posixpath import basename, dirname, join
+from posixpath import basename, dirname
 from typing import TypeVar
 
 from handhold.core.errors import (
@@ -25,7 +24,7 @@ from handhold.core.errors import (
     TooLarge,
     ToolError,
 )
-from handhold.core.facts import Identity, Look, Page, Whole
+from handhold.core.facts import Declared, Identity, Look, Page, Whole
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import (
     MOST_EDITABLE,
@@ -40,7 +39,9 @@ from handhold.core.ports import (
     Outcome,
     Verified,
 )
+from handhold.core.text.alike import near
 from handhold.core.text.names import real, unmistakable
+from handhold.world.files.declarations import MOST_CONFIG, Declarations
 from handhold.world.files.index import count_of, page_of
 from handhold.world.files.roots import Root, Roots, meant, names
 from handhold.world.state import asked as rules
@@ -49,7 +50,6 @@ from handhold.world.state.slots import commands_of
 from handhold.world.state.taken import DONE, taken_back
 
 PATIENCE = 30.0  # seconds to wait for somebody else's transaction
-MOST_NEAR = 3
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 PATHS_LISTED = 100
 
@@ -69,6 +69,7 @@ class MemoryFiles:
         root: str = "/ws",
         contents: Contents | None = None,
         directories: Iterable[str] = (),
+        encodings: Mapping[str, str] | None = None,
     ) -> None:
         self.files: dict[str, bytes] = {}
         self.directories: set[str] = {"", *directories}
@@ -78,6 +79,7 @@ class MemoryFiles:
         self._ticks = count(1)
         self._known: dict[str, tuple[bytes | None, Identity]] = {}
         self._held = threading.Lock()
+        self._declarations = Declarations(encodings, self.files.get, lambda name: self.files[name][:MOST_CONFIG])
         for path, data in (files or {}).items():
             self.put(path, data)
 
@@ -133,14 +135,13 @@ class MemoryFiles:
         return bool(self.place(path))
 
     def near(self, path: str) -> tuple[str, ...]:
-        name = self.name_of(path)
-        above = dirname(name)
+        wanted = self.name_of(path)
+        above = dirname(wanted)
         while not self.is_directory(above):
-            name, above = above, dirname(above)
-        name, there = basename(name), sorted(self.inside(above))
-        same = [other for other in there if other != name and other.casefold() == name.casefold()]
-        alike = [other for other in get_close_matches(name, there, MOST_NEAR + 1) if other not in (name, *same)]
-        return tuple(join(above, other) for other in [*same, *alike][:MOST_NEAR])
+            above = dirname(above)
+        name = basename(wanted).casefold()
+        elsewhere = (other for other in self.files if basename(other).casefold() == name)
+        return near(wanted, above, sorted(self.inside(above)), elsewhere)
 
     def names_outside(self, path: str) -> bool:
         return False
@@ -211,11 +212,21 @@ class MemoryFiles:
         data = self.files[self.name_of(path)]
         return Whole(look.path, data, digest(data), look.identity)
 
+    def head(self, path: str, count: int) -> bytes:
+        self._file(path)
+        return self.files[self.name_of(path)][:count]
+
     def page(self, path: str, offset: int, limit: int, width: int) -> Page:
-        return page_of(self.read(path), path, offset, limit, width)
+        return page_of(self.read(path), path, offset, limit, width, self.declared(path))
 
     def count(self, path: str) -> int:
-        return count_of(self.read(path), path)
+        return count_of(self.read(path), path, self.declared(path))
+
+    def declared(self, path: str) -> Declared | None:
+        try:
+            return self._declarations.of("", self.name_of(path))
+        except ToolError:  # whoever opens it will hear of it
+            return None
 
     def fingerprint(self, path: str) -> tuple[Identity, str]:
         look = self._file(path)

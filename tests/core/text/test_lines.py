@@ -1,3 +1,4 @@
+import re
 from itertools import pairwise
 
 from hypothesis import given
@@ -11,6 +12,11 @@ TEXTS = st.text(alphabet="ab\r\n", max_size=40)
 @given(TEXTS, st.booleans())
 def test_c20_the_pieces_of_a_text_give_it_back(text: str, lone_cr: bool):
     assert "".join(line + ending for line, ending in pieces(text, lone_cr=lone_cr)) == text
+
+
+@given(TEXTS)
+def test_c20_a_line_ends_with_a_newline_and_a_carriage_return_before_it(text: str):
+    assert [ending for _, ending in pieces(text)] == [*re.findall("\r?\n", text), ""]
 
 
 @given(TEXTS)

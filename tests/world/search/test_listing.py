@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -99,49 +97,3 @@ def test_a_listing_ends_at_its_deadline(tmp_path: Path):
     assert scan.aborted == "deadline"
     assert scan.more
     assert 0 < len(scan.hits) < 100
-
-
-MILLION = 1_000_000
-PAGES = """
-import os, resource, sys, time
-from handhold.core.plans import Search
-from handhold.core.requests import ListFiles
-from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
-from handhold.world.search.listing import listing
-
-workspace = Workspace([sys.argv[1]], MemoryStore())
-root = workspace.roots[0]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-after, names = "", []
-for _ in range(3):
-    search = Search(ListFiles(limit=200, chars=1), root, 60.0, after=after)
-    scan = listing(workspace, search, lambda _: True, time.monotonic() + 60)
-    assert scan.more and not scan.aborted, scan
-    names += [hit.place.rpartition("/")[2] for hit in scan.hits]
-    after = scan.hits[-1].place
-assert names == [f"{n:07}" for n in range(600)], names[:10]
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_nasty_13_a_million_entries_page_with_flat_memory(tmp_path: Path):
-    fd = os.open(tmp_path, os.O_RDONLY)
-    try:
-        os.close(os.open("one", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-        for n in reversed(range(MILLION)):
-            if n % 60_000 == 59_999:  # a file has only so many names
-                os.unlink("one", dir_fd=fd)
-                os.close(os.open("one", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-            os.link("one", f"{n:07}", src_dir_fd=fd, dst_dir_fd=fd)
-        os.unlink("one", dir_fd=fd)
-    finally:
-        os.close(fd)
-    try:
-        said = subprocess.run([sys.executable, "-c", PAGES, tmp_path], capture_output=True, text=True, check=True)
-    finally:
-        subprocess.run(["rm", "-rf", tmp_path], check=True)
-    assert int(said.stdout) < 16 * 1024  # KiB

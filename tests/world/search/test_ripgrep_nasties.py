@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,35 +12,6 @@ import pytest
 
 from handhold.world.search.programs import Program, found
 from tests.world.search.looking import looking, planted
-
-LINE = 100_000_000
-GROWTH = 64 * 1024  # KiB, of a row of the nasties
-
-SEARCHED = """
-import sys
-from pathlib import Path
-from bench._memory import peak_kib
-from tests.world.search.looking import looking
-with looking(Path(sys.argv[1]), "ripgrep") as look:
-    look.grep("warm", mode="content")
-    before = peak_kib()
-    scan = look.grep("needle", mode="content", sort=sys.argv[2])
-    ((row,),) = (hit.rows for hit in scan.hits)
-    print(peak_kib() - before, row.text[row.start : row.end], sum(row.cut) + len(row.text))
-"""
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-@pytest.mark.parametrize("sort", ["modified", "none"])
-def test_nasty_10_a_line_of_100_mb_is_cut_and_never_held(tmp_path: Path, sort: str):
-    with open(tmp_path / "long", "wb") as file:
-        file.write(b'"x' * (LINE // 4) + b"needle" + b"\\y" * (LINE // 4) + b"\n")
-    command = [sys.executable, "-c", SEARCHED, tmp_path, sort]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    grown, matched, characters = ran.stdout.split()
-    assert (matched, int(characters)) == ("needle", LINE + len("needle")), ran.stderr
-    assert int(grown) < GROWTH
 
 
 @pytest.mark.alone

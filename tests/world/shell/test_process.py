@@ -339,26 +339,6 @@ def test_nasties_47_without_descriptors_there_is_a_clean_error_and_no_leak(shell
     assert shell.shows("echo on") == "on\n"
 
 
-@pytest.mark.alone
-def test_nasties_11_a_flood_costs_no_memory(tmp_path: Path):
-    script = """if True:
-        import sys
-        from pathlib import Path
-        from bench._memory import peak_kib
-        from tests.world.shell.shells import Bench
-        shell = Bench(Path(sys.argv[1]))
-        shell("true")
-        idle = peak_kib()
-        output = shell("yes | head -c 2G").output
-        assert output.bytes == 2 * 1024**3 and output.lines == 1024**3, output
-        assert output.kept == 1024**3
-        print((peak_kib() - idle) // 1024)
-        shell.close()
-    """
-    told = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert int(told.stdout) <= 32
-
-
 def test_u10_fifty_megabytes_are_kept_and_both_ends_shown(shell: Bench):
     output = shell("seq 7000000").output
     assert output.bytes > 50_000_000

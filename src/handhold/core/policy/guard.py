@@ -12,10 +12,11 @@ from handhold.core.facts import Look, Page, Whole
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import FileView, Hiding, Policy, Traits, Verb, Verdict
 from handhold.core.requests import Matching
-from handhold.core.text.encoding import Text
+from handhold.core.text.encoding import Text, must_fit
 from handhold.core.text.names import escaped, unmistakable
 from handhold.core.tracker import Tracker
 
+MOST_NEAR = 5  # names that are told instead of a missing one
 UNUSED = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
 
 
@@ -73,7 +74,7 @@ class GuardedView:
         look = self.look(path)
         if look is None:
             near = (name if name.startswith("/") else self._first + name for name in self.files.near(path))
-            raise NotFound(path, tuple(self.spelled(place) for place in near if self.visible(place)))
+            raise NotFound(path, tuple(self.spelled(place) for place in near if self.visible(place))[:MOST_NEAR])
         return look
 
     def file(self, path: str) -> Look:
@@ -84,6 +85,17 @@ class GuardedView:
         if look.kind == "other":
             raise NotRegularFile(path, look.kind)
         return look
+
+    def head(self, path: str, count: int) -> bytes:
+        self._allowed(path)
+        return self.files.head(path, count)
+
+    def content(self, path: str) -> Whole:
+        """A file that is only looked at, whether the session knew it or not."""
+        self._allowed(path)
+        whole = self.files.read(path)
+        self._may_read(path, whole.path)
+        return whole
 
     def page(self, path: str, offset: int, limit: int, width: int) -> Page:
         self._allowed(path)
@@ -98,7 +110,17 @@ class GuardedView:
     def known(self, path: str, *, all_of_it: bool = False) -> Known:
         """A file that may be changed: there, text, seen by the session, and unchanged since."""
         whole = self.whole(path, all_of_it=all_of_it)
-        return Known(whole, Text.decode(whole.data, path))
+        return Known(whole, self.text(whole.data, path))
+
+    def text(self, data: bytes, path: str) -> Text:
+        """Bytes that stand at a path, or would, in the encoding that they have there."""
+        return Text.decode(data, path, self.files.declared(path))
+
+    def new(self, body: str, path: str) -> Text:
+        """The text of a file that is to come, in the encoding asked for; Unencodable if that has no room for it."""
+        made = Text.new(body, self.files.declared(path))
+        must_fit(made.body, made.coding, path)
+        return made
 
     def whole(self, path: str, *, all_of_it: bool = False) -> Whole:
         """The same, text or not."""
@@ -126,9 +148,21 @@ class GuardedView:
         beside = self.files.place(f"{above}/{UNUSED}" if above or path.startswith("/") else UNUSED)
         return beside.removesuffix(UNUSED) + name
 
+    def was_shown(self, page: Page) -> bool:
+        """Whether the session was shown these very lines, and they are still the same."""
+        return self.tracker.was_shown(page)
+
+    def was_other(self, whole: Whole) -> bool:
+        """Whether the session saw another content of this file."""
+        mark = self.tracker.marks.get(whole.path, whole.identity)
+        return mark is not None and mark.hash != whole.hash
+
     def changed_since(self, page: Page) -> tuple[bool, str]:
         """Whether the file is no longer what the session last saw of it, and how it differs."""
         return self.tracker.changed_since(page)
+
+    def whole_changed_since(self, whole: Whole) -> tuple[bool, str]:
+        return self.tracker.whole_changed_since(whole)
 
     @property
     def _first(self) -> str:

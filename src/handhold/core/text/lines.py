@@ -6,7 +6,6 @@ So line numbers agree with grep, git and compilers.
 import re
 from collections.abc import Iterator, Sequence
 
-_ENDING = re.compile(r"\r?\n")
 _ANY_ENDING = re.compile(r"\r?\n|\r")
 
 
@@ -55,9 +54,15 @@ def pieces(text: str, *, lone_cr: bool = False) -> Iterator[tuple[str, str]]:
     With `lone_cr` a lone \\r ends a line too.
     """
     at = 0
-    for ending in (_ANY_ENDING if lone_cr else _ENDING).finditer(text):
-        yield text[at : ending.start()], ending.group()
-        at = ending.end()
+    if lone_cr:
+        for ending in _ANY_ENDING.finditer(text):
+            yield text[at : ending.start()], ending.group()
+            at = ending.end()
+    else:  # without a pattern, which goes through a line of megabytes letter by letter
+        while (newline := text.find("\n", at)) >= 0:
+            end = newline - 1 if newline > at and text[newline - 1] == "\r" else newline
+            yield text[at:end], text[end : newline + 1]
+            at = newline + 1
     yield text[at:], ""
 
 

@@ -1,7 +1,7 @@
 """One file an operation: what a request would do, given a view of the files; of a search, what it came to."""
 
-from handhold.core.facts import Scan
-from handhold.core.plans import Plan, Search
+from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
+from handhold.core.plans import Answer, Convert, Plan, Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import (
     Edit,
@@ -12,8 +12,10 @@ from handhold.core.requests import (
     JobStop,
     ListFiles,
     MultiEdit,
+    NotebookEdit,
     Patch,
     Read,
+    ReadMany,
     Request,
     Run,
     Write,
@@ -28,6 +30,10 @@ def plan(request: Request, files: GuardedView) -> Plan:
             from handhold.core.tools import read
 
             return read.plan(request, files)
+        case ReadMany():
+            from handhold.core.tools import read_many
+
+            return read_many.plan(request, files)
         case Write():
             from handhold.core.tools import write
 
@@ -40,6 +46,10 @@ def plan(request: Request, files: GuardedView) -> Plan:
             from handhold.core.tools import edit
 
             return edit.plan_multi(request, files)
+        case NotebookEdit():
+            from handhold.core.tools import notebook
+
+            return notebook.plan(request, files)
         case Patch():
             from handhold.core.tools import patch
 
@@ -62,3 +72,9 @@ def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:
     from handhold.core.tools import searching
 
     return searching.conclude(search, scan, files)
+
+
+def converted(convert: Convert, made: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:
+    from handhold.core.tools import convert as tool
+
+    return tool.conclude(convert, made, files)

@@ -9,7 +9,7 @@ from handhold.core.requests import Edit, Matching, MultiEdit, Replacement
 from handhold.core.results import Edited, Step
 from handhold.core.text.diff import hunks, snippet, unified_diff
 from handhold.core.text.edits import Applied, apply
-from handhold.core.text.encoding import Text, must_fit
+from handhold.core.text.encoding import Text
 
 
 def plan(request: Edit, files: GuardedView) -> Changes:
@@ -37,8 +37,7 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
 
 def create(path: str, content: str, rest: Sequence[Replacement], files: GuardedView) -> Changes:
     """An empty old text makes the file; what follows edits what was made."""
-    made = Text(content)
-    must_fit(content, made.coding, path)
+    made = files.new(content, path)
     applied = apply(made, rest, path=path, matching=files.matching)
     applied = Applied(applied.text, (Step("", content, every=False, places=1, matched_by="exact"), *applied.steps))
     change = FileChange(files.place(path), None, Bytes(applied.text.encode()))
@@ -53,6 +52,7 @@ def edited(path: str, before: Text | None, applied: Applied) -> Edited:
         created=before is None,
         steps=applied.steps,
         encoding=applied.text.coding.name,
+        read_by=applied.text.coding.how,
         diff=unified_diff(path, old if before else None, new, found),
         snippet=snippet(found),
     )

@@ -11,7 +11,6 @@ from handhold.core.requests import AddFile, DeleteFile, Operation, Patch, Update
 from handhold.core.results import Patched, PatchedFile
 from handhold.core.text import hunks
 from handhold.core.text.diff import unified_diff
-from handhold.core.text.encoding import Text, must_fit
 from handhold.core.text.lines import count
 
 MOST_DIFF = 200_000  # characters shown to people
@@ -60,8 +59,7 @@ class Desk:
 
     def add(self, path: str, content: str) -> None:
         place = self.free(path)
-        made = Text(content)
-        must_fit(content, made.coding, path)
+        made = self.files.new(content, path)
         self.put(place, Draft(path, None, made.encode(), added=count(content)))
         self.seen.add(place)
 
@@ -69,13 +67,13 @@ class Desk:
         draft = self.draft(path)
         self.files.no_link(path)
         draft.after = None
-        draft.added, draft.removed, draft.rungs = 0, lines_of(draft.before), ()
+        draft.added, draft.removed, draft.rungs = 0, self.lines_of(draft.before, path), ()
 
     def update(self, operation: UpdateFile) -> None:
         path = operation.path
         draft = self.draft(path)
         if operation.hunks:
-            text = Text.decode(draft.after or b"", path)
+            text = self.files.text(draft.after or b"", path)
             applied = hunks.apply(text, operation.hunks, path=path, matching=self.files.matching)
             draft.after = applied.text.encode()
             draft.added += applied.added
@@ -120,7 +118,7 @@ class Desk:
     def put(self, place: str, draft: Draft) -> None:
         if place in self.drafts:  # it was there before, and went
             draft.before = self.drafts[place].before
-            draft.removed += lines_of(draft.before)
+            draft.removed += self.lines_of(draft.before, draft.path)
         self.drafts[place] = draft
 
     # --- what becomes of it
@@ -143,12 +141,31 @@ class Desk:
         room = MOST_DIFF
         shown = self.remaining()
         for n, draft in enumerate(shown):
-            piece = diff_of(draft)
+            piece = self.diff_of(draft)
             room -= len(piece)
             if room < 0 and n:
                 return "".join([*out, f"[{len(shown) - n} more files are not shown]\n"])
             out.append(piece[:MOST_DIFF])
         return "".join(out)
+
+    def diff_of(self, draft: Draft) -> str:
+        source = draft.moved_from
+        moved = f"rename from {source.path}\nrename to {draft.path}\n" if source else ""
+        try:
+            old, new = self.body(source or draft, "before"), self.body(draft, "after")
+        except BinaryFile:
+            return moved or f"[{draft.path}: binary content differs]\n"
+        return moved + unified_diff(draft.path, old, new)
+
+    def body(self, draft: Draft, when: Literal["before", "after"]) -> str | None:
+        data = draft.before if when == "before" else draft.after
+        return None if data is None else self.files.text(data, draft.path).body
+
+    def lines_of(self, data: bytes | None, path: str) -> int:
+        try:
+            return count(self.files.text(data or b"", path).body)
+        except BinaryFile:
+            return 0
 
     def remaining(self) -> list[Draft]:
         """One draft for each file that is spoken of: not what came and went, and a moved one only where it is now."""
@@ -174,21 +191,3 @@ def must_be_folder(path: str, files: GuardedView) -> None:
         raise NotFound(path)
     if look.kind != "directory":
         raise NotDirectory(path)
-
-
-def diff_of(draft: Draft) -> str:
-    source = draft.moved_from
-    moved = f"rename from {source.path}\nrename to {draft.path}\n" if source else ""
-    before = draft.before if source is None else source.before
-    try:
-        old, new = (Text.decode(data).body if data is not None else None for data in (before, draft.after))
-    except BinaryFile:
-        return moved or f"[{draft.path}: binary content differs]\n"
-    return moved + unified_diff(draft.path, old, new)
-
-
-def lines_of(data: bytes | None) -> int:
-    try:
-        return count(Text.decode(data or b"").body)
-    except BinaryFile:
-        return 0

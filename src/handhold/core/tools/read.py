@@ -1,20 +1,50 @@
-"""Read: a page of a text file, with line numbers."""
+"""Read: a page of a text file, with line numbers; of a folder, what is in it."""
 
 from dataclasses import replace
 
-from handhold.core.errors import PageTooLong, TooLarge
-from handhold.core.facts import Line, Page
-from handhold.core.plans import Answer
+from handhold.core.errors import IsDirectory, NotPaged, PageTooLong, TooLarge
+from handhold.core.facts import Line, Look, Page
+from handhold.core.plans import Answer, Convert, Search
 from handhold.core.policy.guard import GuardedView
-from handhold.core.requests import Limits, Read
-from handhold.core.results import Shown
+from handhold.core.requests import Limits, ListFiles, Read
+from handhold.core.results import Shown, Unchanged
+from handhold.core.text.kinds import PROBE, medium_of
 
-NUMBER_WIDTH = 8  # characters that a line costs beside its text: number, separator, newline
+NUMBER = 6  # characters that the number of a line takes, at least
+CUT = 64  # characters that say how much of a line is missing, at most
+LISTED = 200  # entries of a folder
 
 
-def plan(request: Read, files: GuardedView) -> Answer:
+def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
+    try:
+        look = files.file(request.path)
+    except IsDirectory:
+        if files.traits.lists_folders:
+            return listing(request, files)
+        raise
+    if medium := medium_of(files.head(request.path, PROBE), request.path):
+        from handhold.core.tools import convert
+
+        return convert.plan(request, medium, files)
+    if request.pages:
+        raise NotPaged(request.path)
+    if request.path.lower().endswith(".ipynb"):
+        from handhold.core.tools import notebook
+
+        return notebook.shown(request, look, files)
+    return text(request, look, files)
+
+
+def listing(request: Read, files: GuardedView) -> Search:
+    """One level of it, as list shows it when nothing but the path is asked for: so its cursor goes on from here."""
+    from handhold.core.tools import searching
+
+    entries = min(request.limit or LISTED, LISTED)
+    return searching.plan(ListFiles(path=request.path, limit=entries, chars=request.limits.chars), files)
+
+
+def text(request: Read, look: Look, files: GuardedView) -> Answer:
     limits = request.limits
-    look = files.file(request.path)
     asked_for_all = request.offset is None and request.limit is None
     if asked_for_all and limits.whole_bytes is not None and look.identity.size > limits.whole_bytes:
         raise TooLarge(request.path, look.identity.size, limits.whole_bytes)
@@ -22,8 +52,10 @@ def plan(request: Read, files: GuardedView) -> Answer:
     most = min(limits.lines, request.limit or limits.lines)
     page = files.page(request.path, offset, most, limits.line_chars)
     lines = within(page, limits, request.path)
-    changed, diff = files.changed_since(page)
     seen = replace(page, lines=lines, more=page.more or len(lines) < len(page.lines))
+    if request.if_changed and files.was_shown(seen):
+        return Answer(Unchanged(request.path, seen.first, seen.first + len(lines) - 1, seen.more, seen.total))
+    changed, diff = files.changed_since(page)
     return Answer(
         Shown(
             path=request.path,
@@ -33,11 +65,13 @@ def plan(request: Read, files: GuardedView) -> Answer:
             more=seen.more,
             total=page.total,
             encoding=page.encoding,
+            read_by=page.read_by,
+            unlike=page.unlike,
             replaced=page.replaced,
             changed=diff,
             stale=changed,
         ),
-        seen,
+        (seen,),
     )
 
 
@@ -48,12 +82,21 @@ def within(page: Page, limits: Limits, path: str) -> tuple[Line, ...]:
         if chars > limits.chars:
             raise PageTooLong(path, chars, limits.chars)
         return page.lines
-    room = limits.chars
-    for n, line in enumerate(page.lines):
-        room -= len(line.text) + NUMBER_WIDTH
+    return fitting(page.lines, page.first, limits.chars)
+
+
+def fitting(lines: tuple[Line, ...], first: int, room: int) -> tuple[Line, ...]:
+    """As many of these lines as there is room for, and always one: a page without any would never end."""
+    for n, line in enumerate(lines):
+        room -= cost(first + n, line)
         if room < 0 and n:
-            return page.lines[:n]
-    return page.lines
+            return lines[:n]
+    return lines
+
+
+def cost(number: int, line: Line) -> int:
+    """The characters that a line takes of a reply: its number, a mark, its text, its end."""
+    return max(NUMBER, len(str(number))) + len(line.text) + 2 + (CUT if line.cut else 0)
 
 
 def left_out(request: Read, page: Page, files: GuardedView) -> int | None:

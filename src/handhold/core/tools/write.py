@@ -27,8 +27,7 @@ def plan(request: Write, files: GuardedView) -> Changes:
 
 
 def create(path: str, content: str, files: GuardedView) -> Changes:
-    after = Text(content)
-    must_fit(content, after.coding, path)
+    after = files.new(content, path)
     change = FileChange(files.place(path), None, Bytes(after.encode()))
     return Changes((change,), written(path, None, after), whole=True)
 
@@ -40,5 +39,6 @@ def written(path: str, before: Text | None, after: Text) -> Written:
         size=len(after.encode()),
         lines=count(after.body),
         encoding=after.coding.name,
+        read_by=after.coding.how,
         diff=unified_diff(path, before.body if before else None, after.body),
     )

@@ -17,6 +17,7 @@ from handhold.core.requests import (
     Limits,
     ListFiles,
     MultiEdit,
+    NotebookEdit,
     Read,
     Request,
     Run,
@@ -63,7 +64,14 @@ IN_BACKGROUND = 3600.0
 
 class Claude(Family):
     name = "claude"
-    traits = Traits(matching="exact", hints=False, absolute_paths=True, shell_lasts="folder")
+    traits = Traits(
+        matching="exact",
+        hints=False,
+        lists_folders=False,
+        first_cell=0,
+        absolute_paths=True,
+        shell_lasts="folder",
+    )
 
     def request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
@@ -75,6 +83,8 @@ class Claude(Family):
                 return Edit(a["file_path"], replacement(a))
             case "MultiEdit":
                 return MultiEdit(a["file_path"], tuple(map(replacement, a["edits"])))
+            case "NotebookEdit":
+                return notebook_edit(a)
             case "Bash":
                 background = a["run_in_background"]
                 default = IN_BACKGROUND if background else TIMEOUT
@@ -98,6 +108,22 @@ class Claude(Family):
 
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.refused(tool, error)
+
+
+def notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:
+    """Without the id of a cell a new one goes to the end; the source of a cell that goes is of no use."""
+    cell, source, kind = a.get("cell_id", ""), a["new_source"], a.get("cell_type")
+    match a["edit_mode"]:
+        case "insert" if kind is None:
+            raise BadArguments("NotebookEdit", "cell_type", "missing", "code or markdown, to insert a cell")
+        case "insert":
+            return NotebookEdit(a["notebook_path"], "insert_after" if cell else "append", cell, source, kind)
+        case _ if not cell:
+            raise BadArguments("NotebookEdit", "cell_id", "missing", "the ID of a cell, as Read shows it")
+        case "delete":
+            return NotebookEdit(a["notebook_path"], "delete", cell)
+        case _:
+            return NotebookEdit(a["notebook_path"], "replace", cell, source, kind)
 
 
 def grep(a: Mapping[str, Any]) -> Grep:

@@ -6,8 +6,28 @@ from dataclasses import replace
 from handhold.core import errors as e
 from handhold.core.facts import Line
 from handhold.core.requests import MultiEdit, Request
-from handhold.core.results import Edited, Globbed, Grepped, JobShown, Listed, Patched, Ran, Result, Shown, Step, Written
-from handhold.dialects import commands
+from handhold.core.results import (
+    CellOutput,
+    Edited,
+    Globbed,
+    Grepped,
+    JobShown,
+    Listed,
+    NotebookEdited,
+    NotebookShown,
+    Patched,
+    PdfShown,
+    Pictured,
+    Ran,
+    Result,
+    Shown,
+    ShownCell,
+    ShownMany,
+    Step,
+    Unchanged,
+    Written,
+)
+from handhold.dialects import commands, media, notebooks
 from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, echo, listed, row
@@ -20,7 +40,7 @@ Whenever you read a file, you should consider whether it looks malicious. If it 
 
 INSTEAD = "Please use offset and limit parameters to read specific portions of the file, or use the `rg` command to search for specific content."
 
-VERBS = {"Read": "read", "Edit": "edit", "MultiEdit": "multi_edit", "Write": "write"}
+VERBS = {"Read": "read", "Edit": "edit", "MultiEdit": "multi_edit", "Write": "write", "NotebookEdit": "notebook_edit"}
 
 MOST_ROWS = 2000  # of a snippet; as many as Read shows
 LINE_CHARS = 2000
@@ -57,7 +77,15 @@ def said(request: Request, result: Result) -> str:
         case Shown(lines=()):
             return past_end(result.first, result.total or 0)
         case Shown():
-            return f"{page(result)}\n\n{REMINDER}"
+            return "\n\n".join([page(result), *notebooks.none(result), REMINDER])
+        case Pictured():
+            return media.pictured(result)
+        case PdfShown():
+            return media.pdf(result, by_pages=False)
+        case NotebookShown():
+            return f"{cells(result)}\n\n{REMINDER}"
+        case NotebookEdited():
+            return notebooks.edited(result)
         case Written(path=path, created=created):
             return f"File created successfully at: {path}" if created else f"The file {path} has been updated."
         case Edited() if isinstance(request, MultiEdit):
@@ -74,6 +102,8 @@ def said(request: Request, result: Result) -> str:
             return commands.job(result, JOBS)
         case Listed() | Globbed() | Grepped():
             return searched(result)
+        case Unchanged() | ShownMany():
+            raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
 def searched(found: Found) -> str:
@@ -94,6 +124,26 @@ def page(shown: Shown) -> str:
     if shown.rest:
         rows.append(f"... (more {shown.rest} lines are truncated)")
     return "\n".join(rows)
+
+
+def cells(shown: NotebookShown) -> str:
+    rest = shown.wanted - len(shown.cells)
+    more = [f"... (more {rest} cells are truncated)"] if rest else []
+    return "\n".join([*map(cell, shown.cells), *more, *notebooks.notes(shown)])
+
+
+def cell(shown: ShownCell) -> str:
+    kind = "" if shown.kind == "code" else f"<cell_type>{shown.kind}</cell_type>"
+    cut = f"... (more {shown.cut} characters in this cell are truncated)" if shown.cut else ""
+    text = f'<cell id="{shown.name}">{kind}{shown.source}{cut}</cell id="{shown.name}">'
+    left = [f"... (more {shown.outputs_left} outputs are truncated)"] if shown.outputs_left else []
+    return "\n".join([text, *map(output, shown.outputs), *left])
+
+
+def output(put: CellOutput) -> str:
+    about = f"[{notebooks.headed(put)}]"
+    cut = f"... (more {put.cut} characters in this output are truncated)" if put.cut else ""
+    return "\n".join(part for part in (about, put.text + cut, put.tail) if part)
 
 
 def whole_or_cut(line: Line) -> str:
@@ -157,15 +207,15 @@ def bare(tool: str, error: e.ToolError) -> str | None:
             return f"File content ({size / 1024:.1f}KB) exceeds maximum allowed size ({most // 1024}KB). {INSTEAD}"
         case e.PageTooLong(chars=chars, most=most):
             return f"File content ({chars} chars) exceeds maximum allowed tokens ({most}). {INSTEAD}"
-        case e.PastEnd(offset=offset, lines=lines):
-            return past_end(offset, lines)
+        case e.PastEnd(offset=offset, lines=lines, unit=unit):
+            return past_end(offset, lines, unit)
         case _:
             return None
 
 
-def past_end(offset: int, lines: int) -> str:
+def past_end(offset: int, lines: int, unit: str = "line") -> str:
     """An empty file counts as one line here."""
-    return f"<system-reminder>Warning: the file exists but is shorter than the provided offset ({offset}). The file has {max(lines, 1)} lines.</system-reminder>"
+    return f"<system-reminder>Warning: the file exists but is shorter than the provided offset ({offset}). The file has {max(lines, 1)} {unit}s.</system-reminder>"
 
 
 def wrapped(tool: str, error: e.ToolError) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports import Traits
 from handhold.core.requests import (
+    MOST_PAGES,
     Edit,
     Glob,
     Grep,
@@ -20,13 +21,15 @@ from handhold.core.requests import (
     MultiEdit,
     Patch,
     Read,
+    ReadMany,
     Request,
     Run,
     Write,
 )
 from handhold.core.results import Result
 from handhold.core.text.patch import parse
-from handhold.dialects.arguments import counted, first_line, seconds
+from handhold.dialects import notebooks
+from handhold.dialects.arguments import counted, first_line, page_runs, seconds
 from handhold.dialects.family import Family, replacement, unknown
 from handhold.dialects.handhold import words
 from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
@@ -34,6 +37,7 @@ from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
 BUDGET = 80_000  # characters: 20,000 tokens
 FRAME = 11_000  # notes (at most 6,000), the counts of cut lines, line numbers of more than six digits
 LIMITS = Limits(lines=2000, line_chars=2000, chars=BUDGET - FRAME)
+MOST_FILES = 50  # of one call
 TIMEOUT, LONGEST = 120.0, 600.0  # seconds that a command may take
 IN_BACKGROUND, LONGEST_IN_BACKGROUND = 3600.0, 24 * 3600.0
 LISTED, FOUND, MOST = 200, 100, 1000  # entries of a listing, files or lines of a search, and never more of either
@@ -47,13 +51,25 @@ class Handhold(Family):
     def request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "read_file":
-                return Read(a["path"], LIMITS, first_line(tool, a), counted(tool, a, "limit"))
+                return Read(
+                    a["path"],
+                    LIMITS,
+                    first_line(tool, a),
+                    counted(tool, a, "limit"),
+                    pages=page_runs(tool, a, "pages", most=MOST_PAGES),
+                    images=a["images"],
+                    if_changed=a["if_changed"],
+                )
+            case "read_files":
+                return read_many(tool, a)
             case "write_file":
                 return Write(a["path"], a["content"])
             case "edit_file":
                 return Edit(a["path"], replacement(a))
             case "multi_edit":
                 return MultiEdit(a["path"], tuple(map(replacement, a["edits"])))
+            case "notebook_edit":
+                return notebooks.edit(tool, a)
             case "apply_patch":
                 return Patch(parse(a["patch"]))
             case "bash":
@@ -85,10 +101,18 @@ class Handhold(Family):
                 raise unknown(tool)
 
     def said(self, request: Request, result: Result) -> str:
-        return words.said(result)
+        return words.said(request, result)
 
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.refused(tool, error, hints=hints)
+
+
+def read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
+    paths = tuple(dict.fromkeys(a["paths"]))
+    if len(paths) > MOST_FILES:
+        raise BadArguments(tool, "paths", f"an array of {len(paths)}", f"an array of at most {MOST_FILES}")
+    limit = counted(tool, a, "limit")
+    return ReadMany(tuple(Read(path, LIMITS, limit=limit) for path in paths), BUDGET - words.ENDING)
 
 
 def run(tool: str, a: Mapping[str, Any]) -> Run:

@@ -4,27 +4,37 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from handhold.core import errors as e
+from handhold.core.requests import Read, Request
 from handhold.core.results import (
     Edited,
     Globbed,
     Grepped,
     JobShown,
     Listed,
+    NotebookEdited,
+    NotebookShown,
     Patched,
     PatchedFile,
+    PdfShown,
+    Pictured,
     Ran,
     Result,
     Shown,
+    ShownMany,
+    Unchanged,
     Written,
 )
-from handhold.dialects import commands
-from handhold.dialects.hints import hinted
+from handhold.dialects import commands, media, notebooks
+from handhold.dialects.hints import hinted, notes_about, notes_on
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, row, several
 from handhold.dialects.searches import Found, Manner, miss, notes, rows, tree
 
 MOST_ROWS = 40  # of a snippet
 MOST_FILES = 150  # of a patch
+MOST_NAME, MOST_TOLD = 120, 400  # characters of what stands above and below the lines of one of several files
+AS_ONE = "[Go on with read_file where a file was cut.]"
+ENDING = len(AS_ONE) + 2
 JOBS = commands.Names(output="bash_output", stop="bash_stop", offset=True)
 
 MANNER = Manner(
@@ -44,16 +54,38 @@ MANNERS = {
     Globbed: MANNER,
     Grepped: replace(MANNER, narrow="Narrow it with path, glob or pattern."),
 }
+READ_FOLDER = replace(
+    MANNERS[Listed],
+    rest='Go on with list_files and cursor="{cursor}".',
+    ignored="list_files with ignored=true includes heavy folders.",
+    hidden="list_files with hidden=true includes what is hidden.",
+)
 
 # --- what was done
 
 
-def said(result: Result) -> str:
+def said(request: Request, result: Result) -> str:
     match result:
+        case Listed() if isinstance(request, Read):
+            return hinted("\n".join(found(result)), notes(result, READ_FOLDER))
+        case Unchanged(first=first, last=last):
+            of = f" of {result.total}" if result.total is not None else ""
+            return f"[{clipped(result.path)} is unchanged since you read it (lines {first}-{last}{of}).]"
+        case Pictured():
+            return media.pictured(result)
+        case PdfShown():
+            return media.pdf(result, by_pages=True)
+        case NotebookShown():
+            return "\n".join(notebooks.page(result))
+        case NotebookEdited():
+            return notebooks.edited(result)
+        case ShownMany(files=files):
+            cut = [AS_ONE] if any(isinstance(file, Shown) and file.more for file in files) else []
+            return "\n\n".join([*map(told, files), *cut])
         case Shown(lines=()):
             return f"[{clipped(result.path)} is empty.]"
         case Shown():
-            return "\n".join(page(result))
+            return "\n".join([*page(result), *notebooks.none(result)])
         case Written(created=created):
             done = "Created" if created else "Wrote"
             return f"{done} {clipped(result.path)}: {several(result.lines, 'line')}, {several(result.size, 'byte')}."
@@ -70,6 +102,17 @@ def said(result: Result) -> str:
             return commands.job(result, JOBS)
         case Listed() | Globbed() | Grepped():
             return hinted("\n".join(found(result)), notes(result, MANNERS[type(result)]))
+
+
+def told(file: Shown | e.PathError) -> str:
+    """One of several files, under its name."""
+    name = f"=== {clipped(file.path, MOST_NAME)}"
+    if isinstance(file, e.PathError):
+        message, about = refused("read_file", file, hints=True), notes_about(file)
+        return f"{name}\n{clipped(' '.join([message, *about]), MOST_TOLD)}"
+    # How a file changed, only a reply of its own has room for.
+    about = clipped("\n".join(notes_on(replace(file, changed=""))), MOST_TOLD)
+    return "\n".join([name, *(page(file) if file.lines else ["[It is empty.]"]), *([about] if about else [])])
 
 
 def patched(files: tuple[PatchedFile, ...]) -> Iterator[str]:
@@ -133,7 +176,7 @@ def refused(tool: str, error: e.ToolError, *, hints: bool) -> str:
         case e.PastEnd(lines=0):
             return f"[{clipped(error.path)} is empty.]"
         case e.PastEnd(lines=lines):
-            return f"{clipped(error.path)} has {several(lines, 'line')}; offset={error.offset} is past its end."
+            return f"{clipped(error.path)} has {several(lines, error.unit)}; offset={error.offset} is past its end."
         case e.AlreadyExists():
             return f"{clipped(error.path)} already exists, and an empty old_string only makes new files. Read it and quote what should be replaced."
         case e.Stale(complete=True) if hints:

@@ -19,8 +19,9 @@ from time import time_ns
 from typing import Any, Generic, TypeVar
 
 from handhold.core.errors import PastEnd
-from handhold.core.facts import Identity, Line, Page, Whole
-from handhold.core.text.encoding import DETECTION_SAMPLE, Coding, coding_of, coding_of_sample, shown
+from handhold.core.facts import Declared, Identity, Line, Page, Whole
+from handhold.core.ports import MOST_EDITABLE
+from handhold.core.text.encoding import DETECTION_SAMPLE, UTF8, Coding, coding_of, coding_of_sample, shown
 from handhold.core.text.lines import split
 
 SMALL = 1024 * 1024  # a file up to here is read at once
@@ -33,8 +34,11 @@ MOST_MARKS = 64 * 1024  # of one index
 MOST_INDEXES = 32
 MOST_PAGES = 2  # kept as they were shown, for whoever asks again
 MOST_CHARS = 4 * 1024 * 1024  # of a page that is kept
+TRIED = 8 * 1024 * 1024  # bytes that are counted before anybody thinks of a faster way
 WORTH_NUMPY = 256 * 1024 * 1024  # bytes to count that repay its import
 SETTLED_NS = 50_000_000  # a file written more recently may change again under the same time stamp
+
+State = tuple[Identity, Declared | None]  # of a file, and what is said about it
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -246,9 +250,9 @@ def long_line(source: Held | Disk, start: int, width: int, coding: Coding) -> tu
     return Line(plain, length - len(head)), at, plain != head
 
 
-def page_of(whole: Whole, path: str, offset: int, limit: int, width: int) -> Page:
+def page_of(whole: Whole, path: str, offset: int, limit: int, width: int, declared: Declared | None = None) -> Page:
     """A page of a file that is in memory."""
-    coding = coding_of(whole.data, path)
+    coding = coding_of(whole.data, path, declared)
     source, total = Held(whole.data), lines_in(whole.data, coding)
     if offset > max(total, 1):
         raise PastEnd(path, offset, total)
@@ -266,11 +270,13 @@ def page_of(whole: Whole, path: str, offset: int, limit: int, width: int) -> Pag
         span=(start, found.end),
         span_hash=found.hash,
         whole=whole,
+        read_by=coding.how,
+        unlike=coding.unlike,
     )
 
 
-def count_of(whole: Whole, path: str) -> int:
-    return lines_in(whole.data, coding_of(whole.data, path))
+def count_of(whole: Whole, path: str, declared: Declared | None = None) -> int:
+    return lines_in(whole.data, coding_of(whole.data, path, declared))
 
 
 def lines_in(data: bytes, coding: Coding) -> int:
@@ -328,9 +334,14 @@ class Index:
         at = (len(self.marks) - 1) * self.step
         if at >= self.size:
             return
-        count = counter(self.endings, self.size - at)
+        count, looked_at = self.endings.count, 0
         while at < self.size and (until is None or self.marks[-1] < until):
-            here = sum(count(block) for _, block in self._blocks(source, at, min(at + self.step, self.size)))
+            if looked_at >= TRIED:  # not near, and not all holes
+                count = counter(self.endings, self.size - at)
+            here = 0
+            for _, block in self._blocks(source, at, min(at + self.step, self.size)):
+                here += count(block)
+                looked_at += len(block)
             self.marks.append(self.marks[-1] + here)
             at += self.step
 
@@ -365,18 +376,32 @@ class Indexes:
     """The indexes of the files read last. An identity names a state of a file, so none goes stale."""
 
     def __init__(self, most: int = MOST_INDEXES) -> None:
-        self._indexes = Latest[Identity, Index](most)
-        self._pages = Latest[tuple[Identity, int, int, int], Page](MOST_PAGES)
+        self._indexes = Latest[State, Index](most)
+        self._pages = Latest[tuple[State, int, int, int], Page](MOST_PAGES)
 
-    def page(self, fd: int, place: str, identity: Identity, path: str, offset: int, limit: int, width: int) -> Page:
-        source = Disk(fd, identity.size)
-        index, asked = self._index(source, identity, path), (identity, offset, limit, width)
+    def page(
+        self,
+        fd: int,
+        place: str,
+        identity: Identity,
+        path: str,
+        offset: int,
+        limit: int,
+        width: int,
+        declared: Declared | None = None,
+    ) -> Page:
+        source, state = Disk(fd, identity.size), (identity, declared)
+        index, asked = self._index(source, state, path), (state, offset, limit, width)
         if known := self._pages.get(asked):
             return replace(known, path=place, total=index.total)
         start = index.start_of(source, offset)
         if start is None:
             raise PastEnd(path, offset, index.count(source))
         found = cut(source, start, limit, width, index.coding)
+        if found.replaced and index.coding == UTF8 and identity.size <= MOST_EDITABLE:
+            # What was plain so far shows only here what it is; whoever edits it looks at all of it.
+            index.coding = coding_of(source.at(0, identity.size), path, declared)
+            found = cut(source, start, limit, width, index.coding)
         page = Page(
             path=place,
             first=offset,
@@ -389,21 +414,27 @@ class Indexes:
             span=(start, found.end),
             span_hash=found.hash,
             whole=None,
+            read_by=index.coding.how,
+            unlike=index.coding.unlike,
         )
-        if identity in self._indexes and sum(len(line.text) for line in page.lines) <= MOST_CHARS:
+        if state in self._indexes and sum(len(line.text) for line in page.lines) <= MOST_CHARS:
             self._pages.put(asked, page)
         return page
 
-    def count(self, fd: int, identity: Identity, path: str) -> int:
+    def count(self, fd: int, identity: Identity, path: str, declared: Declared | None = None) -> int:
         source = Disk(fd, identity.size)
-        return self._index(source, identity, path).count(source)
+        return self._index(source, (identity, declared), path).count(source)
 
-    def _index(self, source: Disk, identity: Identity, path: str) -> Index:
-        if known := self._indexes.get(identity):
+    def _index(self, source: Disk, state: State, path: str) -> Index:
+        if known := self._indexes.get(state):
             return known
-        made = Index(identity.size, coding_of_sample(source.at(0, DETECTION_SAMPLE), path, identity.size))
+        identity, declared = state
+        coding = coding_of_sample(source.at(0, DETECTION_SAMPLE), path, identity.size, declared)
+        if coding != UTF8 and coding.by != "mark" and identity.size <= MOST_EDITABLE:
+            coding = coding_of(source.at(0, identity.size), path, declared)  # as whoever edits it will
+        made = Index(identity.size, coding)
         settled = time_ns() - max(identity.mtime_ns, identity.ctime_ns) >= SETTLED_NS
-        return self._indexes.put(identity, made) if settled else made
+        return self._indexes.put(state, made) if settled else made
 
 
 class Latest(Generic[K, V]):

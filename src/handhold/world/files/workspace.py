@@ -5,9 +5,8 @@ looked at before and after.
 """
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from difflib import get_close_matches
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -26,14 +25,17 @@ from handhold.core.errors import (
     TooLarge,
     ToolError,
 )
-from handhold.core.facts import Identity, Look, Page, Whole
+from handhold.core.facts import Declared, Identity, Look, Page, Whole
 from handhold.core.plans import Content, FileChange, Shelved, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Hiding, Transaction
+from handhold.core.text.alike import near
 from handhold.core.text.names import unmistakable
 from handhold.world.files import openat2
+from handhold.world.files.called import called, inside
 from handhold.world.files.commit import Committer
 from handhold.world.files.commit.likeness import bytes_at, stat_of
 from handhold.world.files.commit.things import entries_of, is_thing, lies, there
+from handhold.world.files.declarations import MOST_CONFIG, Declarations
 from handhold.world.files.distant import Distant
 from handhold.world.files.index import PIECE, SMALL, Indexes, Torn, count_of, page_of, pieces
 from handhold.world.files.kinds import identity_of, kind_of, other_kind, virtual
@@ -44,7 +46,7 @@ from handhold.world.files.walk import Opened, Walk
 from handhold.world.state.folder import private
 
 MOST_NAMES = 2_000  # of a directory, among which one like a missing one is sought
-MOST_NEAR = 3
+MOST_UNSAID = 8 * 1024 * 1024  # bytes of a file that does not say how long it is
 RESULTS = "/large_tool_results"  # what the folder of offloaded outputs is called, wherever it lies
 UNSEEN = (BadPath, NotFound, NotDirectory, PermissionRefused)  # what a thing at a path may not be shown for
 
@@ -73,6 +75,7 @@ class Workspace:
         *,
         read_only: Sequence[str | os.PathLike[str]] = (),
         state: Path | None = None,
+        encodings: Mapping[str, str] | None = None,
     ) -> None:
         """With a state folder there are shelves, and what was offloaded there can be read."""
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
@@ -82,6 +85,7 @@ class Workspace:
         self._shelves: dict[str, Shelf | None] = {}
         self._resolver = chosen(resolver, self._roots)
         self._indexes = Indexes()
+        self._declarations = Declarations(encodings, self._state_of, self._config)
         self._committer = Committer(self, contents)
         self._distant = Distant(self._roots.names)
 
@@ -125,12 +129,14 @@ class Workspace:
     def near(self, path: str) -> tuple[str, ...]:
         root, way = self._roots.of(self.place(path))
         *above, name = names(way) or [""]
+        wanted = "/".join([*above, name])
         while (there := self._names(root, above)) is None and above:
-            *above, name = above
-        same = [other for other in there or () if other != name and other.casefold() == name.casefold()]
-        alike = [other for other in get_close_matches(name, there or (), MOST_NEAR + 1) if other not in (name, *same)]
+            above = above[:-1]
         prefix = "" if root is self._roots.first else root.prefix
-        return tuple(prefix + "/".join([*above, other]) for other in [*same, *alike][:MOST_NEAR])
+        found = near(
+            wanted, "/".join(above), there or (), called(name, lambda way: self._resolver.directory(root, way))
+        )
+        return tuple(prefix + other for other in found)
 
     def names_outside(self, path: str) -> bool:
         look = self.look(path)
@@ -150,21 +156,49 @@ class Workspace:
     def read(self, path: str) -> Whole:
         return self._steady(path, lambda fd, place, identity: self._whole(fd, place, identity, path))
 
+    def head(self, path: str, count: int) -> bytes:
+        return self._steady(path, lambda fd, _, __: os.read(fd, count))
+
     def page(self, path: str, offset: int, limit: int, width: int) -> Page:
         def cut(fd: int, place: str, identity: Identity) -> Page:
+            declared = self._declared(place)
             if identity.size <= SMALL:
-                return page_of(self._whole(fd, place, identity, path), path, offset, limit, width)
-            return self._indexes.page(fd, place, identity, path, offset, limit, width)
+                return page_of(self._whole(fd, place, identity, path), path, offset, limit, width, declared)
+            return self._indexes.page(fd, place, identity, path, offset, limit, width, declared)
 
         return self._steady(path, cut)
 
     def count(self, path: str) -> int:
         def counted(fd: int, place: str, identity: Identity) -> int:
+            declared = self._declared(place)
             if identity.size <= SMALL:
-                return count_of(self._whole(fd, place, identity, path), path)
-            return self._indexes.count(fd, identity, path)
+                return count_of(self._whole(fd, place, identity, path), path, declared)
+            return self._indexes.count(fd, identity, path, declared)
 
         return self._steady(path, counted)
+
+    def declared(self, path: str) -> Declared | None:
+        try:
+            return self._declared(self.place(path))
+        except ToolError:  # whoever opens it will hear of it
+            return None
+
+    def _declared(self, place: str) -> Declared | None:
+        root, way = self._roots.of(place)
+        return self._declarations.of(root.prefix, way) if root in self._roots.all else None
+
+    def _state_of(self, place: str) -> Identity | None:
+        """Not by the resolver, which takes ten times as long: this tells only whether to read, and that is beneath."""
+        try:
+            return identity_of(os.stat(place))
+        except (OSError, ValueError):
+            return None
+
+    def _config(self, place: str) -> bytes:
+        try:
+            return self.head(unmistakable(place), MOST_CONFIG)
+        except ToolError:
+            return b""
 
     def fingerprint(self, path: str) -> tuple[Identity, str]:
         def streamed(fd: int, _: str, identity: Identity) -> tuple[Identity, str]:
@@ -337,14 +371,14 @@ class Workspace:
     def _whole(self, fd: int, place: str, identity: Identity, path: str) -> Whole:
         if identity.size > MOST_EDITABLE:
             raise TooLarge(path, identity.size, MOST_EDITABLE)
-        # To the end and not to st_size, which some file systems leave at 0.
+        # To the end and not to st_size, which some file systems leave at 0; but what never ends is not read for ever.
         parts: list[bytes] = []
-        size = 0
+        size, most = 0, max(identity.size, MOST_UNSAID)
         while part := os.read(fd, max(identity.size - size + 1, PIECE)):
             parts.append(part)
             size += len(part)
-            if size > MOST_EDITABLE:
-                raise TooLarge(path, size, MOST_EDITABLE)
+            if size > most:
+                raise TooLarge(path, size, most)
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         return Whole(place, data, digest(data), identity)
 
@@ -352,13 +386,11 @@ class Workspace:
         """Some names in a directory; None if it cannot be listed."""
         try:
             fd = self._resolver.directory(root, way)
-            try:
-                with os.scandir(fd) as entries:
-                    return [entry.name for entry in islice(entries, MOST_NAMES)]
-            finally:
-                os.close(fd)
+            os.close(fd)
         except OSError:
             return None
+        found = inside(way, lambda way: self._resolver.directory(root, way))
+        return [name for name, _ in islice(found, MOST_NAMES)]
 
 
 @contextmanager

@@ -17,22 +17,13 @@ from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from handhold.core.text.cursor import checksum
 from handhold.core.text.globs import GlobSet, line_of
+from handhold.core.text.heavy import HEAVY
 from handhold.core.text.names import unmistakable
 from handhold.version import VERSION
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
 from handhold.world.search.running import Deadline, Late
 from handhold.world.search.tree import DiskTree, EntryKind, Tree
-
-HEAVY = frozenset(
-    (
-        *(".git", ".hg", ".svn", ".jj"),
-        *("node_modules", "bower_components", ".yarn", ".pnpm-store", ".next", ".nuxt", ".svelte-kit", ".turbo"),
-        *("__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".eggs"),
-        *("dist", "build", "target", ".gradle", ".terraform", ".cache", "Pods", "DerivedData"),
-    )
-)
-"""Folders that tools fill and nobody reads: left out unless they are asked for."""
 
 ENGINE = f"handhold {VERSION}"
 MOST_STAMPED = 500  # folders that are watched for changes between two pages
@@ -162,7 +153,9 @@ class Listing:
                     continue
                 if unwanted.lines and self._is_unwanted(way, name, kind):
                     continue
-                if rule := self._left_out(name, kind):
+                if kind == "file" and name[0] != ".":
+                    yield name, "file", False  # nearly all, of a million
+                elif rule := self._left_out(name, kind):
                     self.skipped[rule] += 1
                 else:
                     yield name, self._shown(place, kind), kind == "link"

@@ -7,14 +7,24 @@ commands away from the code in the kernel where such walls have broken before.
 
 import errno
 import platform
-import struct
-from dataclasses import dataclass
 from functools import cache
 
-# Offsets in struct seccomp_data. Both machines are little-endian: the low half of an argument comes first.
-NR, ARCH, ARGS = 0, 4, 16
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+from handhold.world.filters import (
+    ALLOW,
+    ANY_BIT,
+    ARCH,
+    ARGS,
+    AT_LEAST,
+    EQUAL,
+    ERRNO,
+    MACHINES,
+    NR,
+    Machine,
+    answer,
+    load,
+    test,
+)
+
 X32 = 0x40000000
 
 NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
@@ -24,16 +34,6 @@ UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 ROUTE = 0  # the only netlink that ordinary programs speak: which addresses are there?
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # typing into somebody's terminal
 
-
-@dataclass(frozen=True)
-class Machine:
-    """How one kind of processor counts. `column` is its number in the tables below."""
-
-    audit: int
-    column: int
-
-
-MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
 
 # Each with its number on x86_64 and on aarch64; None where there is no such call.
 REFUSED: dict[str, tuple[int, int | None]] = {
@@ -100,54 +100,37 @@ def program(machine: str = "") -> bytes:
 def _steps(kind: Machine) -> list[bytes]:
     """Straight down: a test that fails goes on to the next one."""
     column = kind.column
-    refused = _return(ERRNO | errno.EPERM)
-    steps = [_load(ARCH), _test(EQUAL, kind.audit, 1, 0), refused, _load(NR)]
+    refused = answer(ERRNO | errno.EPERM)
+    steps = [load(ARCH), test(EQUAL, kind.audit, 1, 0), refused, load(NR)]
     if column == 0:  # the same processor with half as long pointers has its own numbers, above all others
-        steps += [_test(AT_LEAST, X32, 0, 1), refused]
-    steps += _for(CLONE3[column], [_return(ERRNO | errno.ENOSYS)])  # its flags lie where no filter can look
-    steps += _for(CLONE[column], [_load(ARGS), _test(ANY_BIT, NAMESPACES_OF_CLONE, 0, 1), refused, _return(ALLOW)])
-    steps += _for(UNSHARE[column], [_load(ARGS), _test(ANY_BIT, NAMESPACES, 0, 1), refused, _return(ALLOW)])
-    steps += _for(PERSONALITY[column], [_load(ARGS), *_one_of(PERSONALITIES), refused])
-    steps += _for(IOCTL[column], [_load(ARGS + 8), *_none_of((TIOCSTI, TIOCLINUX), refused), _return(ALLOW)])
+        steps += [test(AT_LEAST, X32, 0, 1), refused]
+    steps += _for(CLONE3[column], [answer(ERRNO | errno.ENOSYS)])  # its flags lie where no filter can look
+    steps += _for(CLONE[column], [load(ARGS), test(ANY_BIT, NAMESPACES_OF_CLONE, 0, 1), refused, answer(ALLOW)])
+    steps += _for(UNSHARE[column], [load(ARGS), test(ANY_BIT, NAMESPACES, 0, 1), refused, answer(ALLOW)])
+    steps += _for(PERSONALITY[column], [load(ARGS), *_one_of(PERSONALITIES), refused])
+    steps += _for(IOCTL[column], [load(ARGS + 8), *_none_of((TIOCSTI, TIOCLINUX), refused), answer(ALLOW)])
     steps += _for(
         SOCKET[column],
         [
-            *(_load(ARGS), *_one_of((UNIX, INET, INET6))),
-            *(_test(EQUAL, NETLINK, 1, 0), _return(ERRNO | errno.EAFNOSUPPORT)),
-            *(_load(ARGS + 16), *_one_of((ROUTE,)), _return(ERRNO | errno.EPROTONOSUPPORT)),
+            *(load(ARGS), *_one_of((UNIX, INET, INET6))),
+            *(test(EQUAL, NETLINK, 1, 0), answer(ERRNO | errno.EAFNOSUPPORT)),
+            *(load(ARGS + 16), *_one_of((ROUTE,)), answer(ERRNO | errno.EPROTONOSUPPORT)),
         ],
     )
     for numbers in REFUSED.values():
         if (number := numbers[column]) is not None:
-            steps += [_test(EQUAL, number, 0, 1), refused]
-    return [*steps, _return(ALLOW)]
+            steps += [test(EQUAL, number, 0, 1), refused]
+    return [*steps, answer(ALLOW)]
 
 
 def _for(number: int, steps: list[bytes]) -> list[bytes]:
-    return [_test(EQUAL, number, 0, len(steps)), *steps]
+    return [test(EQUAL, number, 0, len(steps)), *steps]
 
 
 def _one_of(values: tuple[int, ...]) -> list[bytes]:
     """Allowed if the value is one of these."""
-    return [step for value in values for step in (_test(EQUAL, value, 0, 1), _return(ALLOW))]
+    return [step for value in values for step in (test(EQUAL, value, 0, 1), answer(ALLOW))]
 
 
 def _none_of(values: tuple[int, ...], refused: bytes) -> list[bytes]:
-    return [step for value in values for step in (_test(EQUAL, value, 0, 1), refused)]
-
-
-def _load(offset: int) -> bytes:
-    return _step(LOAD, 0, 0, offset)
-
-
-def _test(how: int, value: int, then: int, otherwise: int) -> bytes:
-    """How many steps to leave out if it holds, and if not."""
-    return _step(how, then, otherwise, value)
-
-
-def _return(what: int) -> bytes:
-    return _step(RETURN, 0, 0, what)
-
-
-def _step(code: int, then: int, otherwise: int, value: int) -> bytes:
-    return struct.pack("=HBBI", code, then, otherwise, value)
+    return [step for value in values for step in (test(EQUAL, value, 0, 1), refused)]

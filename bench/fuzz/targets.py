@@ -1,0 +1,199 @@
+"""What is fuzzed: each target takes any bytes, and fails only by what would be a bug.
+
+Half of the inputs are spelled in tokens, one a byte, since bytes alone seldom add up to a notebook or a patch.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from handhold.core.errors import BadArguments, BadPatch, BinaryFile, BrokenFile, ToolError, Unencodable
+from handhold.core.requests import CellKind, UpdateFile
+from handhold.core.text.cell_outputs import Pictures, outputs_of
+from handhold.core.text.encoding import Text, coding_of_sample, must_fit, shown
+from handhold.core.text.hunks import apply
+from handhold.core.text.image_headers import MIMES, declared_size
+from handhold.core.text.kinds import medium_of
+from handhold.core.text.lines import unified
+from handhold.core.text.notebook import NoNotebook, Notebook, parse
+from handhold.core.text.notebook_splice import deleted, inserted, replaced
+from handhold.core.text.patch import parse as parse_patch
+from handhold.dialects.arguments import fit, parsed
+from handhold.dialects.claude import dialect as claude
+from handhold.dialects.handhold import dialect as handhold
+
+JSON = (
+    *'{}[]:," \n\t\\0',
+    *("null", "true", "-1.5e3", "NaN", "999999999999999999999", "\\n", "\\u00e9", "\\ud800", "é", "\r\n", "\ufeff"),
+)
+CELLS = (
+    *JSON,
+    *('{"nbformat":4,"nbformat_minor":5,"cells":[', '{"cell_type":"raw","source":', '{"cell_type":"code","source":"a"'),
+    *('"nbformat":4', '"nbformat":3', '"nbformat_minor":5', '"cells":[', '"worksheets":[{"cells":[', '"metadata":{}'),
+    *('"cell_type":"code"', '"cell_type":"markdown"', '"source":[', '"source":"x"', '"id":"a"', '"input":"x"', "},"),
+    *('"outputs":[', '"output_type":"stream"', '"text":', '"data":{', '"image/png":', '"traceback":['),
+)
+PATCH = (
+    *("*** Begin Patch\n", "*** End Patch\n", "*** Add File: a\n", "*** Delete File: b\n", "*** Update File: a\n"),
+    *("*** Move to: c\n", "*** End of File\n", "@@\n", "@@ def f():\n", "+", "-", " ", "\n", "x", "def f():\n"),
+    *("apply_patch <<'EOF'\n", "EOF\n", "```\n", '"', "\\n", "\\ No newline at end of file\n", "\r\n", "\t", "    y\n"),
+)
+KINDS: tuple[CellKind, ...] = ("code", "markdown", "raw")
+
+
+def spelled(data: bytes, tokens: Sequence[str]) -> str:
+    """Bytes as text: by the first one, as they are or as tokens."""
+    if not data or data[0] % 2:
+        return data[1:].decode("utf-8", "surrogateescape")
+    return "".join(tokens[byte % len(tokens)] for byte in data[1:])
+
+
+# --- the targets
+
+
+def decoding(data: bytes) -> None:
+    """What is decoded comes back; and what a page guesses, it can read."""
+    try:
+        text = Text.decode(data)
+    except BinaryFile:
+        return
+    assert text.encode() == data
+    shown(text.body).encode()
+    try:
+        must_fit(text.body[:100], text.coding, "")
+    except Unencodable:
+        pass
+    coding_of_sample(data[:4096], "", len(data))
+
+
+def patch(data: bytes) -> None:
+    """A patch is read, or the line that breaks it is named; its hunks go where they fit, or nowhere."""
+    text = spelled(data, PATCH)
+    try:
+        operations = parse_patch(text)
+    except BadPatch:
+        return
+    assert operations
+    for each in operations:
+        if isinstance(each, UpdateFile) and each.hunks:
+            before = "\n".join(line for hunk in each.hunks for line in hunk.old)
+            try:
+                apply(Text(before), each.hunks, path=each.path, matching="safe")
+            except ToolError:
+                pass
+
+
+def notebook(data: bytes) -> None:
+    """A notebook is read, or not and the reason told; a changed one is the same outside of the cell."""
+    try:
+        text = Text.decode(data) if data[:1] == b"\xef" else Text(spelled(data, CELLS))
+        book = parse(text)
+    except (NoNotebook, BinaryFile):
+        return
+    for cell in book.cells:
+        list(outputs_of(cell.facts, Pictures()))
+    if book.editable:
+        _changed(book, Random(len(data)))
+
+
+def _changed(book: Notebook, choose: Random) -> None:
+    source = choose.choice(["", "a", "a\nb\n", 'é"\\\r\n'])
+    kind = choose.choice(KINDS)
+    number = choose.randint(1, len(book.cells) + 1)
+    made, _ = inserted(book, number, source, kind)
+    assert [cell.facts for cell in parse(Text(made)).cells if cell.number != number] == _facts(book)
+    if not book.cells:
+        return
+    cell = choose.choice(book.cells)
+    after = replaced(book, cell, source, kind)
+    assert after.startswith(book.text[: cell.node.start])
+    assert after.endswith(book.text[cell.node.end :])
+    now = parse(Text(after)).cells[cell.number - 1]
+    assert (unified(now.source), now.kind, now.id) == (unified(source), kind, cell.id)
+    rest = [facts for at, facts in enumerate(_facts(book), 1) if at != cell.number]
+    assert _facts(parse(Text(deleted(book, cell)))) == rest
+
+
+def _facts(book: Notebook) -> list[Any]:
+    return [cell.facts for cell in book.cells]
+
+
+def arguments(data: bytes) -> None:
+    """Arguments are mended or refused; mended ones are fit, and a dialect makes a request of them or says why not."""
+    try:
+        given = _built(data) if data[:1] == b"\x02" else parsed(spelled(data, JSON))
+    except ValueError:
+        return
+    for dialect in (handhold, claude):
+        for spec in dialect.specs:
+            try:
+                fitted = fit(spec.name, given, spec.input_schema)
+            except BadArguments:
+                continue
+            again = fit(spec.name, fitted.values, spec.input_schema)
+            assert not again.repaired
+            assert repr(again.values) == repr(fitted.values)
+            try:
+                dialect.decode(spec.name, fitted.values)
+            except ToolError:
+                pass
+
+
+def _built(data: bytes) -> dict[str, Any]:
+    """An object of names that tools have, each with some value: two bytes a member."""
+    pairs = zip(data[1::2], data[2::2], strict=False)
+    return {NAMES[name % len(NAMES)]: VALUES[value % len(VALUES)] for name, value in pairs}
+
+
+NAMES = tuple(
+    dict.fromkeys(
+        name
+        for spec in (*handhold.specs, *claude.specs)
+        for name in ("File", "old", "newText", "-i", "x", *spec.input_schema["properties"])
+    )
+)
+REPLACED = {"old_string": "a", "new_string": "b"}
+VALUES: tuple[Any, ...] = (
+    *(
+        "a",
+        "",
+        "3",
+        " -1.0",
+        "true",
+        "/",
+        "\ud800",
+        "\0",
+        "1-5",
+        "a\nb",
+        "content",
+        "replace",
+        "append",
+        "none",
+        "code",
+    ),
+    *(0, 3, -1, 10**30, 2.5, 4.0, 1e400, float("nan"), True, False, None),
+    *([], ["a"], [3], {}, REPLACED, [REPLACED], [{**REPLACED, "replace_all": "True"}], [[REPLACED]]),
+    *(json.dumps([REPLACED]), json.dumps(REPLACED)[:-1] + ",}", '["a",]', "[" * 2000, "*** Begin Patch\n*** End Patch"),
+)
+
+
+def kinds(data: bytes) -> None:
+    """What a file is, is told by its first bytes and its name, or that it is broken."""
+    path = ("a.png", "a.txt", "a.pdf", "a", "a.GIF", ".webp")[data[0] % 6 if data else 0]
+    try:
+        medium_of(data[1:], path)
+    except BrokenFile:
+        pass
+    for medium in MIMES.values():
+        size = declared_size(data[1:], medium)
+        assert size is None or min(size) > 0
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "decoding": decoding,
+    "patch": patch,
+    "notebook": notebook,
+    "arguments": arguments,
+    "kinds": kinds,
+}

@@ -1,0 +1,34 @@
+"""How large an image says it is, from its first bytes and without decoding it."""
+
+from handhold.core.facts import Medium
+
+MIMES: dict[str, Medium] = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
+_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # marks of a JPEG behind which its size stands
+
+
+def declared_size(data: bytes, medium: Medium) -> tuple[int, int] | None:
+    """Width and height; None if this is no such image, or does not say."""
+    match medium:
+        case "png" if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR" and len(data) >= 24:
+            size = _number(data[16:20]), _number(data[20:24])
+        case "gif" if data.startswith((b"GIF87a", b"GIF89a")) and len(data) >= 10:
+            size = int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
+        case "jpeg" if data.startswith(b"\xff\xd8"):
+            size = _jpeg(data)
+        case _:
+            return None
+    return size if size and all(size) else None
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while data[at : at + 1] == b"\xff" and at + 9 <= len(data):
+        mark = data[at + 1]
+        if mark in _SIZES:
+            return _number(data[at + 7 : at + 9]), _number(data[at + 5 : at + 7])
+        at += 1 if mark == 0xFF else 2 + max(2, _number(data[at + 2 : at + 4]))  # 0xff fills up
+    return None
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")

@@ -1,0 +1,66 @@
+"""What a file is, if it is not text: by its first bytes, and by its name where those leave it open.
+
+Some of these formats begin with plain letters. A text that begins with the same letters stays a text, unless its name
+says otherwise; a name alone makes no image of a text either: what stands there may be a pointer to the real file.
+"""
+
+import re
+
+from handhold.core.errors import BrokenFile
+from handhold.core.facts import Medium
+from handhold.core.text.encoding import BINARY_PROBE, BOMS
+
+PROBE = BINARY_PROBE
+JUNK = 1024  # bytes that may stand before a PDF's first line
+
+NAMES: dict[str, Medium] = {
+    "png": "png",
+    "jpg": "jpeg",
+    "jpeg": "jpeg",
+    "jpe": "jpeg",
+    "jfif": "jpeg",
+    "gif": "gif",
+    "webp": "webp",
+    "pdf": "pdf",
+}
+MAGIC: tuple[tuple[re.Pattern[bytes], Medium], ...] = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "png"),
+    (re.compile(rb"\xff\xd8\xff"), "jpeg"),
+    (re.compile(rb"GIF8[79]a"), "gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "webp"),
+    (re.compile(rb"%PDF-"), "pdf"),
+)
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ESC colours a log
+
+
+def medium_of(head: bytes, path: str) -> Medium | None:
+    """What these first bytes of a file are the beginning of; None if it is to be read as text.
+
+    BrokenFile if the name says that it is no text, and neither is it what the name says.
+    """
+    named = named_medium(path)
+    text = is_text(head)
+    for magic, medium in MAGIC:
+        if magic.match(head) and (medium == named or not text):
+            return medium
+    if named == "pdf" and b"%PDF-" in head[:JUNK]:
+        return "pdf"
+    if named and head and b"\0" in head and not any(head.startswith(bom) for bom, _ in BOMS):
+        raise BrokenFile(path, named, f"it does not begin as a {named.upper()} does")
+    return None
+
+
+def named_medium(path: str) -> Medium | None:
+    """What a path says its file is."""
+    return NAMES.get(path.rpartition(".")[2].lower()) if "." in path.rpartition("/")[2] else None
+
+
+def is_text(head: bytes) -> bool:
+    """Whether the beginning of a file could be UTF-8 text, though it may end inside a character."""
+    if _CONTROL.search(head):
+        return False
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and error.start >= len(head) - 3
+    return True

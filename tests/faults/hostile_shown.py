@@ -1,0 +1,112 @@
+"""Shows hostile files to a toolbox, and tells what that cost.
+
+    python -m tests.faults.hostile_media FOLDER
+    python -m tests.faults.hostile_shown FOLDER [--json]
+
+Every file has a worker of its own, as it has in use. The files are made elsewhere, and one is held at a time: the
+kernel counts what a process was started from as its own, so whoever measures small ones has to be small.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from handhold import Toolbox
+from handhold.world.convert.confined import ConfinedConverter
+from handhold.world.convert.process import Gone
+
+MIB = 1 << 20
+MOST_TEXT, MOST_IMAGE = 80_000, 5_000_000  # characters of a reply, and of an image in base64
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of one file. Seconds of the processor and bytes are its worker's; there may have been none."""
+
+    name: str
+    answer: str
+    seconds: float
+    memory: int
+    waited: float
+    flaw: str
+
+
+class Watched(ConfinedConverter):
+    """What production has, and an eye on what its workers cost."""
+
+    gone: Gone | None = None
+
+    def work(self, job: dict[str, object], data: bytes) -> Gone:
+        self.gone = super().work(job, data)
+        return self.gone
+
+
+def shown(file: Path) -> Answered:
+    converter = Watched()
+    box = Toolbox.in_memory({file.name: file.read_bytes()}, converter=converter)
+    started = monotonic()
+    reply = box.call("read_file", {"path": file.name})
+    waited = monotonic() - started
+    flaws = {
+        "no words": not reply.text,
+        "too many words": len(reply.text) > MOST_TEXT,
+        "an image too large": any(len(block.base64) > MOST_IMAGE for block in reply.images),
+        "an image in an error": reply.status == "error" and bool(reply.images),
+    }
+    cost = converter.gone.effort if converter.gone else None
+    return Answered(
+        name=file.name,
+        answer=reply.code or reply.status,
+        seconds=cost.seconds if cost else 0.0,
+        memory=cost.memory if cost else 0,
+        waited=waited,
+        flaw=", ".join(flaw for flaw, there in flaws.items() if there),
+    )
+
+
+COSTS: dict[str, Callable[[Answered], float]] = {
+    "seconds": lambda each: each.seconds,
+    "memory": lambda each: each.memory,
+    "waited": lambda each: each.waited,
+}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="names that hold this")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args(arguments)
+    started = monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(shown, (file for file in sorted(asked.folder.iterdir()) if asked.only in file.name)))
+    told = {
+        "files": len(seen),
+        "workers": sum(each.memory > 0 for each in seen),
+        "took": round(monotonic() - started, 1),
+        "answers": Counter(each.answer for each in seen),
+        "flaws": {each.name: each.flaw for each in seen if each.flaw},
+        **{f"most {name}": [max(map(cost, seen)), max(seen, key=cost).name] for name, cost in COSTS.items()},
+    }
+    if asked.json:
+        print(json.dumps(told))
+        return 0
+    for key, value in told.items():
+        print(f"{key}: {value}")
+    for name, cost in COSTS.items():
+        print(f"-- by {name}")
+        for each in sorted(seen, key=cost, reverse=True)[:8]:
+            print(
+                f"{each.name:32} {each.answer:16} {each.seconds:6.2f} s {each.memory / MIB:6.0f} MB {each.waited:6.2f} s"
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""A commit in a process of its own, one system call of which fails as it is told."""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import traceback
+from collections.abc import Sequence
+
+import pytest
+
+from handhold.core.errors import ToolError, Unfinished
+from handhold.core.plans import FileChange
+from handhold.core.ports import Call, Decision, Outcome
+from handhold.world.files.workspace import Workspace
+from handhold.world.state.sqlite import SqliteStore
+from tests.faults.crash import PR_SET_PTRACER, PTRACER_ANY, Bench
+
+needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="errors are injected by strace")
+
+CODES = {
+    "ENOSPC": {"NO_SPACE"},
+    "EIO": {"IO_ERROR"},
+    "EXDEV": {"IO_ERROR", "OUTSIDE_WORKSPACE"},
+    "EDQUOT": {"NO_SPACE"},
+}
+
+READY = b"\n"
+
+
+def outcome_of(files: Workspace, store: SqliteStore, seq: int, changes: Sequence[FileChange]) -> str:
+    """Commit as the toolbox does; the code of what went wrong, or `success`."""
+    try:
+        with files.transaction(changes) as transaction:
+            store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
+            transaction.perform()
+            store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
+            try:
+                transaction.finish()
+            except ToolError:
+                return "success"  # what is left to clear up, the next start clears
+            store.finish(seq)
+    except Unfinished:
+        return "UNFINISHED"
+    except ToolError as error:
+        store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False)
+        return error.code
+    except Exception:  # noqa: BLE001 - a defect: shown by the test that sees it
+        return traceback.format_exc()
+    return "success"
+
+
+def injected(bench: Bench, call: str, error: str, when: str) -> tuple[str, bool]:
+    """Commit in a fork whose `when`-th such call fails: the outcome, and whether there was such a call."""
+    bench.lay()
+    waiting, go = os.pipe()
+    told, tell = os.pipe()
+    log = bench.home / "strace"
+    child = os.fork()
+    if not child:
+        try:
+            os.close(go)
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PTRACER_ANY), 0, 0, 0)
+            with bench.open() as (files, store):
+                seq = store.begin(Call("session", "", "", "patch", "{}", "none"))
+                changes = bench.changes()
+                os.writev(tell, [READY])  # not write() and read(): they may be the calls that fail
+                os.readv(waiting, [bytearray(1)])
+                os.writev(tell, [outcome_of(files, store, seq, changes).encode()])
+                os.kill(os.getpid(), signal.SIGKILL)  # without another call that could be refused
+        finally:
+            os._exit(1)
+    os.close(waiting)
+    os.close(tell)
+    assert os.read(told, 1) == READY
+    command = [
+        "strace",
+        "-o",
+        log,
+        "-e",
+        f"trace={call}",
+        "-e",
+        f"inject={call}:error={error}:when={when}",
+        "-p",
+        str(child),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr
+        attached = tracer.stderr.readline()
+        os.close(go)
+        assert "attached" in attached, attached
+        tracer.wait()
+    os.waitpid(child, 0)
+    with os.fdopen(told, "rb") as pipe:
+        said = pipe.read().decode()
+    return said, "INJECTED" in log.read_text()

@@ -1,0 +1,114 @@
+"""The rules that every row of the nasties keeps, looked at with every call.
+
+In time, in little memory, with a stable code and no traceback, one line in the journal, and the workspace as it was
+unless the row says otherwise.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
+
+from bench._memory import peak_kib
+from handhold import Reply, Toolbox
+
+SECONDS = 2.0
+GROWTH = 64  # MiB
+
+
+class Row:
+    """A workspace, its state, and calls that must keep the rules."""
+
+    def __init__(self, home: Path, root: Path | None = None) -> None:
+        self.home = home
+        self.root = root or home / "ws"
+        self.root.mkdir(exist_ok=True)
+        self.boxes: dict[tuple[str, str], Toolbox] = {}
+        self.state: Callable[[Path], object] = state_of
+        self.seconds = 0.0  # that the last call took, and
+        self.grown = 0  # by how much the process grew, in KiB
+
+    def put(self, name: str, content: str | bytes = "") -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def box(self, dialect: str = "handhold", session: str = "s", **options: Any) -> Toolbox:
+        key = (dialect, session)
+        if key not in self.boxes:
+            state = self.home / "state"
+            self.boxes[key] = Toolbox.open(self.root, state=state, dialect=dialect, session=session, **options)
+        return self.boxes[key]
+
+    def ask(
+        self,
+        tool: str,
+        *,
+        code: str | tuple[str, ...] | None = None,
+        changes: bool = False,
+        within: float = SECONDS,
+        grows: int = GROWTH,
+        dialect: str = "handhold",
+        session: str = "s",
+        **arguments: Any,
+    ) -> Reply:
+        box = self.box(dialect, session)
+        before, lines = (None if changes else self.state(self.root)), len(box.log(everyone=True))
+        forget_peak()
+        held, started = peak_kib(), perf_counter()
+        reply = box.call(tool, arguments)
+        self.seconds, self.grown = perf_counter() - started, peak_kib() - held
+        assert reply.code in (code if isinstance(code, tuple) else (code,)), reply.text
+        assert "Traceback" not in reply.text
+        assert self.seconds <= within * crowd(), f"{tool} took {self.seconds:.2f} s"
+        assert self.grown <= grows * 1024, f"{tool} took {self.grown:,} KiB"
+        *_, entry = box.log(everyone=True)
+        assert len(box.log(everyone=True)) == lines + 1
+        assert entry.outcome is not None
+        assert (entry.call.tool, entry.outcome.code) == (tool, reply.code)
+        if not changes:
+            assert self.state(self.root) == before
+        return reply
+
+    def close(self) -> None:
+        for box in self.boxes.values():
+            box.close()
+        self.boxes.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def crowd() -> float:
+    """How many others want each processor: on a busy machine everything takes longer. In CI it is 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def forget_peak() -> None:
+    """What was held at most is counted from here on."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except PermissionError:
+        pass  # whoever became somebody else in a fork may not; there it is counted from the fork on
+
+
+def state_of(root: Path) -> str:
+    """All that is below, by what no change leaves as it was: of files inode, size and the time that nobody can set back.
+
+    By `find`, which goes as deep as folders do and holds no list.
+    """
+    files, folders = r"%y %m %i %s %C@ %n %l %P\0", r"%y %m %l %P\0"
+    command = ["find", root, "-type", "d", "-printf", folders, "-o", "-printf", files]
+    hash = hashlib.sha256()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+        assert program.stdout
+        while piece := program.stdout.read(1 << 20):
+            hash.update(piece)
+    return hash.hexdigest()
