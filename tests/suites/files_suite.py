@@ -269,7 +269,9 @@ class FilesSuite:
     def test_c21_pages_always_add_up_to_the_file(self, text: str):
         ground = self.fresh({"a": text.encode()})
         total = ground.files.count("a")
-        lines = [line for n in range(total) for line in ground.files.page("a", n + 1, 1, 80).lines]
+        pages = [ground.files.page("a", n + 1, 1, 80) for n in range(total)]
+        assert [page.more for page in pages] == [n + 1 < total for n in range(total)]
+        lines = [line for page in pages for line in page.lines]
         assert len(lines) == total
         if total:
             assert tuple(lines) == ground.files.page("a", 1, total, 80).lines

@@ -382,6 +382,7 @@ def test_pages_of_any_size_give_the_lines_of_the_text(body: str, coding: Coding,
             assert start is not None
             made = cut(source, start, limit, width, coding)
             assert not made.replaced
+            assert (made.end < len(data)) == (offset + limit <= len(rows))
             found += made.lines
         assert found == [Line(row[:width], max(0, len(row) - width)) for row in rows]
         if len(data) > len(coding.bom):

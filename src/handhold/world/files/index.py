@@ -181,7 +181,7 @@ def cut(source: Held | Disk, start: int, limit: int, width: int, coding: Coding)
             lines.append(line)
         else:
             rows = block[:end]
-            if endings.count(rows) > limit - len(lines):
+            if endings.count(rows) >= limit - len(lines):
                 rows = rows[: endings.nth(rows, limit - len(lines))]
             seen.update(rows)
             text, replaced = decoded(rows, coding)
