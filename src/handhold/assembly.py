@@ -144,7 +144,7 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
             network=opening(options.get("network", False), road.policy),
             lasting=road.traits.shell_lasts,
             protected=road.is_guarded,
-            denied=road.hiding.places if road.hiding else tuple,
+            denied=road.to_hide,
             limits=Limits(options.get("memory"), options.get("processes")),
         )
 

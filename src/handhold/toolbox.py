@@ -142,6 +142,11 @@ class Road:
         visible = GuardedView(self.files, self.policy, self.tracker, self.traits).visible
         return self.files.hiding(lambda place: not visible(place))
 
+    def to_hide(self) -> Sequence[str]:
+        """What a command may not see. SystemTrouble where a file system does not answer: what is not found out there
+        could not be hidden, should it come back."""
+        return self.files.answered(self.hiding.places, lambda: None) if self.hiding else ()
+
     @cached_property
     def _history(self) -> "TakingBack":
         from handhold.takeback import TakingBack

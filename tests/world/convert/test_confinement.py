@@ -17,6 +17,7 @@ from handhold.world.convert import calls
 from handhold.world.convert.confined import ConfinedConverter
 from handhold.world.convert.process import MOST_SAID, PIECE, Effort, Gone, worked
 from handhold.world.filters import MACHINES
+from handhold.world.shell import keeper
 from tests.world.convert.papers import plain
 from tests.world.convert.pictures import quartered, saved
 
@@ -121,13 +122,12 @@ def test_a_worker_gets_the_bytes_and_no_path():
 
 
 def test_nothing_is_left_of_a_conversion():
-    before = set(os.listdir("/proc/self/fd"))
+    before, children = set(os.listdir("/proc/self/fd")), keeper.children(os.getpid())
     box = Toolbox.in_memory({"a.png": saved(quartered(), "PNG"), "b.pdf": plain("x")})
     for name in ("a.png", "b.pdf"):
         assert box.call("read_file", {"path": name}).status == "success"
     assert set(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert keeper.children(os.getpid()) == children
 
 
 class Turned(ConfinedConverter):

@@ -294,7 +294,7 @@ def _command(command: str, opened: ExitStack) -> tuple[tuple[str, ...], tuple[in
     if b"\0" in given:
         raise NoShell("the command holds a NUL, which no program can be given")
     if len(given) <= LONGEST_ARGUMENT:
-        return (systems(BASH), "-c", command), ()
+        return (systems(BASH), "-c", command, BASH), ()  # the last is $0, which people know by that name
     script = memory_file("command", given)
     opened.callback(os.close, script)
     return (systems(BASH), f"/proc/self/fd/{script}"), (script,)
