@@ -123,7 +123,7 @@ class Reader:
                 return _quoted(NAME)
             case _ if PLAIN.fullmatch(text):
                 return list(_unquoted(text))
-            case "$":
+            case "$" if text == "$":  # it may also be $$, the number of the shell
                 return _quoted("$")
             case _:
                 raise Unsure("a word of it cannot be read")
