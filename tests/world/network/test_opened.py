@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,9 +108,9 @@ def test_c83_a_job_in_the_background_has_it_too_and_takes_it_along_when_it_ends(
 
         state = here.shell.start(Run(f"curl -sS http://files.example.org:{server.port}/", 20, 2000))
         shown = state.output.head
-        for _ in range(100):
-            if not state.running:
-                break
+        until = time.monotonic() + 20
+        while state.running and time.monotonic() < until:
+            time.sleep(0.05)
             state = here.shell.job(JobOutput(state.job, 2000))
             shown += state.output.head
         assert "hello from outside" in shown
