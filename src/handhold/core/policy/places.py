@@ -18,6 +18,7 @@ from handhold.core.errors import BadGlob
 from handhold.core.text.globs import MAGIC, GlobSet, Line, checked
 
 MOST_FOLDERS = 50_000  # that are remembered; then they are all forgotten
+LONGEST_KEPT = 1000  # characters of a path whose folder is remembered: thousands of nested ones would fill the memory
 
 _MAGIC = re.compile("[" + re.escape("".join(sorted(MAGIC))) + "]")
 _ENDING = re.compile(r".*[*?\]}]([^*?\[\]{}]+)", re.DOTALL)
@@ -48,8 +49,7 @@ class Places:
     @cached_property
     def covers(self) -> Callable[[str], bool]:
         """Whether a place, spelled really, or a folder that it is in, is one of them."""
-        lasts = [line.glob.rpartition("/")[2] for each in (self._below, self._anywhere) for line in each.themselves]
-        names, endings, beginnings = glance(lasts)
+        names, endings, beginnings = self._glance
         known, entered, named, folds = self._folders.get, self._entered, self._named, self._folds
 
         def covers(place: str) -> bool:
@@ -64,6 +64,11 @@ class Places:
             return False
 
         return covers
+
+    @cached_property
+    def _glance(self) -> "Glance":
+        lasts = [line.glob.rpartition("/")[2] for each in (self._below, self._anywhere) for line in each.themselves]
+        return glance(lasts)
 
     def _named(self, ways: Sequence[bytes], full: bytes, name: str) -> bool:
         spelled = _bytes(name)
@@ -85,13 +90,17 @@ class Places:
             folder = self._folders[""] = Folder(covered=False, ways=self._at(""))
         for place in reversed(unknown):
             name = place.rpartition("/")[2]
-            folder = self._folders[place] = self._step(folder, folded(name) if self._folds else name, self._at(place))
+            folder = self._step(folder, folded(name) if self._folds else name, self._at(place))
+            if len(place) <= LONGEST_KEPT:
+                self._folders[place] = folder
         return folder
 
     def _step(self, above: Folder, name: str, from_here: tuple[bytes, ...]) -> Folder:
         spelled = _bytes(name)
         ways, full = tuple(way + spelled for way in above.ways), above.full + spelled
-        covered = above.covered or self._named(above.ways, above.full, name)
+        names, endings, beginnings = self._glance
+        may_be = name in names or name.endswith(endings) or name.startswith(beginnings)
+        covered = above.covered or (may_be and self._named(above.ways, above.full, name))
         covered = covered or any(map(self._below.all_in, ways)) or self._anywhere.all_in(full)
         return Folder(covered, (*(way + b"/" for way in ways), *from_here), full + b"/")
 
