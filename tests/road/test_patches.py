@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports import Judgement, Study, Verb, Verdict
+from handhold.core.ports import Judgement, Verb, Verdict
 from tests.road.conftest import Ground
+from tests.suites.policies import OnPlaces
 
 Make = Callable[[dict[str, str | bytes]], Ground]
 
@@ -235,20 +236,10 @@ def test_c10_a_deleted_file_leaves_no_mark(ground: Make):
 # --- policy
 
 
-class NoSecrets:
+class NoSecrets(OnPlaces):
     """Changes are allowed, except to what lies in `secret/`."""
 
     name = "no secrets"
-
-    def may_run(self, study: Study) -> Judgement:
-        return Judgement(Verdict.ALLOW, "")
-
-    def concerns(self, place: str) -> bool:
-        return True
-
-    @property
-    def connects(self) -> bool:
-        return False
 
     def may(self, verb: Verb, target: str) -> Judgement:
         return Judgement(Verdict.DENY if "/secret" in target else Verdict.ALLOW, "secrets stay where they are")

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
-from handhold.core.ports import Judgement, Study, Verb, Verdict
+from handhold.core.ports import Judgement, Verb, Verdict
 from handhold.dialects.handhold import BUDGET
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import DiskSearch
 from tests.road.conftest import Ground
+from tests.suites.policies import OnPlaces
 
 Make = Callable[[Mapping[str, str | bytes]], Ground]
 
@@ -244,20 +245,10 @@ def test_a_filter_may_be_spelled_from_the_root_of_all(ground: Make, glob: str, f
 
 
 @dataclass
-class Secrets:
+class Secrets(OnPlaces):
     """One rule: nobody sees what is called secret."""
 
     name: str = "secrets"
-
-    def may_run(self, study: Study) -> Judgement:
-        return Judgement(Verdict.ALLOW, "")
-
-    def concerns(self, place: str) -> bool:
-        return True
-
-    @property
-    def connects(self) -> bool:
-        return False
 
     def may(self, verb: Verb, target: str) -> Judgement:
         if "secret" in target:

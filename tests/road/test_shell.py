@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from handhold import Printed, Question, Reply, Toolbox
-from handhold.core.ports import Judgement, Study, Verb, Verdict
+from handhold.core.ports import Judgement, Verb, Verdict
 from tests.suites.machine import has_shadows
+from tests.suites.policies import OnPlaces
 from tests.world.shell.forked import as_user
 from tests.world.shell.shadows import Facts, seen
 
@@ -373,23 +374,13 @@ def test_nasties_19_to_21_a_command_on_strange_names_is_told_by_how_they_are_sho
 # --- before it counts
 
 
-class Denying:
+class Denying(OnPlaces):
     """Everything is allowed, except below some places."""
 
     name = "denying"
 
     def __init__(self, *places: str) -> None:
         self.places = places
-
-    def may_run(self, study: Study) -> Judgement:
-        return Judgement(Verdict.ALLOW, "")
-
-    def concerns(self, place: str) -> bool:
-        return True
-
-    @property
-    def connects(self) -> bool:
-        return False
 
     def may(self, verb: Verb, target: str) -> Judgement:
         if verb is not Verb.READ and any(place in target for place in self.places):
