@@ -8,8 +8,9 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Self
 
 from bench._memory import peak_kib
@@ -17,6 +18,7 @@ from handhold import Reply, Toolbox
 
 SECONDS = 2.0
 GROWTH = 64  # MiB
+OURS = 0.115  # seconds of a processor: see `slowness`
 
 
 class Row:
@@ -87,8 +89,21 @@ class Row:
 
 
 def crowd() -> float:
-    """How many others want each processor: on a busy machine everything takes longer. In CI it is 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    """How much longer than on the machine that the limits were set for: a busy one has others to serve, a slow one is."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * slowness()
+
+
+@cache
+def slowness() -> float:
+    """By a piece of work that took OURS seconds of a processor there; a faster one gets no less time."""
+    return max(1.0, min(_work() for _ in range(3)) / OURS)
+
+
+def _work() -> float:
+    started, total = process_time(), 0
+    for n in range(2_000_000):
+        total += n & 7
+    return process_time() - started
 
 
 def forget_peak() -> None:
