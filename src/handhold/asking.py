@@ -33,6 +33,7 @@ from handhold.core.tools import run
 MANY = 30  # files that were there before: to lose more at once is a question, where somebody can answer it
 LONGEST_DIFF = 100_000  # characters of one that wait in the store
 SHORT = 12  # letters of a hash that name a question
+RUN, RUN_DIRECTLY = "run", "run-directly"  # how the keys of commands begin
 CHANGES = "changes"  # the key of changes in the workspace that nothing sets apart
 
 LEAK = Judgement(
@@ -100,11 +101,15 @@ class Asking:
     # --- before a command
 
     def may_run(self, call: Call, command: str, study: Study, folder: str, *, directly: Sequence[str] = ()) -> Decision:
-        """`directly` are the roots of a command that would run on the workspace itself, where nothing is looked at."""
-        key = f"run={folder}={command}"
+        """`directly` are the roots of a command that would run on the workspace itself, where nothing is looked at.
+
+        What was allowed on a shadow is not allowed there: it could not be taken back.
+        """
+        how = RUN_DIRECTLY if directly else RUN
+        key = f"{how}={folder}={command}"
         doubts = [Doubt("", self.policy.may_run(study), key)]
         doubts += [Doubt(root, self.policy.may(Verb.CHANGE, root), key) for root in directly]
-        patterns = tuple(f"run {each}" for each in study.patterns)
+        patterns = tuple(f"{how} {each}" for each in study.patterns)
         return self._decided(Matter(call, (), command, patterns, lambda place: place, folder), doubts)
 
     # --- before a change counts
@@ -211,7 +216,7 @@ class Asking:
             id=matter.hash[:SHORT],
             rule=rule,
             session=_in_words(keys),
-            patterns=tuple(each.removeprefix("run ") for each in matter.patterns),
+            patterns=tuple(each.partition(" ")[2] for each in matter.patterns),
         )
         said = self.approver(question)
         consent: Consent = ("once" if said else "no") if isinstance(said, bool) else said
@@ -264,4 +269,4 @@ def _in_words(keys: Sequence[str]) -> str:
 
 
 def _one(key: str) -> str:
-    return "this very command" if key.startswith("run=") else key
+    return "this very command" if key.startswith((f"{RUN}=", f"{RUN_DIRECTLY}=")) else key

@@ -144,6 +144,14 @@ def test_c90_a_pattern_is_as_long_as_the_command_is(ws: Path, opened: Opened):
     assert box.call("bash", {"command": "pip install x; curl -s http://example.org"}).code == "NOT_APPROVED"
 
 
+def test_c90_a_pattern_allowed_on_a_shadow_is_asked_about_where_it_could_not_be_taken_back(ws: Path, opened: Opened):
+    person = Person("pattern", "no")
+    box = opened(approver=person, policy="edit")
+    box.call("bash", {"command": "pip install attrs"})
+    assert box.call("bash", {"command": "pip install attrs", "background": True}).code == "NOT_APPROVED"
+    assert [question.patterns for question in person.asked] == [("pip install",)] * 2
+
+
 @pytest.mark.parametrize("command", ["python3 -c 'print(1)'", "bash -c 'curl x.example'", "$(cat cmd)", "sudo ls"])
 def test_c90_no_pattern_is_offered_for_what_could_be_anything(opened: Opened, command: str):
     person = Person("no")
