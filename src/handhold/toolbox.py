@@ -10,7 +10,7 @@ A call is journalled before it runs and after. What is not recorded as done is t
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os.path import expanduser
@@ -46,7 +46,6 @@ from handhold.core.ports import (
     Entry,
     Files,
     Finished,
-    Frame,
     Hiding,
     Judgement,
     Outcome,
@@ -217,7 +216,7 @@ class Road:
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._failed_just_before(call)
-            reply = self._refusal(call.tool, error, started, call.arguments, errand.repaired)
+            reply = self._refusal(call.tool, error, started, errand.repaired)
             if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
                 refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
                 self.store.settle(errand.seq, outcome_of(reply, call), durable=False, decision=refused)
@@ -420,8 +419,7 @@ class Road:
         words = self.dialect.refuse(tool, error, hints=self.traits.hints)
         printed = self.dialect.encode(tool, request, nothing, hints=self.traits.hints)
         facts = {**nothing.facts(), **error.facts(), **errand.facts()}
-        reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
-        return self._framed(reply, errand.call.tool, errand.call.arguments, request)
+        return Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
 
     def _spelled(self, place: str) -> str:
         return spelled(place) if self.traits.absolute_paths else history.short(place, self.files.roots)
@@ -484,32 +482,20 @@ class Road:
     # --- words
 
     def _reply(self, errand: "Errand", request: Request, result: Result) -> Reply:
-        reply = Reply(
+        return Reply(
             status=result.status,
             text=self.dialect.encode(errand.call.tool, request, result, hints=self.traits.hints),
             data={**result.facts(), **errand.facts()},
             ui_extra=result.diff if isinstance(result, Written | Edited | NotebookEdited | Patched | Ran) else "",
             images=result.images if isinstance(result, Pictured | PdfShown | NotebookShown) else (),
         )
-        return self._framed(reply, errand.call.tool, errand.call.arguments, request)
 
-    def _framed(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
-        def place() -> str:
-            with suppress(ToolError):  # one that has no place is told of by the reply
-                return self.files.place(request.paths[0]) if request and request.paths else ""
-            return ""
-
-        text = self.dialect.framed(reply, Frame(tool, arguments, self.files.roots[0], place))
-        return reply if text is reply.text else replace(reply, text=text)
-
-    def _refusal(
-        self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: Sequence[str] = ()
-    ) -> Reply:
+    def _refusal(self, tool: str, error: ToolError, started: float, repaired: Sequence[str] = ()) -> Reply:
         text = self.dialect.refuse(tool, error, hints=self.traits.hints)
         if isinstance(error, Stale) and error.complete and self.traits.hints:
             self._renew(error)
         facts = {**error.facts(), **mended(repaired), "time_ms": since(started)}
-        return self._framed(Reply("error", text, facts, error.code, error.blame.value), tool, arguments)
+        return Reply("error", text, facts, error.code, error.blame.value)
 
     def _renew(self, stale: Stale) -> None:
         """The refusal showed all that changed: the session knows the file again."""

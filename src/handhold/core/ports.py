@@ -26,7 +26,7 @@ from handhold.core.facts import (
 )
 from handhold.core.plans import Content, Convert, Effects, FileChange, Search, Shelved
 from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
-from handhold.core.results import Reply, Result, ToolSpec
+from handhold.core.results import Result, ToolSpec
 
 MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
 
@@ -609,16 +609,6 @@ class Traits:
     shell_lasts: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
 
 
-@dataclass(frozen=True)
-class Frame:
-    """What stands around a reply, for a dialect whose replies are forms that tell it."""
-
-    tool: str
-    arguments: str  # canonical JSON
-    folder: str  # that relative paths begin at
-    place: Callable[[], str]  # the path that was asked about, as it really is; empty if there is none
-
-
 class Dialect(Protocol):
     """Names, schemas, limits and wording of one tool family."""
 
@@ -640,7 +630,3 @@ class Dialect(Protocol):
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str: ...
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
-
-    def framed(self, reply: Reply, frame: Frame) -> str:
-        """The text of a reply as it leaves; for most dialects, as it is."""
-        ...

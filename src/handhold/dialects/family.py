@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import Frame, Traits
+from handhold.core.ports import Traits
 from handhold.core.requests import Replacement, Request
-from handhold.core.results import Reply, Result, ToolSpec
+from handhold.core.results import Result, ToolSpec
 from handhold.dialects.arguments import Fitted, Specs
 from handhold.dialects.hints import hinted, notes_about, notes_on
 from handhold.dialects.quoting import sendable
@@ -37,10 +37,6 @@ class Family(ABC):
     def object_of(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
         """Arguments as the schema has them, where the family also sends them in another form."""
         return arguments
-
-    def framed(self, reply: Reply, frame: Frame) -> str:
-        """The text of a reply as it leaves, where the family has a form for it."""
-        return reply.text
 
     def tells_more(self, error: ToolError) -> bool:
         """Whether the engine's facts about an error are told even without hints."""
