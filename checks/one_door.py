@@ -15,6 +15,7 @@ from pathlib import Path
 DOORS = ("world/files/commit", "world/state/")
 BESIDE = {
     "world/convert/process.py": "a file in memory",
+    "testing.py": "workspaces for tests, in a folder of their own",
     "world/files/shelf.py": "the shelf",
     "world/shell/abilities.py": "a file in memory",
     "world/shell/lasting.py": "a file in memory",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from handhold.world.files.workspace import Workspace
     from handhold.world.network import Opening
 
-DIALECTS = ("handhold", "claude", "codex")
+DIALECTS = ("handhold", "claude", "deepagents", "codex", "tiny", "hello", "mycode", "anthropic", "gemini")
 Place = str | PathLike[str]
 Confinement = Literal["contained", "external", "unconfined"]  # by us, by whatever we run in, by nothing
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
@@ -31,7 +31,8 @@ CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 class Options(TypedDict, total=False):
     """What a user may say about a toolbox besides where it works."""
 
-    dialect: str
+    dialect: str | Dialect  # by name, "auto" for the one that `model` knows best, or one of your own
+    model: str
     session: str
     policy: Mode | Policy | None
     rules: "Sequence[Rule]"
@@ -109,7 +110,7 @@ class Toolbox(Road):
         **options: Unpack[Options],
     ) -> Self:
         """The tools on a workspace and a store that are there already."""
-        dialect = dialect_named(options.get("dialect", "handhold"))
+        dialect = dialect_for(options)
         approver = options.get("approver")
         return cls(
             files,
@@ -223,6 +224,19 @@ def traits_for(dialect: Dialect, options: Options) -> Traits:
     """The dialect's own, but for what the user wants otherwise."""
     wanted = {name: options.get(name) for name in ("matching", "hints", "search_seconds")}
     return replace(dialect.traits, **{name: value for name, value in wanted.items() if value is not None})
+
+
+def dialect_for(options: Options) -> Dialect:
+    wanted = options.get("dialect", "handhold")
+    if not isinstance(wanted, str):
+        return wanted
+    if wanted != "auto":
+        return dialect_named(wanted)
+    from handhold.dialects.families import chosen
+
+    if not options.get("model"):
+        raise ValueError('dialect="auto" needs model="…", the name of the model')
+    return dialect_named(chosen(options.get("model", "")).dialect)
 
 
 class WhenNeeded:

@@ -10,7 +10,7 @@ A call is journalled before it runs and after. What is not recorded as done is t
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os.path import expanduser
@@ -34,7 +34,19 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Held, Identity, Scan
 from handhold.core.history import Which
-from handhold.core.plans import Answer, Bytes, Changes, Command, Convert, Effects, FileChange, Job, Search, digest
+from handhold.core.plans import (
+    Answer,
+    Bytes,
+    Changes,
+    Command,
+    Convert,
+    Effects,
+    FileChange,
+    Job,
+    Restart,
+    Search,
+    digest,
+)
 from handhold.core.policy.guard import GuardedView
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import (
@@ -46,6 +58,7 @@ from handhold.core.ports import (
     Entry,
     Files,
     Finished,
+    Frame,
     Hiding,
     Judgement,
     Outcome,
@@ -70,6 +83,7 @@ from handhold.core.results import (
     Printed,
     Ran,
     Reply,
+    Restarted,
     Result,
     TakenBack,
     ToolSpec,
@@ -156,6 +170,11 @@ class Road:
     def specs(self) -> tuple[ToolSpec, ...]:
         return self.dialect.specs
 
+    @property
+    def instructions(self) -> str:
+        """What teaches a model to use these tools together, for its system prompt."""
+        return self.dialect.instructions
+
     # --- calls
 
     def call(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
@@ -216,7 +235,7 @@ class Road:
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._failed_just_before(call)
-            reply = self._refusal(call.tool, error, started, errand.repaired)
+            reply = self._refusal(call.tool, error, started, call.arguments, errand.repaired)
             if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
                 refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
                 self.store.settle(errand.seq, outcome_of(reply, call), durable=False, decision=refused)
@@ -233,6 +252,10 @@ class Road:
         plan, allowed = self.files.answered(lambda: self._planned(request), errand.live.go_on)
         if isinstance(plan, Command):
             return self._commanded(errand, plan.request)
+        if isinstance(plan, Restart):
+            self.shell.restart()
+            self._folder = self.files.roots[0]
+            return self._told(errand, request, Restarted(), decision=allowed)
         if isinstance(plan, Job):
             return self._asked(errand, plan.request)
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
@@ -245,7 +268,7 @@ class Road:
         self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=allowed)
         return reply
 
-    def _planned(self, request: Request) -> tuple[Answer | Changes | Command | Job, Decision | None]:
+    def _planned(self, request: Request) -> tuple[Answer | Changes | Command | Job | Restart, Decision | None]:
         """All that a call reads, and nothing that it does: what was to be searched for or converted is an answer."""
         allowed = self._allowed_at_all(request)
         view = self._view()
@@ -419,7 +442,8 @@ class Road:
         words = self.dialect.refuse(tool, error, hints=self.traits.hints)
         printed = self.dialect.encode(tool, request, nothing, hints=self.traits.hints)
         facts = {**nothing.facts(), **error.facts(), **errand.facts()}
-        return Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+        reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+        return self._framed(reply, errand.call.tool, errand.call.arguments, request)
 
     def _spelled(self, place: str) -> str:
         return spelled(place) if self.traits.absolute_paths else history.short(place, self.files.roots)
@@ -482,20 +506,32 @@ class Road:
     # --- words
 
     def _reply(self, errand: "Errand", request: Request, result: Result) -> Reply:
-        return Reply(
+        reply = Reply(
             status=result.status,
             text=self.dialect.encode(errand.call.tool, request, result, hints=self.traits.hints),
             data={**result.facts(), **errand.facts()},
             ui_extra=result.diff if isinstance(result, Written | Edited | NotebookEdited | Patched | Ran) else "",
             images=result.images if isinstance(result, Pictured | PdfShown | NotebookShown) else (),
         )
+        return self._framed(reply, errand.call.tool, errand.call.arguments, request)
 
-    def _refusal(self, tool: str, error: ToolError, started: float, repaired: Sequence[str] = ()) -> Reply:
+    def _framed(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
+        def place() -> str:
+            with suppress(ToolError):  # one that has no place is told of by the reply
+                return self.files.place(request.paths[0]) if request and request.paths else ""
+            return ""
+
+        text = self.dialect.framed(reply, Frame(tool, arguments, self.files.roots[0], place))
+        return reply if text is reply.text else replace(reply, text=text)
+
+    def _refusal(
+        self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: Sequence[str] = ()
+    ) -> Reply:
         text = self.dialect.refuse(tool, error, hints=self.traits.hints)
         if isinstance(error, Stale) and error.complete and self.traits.hints:
             self._renew(error)
         facts = {**error.facts(), **mended(repaired), "time_ms": since(started)}
-        return Reply("error", text, facts, error.code, error.blame.value)
+        return self._framed(Reply("error", text, facts, error.code, error.blame.value), tool, arguments)
 
     def _renew(self, stale: Stale) -> None:
         """The refusal showed all that changed: the session knows the file again."""

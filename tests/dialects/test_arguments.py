@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.errors import BadArguments, UnknownTool
+from handhold.core.errors import BadArguments, ToolError, UnknownTool
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
-from handhold.dialects.arguments import SYNONYMS, fit, parsed
+from handhold.dialects.anthropic import dialect as anthropic
+from handhold.dialects.arguments import SYNONYMS, examples, fit, parsed
 from handhold.dialects.claude import LIMITS, dialect
+from handhold.dialects.codex import dialect as codex
 from handhold.dialects.handhold import dialect as own
 
 SCHEMA = {
@@ -178,6 +180,42 @@ def test_any_arguments_are_fitted_or_refused(value):
         for sent in (value, {"file_path": "a", "edits": value, "offset": value}):
             with contextlib.suppress(BadArguments):
                 dialect.decode(tool, sent)
+
+
+# --- examples
+
+
+def test_an_example_keeps_what_was_right_and_mends_what_was_not():
+    with pytest.raises(BadArguments) as caught:
+        own.decode("grep", {"pattern": "total", "glob": "*.py", "mode": "lines"})
+    assert json.loads(caught.value.example) == {"pattern": "total", "glob": "*.py", "mode": "files_with_matches"}
+
+
+def test_an_example_holds_nothing_long():
+    with pytest.raises(BadArguments) as caught:
+        own.decode("write_file", {"content": "x" * 100_000})
+    assert json.loads(caught.value.example) == {"path": "src/app.py", "content": "text"}
+
+
+def test_an_example_of_the_schema_goes_before_a_made_up_one():
+    schema = {"properties": {"diff": {"type": "string", "examples": ["+x"]}}, "required": ["diff"]}
+    assert next(examples({}, "diff", schema)) == {"diff": "+x"}
+
+
+def names_and_values(dialect):
+    names = sorted({name for spec in dialect.specs for name in spec.input_schema["properties"]})
+    return st.dictionaries(st.sampled_from(names), JSON | st.floats(), max_size=6)
+
+
+@pytest.mark.parametrize("speaker", [dialect, own, codex, anthropic], ids=lambda speaker: speaker.name)
+@given(data=st.data())
+def test_whatever_is_refused_is_refused_with_a_call_that_is_taken(speaker, data):
+    tool = data.draw(st.sampled_from([spec.name for spec in speaker.specs]))
+    try:
+        speaker.decode(tool, data.draw(names_and_values(speaker)))
+    except ToolError as error:
+        if isinstance(error, BadArguments):  # else the call was understood, and something else is wrong with it
+            speaker.decode(tool, json.loads(error.example, parse_constant=pytest.fail))
 
 
 # --- the requests that come of it

@@ -1,4 +1,4 @@
-"""The dialect `codex`: one tool that changes files, in three spellings."""
+"""The dialect `codex`: one tool that changes files, in three spellings, and commands."""
 
 import json
 import re
@@ -7,19 +7,34 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
-from handhold.core.errors import BadArguments, HunkMismatch, Region, UnknownTool
+from handhold.core.errors import BadArguments, HunkMismatch, NotOnlyPatch, Region, UnknownTool
 from handhold.core.ports import Dialect
-from handhold.core.requests import AddFile, DeleteFile, Patch, UpdateFile
+from handhold.core.requests import AddFile, DeleteFile, Patch, Run, UpdateFile
 from handhold.core.results import Patched, PatchedFile
 from handhold.core.text.patch import parse
 from handhold.dialects.codex import dialect
 from handhold.dialects.handhold import dialect as handhold
-from handhold.dialects.plain import unworded
-from tests.dialects.wording import example, kinds
+from handhold.testing import DialectSuite
 
 SEED = Path(__file__).parents[3] / "shared/seeds/000_76f0e4b8fd2da10e.txt"
 PATCH = "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n"
 MEANT = Patch((AddFile("hello.txt", "Hello, world!\n"),))
+
+
+class TestCodex(DialectSuite):
+    dialect = dialect
+    calls = (
+        (
+            "apply_patch",
+            {
+                "input": "*** Begin Patch\n*** Update File: README.md\n@@\n-Say hello.\n+Say good morning.\n*** End Patch\n"
+            },
+        ),
+        ("shell", {"command": ["ls", "-a"], "workdir": "src", "timeout_ms": 5000}),
+        ("shell", {"command": ["bash", "-lc", "cat app.py | head -1"], "workdir": "src"}),
+    )
+    long_read = ("shell", {"command": ["cat", "long.txt"]})
+    wide_search = ("shell", {"command": "ls many"})
 
 
 def test_the_dialect_fulfils_its_port():
@@ -31,15 +46,6 @@ def test_the_dialect_fulfils_its_port():
         False,
     )
     assert [spec.name for spec in port.specs] == ["apply_patch", "shell"]
-
-
-@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
-def test_every_error_has_words(kind):
-    error = example(kind)
-    for hints in (False, True):
-        text = dialect.refuse("apply_patch", error, hints=hints)
-        assert text
-        assert unworded(error) not in text
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,32 @@ def test_every_error_has_words(kind):
 )
 def test_a_patch_has_several_spellings(tool, arguments):
     assert dialect.decode(tool, arguments) == MEANT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ({"command": ["ls", "-la"]}, Run("ls -la", 120, 80_000)),
+        ({"command": ["grep", "a b", "c"]}, Run("grep 'a b' c", 120, 80_000)),
+        ({"command": ["bash", "-lc", "ls | wc -l"]}, Run("ls | wc -l", 120, 80_000)),
+        ({"command": ["/bin/bash", "-c", "ls"], "timeout_ms": 2500}, Run("ls", 2.5, 80_000)),
+        ({"command": ["sh", "-c", "ls; pwd"]}, Run("sh -c 'ls; pwd'", 120, 80_000)),
+        ({"command": "ls && pwd"}, Run("ls && pwd", 120, 80_000)),
+        ({"command": ["ls"], "workdir": "my src"}, Run("cd -- 'my src' || exit\nls", 120, 80_000)),
+        ({"command": ["ls"], "workdir": "/"}, Run("ls", 120, 80_000)),
+    ],
+    ids=str,
+)
+def test_a_command_that_is_no_patch_is_run(arguments, meant):
+    assert dialect.decode("shell", arguments) == meant
+
+
+@pytest.mark.parametrize(
+    "script", ["ls; apply_patch 'x'", "apply_patch 'x' | cat", "if true; then apply_patch 'x'; fi", "apply_patch $X"]
+)
+def test_c63_a_command_that_calls_apply_patch_in_another_form_is_not_run(script):
+    with pytest.raises(NotOnlyPatch):
+        dialect.decode("shell", {"command": ["bash", "-lc", script]})
 
 
 def test_paths_are_seen_from_the_folder_of_the_command():

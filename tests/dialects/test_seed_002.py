@@ -58,7 +58,7 @@ def step(old, new, places=1) -> Step:
 
 
 def edited(path, *steps, rows=(), created=False) -> Edited:
-    return Edited(path, created, steps, "utf-8", "", Snippet(tuple(rows)))
+    return Edited(path, path, created, steps, "utf-8", "", Snippet(tuple(rows)))
 
 
 def encoded(result, request) -> str:

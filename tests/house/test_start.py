@@ -11,7 +11,20 @@ import pytest
 
 pytestmark = pytest.mark.alone
 
-EXTRAS = ("numpy", "PIL", "pypdfium2", "mcp", "openai", "anthropic", "click", "asyncio", "tree_sitter")
+EXTRAS = (
+    "numpy",
+    "PIL",
+    "pypdfium2",
+    "mcp",
+    "openai",
+    "anthropic",
+    "agents",
+    "langchain_core",
+    "pydantic_ai",
+    "click",
+    "asyncio",
+    "tree_sitter",
+)
 
 
 def cpu_seconds(code: str) -> float:

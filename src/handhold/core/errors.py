@@ -97,6 +97,7 @@ class BadArguments(ToolError):
     argument: str
     got: str
     wanted: str
+    example: str = ""  # a call that would be taken, as JSON; empty where none is known
 
 
 class CallIdReused(ToolError):
@@ -304,6 +305,7 @@ class NoMatch(PathError):
     kind: Literal["whitespace", "stale", "absent"] = "absent"
     differs: tuple[Difference, ...] = ()
     again: bool = False  # the very same call failed just before
+    every: bool = False  # all the places were meant
 
 
 class Ambiguous(PathError):
@@ -313,6 +315,15 @@ class Ambiguous(PathError):
     old: str
     lines: tuple[int, ...]
     matched_by: str
+
+
+class UnexpectedCount(PathError):
+    """The old text stands in more or fewer places than the call said."""
+
+    code, blame = "UNEXPECTED_COUNT", Blame.MODEL
+    old: str
+    wanted: int
+    lines: tuple[int, ...]
 
 
 class Overlapping(PathError):
@@ -433,7 +444,7 @@ class NoShell(ToolError):
     """Commands are not run here: there is no shell, or nothing that would confine it, and nobody said to do without."""
 
     code, blame = "NO_SHELL", Blame.TOOL
-    because: str = ""  # empty: the dialect runs apply_patch and nothing else
+    because: str = ""  # empty: it is no call of apply_patch
     command: str = ""
 
 

@@ -178,6 +178,11 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Restart:
+    """A lasting shell begins anew."""
+
+
+@dataclass(frozen=True)
 class Conflict:
     """A path that a command changed, and somebody else meanwhile: theirs stays, the command's version is kept."""
 
@@ -196,4 +201,4 @@ class Effects:
     notes: tuple[str, ...] = ()  # what a shadow could not do as a plain folder would
 
 
-Plan = Answer | Changes | Search | Convert | Command | Job
+Plan = Answer | Changes | Search | Convert | Command | Job | Restart

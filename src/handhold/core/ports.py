@@ -26,7 +26,7 @@ from handhold.core.facts import (
 )
 from handhold.core.plans import Content, Convert, Effects, FileChange, Search, Shelved
 from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
-from handhold.core.results import Result, ToolSpec
+from handhold.core.results import Reply, Result, ToolSpec
 
 MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
 
@@ -239,6 +239,10 @@ class Shell(Protocol):
         ...
 
     def job(self, request: JobOutput | JobInput | JobStop) -> JobState: ...
+
+    def restart(self) -> None:
+        """Where a shell lasts, it begins anew: in the first root, with nothing exported."""
+        ...
 
     def interrupt(self, thread: int | None = None) -> None:
         """End what `run` is running now, in any thread or in this one."""
@@ -609,6 +613,16 @@ class Traits:
     shell_lasts: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
 
 
+@dataclass(frozen=True)
+class Frame:
+    """What stands around a reply, for a dialect whose replies are forms that tell it."""
+
+    tool: str
+    arguments: str  # canonical JSON
+    folder: str  # that relative paths begin at
+    place: Callable[[], str]  # the path that was asked about, as it really is; empty if there is none
+
+
 class Dialect(Protocol):
     """Names, schemas, limits and wording of one tool family."""
 
@@ -621,6 +635,11 @@ class Dialect(Protocol):
     @property
     def specs(self) -> tuple[ToolSpec, ...]: ...
 
+    @property
+    def instructions(self) -> str:
+        """What teaches a model to use these tools together, for its system prompt."""
+        ...
+
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request: ...
 
     def repaired(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
@@ -630,3 +649,7 @@ class Dialect(Protocol):
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str: ...
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
+
+    def framed(self, reply: Reply, frame: Frame) -> str:
+        """The text of a reply as it leaves; for most dialects, as it is."""
+        ...

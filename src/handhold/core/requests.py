@@ -17,6 +17,7 @@ class Limits:
     count_rest: bool = False  # say how many lines of the range are left, though the file must be read to its end for it
     refuse_long: bool = False  # a page over `chars` is an error; else it ends earlier
     whole_bytes: int | None = None  # a larger file must be asked for by offset or limit
+    split: bool = False  # a line over `line_chars` goes on in parts, each of which counts as a line
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Replacement:
     old: str
     new: str
     every: bool = False
+    count: int | None = None  # in how many places it must stand
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,14 @@ class Edit(OnFile):
 @dataclass(frozen=True)
 class MultiEdit(OnFile):
     edits: tuple[Replacement, ...]
+
+
+@dataclass(frozen=True)
+class Insert(OnFile):
+    """New lines behind line number `line`; 0 is the beginning of the file."""
+
+    line: int
+    text: str
 
 
 # --- notebooks
@@ -180,6 +190,7 @@ class Below:
 class ListFiles(Below):
     depth: int = 1
     ignore: tuple[str, ...] = ()  # globs of what to leave out besides
+    skip: int = 0  # entries of `limit` that are not shown, where a family pages by a number and not by a cursor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +226,7 @@ class Run:
     background: bool = False
     preview: bool = False  # run it, say what it would change, and change nothing
     direct: bool = False  # on the workspace itself, without a shadow: it cannot be taken back
+    first_bytes: int = 0  # where a family shows the beginning and no end: so much of it, and `chars` does not count
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -248,12 +260,22 @@ class JobStop(OnJob):
     pass
 
 
+@dataclass(frozen=True)
+class RestartShell:
+    """Let a lasting shell forget where it stands and what was exported."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return ()
+
+
 Request = (
     Read
     | ReadMany
     | Write
     | Edit
     | MultiEdit
+    | Insert
     | NotebookEdit
     | Patch
     | ListFiles
@@ -263,4 +285,5 @@ Request = (
     | JobOutput
     | JobInput
     | JobStop
+    | RestartShell
 )

@@ -31,6 +31,8 @@ class Shown:
     no_notebook: str = ""  # why it is shown as text, though its name says that it has cells
     read_by: str = "content"  # what the encoding rests on
     unlike: str = ""  # the encoding that was declared, where the bytes say otherwise
+    newline_at_end: bool = False  # whether the last line shown is the file's last and ends with one
+    width: int = 0  # where a dialect splits long lines instead of cutting them: characters of a part
 
     @property
     def status(self) -> Status:
@@ -293,6 +295,7 @@ class Snippet:
 @dataclass(frozen=True)
 class Written:
     path: str
+    place: str  # where that really is
     created: bool
     size: int
     lines: int
@@ -329,6 +332,7 @@ class Edited:
     """`steps` in order; a file that an empty first text made has `created`."""
 
     path: str
+    place: str
     created: bool
     steps: tuple[Step, ...]
     encoding: str
@@ -596,6 +600,16 @@ class JobShown:
         }
 
 
+@dataclass(frozen=True)
+class Restarted:
+    """A lasting shell has forgotten where it stood."""
+
+    status: Status = "success"
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
 def is_whole(output: Output) -> bool:
     return not (output.left_out or output.tail or output.handle or output.replaced)
 
@@ -644,6 +658,7 @@ Result = (
     | Grepped
     | Ran
     | JobShown
+    | Restarted
 )
 
 

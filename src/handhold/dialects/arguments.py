@@ -6,9 +6,10 @@ uses. What could mean two things is refused, with what was wanted.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from handhold.core.text.lines import merged
 
 SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile", "directory", "dir", "folder"})
-    | {"notebookpath"},
+    | {"dirpath", "directorypath", "notebookpath"},
     frozenset({"oldstring", "oldstr", "oldtext", "old", "search"}),
     frozenset({"newstring", "newstr", "newtext", "new", "replace", "replacement"}),
     frozenset({"replaceall", "all", "every", "global"}),
@@ -42,6 +43,9 @@ SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"depth", "maxdepth"}),
     frozenset({"hidden", "includehidden", "showhidden"}),
     frozenset({"ignored", "includeignored", "noignore"}),
+    frozenset({"viewrange", "linerange", "range"}),
+    frozenset({"insertline", "afterline"}),
+    frozenset({"inserttext", "insertion"}),
 )
 """Names that tool families give to one thing, without case and underscores."""
 
@@ -150,6 +154,27 @@ def told(value: Any) -> str:
 
 
 # --- the whole of them
+
+SAMPLES: Mapping[str, Any] = {
+    "path": "src/app.py",
+    "filepath": "src/app.py",
+    "dirpath": "src",
+    "pattern": "greet",
+    "glob": "*.py",
+    "command": "ls",
+    "oldstring": "before",
+    "oldstr": "before",
+    "oldtext": "before",
+    "newstring": "after",
+    "newstr": "after",
+    "newtext": "after",
+    "patch": "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n",
+    "input": "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n",
+    "viewrange": [1, 40],
+}
+"""What an example has for an argument, by its name, where its schema has none; the rest is made from its type."""
+
+KEPT_CHARS = 200  # of a value in an example
 
 
 @dataclass(frozen=True)
@@ -286,6 +311,57 @@ def seconds(tool: str, values: Mapping[str, Any], name: str, *, default: float, 
     return value * unit
 
 
+# --- examples
+
+
+def examples(given: Any, wrong: str, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Calls to show beside a refusal, the most telling first: with what was right in the call, and without it."""
+    known: Mapping[str, Any] = schema.get("properties", {})
+    needed = {name: _sample(name, known.get(name, {})) for name in schema.get("required", ())}
+    named = re.split(r"[.\[]", wrong)[0]
+    mended = {named: _sample(named, known[named])} if named in known else {}
+    right = {name: value for name, value in _right(given, known) if name != named}
+    yield needed | right | mended
+    yield needed | right
+    yield needed | mended
+    yield needed
+    yield {name: _sample(name, part) for name, part in known.items()}  # where what is needed depends on the rest
+
+
+def _right(given: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arguments that fit as they are, and are short."""
+    if isinstance(given, Mapping):
+        for name, value in cast("Mapping[str, Any]", given).items():
+            kind = KINDS.get(known[name].get("type", "")) if name in known else None
+            if kind and kind.holds(value) and _is_plain(value) and len(str(value)) <= KEPT_CHARS:
+                yield name, value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether there is nothing inside that would have to be looked at by itself."""
+    parts = cast("Sequence[Any]", value) if _is_array(value) else (value,)
+    return all(isinstance(part, str | bool | int) or (isinstance(part, float) and isfinite(part)) for part in parts)
+
+
+def _sample(name: str, schema: Mapping[str, Any]) -> Any:
+    match schema:
+        case {"examples": [first, *_]} | {"enum": [first, *_]}:
+            return first
+        case {"default": value}:
+            return value
+        case {"type": "array", **rest} if _bare(name) not in SAMPLES or not _is_array(SAMPLES[_bare(name)]):
+            return [_sample(name, rest.get("items", {}))]
+        case {"type": "object", **rest}:
+            known = rest.get("properties", {})
+            return {each: _sample(each, known.get(each, {})) for each in rest.get("required", ())}
+        case {"type": "integer" | "number"}:
+            return 1
+        case {"type": "boolean"}:
+            return False
+        case _:
+            return SAMPLES.get(_bare(name), "text")
+
+
 class Specs:
     """The tools of one dialect, read from the `specs.json` beside its module when first asked for."""
 
@@ -298,7 +374,10 @@ class Specs:
         return tuple(ToolSpec(**row) for row in rows)
 
     def fit(self, tool: str, arguments: Any) -> Fitted:
+        return fit(tool, arguments, self.schema(tool))
+
+    def schema(self, tool: str) -> Mapping[str, Any]:
         for spec in self.tools:
             if spec.name == tool:
-                return fit(tool, arguments, spec.input_schema)
+                return spec.input_schema
         raise UnknownTool(tool, tuple(spec.name for spec in self.tools))

@@ -5,6 +5,7 @@ Output comes first and stands bare; everything of ours is in brackets behind it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 from handhold.core.facts import Clash, Exit, Held, Output
 from handhold.core.results import Deed, JobShown, Ran, Touched
@@ -29,6 +30,11 @@ class Names:
     offset: bool  # whether output can be asked for from an offset
 
 
+def standing_in(folder: str, command: str) -> str:
+    """The same command, begun in a folder; nothing, a dot and a slash are the workspace, where it begins anyway."""
+    return f"cd -- {quote(folder)} || exit\n{command}" if folder not in ("", ".", "/") else command
+
+
 # --- a command that ended
 
 
@@ -37,18 +43,34 @@ def ran(result: Ran) -> str:
 
 
 def _behind(result: Ran) -> Iterator[str]:
-    silence = "" if result.output.bytes else "No output. "
-    yield f"[{silence}{ended(result.exit)}]"
+    yield status(result)
     if result.exit.timed_out:
         yield _what_remains(result)
     yield from _deeds(result)
     yield from _conflicts(result.conflicts)
     yield from _seen(result)
+    yield from _notes(result)
+
+
+def warnings(result: Ran) -> Iterator[str]:
+    """What is told even by a family that says nothing of what a command did: that it is not as it seems."""
+    if result.counts != "all":
+        yield from _deeds(result)
+    yield from _conflicts(result.conflicts)
+    yield from _notes(result)
+
+
+def _notes(result: Ran) -> Iterator[str]:
     for note in result.notes:
         yield f"[{clipped(note, MOST_NOTED)}.]"
     yield from _hidden(result.held)
     if result.undo != "all":
         yield f"[undo: file tools only. {_direct(result.held)}]"
+
+
+def status(result: Ran) -> str:
+    silence = "" if result.output.bytes else "No output. "
+    return f"[{silence}{ended(result.exit)}]"
 
 
 def ended(end: Exit) -> str:

@@ -1,14 +1,17 @@
 """What every dialect does in the same way; what it does in its own is four short methods."""
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from handhold.core.errors import ToolError
-from handhold.core.ports import Traits
+from handhold.core.errors import BadArguments, ToolError
+from handhold.core.ports import Frame, Traits
 from handhold.core.requests import Replacement, Request
-from handhold.core.results import Result, ToolSpec
-from handhold.dialects.arguments import Fitted, Specs
+from handhold.core.results import Reply, Result, ToolSpec
+from handhold.dialects.arguments import Fitted, Specs, examples
 from handhold.dialects.hints import hinted, notes_about, notes_on
 from handhold.dialects.quoting import sendable
 
@@ -16,8 +19,8 @@ from handhold.dialects.quoting import sendable
 class Family(ABC):
     """A dialect: the tools of `specs.json` beside `file`, read into requests and put into words."""
 
-    name: ClassVar[str]
-    traits: ClassVar[Traits]
+    name: str
+    traits: Traits
 
     def __init__(self, file: str) -> None:
         self._specs = Specs(file)
@@ -38,6 +41,10 @@ class Family(ABC):
         """Arguments as the schema has them, where the family also sends them in another form."""
         return arguments
 
+    def framed(self, reply: Reply, frame: Frame) -> str:
+        """The text of a reply as it leaves, where the family has a form for it."""
+        return reply.text
+
     def tells_more(self, error: ToolError) -> bool:
         """Whether the engine's facts about an error are told even without hints."""
         return False
@@ -48,8 +55,15 @@ class Family(ABC):
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._specs.tools
 
+    @property
+    def instructions(self) -> str:
+        """What teaches a model to use these tools together: `instructions.md` beside `specs.json`; empty without one."""
+        file = Path(self._specs.file).with_name("instructions.md")
+        return file.read_text("utf-8") if file.exists() else ""
+
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request:
-        return self.request(tool, self._fitted(tool, arguments).values)
+        with self._showing_how(tool, arguments):
+            return self.request(tool, self._fitted(tool, arguments).values)
 
     def repaired(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
         return self._fitted(tool, arguments).repaired
@@ -63,6 +77,24 @@ class Family(ABC):
 
     def _fitted(self, tool: str, arguments: Mapping[str, Any] | str) -> Fitted:
         return self._specs.fit(tool, self.object_of(tool, arguments))
+
+    @contextmanager
+    def _showing_how(self, tool: str, arguments: Mapping[str, Any] | str) -> Generator[None]:
+        """Arguments that are refused are refused with a call that would not be."""
+        try:
+            yield
+        except BadArguments as error:
+            error.example = error.example or self._example(tool, arguments, error.argument)
+            raise
+
+    def _example(self, tool: str, arguments: Mapping[str, Any] | str, wrong: str) -> str:
+        for call in examples(arguments, wrong, self._specs.schema(tool)):
+            try:
+                self.request(tool, self._specs.fit(tool, call).values)
+            except ToolError:
+                continue  # what is shown must be right: the next one asks for less
+            return json.dumps(call, ensure_ascii=False)
+        return ""
 
 
 def replacement(a: Mapping[str, Any]) -> Replacement:

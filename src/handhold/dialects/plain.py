@@ -15,8 +15,9 @@ def plain(error: e.ToolError) -> str:
         # --- the call itself
         case e.UnknownTool(tool=tool, known=known):
             return f"There is no tool {clipped(tool)}. Use one of {listed(known)}."
-        case e.BadArguments(tool=tool, argument=argument, got=got, wanted=wanted):
-            return f"{tool}: {clipped(argument)} is {got}; wanted {wanted}. Call again with that mended."
+        case e.BadArguments(tool=tool, argument=argument, got=got, wanted=wanted, example=example):
+            like = f", for example {example}" if example else "."
+            return f"{tool}: {clipped(argument)} is {got}; wanted {wanted}. Call again with that mended{like}"
         case e.CallIdReused(call_id=call_id):
             return f"The call id {clipped(call_id)} was used before in this turn for another call, so nothing was done. Call again with a new id."
         # --- paths
@@ -87,6 +88,8 @@ def plain(error: e.ToolError) -> str:
             return (
                 f"The text to replace is in {path} {len(lines)} times. Quote more of the lines around the one you mean."
             )
+        case e.UnexpectedCount(wanted=wanted, lines=lines):
+            return f"The text to replace is in {path} {len(lines)} times, and {wanted} were expected, so nothing was changed. Read the file again, and quote more around the places you mean."
         case e.Overlapping(lines=lines):
             return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so replacing all of them has no one meaning. Quote a longer text."
         # --- notebooks
@@ -121,8 +124,6 @@ def plain(error: e.ToolError) -> str:
         # --- commands
         case e.NotOnlyPatch(because=because):
             return f"This command calls apply_patch, and not in a form that is taken: {because}. Nothing was done. Call apply_patch alone or after one cd, with the patch in a heredoc whose delimiter is quoted."
-        case e.NoShell(because=""):
-            return "Commands are not run here, except apply_patch. Nothing was done."
         case e.NoShell(because=because):
             return f"The command was not run: {because}."
         case e.NoSuchJob(job=job, known=known):

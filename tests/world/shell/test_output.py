@@ -44,11 +44,13 @@ def source(results: Results) -> Iterator[Source]:
     source.close()
 
 
-def printed(results: Results, data: bytes, *, chars: int = 1_000, lines: int = 5, piece: int = 60_000) -> Output:
+def printed(
+    results: Results, data: bytes, *, chars: int = 1_000, lines: int = 5, piece: int = 60_000, first_bytes: int = 0
+) -> Output:
     source = Source(Sink(results))
     try:
         source.print(data, piece)
-        return source.sink.output(chars, lines)
+        return source.sink.output(chars, lines, first_bytes=first_bytes)
     finally:
         source.close()
 
@@ -60,6 +62,22 @@ def kept(results: Results, output: Output) -> bytes:
 def test_a_short_output_is_shown_whole_and_leaves_no_file(results: Results):
     assert printed(results, b"one\ntwo\n") == Output("one\ntwo\n", bytes=8, lines=2)
     assert not results.folder.exists()
+
+
+def test_of_a_long_output_the_beginning_may_be_all_that_is_shown(results: Results):
+    data = b"".join(b"line %d\n" % n for n in range(1, 1_001))
+    output = printed(results, data, first_bytes=30)
+    assert (output.head, output.tail, output.left_out) == (data[:30].decode(), "", 996)
+    assert kept(results, output) == data
+    assert printed(results, data[:30], first_bytes=30) == Output(data[:30].decode(), bytes=30, lines=5)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 29, 30, 31])
+def test_a_beginning_ends_with_a_whole_letter(results: Results, most: int):
+    output = printed(results, "é字🙂x".encode() * 4, first_bytes=most)
+    assert len(output.head.encode()) <= most < len(output.head.encode()) + 4
+    assert ("é字🙂x" * 4).startswith(output.head)
+    assert output.handle
 
 
 def test_silence_is_no_line(results: Results):

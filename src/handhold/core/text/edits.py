@@ -6,7 +6,7 @@ Pure, so that Edit, MultiEdit and patch can be sure of the end before anything b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handhold.core.errors import Ambiguous, NoChange, Overlapping
+from handhold.core.errors import Ambiguous, NoChange, Overlapping, UnexpectedCount
 from handhold.core.requests import Matching, Replacement
 from handhold.core.results import Step
 from handhold.core.text.encoding import Text, must_fit
@@ -53,8 +53,12 @@ def locate(body: str, edit: Replacement, path: str, matching: Matching) -> Found
     sheet = Sheet(body)
     found = search(edit.old, sheet, matching, new=edit.new)
     if found is None:
-        raise no_match(path, edit.old, sheet)
+        miss = no_match(path, edit.old, sheet)
+        miss.every = edit.every
+        raise miss
     lines = numbers_at(body, [span.start for span in found.spans])
+    if edit.count is not None and len(lines) != edit.count:
+        raise UnexpectedCount(path, edit.old, edit.count, lines)
     if len(lines) > 1 and not edit.every:
         raise Ambiguous(path, edit.old, lines, found.rung)
     if found.overlapping:

@@ -1,12 +1,13 @@
 """One file an operation: what a request would do, given a view of the files; of a search, what it came to."""
 
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
-from handhold.core.plans import Answer, Convert, Plan, Search
+from handhold.core.plans import Answer, Convert, Plan, Restart, Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import (
     Edit,
     Glob,
     Grep,
+    Insert,
     JobInput,
     JobOutput,
     JobStop,
@@ -17,6 +18,7 @@ from handhold.core.requests import (
     Read,
     ReadMany,
     Request,
+    RestartShell,
     Run,
     Write,
 )
@@ -50,6 +52,10 @@ def plan(request: Request, files: GuardedView) -> Plan:
             from handhold.core.tools import notebook
 
             return notebook.plan(request, files)
+        case Insert():
+            from handhold.core.tools import insert
+
+            return insert.plan(request, files)
         case Patch():
             from handhold.core.tools import patch
 
@@ -66,6 +72,8 @@ def plan(request: Request, files: GuardedView) -> Plan:
             from handhold.core.tools import run
 
             return run.plan_job(request, files)
+        case RestartShell():
+            return Restart()
 
 
 def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:

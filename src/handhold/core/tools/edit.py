@@ -32,7 +32,7 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
     known = files.known(path)
     applied = apply(known.text, edits, path=path, matching=files.matching)
     change = FileChange(known.whole.path, Bytes(known.whole.data), Bytes(applied.text.encode()))
-    return Changes((change,), edited(path, known.text, applied), whole=False)
+    return Changes((change,), edited(path, known.whole.path, known.text, applied), whole=False)
 
 
 def create(path: str, content: str, rest: Sequence[Replacement], files: GuardedView) -> Changes:
@@ -41,14 +41,15 @@ def create(path: str, content: str, rest: Sequence[Replacement], files: GuardedV
     applied = apply(made, rest, path=path, matching=files.matching)
     applied = Applied(applied.text, (Step("", content, every=False, places=1, matched_by="exact"), *applied.steps))
     change = FileChange(files.place(path), None, Bytes(applied.text.encode()))
-    return Changes((change,), edited(path, None, applied), whole=True)
+    return Changes((change,), edited(path, change.path, None, applied), whole=True)
 
 
-def edited(path: str, before: Text | None, applied: Applied) -> Edited:
+def edited(path: str, place: str, before: Text | None, applied: Applied) -> Edited:
     old, new = before.body if before else "", applied.text.body
     found = tuple(hunks(old, new))
     return Edited(
         path=path,
+        place=place,
         created=before is None,
         steps=applied.steps,
         encoding=applied.text.coding.name,

@@ -1,6 +1,7 @@
 """List: what is in a folder, directories first."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from handhold.core.errors import NotDirectory
@@ -25,6 +26,8 @@ def plan(request: ListFiles, files: GuardedView) -> Search:
 
 
 def conclude(search: Search, scan: Scan, files: GuardedView) -> Listed:
+    skip = search.request.skip if isinstance(search.request, ListFiles) else 0
+    scan, search = replace(scan, hits=scan.hits[skip:]), replace(search, start=search.start + skip)
     entries = [(files.spelled(hit.place), hit.kind) for hit in scan.hits]
     fitting = Budget(search.request.chars).holds(list(costs(entries, files.spelled(search.place))))
     return Listed(covered(search, scan, scan.hits[:fitting], files), tuple(entries[:fitting]))

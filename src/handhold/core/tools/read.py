@@ -1,5 +1,6 @@
 """Read: a page of a text file, with line numbers; of a folder, what is in it."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from handhold.core.errors import IsDirectory, NotPaged, PageTooLong, TooLarge
@@ -50,7 +51,10 @@ def text(request: Read, look: Look, files: GuardedView) -> Answer:
         raise TooLarge(request.path, look.identity.size, limits.whole_bytes)
     offset = request.offset or 1
     most = min(limits.lines, request.limit or limits.lines)
-    page = files.page(request.path, offset, most, limits.line_chars)
+    page = files.page(request.path, offset, most, limits.line_chars * (most if limits.split else 1))
+    if limits.split:
+        parts = tuple(parted(page.lines, limits.line_chars, most, limits.chars))
+        page = replace(page, lines=parts, more=page.more or len(parts) < len(page.lines))
     lines = within(page, limits, request.path)
     seen = replace(page, lines=lines, more=page.more or len(lines) < len(page.lines))
     if request.if_changed and files.was_shown(seen):
@@ -70,9 +74,25 @@ def text(request: Read, look: Look, files: GuardedView) -> Answer:
             replaced=page.replaced,
             changed=diff,
             stale=changed,
+            newline_at_end=not seen.more and page.whole is not None and b"\n" in page.whole.data[-4:],
+            width=limits.line_chars if limits.split else 0,
         ),
         (seen,),
     )
+
+
+def parted(lines: Sequence[Line], width: int, most: int, chars: int) -> Iterator[Line]:
+    """The lines that fit if a long one goes on in parts: of the first, what fits; of the others, whole ones only."""
+    room = most
+    for n, line in enumerate(lines):
+        parts = max(1, -(-len(line.text) // width))
+        if n and (parts > room or line.cut):
+            return
+        kept = line.text[: min(room, max(1, chars // (width + NUMBER + CUT))) * width]
+        yield Line(kept, line.cut + len(line.text) - len(kept))
+        room -= parts
+        if room <= 0:
+            return
 
 
 def within(page: Page, limits: Limits, path: str) -> tuple[Line, ...]:

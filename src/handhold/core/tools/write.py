@@ -23,18 +23,19 @@ def plan(request: Write, files: GuardedView) -> Changes:
     must_fit(request.content, known.text.coding, request.path)
     after = known.text.with_body(rewritten(known.text.body, request.content))
     change = FileChange(known.whole.path, Bytes(known.whole.data), Bytes(after.encode()))
-    return Changes((change,), written(request.path, known.text, after), whole=True)
+    return Changes((change,), written(request.path, known.whole.path, known.text, after), whole=True)
 
 
 def create(path: str, content: str, files: GuardedView) -> Changes:
     after = files.new(content, path)
     change = FileChange(files.place(path), None, Bytes(after.encode()))
-    return Changes((change,), written(path, None, after), whole=True)
+    return Changes((change,), written(path, change.path, None, after), whole=True)
 
 
-def written(path: str, before: Text | None, after: Text) -> Written:
+def written(path: str, place: str, before: Text | None, after: Text) -> Written:
     return Written(
         path=path,
+        place=place,
         created=before is None,
         size=len(after.encode()),
         lines=count(after.body),

@@ -19,6 +19,7 @@ from handhold.core.results import (
     PdfShown,
     Pictured,
     Ran,
+    Restarted,
     Result,
     Shown,
     ShownCell,
@@ -100,6 +101,8 @@ def said(request: Request, result: Result) -> str:
             return commands.ran(result)
         case JobShown():
             return commands.job(result, JOBS)
+        case Restarted():
+            return "The shell was restarted."
         case Listed() | Globbed() | Grepped():
             return searched(result)
         case Unchanged() | ShownMany():

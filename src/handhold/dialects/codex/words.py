@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from handhold.core import errors as e
-from handhold.core.results import Patched, Result
+from handhold.core.results import Patched, Ran, Result
+from handhold.dialects import commands
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped
 
@@ -12,9 +13,13 @@ MOST_FILES = 300
 
 
 def said(result: Result) -> str:
-    if not isinstance(result, Patched):
-        raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
-    return "\n".join(["Success. Updated the following files:", *listing(result)])
+    match result:
+        case Patched():
+            return "\n".join(["Success. Updated the following files:", *listing(result)])
+        case Ran():
+            return commands.ran(result)
+        case _:
+            raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
 def listing(patched: Patched) -> Iterator[str]:

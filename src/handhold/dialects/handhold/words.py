@@ -18,6 +18,7 @@ from handhold.core.results import (
     PdfShown,
     Pictured,
     Ran,
+    Restarted,
     Result,
     Shown,
     ShownMany,
@@ -100,6 +101,8 @@ def said(request: Request, result: Result) -> str:
             return commands.ran(result)
         case JobShown():
             return commands.job(result, JOBS)
+        case Restarted():
+            return "The shell was restarted."
         case Listed() | Globbed() | Grepped():
             return hinted("\n".join(found(result)), notes(result, MANNERS[type(result)]))
 

@@ -180,7 +180,7 @@ class BoxedShell:
                 effects = Effects() if ended.cancelled else self._readable(shadow.effects(self._protected))
             yield Finished(
                 ended,
-                sink.output(run.chars, run.lines),
+                sink.output(run.chars, run.lines, first_bytes=run.first_bytes),
                 told(replace(held, shadow=shadow is not None), denied, self._first),
                 "file tools only" if shadow is None else "all",
                 effects,
@@ -206,6 +206,9 @@ class BoxedShell:
         finally:
             with self._lock:
                 del self._running[process]
+
+    def restart(self) -> None:
+        self._lasting = Lasting(self._lasting.lasts, self._first)
 
     def interrupt(self, thread: int | None = None) -> None:
         with self._lock:

@@ -113,15 +113,23 @@ class Sink:
         """A last line that is not ended is one."""
         return self._breaks.counted + (self.total > 0 and self._end(1) != b"\n")
 
-    def output(self, chars: int, lines: int) -> Output:
-        """Whole if it has at most so many characters, else so many lines of each end and the file. Ask once."""
-        if whole := self._whole(chars):
+    def output(self, chars: int, lines: int, *, first_bytes: int = 0) -> Output:
+        """Whole if it has at most so many characters, else so many lines of each end and the file. Ask once.
+
+        With `first_bytes` it is whole if it has at most those, else they are all that is shown.
+        """
+        whole = self._whole(first_bytes or chars)
+        if whole and (not first_bytes or len(whole.head.encode()) <= first_bytes):
             if self._spill:
                 self._results.drop(self._spill)
             return whole
         beginning = self._beginning or bytes(self._view[: min(self.total, BEGINNING)])
-        width = max(1, min(WIDTH, chars // (2 * lines)))
-        ends = both_ends(beginning, self._end(BEGINNING), total=self.total, lines=self.lines, most=lines, width=width)
+        if first_bytes:
+            ends = one_end(beginning, lines=self.lines, most=first_bytes)
+        else:
+            width = max(1, min(WIDTH, chars // (2 * lines)))
+            ending = self._end(BEGINNING)
+            ends = both_ends(beginning, ending, total=self.total, lines=self.lines, most=lines, width=width)
         handle, kept = self._finish()
         return Output(
             head="\n".join(ends.head),
@@ -236,6 +244,13 @@ class Ends:
     tail: list[str]
     left_out: int
     replaced: bool
+
+
+def one_end(beginning: bytes, *, lines: int, most: int) -> Ends:
+    """The first bytes alone, in whole letters."""
+    text, odd = decoded(to_letter(beginning))
+    head = to_letter(tidy(text).encode()[:most]).decode()
+    return Ends([head], [], lines - head.count("\n"), odd)
 
 
 def both_ends(beginning: bytes, ending: bytes, *, total: int, lines: int, most: int, width: int) -> Ends:

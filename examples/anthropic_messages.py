@@ -1,0 +1,29 @@
+"""A coding agent by the loop of Anthropic's client, with the vendor's own editor and shell. Undone if you say n.
+
+ANTHROPIC_API_KEY=… python examples/anthropic_messages.py FOLDER MODEL TASK
+"""
+
+import sys
+
+from anthropic import Anthropic
+
+from handhold import Toolbox
+from handhold.adapters.anthropic import Messages
+
+
+def main(folder: str, model: str, task: str) -> None:
+    with Toolbox.open(folder, dialect="anthropic") as box:
+        runner = Anthropic().beta.messages.tool_runner(
+            model=model,
+            max_tokens=8000,
+            messages=[{"role": "user", "content": task}],
+            tools=Messages(box).runnable(),
+        )
+        for message in runner:
+            print(*(block.text for block in message.content if block.type == "text"))
+        if input("Shall it stay? [y/n] ") == "n":
+            print(box.undo(session=True).text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,370 @@
+"""The workspace as a backend for deepagents, which has tools of its own and asks a backend to carry them out.
+
+    box = Toolbox.open(root, dialect=raw, approver=by_interrupt)
+    agent = create_deep_agent(model=…, backend=backend(box), checkpointer=…)
+
+Paths are those of the machine, the same for files and for commands; `/` alone is the workspace. What deepagents puts
+aside by itself (results that are too large, old conversations) stays in the state of its graph, out of the workspace.
+
+`by_interrupt`, of the adapter for LangChain, asks for approvals here too, and what commands print is streamed in the
+same way. A backend is not told which call it serves, so a call that is sent twice is carried out twice.
+"""
+
+import shlex
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from handhold.adapters.calls import InOrder, Watch
+from handhold.core.errors import ToolError
+from handhold.core.ports import Verb, Verdict
+from handhold.core.requests import Glob, Grep, ListFiles, Read, Request
+from handhold.core.results import Printed, Ran, Reply, Result, Shown
+from handhold.dialects import commands, deepagents
+from handhold.dialects.quoting import sendable
+
+if TYPE_CHECKING:
+    from deepagents.backends import CompositeBackend
+    from deepagents.backends.protocol import (
+        DeleteResult,
+        EditResult,
+        ExecuteResponse,
+        FileDownloadResponse,
+        GlobResult,
+        GrepResult,
+        LsResult,
+        ReadResult,
+        SandboxBackendProtocol,
+        WriteResult,
+    )
+
+    from handhold.assembly import Toolbox
+
+MOST, ROOM = (
+    10_000,
+    1_000_000,
+)  # items and characters of a list: the framework puts aside what its model has no room for
+ASIDE = "/deepagents"  # where the framework puts what it puts aside: no place of the machine, and none of ours
+CODES: Mapping[str, str] = {
+    "NOT_FOUND": "file_not_found",
+    "IS_DIRECTORY": "is_directory",
+    "OUTSIDE_WORKSPACE": "invalid_path",
+    "DENIED": "permission_denied",
+}
+"""What the framework calls errors that it knows by name."""
+
+
+class Raw(deepagents.DeepAgents):
+    """The family of deepagents without its frame: files and output bare, since the framework's tools number lines."""
+
+    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+        request = super().request(tool, a)
+        match request:
+            case Read(limits=limits):
+                return replace(request, limits=replace(limits, split=False, line_chars=limits.chars))
+            case ListFiles() | Glob() | Grep():
+                return replace(request, limit=MOST, chars=ROOM)
+            case _:
+                return request
+
+    def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str:
+        return sendable(self.said(request, result))
+
+    def said(self, request: Request, result: Result) -> str:
+        match result:
+            case Shown(lines=lines):
+                texts = [line.text + (f"… [{line.cut} more characters]" if line.cut else "") for line in lines]
+                return "\n".join(texts) + ("\n" if result.more or result.newline_at_end else "")
+            case Ran(exit=end):
+                ended = [f"[{commands.ended(end)}]"] if end.signal or end.timed_out else []
+                return "\n".join([*commands.shown(result.output), *ended, *commands.warnings(result)])
+            case _:
+                return super().said(request, result)
+
+
+raw = Raw(deepagents.__file__)
+"""The dialect that a toolbox must be opened with to be a backend."""
+
+
+def backend(box: "Toolbox") -> "CompositeBackend":
+    """For `create_deep_agent(backend=…)`."""
+    from deepagents.backends import CompositeBackend, StateBackend
+
+    if any(f"{root}/".startswith(f"{ASIDE}/") for root in box.files.roots):
+        raise ValueError(f"a workspace in {ASIDE} would be hidden by what the framework puts there")
+    return CompositeBackend(workspace(box), {f"{ASIDE}/": StateBackend()}, artifacts_root=ASIDE)
+
+
+def workspace(box: "Toolbox") -> "SandboxBackendProtocol":
+    """The workspace alone, to be put together with other backends."""
+    from deepagents.backends.protocol import (
+        DeleteResult,
+        EditResult,
+        ExecuteResponse,
+        FileDownloadResponse,
+        GlobResult,
+        GrepResult,
+        LsResult,
+        ReadResult,
+        SandboxBackendProtocol,
+        WriteResult,
+    )
+
+    if box.dialect is not raw:
+        raise ValueError("a backend needs Toolbox.open(…, dialect=handhold.adapters.deepagents.raw)")
+    order, one = InOrder(box), threading.Lock()
+
+    def call(tool: str, **arguments: Any) -> Reply:
+        with one:
+            return box.call(tool, given(arguments))
+
+    async def acall(tool: str, **arguments: Any) -> Reply:
+        return await order.call(tool, given(arguments), watch=writer(tool))
+
+    class Workspace(SandboxBackendProtocol):
+        @property
+        def id(self) -> str:
+            return box.session
+
+        def ls(self, path: str) -> LsResult:
+            return listed(call("ls", path=path))
+
+        async def als(self, path: str) -> LsResult:
+            return listed(await acall("ls", path=path))
+
+        def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+            if limit <= 0:
+                return unread()
+            return page(call("read_file", file_path=file_path, offset=max(0, offset), limit=limit))
+
+        async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+            if limit <= 0:
+                return unread()
+            return page(await acall("read_file", file_path=file_path, offset=max(0, offset), limit=limit))
+
+        def glob(self, pattern: str, path: str | None = None) -> GlobResult:
+            return globbed(call("glob", pattern=anywhere(pattern), path=path))
+
+        async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
+            return globbed(await acall("glob", pattern=anywhere(pattern), path=path))
+
+        def grep(
+            self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
+        ) -> GrepResult:
+            return grepped(call("grep", pattern=pattern, path=path, glob=glob, output_mode="content"), max_count)
+
+        async def agrep(
+            self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
+        ) -> GrepResult:
+            return grepped(await acall("grep", pattern=pattern, path=path, glob=glob, output_mode="content"), max_count)
+
+        def write(self, file_path: str, content: str) -> WriteResult:
+            return written(file_path, call("write_file", file_path=file_path, content=content))
+
+        async def awrite(self, file_path: str, content: str) -> WriteResult:
+            return written(file_path, await acall("write_file", file_path=file_path, content=content))
+
+        def edit(
+            self,
+            file_path: str,
+            old_string: str,
+            new_string: str,
+            replace_all: bool = False,  # noqa: FBT001 - the framework's
+        ) -> EditResult:
+            return edited(file_path, call("edit_file", **edit(file_path, old_string, new_string, every=replace_all)))
+
+        async def aedit(
+            self,
+            file_path: str,
+            old_string: str,
+            new_string: str,
+            replace_all: bool = False,  # noqa: FBT001 - the framework's
+        ) -> EditResult:
+            asked = edit(file_path, old_string, new_string, every=replace_all)
+            return edited(file_path, await acall("edit_file", **asked))
+
+        def delete(self, file_path: str) -> DeleteResult:
+            if why := undeletable(box, file_path):
+                return DeleteResult(error=why)
+            return deleted(file_path, call("execute", command=removal(file_path)))
+
+        async def adelete(self, file_path: str) -> DeleteResult:
+            if why := undeletable(box, file_path):
+                return DeleteResult(error=why)
+            return deleted(file_path, await acall("execute", command=removal(file_path)))
+
+        def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+            return ran(call("execute", command=command, timeout=timeout))
+
+        async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+            return ran(await acall("execute", command=command, timeout=timeout))
+
+        def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+            return [downloaded(box, path) for path in paths]
+
+    return Workspace()
+
+
+def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What was left out is left out, for the family to fill in."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def edit(path: str, old: str, new: str, *, every: bool) -> dict[str, Any]:
+    return {"file_path": path, "old_string": old, "new_string": new, "replace_all": every}
+
+
+def anywhere(pattern: str) -> str:
+    """To the framework a bare name is one at any depth, and a slash in front means the folder itself."""
+    return pattern.lstrip("/") if "/" in pattern else f"**/{pattern}"
+
+
+def removal(path: str) -> str:
+    """As a command, which takes a whole folder in one step, and can be taken back in one."""
+    return f"rm -r -- {shlex.quote(path)}"
+
+
+def undeletable(box: "Toolbox", path: str) -> str:
+    try:
+        place = box.files.place(path)
+    except ToolError as error:
+        return raw.refuse("execute", error, hints=False)
+    return f"Error: {path} is the workspace itself" if path == "/" or place in box.files.roots else ""
+
+
+def writer(tool: str) -> Watch | None:
+    """Where a graph that is awaited streams what it is told, with `stream_mode="custom"`."""
+    if tool != "execute":
+        return None
+    from langgraph.config import get_stream_writer
+
+    try:
+        write = get_stream_writer()
+    except (KeyError, RuntimeError):  # nobody runs a graph here
+        return None
+
+    def watch(call_id: str, printed: Printed) -> None:  # noqa: ARG001 - a backend is not told of it
+        write({"tool": tool, "printed": printed.text, "dropped": printed.dropped})
+
+    return watch
+
+
+# --- replies as the framework's results
+
+
+def told(reply: Reply) -> str:
+    """A failure, without the mark that the framework puts before it."""
+    return reply.text.removeprefix("Error: ")
+
+
+def listed(reply: Reply) -> "LsResult":
+    from deepagents.backends.protocol import LsResult
+
+    if reply.status == "error":
+        return LsResult(error=told(reply))
+    if reply.data["truncated"]:
+        return LsResult(error=f"there are more than {MOST:,} entries: use glob")
+    entries = reply.data["entries"]
+    return LsResult(entries=[{"path": each["path"], "is_dir": each["type"] == "directory"} for each in entries])
+
+
+def unread() -> "ReadResult":
+    from deepagents.backends.protocol import ReadResult
+
+    return ReadResult(file_data={"content": "", "encoding": "utf-8"}, no_lines_requested=True)
+
+
+def page(reply: Reply) -> "ReadResult":
+    from deepagents.backends.protocol import ReadResult
+
+    if reply.status == "error":
+        return ReadResult(error=told(reply))
+    if reply.images:
+        return ReadResult(file_data={"content": reply.images[0].base64, "encoding": "base64"})
+    text, first, lines = reply.text, reply.data["offset"], reply.data["lines"]
+    if not lines:
+        return ReadResult(file_data={"content": text, "encoding": "utf-8"})
+    last = first + lines - 1
+    return ReadResult(
+        file_data={"content": text, "encoding": "utf-8"},
+        total_lines=reply.data["total_lines"],
+        start_line=first,
+        end_line=last,
+        next_offset=last if reply.data["more"] else None,
+    )
+
+
+def globbed(reply: Reply) -> "GlobResult":
+    from deepagents.backends.protocol import GlobResult
+
+    if reply.status == "error":
+        return GlobResult(error=told(reply))
+    short = bool(reply.data["truncated"])
+    matches: Any = [{"path": path, "is_dir": False} for path in reply.data["paths"]]
+    return GlobResult(matches=matches, truncated=short, truncation_reason="budget" if short else None)
+
+
+def grepped(reply: Reply, most: int | None) -> "GrepResult":
+    from deepagents.backends.protocol import GrepResult
+
+    if reply.status == "error":
+        return GrepResult(error=reply.text)
+    matches: list[Any] = reply.data["matches"]
+    over = most is not None and len(matches) > most
+    return GrepResult(matches=matches[:most] if over else matches, truncated=over or bool(reply.data["truncated"]))
+
+
+def written(path: str, reply: Reply) -> "WriteResult":
+    from deepagents.backends.protocol import WriteResult
+
+    return WriteResult(error=reply.text) if reply.status == "error" else WriteResult(path=path)
+
+
+def edited(path: str, reply: Reply) -> "EditResult":
+    from deepagents.backends.protocol import EditResult
+
+    if reply.status == "error":
+        return EditResult(error=reply.text)
+    return EditResult(path=path, occurrences=sum(each["places"] for each in reply.data["edits"]))
+
+
+def deleted(path: str, reply: Reply) -> "DeleteResult":
+    from deepagents.backends.protocol import DeleteResult
+
+    if reply.status == "error":
+        return DeleteResult(error=reply.text)
+    return DeleteResult(path=path) if reply.data["exit_status"] == 0 else DeleteResult(error=f"Error: {reply.text}")
+
+
+def ran(reply: Reply) -> "ExecuteResponse":
+    """A command that was refused has no exit status: its words say so, since the framework has no other mark for it."""
+    from deepagents.backends.protocol import ExecuteResponse
+
+    match reply.code:
+        case None:
+            output = reply.data["output"]
+            lost = output["kept"] < output["bytes"] if output["handle"] else output["left_out"]
+            return ExecuteResponse(reply.text, reply.data["exit_status"], truncated=bool(lost))
+        case "NO_SHELL":
+            raise NotImplementedError(told(reply))
+        case "BAD_ARGUMENTS":
+            raise ValueError(told(reply))
+        case _:
+            return ExecuteResponse(reply.text)
+
+
+def downloaded(box: "Toolbox", path: str) -> "FileDownloadResponse":
+    """Bytes for the application, as far as the policy lets its model read them."""
+    from deepagents.backends.protocol import FileDownloadResponse
+
+    try:
+        if box.policy.may(Verb.READ, box.files.place(path)).verdict is not Verdict.ALLOW:
+            return FileDownloadResponse(path, error="permission_denied")
+        return FileDownloadResponse(path, content=box.files.read(path).data)
+    except ToolError as error:
+        return FileDownloadResponse(path, error=CODES.get(error.code, told_of(error)))
+
+
+def told_of(error: ToolError) -> str:
+    return raw.refuse("read_file", error, hints=False).removeprefix("Error: ")

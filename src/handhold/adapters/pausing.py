@@ -1,0 +1,39 @@
+"""Approvals where a run stops to ask, and makes the call a second time once it was answered.
+
+What is approved is the change that was shown. If the second time the call would change something else, because a file
+or a command is different now, that is asked about again. Whoever does not mind answers ANYWAY.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from handhold.core.plans import digest
+
+if TYPE_CHECKING:
+    from handhold.core.ports import Question
+
+ANYWAY = "anyway"
+"""Approves whatever the call will change when it is made again."""
+
+
+def shown(question: "Question") -> dict[str, Any]:
+    """The question as JSON can hold it; `change` tells one from another."""
+    what = {
+        "tool": question.tool,
+        "because": question.because,
+        "command": question.command,
+        "diff": question.diff,
+    }
+    return {**what, "change": digest(repr(sorted(what.items())).encode("utf-8", "surrogatepass"))}
+
+
+def approves(answer: object, now: Mapping[str, Any], *, before: str | None) -> bool | None:
+    """Whether `answer` approves the change that would be made now; None if it is about another one.
+
+    True is about what was shown `before`, None where nobody here remembers; the text of a `change` is about that one.
+    """
+    if answer is True:
+        return True if before == now["change"] else None
+    if isinstance(answer, str) and answer:
+        return True if answer in (ANYWAY, now["change"]) else None
+    return False
