@@ -3,6 +3,7 @@ plain user lives."""
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.faults.trees import NOBODY
 
 CI = os.environ.get("CI") == "true"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # whoever runs the tests may have settings of their own
 BESIDE = "is not beside the project"  # of a source that is no part of it: the one reason that counts everywhere
 

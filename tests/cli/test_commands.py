@@ -163,7 +163,7 @@ def test_ctrl_c_leaves_no_process_and_nothing_of_the_command(tmp_path: Path):
     with subprocess.Popen([*call, arguments, "--root", root, "--state", state], process_group=0) as begun:
         wait_for(lambda: bool(running(sleep)))
         begun.send_signal(signal.SIGINT)
-        begun.wait(20)
+        begun.wait(50)
     assert not running(sleep)
     assert list(root.iterdir()) == []
     assert not [path for path in state.rglob("shelf/*") if path.is_dir()]
@@ -175,7 +175,7 @@ def running(command: str) -> bytes:
 
 
 def wait_for(event: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 50
     while not event():
         assert time.monotonic() < deadline
         time.sleep(0.05)

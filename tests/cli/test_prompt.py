@@ -42,14 +42,14 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 50
         while text not in self.seen:
             assert time.monotonic() < deadline, self.seen
             assert self.read(), self.seen
 
     def read(self) -> bool:
         """Whether there is more to come."""
-        ready, _, _ = select.select([self.ours], [], [], 30)
+        ready, _, _ = select.select([self.ours], [], [], 50)
         try:
             data = os.read(self.ours, 65536) if ready else b""
         except OSError:  # the other side is closed
@@ -63,7 +63,7 @@ class Terminal:
     def end(self) -> int:
         while self.read():
             pass
-        return self.process.wait(30)
+        return self.process.wait(50)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from handhold.world.files.workspace import Workspace
 from tests.world.files.opening import Opener
 
 READS = 200_000
-CHECKED = 4  # every so many reads, one by a check on the resolved string
+CHECKED = 16  # every so many reads, one by a check on the resolved string
 PATHS = ("dir/file", "dir/sub/../file", "dir/sub/file", "dir/./file")
 INSIDE, OUTSIDE = b"inside\n", b"outside\n"
 

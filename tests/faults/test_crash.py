@@ -7,97 +7,112 @@ from pathlib import Path
 import pytest
 
 from tests.faults import crash, trees
+from tests.faults.apart import apart
 from tests.faults.crash import Bench, Commanding, Patching, Undoing, kill_commits, kill_recoveries, killed, stops_of
 from tests.faults.trees import as_nobody
 
 why_not = crash.unavailable()
-pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(900), pytest.mark.slow]
 
 PR_SET_DUMPABLE = 4
 PARTS = 4
 EVERY = 20
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def calls(stops: int, part: int, every: int = 1) -> range:
+    """A stop for each system call, or every so many, of this part of the test: the one after it.
+
+    What lies on the disk before a call is what lay there after the last.
+    """
+    return range(2 * every * (1 + part), stops + 1, 2 * every * PARTS)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_c62_nasty_49_a_commit_killed_at_every_system_call_is_whole(bench: Bench, part: int):
+@apart
+def test_c62_nasty_49_a_commit_killed_at_every_system_call_is_whole(tmp_path: Path, part: int):
+    bench = Bench(tmp_path)
     stops = stops_of(bench)
     assert stops > 300  # else the marker was missed
-    tally = kill_commits(bench, range(1 + part, stops + 1, PARTS))
+    tally = kill_commits(bench, calls(stops, part))
     tally.stops = stops
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
     assert tally.old
     assert tally.new
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_c62_nasty_49_a_recovery_that_is_killed_is_whole_after_the_next(bench: Bench, part: int):
-    tally = kill_recoveries(bench, range(EVERY * (1 + part), stops_of(bench) + 1, EVERY * PARTS), EVERY)
+@apart
+def test_c62_nasty_49_a_recovery_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
+    bench = Bench(tmp_path)
+    stops = range(EVERY * (1 + part), stops_of(bench) + 1, EVERY * PARTS)
+    tally = kill_recoveries(bench, stops, 2 * EVERY)  # a call has two stops
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
     assert tally.repeats > 100
 
 
+@apart
 def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
     bench = Bench(tmp_path, exchange=False)
     stops = stops_of(bench)
     tally = kill_commits(bench, range(1, stops + 1, 5))
     tally += kill_recoveries(bench, range(100, stops + 1, 100), 50)
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+@apart
 def test_c62_the_commit_of_a_command_killed_at_every_system_call_is_whole(tmp_path: Path, part: int):
     bench = Commanding(tmp_path)
     assert len(bench.changes()) >= 50
     stops = stops_of(bench)
     assert stops > 300
-    tally = kill_commits(bench, range(1 + part, stops + 1, PARTS))
+    tally = kill_commits(bench, calls(stops, part))
     tally.stops = stops
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
     assert tally.old
     assert tally.new
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+@apart
 def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
     bench = Commanding(tmp_path)  # all of them: python -m tests.faults.crash --full --command
     stops = stops_of(bench)
     tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS), 2 * EVERY)
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
     assert tally.repeats > 20
 
 
 @pytest.mark.parametrize("exchange", [True, False])
+@apart
 def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
     bench = Undoing(tmp_path, exchange)
     stops = stops_of(bench)
     tally = kill_commits(bench, range(1, stops + 1, 11))
     tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
     assert tally.old
     assert tally.new
 
 
+@apart
 def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
     bench = Commanding(tmp_path, exchange=False)
     stops = stops_of(bench)
     tally = kill_commits(bench, range(1, stops + 1, 9))
     tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
 
 
 @pytest.mark.root
+@apart
 def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):
     """Who may not write everywhere must open folders for a moment, and dies at that moment too."""
     crash.killat()
@@ -116,25 +131,26 @@ def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+@apart
 def test_c62_f3_a_patch_killed_at_its_system_calls_is_whole_and_sent_again_happens_once(tmp_path: Path, part: int):
     bench = Patching(tmp_path)
     stops = stops_of(bench)
     assert stops > 300
     assert len(bench.old.items() ^ bench.new.items()) > 20
-    tally = kill_commits(
-        bench, range(1 + part, stops + 1, PARTS * 4)
-    )  # all of them: python -m tests.faults.crash --patch
+    tally = kill_commits(bench, calls(stops, part, every=3))  # all of them: python -m tests.faults.crash --patch
     tally.stops = stops
     print(tally)
-    assert not tally.torn
+    assert not tally.torn, tally.torn
     for stop in range(1 + part, stops + 1, EVERY * PARTS * 2):
         bench.lay()
         killed(bench.commit, stop)
         assert bench.once(), f"killed at {stop}"
 
 
-def test_files_written_one_after_the_other_are_torn(bench: Bench):
+@apart
+def test_files_written_one_after_the_other_are_torn(tmp_path: Path):
     """What all this is for; and the proof that the bench can see it."""
+    bench = Bench(tmp_path)
 
     def plainly() -> None:
         os.access(crash.MARK, os.F_OK)

@@ -82,11 +82,11 @@ OTHER_NAME = "other name"
 
 
 def old(name: str) -> bytes:
-    return f"old {name}\n".encode() * (3 if name != LINKED else 2000)
+    return "".join(f"old {name} {n}\n" for n in range(3 if name != LINKED else 2000)).encode()
 
 
 def new(name: str) -> bytes:
-    return f"this is new {name}\n".encode() * (5 if name != LINKED else 1500)
+    return "".join(f"this is new {name} {n}\n" for n in range(5 if name != LINKED else 1500)).encode()
 
 
 def lay(root: Path) -> None:
@@ -101,10 +101,10 @@ def lay(root: Path) -> None:
 
 
 def patch() -> str:
-    """The same as a patch; it has no word for removing a directory."""
+    """The same as a patch, of the long file the beginning; it has no word for removing a directory."""
     lines = ["*** Begin Patch"]
     for name in (*REPLACED, LINKED):
-        gone, come = (content(name).decode().splitlines() for content in (old, new))
+        gone, come = (content(name).decode().splitlines()[:20] for content in (old, new))
         lines += [f"*** Update File: {name}", "@@", *(f"-{line}" for line in gone), *(f"+{line}" for line in come)]
     for name in CREATED:
         lines += [f"*** Add File: {name}", *(f"+{line}" for line in new(name).decode().splitlines())]

@@ -16,7 +16,7 @@ import pytest
 from tests.suites.machine import has_shadows
 from tests.world.shell.people import USERS, Person, copies, interpreter, person
 from tests.world.shell.shadows import seen
-from tests.world.shell.shells import appears, gone, marked
+from tests.world.shell.shells import PATIENCE, appears, gone, marked
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -120,7 +120,7 @@ def mounted(who: Person) -> list[str]:
 
 def no_mount_is_left(who: Person) -> bool:
     """The kernel takes a moment to take a namespace apart."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENCE
     while mounted(who) and time.monotonic() < until:
         time.sleep(0.01)
     return not mounted(who)
@@ -132,10 +132,10 @@ def test_whatever_ends_the_tool_leaves_no_process_no_mount_and_nothing_of_the_co
     before = seen(who.root)
     mark = marked()
     with tool(who, program, changes(mark)) as running:
-        assert appears(mark, 30)
+        assert appears(mark)
         assert mounted(who)
         running.send_signal(how)
-        assert running.wait(20) != 0
+        assert running.wait(PATIENCE) != 0
     assert gone(mark)
     assert no_mount_is_left(who)
     assert seen(who.root) == before
@@ -164,9 +164,9 @@ def test_after_ctrl_c_the_same_tool_goes_on(who: Person):
     before = seen(who.root)
     mark = marked()
     with tool(who, INTERRUPTED, changes(mark)) as running:
-        assert appears(mark, 30)
+        assert appears(mark)
         running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=30)
+        _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 7, err.decode()
     assert gone(mark)
     assert no_mount_is_left(who)

@@ -152,15 +152,17 @@ def test_u8_a_folder_without_git_previews_undoes_and_redoes(desk: Desk):
 
 def test_u8_a_conflict_is_kept_and_never_overwritten(desk: Desk):
     desk.lay("echo 1 >a; echo 1 >b")
-    came = threading.Event()
+    sleeps = f"sleep 97.{os.getpid()}4"
 
     def by_hand() -> None:
-        came.wait(20)
+        while not still_there(sleeps):
+            time.sleep(0.05)
         (desk.ws / "a").write_text("by hand\n")
+        wake(sleeps)
 
     hand = threading.Thread(target=by_hand)
     hand.start()
-    held = asyncio.run(_watched(desk, "echo cmd >a; echo cmd >b; echo ready; sleep 1", came))
+    held = desk.bash(f"echo cmd >a; echo cmd >b; {sleeps}")
     hand.join()
     assert (desk.text("a"), desk.text("b")) == ("by hand\n", "cmd\n")
     assert held.status == "partial"
@@ -170,14 +172,6 @@ def test_u8_a_conflict_is_kept_and_never_overwritten(desk: Desk):
     assert "stays as they left it" in held.text
     assert desk.box.undo().status == "success"
     assert (desk.text("a"), desk.text("b")) == ("by hand\n", "1\n")
-
-
-async def _watched(desk: Desk, command: str, came: threading.Event) -> Reply:
-    last: Any = None
-    async for event in desk.box.stream("bash", {"command": command}):
-        came.set()
-        last = event
-    return last
 
 
 def test_a_folder_that_comes_or_goes_whole_is_shown_file_by_file(desk: Desk):
@@ -244,7 +238,7 @@ def test_c81_a_failed_build_is_a_result_whose_traces_count_and_can_be_taken_back
 
 
 def test_c80_what_a_command_did_until_its_time_ran_out_counts_and_can_be_taken_back(desk: Desk):
-    reply = desk.bash("echo half >half; sleep 60", timeout=0.5)
+    reply = desk.bash("echo half >half; sleep 60", timeout=2)
     assert (reply.status, reply.data["timed_out"]) == ("partial", True)
     assert "counts, and can be taken back" in reply.text
     assert desk.text("half") == "half\n"
@@ -607,7 +601,7 @@ def test_c85_a_job_is_started_read_written_to_and_stopped(desk: Desk):
     job = begun.data["job"]
     written = desk.tool("bash_input", job=job, text="one\n")
     assert written.status == "success"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 50
     printed = written.text  # a quick job has answered already, and what was shown is not shown again
     while "got one" not in printed and time.monotonic() < deadline:
         printed += desk.tool("bash_output", job=job).text
@@ -644,7 +638,7 @@ def test_u20_output_arrives_while_the_command_runs(desk: Desk):
 
     *pieces, (end, reply) = asyncio.run(events())
     assert "".join(piece.text for _, piece in pieces if isinstance(piece, Printed)) == "1\n2\n3\n"
-    assert end - pieces[0][0] > 0.5
+    assert end - pieces[0][0] > 0.2
     assert reply.text.startswith("1\n2\n3\n[Exit status 0")
     assert desk.text("a") == "x\n"
 
@@ -660,6 +654,10 @@ def test_a_stream_of_a_file_tool_is_its_reply(desk: Desk):
 def still_there(what: str) -> bool:
     found = subprocess.run(["pgrep", "-f", f"^{what}$"], check=False, capture_output=True).stdout
     return bool(found.strip())
+
+
+def wake(what: str) -> None:
+    subprocess.run(["pkill", "-f", f"^{what}$"], check=True)
 
 
 def test_cancelling_acall_leaves_no_process_and_nothing_of_the_command(desk: Desk):
@@ -715,15 +713,20 @@ def test_a_cancelled_call_does_not_end_another_one(desk: Desk):
 
 
 def test_a_call_that_was_cancelled_runs_when_it_is_sent_again(desk: Desk):
+    sleeps = f"sleep 97.{os.getpid()}5"
+    command = f"[ -e go ] || {sleeps}; echo x >>a"
+
     async def cancelled() -> None:
-        task = asyncio.ensure_future(desk.box.acall("bash", {"command": "sleep 1; echo x >>a"}, call_id="c"))
-        await asyncio.sleep(0.3)
+        task = asyncio.ensure_future(desk.box.acall("bash", {"command": command}, call_id="c"))
+        while not still_there(sleeps):
+            await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(cancelled())
-    assert desk.done("sleep 1; echo x >>a", call_id="c").replayed is False
+    desk.lay("touch go")
+    assert desk.done(command, call_id="c").replayed is False
     assert desk.text("a") == "x\n"
 
 
@@ -739,12 +742,15 @@ def test_two_commands_at_once_both_count(desk: Desk):
 def test_u13_an_edit_while_a_command_runs_is_not_lost(desk: Desk):
     desk.lay("echo 1 >a; echo 1 >b")
     desk.tool("read_file", path="a")
+    sleeps = f"sleep 97.{os.getpid()}6"
 
     async def both_of_them() -> Reply:
-        running = asyncio.ensure_future(desk.box.acall("bash", {"command": "sleep 1; echo cmd >a; echo cmd >b"}))
-        await asyncio.sleep(0.4)
+        running = asyncio.ensure_future(desk.box.acall("bash", {"command": f"{sleeps}; echo cmd >a; echo cmd >b"}))
+        while not still_there(sleeps):
+            await asyncio.sleep(0.05)
         edited = await desk.box.acall("edit_file", {"path": "a", "old_string": "1", "new_string": "edited"})
         assert edited.status == "success"
+        wake(sleeps)
         return await running
 
     reply = asyncio.run(both_of_them())

@@ -1,5 +1,5 @@
 import re
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -76,10 +76,10 @@ def test_a_slash_behind_means_directories():
     "glob", ["*a" * 12 + "b", "**/" * 12 + "b", "{*a,*aa}" * 8 + "b", "/" + "*/" * 3 + "*a*a*a*a*a*b"]
 )
 def test_nasty_18_no_glob_takes_long(glob: str):
-    begun = perf_counter()
+    begun = process_time()
     for path in ("a" * 255, "a/" * 100 + "a", "/".join(["a" * 50] * 4)):
         matches(glob, path)
-    assert perf_counter() - begun < 1
+    assert process_time() - begun < 1
 
 
 @given(

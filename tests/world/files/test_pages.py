@@ -206,7 +206,7 @@ def test_numpy_counts_as_python_does():
         assert count(block) == block.count(b"\n")
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.alone
 def test_nasty_9_a_sparse_file_of_a_tebibyte(files: Workspace, ws: Path):
     for name, head in (("zeros", b""), ("text", b"one\n" * 4096 + b"last")):
         (ws / name).write_bytes(head)

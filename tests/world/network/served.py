@@ -76,7 +76,7 @@ def proxied(opening: Opening) -> Iterator[tuple[Proxy, int]]:
             proxy.close()
 
 
-def said(port: int, request: bytes, seconds: float = 10) -> bytes:
+def said(port: int, request: bytes, seconds: float = 50) -> bytes:
     """What a proxy answers to these bytes."""
     got = b""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:

@@ -108,7 +108,7 @@ def test_c83_a_job_in_the_background_has_it_too_and_takes_it_along_when_it_ends(
 
         state = here.shell.start(Run(f"curl -sS http://files.example.org:{server.port}/", 20, 2000))
         shown = state.output.head
-        until = time.monotonic() + 20
+        until = time.monotonic() + 50
         while state.running and time.monotonic() < until:
             time.sleep(0.05)
             state = here.shell.job(JobOutput(state.job, 2000))

@@ -279,7 +279,7 @@ def test_c83_no_udp_leaves(who: Person):
         assert who.bare(f"echo outside >/dev/udp/127.0.0.1/{port}").returncode == 0
         who.contained(f"echo inside >/dev/udp/127.0.0.1/{port}")
         assert who.bare(f"echo after >/dev/udp/127.0.0.1/{port}").returncode == 0
-        for _ in range(100):
+        for _ in range(1_000):
             if "after\n" in heard:
                 break
             threading.Event().wait(0.05)

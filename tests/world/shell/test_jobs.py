@@ -12,7 +12,7 @@ from handhold.core.errors import NoShell, NoSuchJob, SystemTrouble
 from handhold.core.ports import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.world.shell.jobs import MOST_RUNNING
-from tests.world.shell.shells import MODES, Bench, alive, appears, bench, gone, marked
+from tests.world.shell.shells import MODES, PATIENCE, Bench, alive, appears, bench, gone, marked
 
 
 @pytest.fixture(params=MODES)
@@ -34,8 +34,8 @@ def asked(shell: Bench, job: str, *, offset: int | None = None, chars: int = 10_
     return shell.shell.job(JobOutput(job, chars, offset))
 
 
-def ended(shell: Bench, job: str, within: float = 20) -> JobState:
-    until = time.monotonic() + within
+def ended(shell: Bench, job: str) -> JobState:
+    until = time.monotonic() + PATIENCE
     while (state := asked(shell, job, offset=0)).running and time.monotonic() < until:
         time.sleep(0.02)
     assert not state.running
@@ -43,7 +43,7 @@ def ended(shell: Bench, job: str, within: float = 20) -> JobState:
 
 
 def printed(shell: Bench, job: str, text: str) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while text not in asked(shell, job, offset=0).output.head:
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -179,7 +179,7 @@ def test_a_letter_that_is_half_printed_waits_for_the_rest(shell: Bench):
 
 def test_a_jobs_whole_output_can_be_read_as_a_file_while_it_runs(shell: Bench):
     state = start(shell, "seq 200000; echo ready; sleep 100")
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while asked(shell, state.job, offset=1_288_895).output.head != "ready\n":
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -218,7 +218,7 @@ def test_no_job_outlives_the_death_of_the_tool(tmp_path: Path, mode: str):
         time.sleep(1000)
     """
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) as tool:
-        assert appears(mark, 30)
+        assert appears(mark)
         tool.kill()
     assert gone(mark)
 

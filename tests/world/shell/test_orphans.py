@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from handhold.world.shell.orphans import MARK, end_orphans, mark, named
+from tests.world.shell.shells import PATIENCE
 
 
 @contextmanager
@@ -25,10 +26,15 @@ def gone_tool() -> str:
 
 
 def ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.wait(PATIENCE) == -9
+
+
+def lives(process: subprocess.Popen[bytes]) -> bool:
     try:
-        return process.wait(0.5) == -9
+        process.wait(0.5)
     except subprocess.TimeoutExpired:
-        return False
+        return True
+    return False
 
 
 def test_u9_a_sandbox_whose_tool_is_gone_is_ended_by_the_next_shell():
@@ -40,7 +46,7 @@ def test_u9_a_sandbox_whose_tool_is_gone_is_ended_by_the_next_shell():
 def test_a_sandbox_whose_tool_lives_is_left_alone():
     with of_tool(named(os.getpid())) as running:
         end_orphans()
-        assert not ended(running)
+        assert lives(running)
 
 
 def test_the_same_number_at_another_time_is_another_tool():
@@ -53,7 +59,7 @@ def test_the_same_number_at_another_time_is_another_tool():
 def test_what_counts_its_numbers_elsewhere_is_left_alone():
     with of_tool(gone_tool().replace("pid:[", "pid:[9")) as elsewhere:
         end_orphans()
-        assert not ended(elsewhere)
+        assert lives(elsewhere)
 
 
 def test_a_process_is_marked_for_as_long_as_it_is_itself():

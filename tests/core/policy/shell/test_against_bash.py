@@ -29,7 +29,7 @@ def ran(script: str, folder: Path) -> tuple[list[tuple[str, ...]], list[str]]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             pass_fds=(writing,),
-            timeout=10,
+            timeout=50,
             check=False,
         )
     finally:

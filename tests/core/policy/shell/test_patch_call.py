@@ -155,7 +155,7 @@ applypatch() { apply_patch "$@"; }
 def really(script: str) -> PatchCall:
     """What bash itself makes of it."""
     command = ["bash", "-c", f"{STAND_INS}{script}"]
-    folder, patch = subprocess.run(command, check=True, capture_output=True, timeout=10).stdout.decode().split("\0")
+    folder, patch = subprocess.run(command, check=True, capture_output=True, timeout=50).stdout.decode().split("\0")
     return PatchCall(patch, folder)
 
 
