@@ -12,7 +12,7 @@ from handhold.core.errors import BadArguments, NoMatch, ToolError
 from handhold.core.ports import Traits
 from handhold.core.requests import Grep, Limits, ListFiles, MultiEdit, Read, Replacement, Request, Run, Write
 from handhold.core.results import Edited, Grepped, Listed, Ran, Result, Shown, Written
-from handhold.dialects import commands
+from handhold.dialects import commands, media, notebooks
 from handhold.dialects.family import Family, unknown
 from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
@@ -20,6 +20,7 @@ from handhold.dialects.searches import ROOM, Manner, folder, miss, notes, rows, 
 
 LIMITS = Limits(lines=2000, line_chars=2000, chars=69_000)
 BLOCK = re.compile(r"^[-<]{5,} SEARCH\n(.*?)^={5,}\n(.*?)^[+>]{5,} REPLACE$", re.MULTILINE | re.DOTALL)
+WAYS = notebooks.Ways(rest="", inside="; search_files finds lines in it", by_cells=False)
 MANNER = Manner("", "Search in a smaller directory, or with a file_pattern.", "", "", "", "", "", "")
 
 
@@ -48,6 +49,8 @@ class Cline(Family):
                 raise unknown(tool)
 
     def said(self, request: Request, result: Result) -> str:
+        if isinstance(result, media.Media):
+            return media.shown(result, WAYS)
         match result:
             case Shown():
                 return "\n".join(line.text for line in result.lines) or "(The file is empty.)"

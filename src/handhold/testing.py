@@ -9,15 +9,20 @@ The value "{job}" stands for what the reply before it has as `job` in its data.
 """
 
 from ast import Import, ImportFrom, Name, parse, walk
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
 from sys import modules
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from handhold.assembly import Toolbox
-from handhold.core.errors import PathError, ToolError
+from handhold.core import requests as asked
+from handhold.core import results as came
+from handhold.core.errors import NotFound, PathError, ToolError
+from handhold.core.ports import Traits
 from handhold.core.results import Reply
 from handhold.dialects.family import Family
 from handhold.dialects.plain import unworded
@@ -35,13 +40,55 @@ FILES: Mapping[str, str] = {
         }
     ),
 }
+_CELL: Mapping[str, Any] = {"cell_type": "markdown", "metadata": {}, "source": ["word " * 60]}
+OTHERS: Mapping[str, bytes] = {
+    "picture.png": b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    ),
+    "broken.png": b"\x89PNG\r\n\x1a\n\0",
+    "paper.pdf": b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    b"2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>\n",
+    "odd.txt": (b'"\\\x01' * 500 + b"\n") * 150,
+    "large.ipynb": dumps({"cells": [_CELL] * 1000, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}).encode(),
+}
+"""Files that are no ordinary text: images, a PDF, what takes more room in JSON, a notebook of a thousand cells."""
+
+RESULTS: Mapping[Any, tuple[Any, ...]] = {
+    asked.Read: (came.Shown, came.Pictured, came.PdfShown, came.NotebookShown),
+    asked.ReadMany: (came.ShownMany,),
+    asked.Write: (came.Written,),
+    asked.Edit: (came.Edited,),
+    asked.MultiEdit: (came.Edited,),
+    asked.Insert: (came.Edited,),
+    asked.NotebookEdit: (came.NotebookEdited,),
+    asked.Patch: (came.Patched,),
+    asked.ListFiles: (came.Listed,),
+    asked.Glob: (came.Globbed,),
+    asked.Grep: (came.Grepped,),
+    asked.Run: (came.Ran,),
+    asked.JobOutput: (came.JobShown,),
+    asked.JobInput: (came.JobShown,),
+    asked.JobStop: (came.JobShown,),
+    asked.RestartShell: (came.Restarted,),
+}
+"""What can come of a request, whatever else is in it."""
+
 BUDGET = 82_000  # characters: 20,000 tokens and a frame around them
 INSTRUCTIONS = 2_000  # characters: they are sent with every turn
 OUTSIDE = (
     *("handhold.world", "handhold.assembly", "handhold.toolbox", "handhold.cli"),
     *("asyncio", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"),
 )
-_FACTS: Mapping[Any, Any] = {str: "x", int: 3, float: 2.5, bool: False}
+_FACTS: Mapping[Any, tuple[Any, Any]] = {
+    str: ("", "x"),
+    int: (0, 3),
+    float: (0.0, 2.5),
+    bool: (False, True),
+    bytes: (b"", b"x"),
+}
+_NAMED: Mapping[str, tuple[str, str]] = {"named": ("", "png"), "read_by": ("content", "mark")}  # one text of a few
+TURNS = range(8)  # as many as there are alternatives in any fact
 
 
 class DialectSuite:
@@ -102,12 +149,46 @@ class DialectSuite:
     # --- words
 
     def test_every_error_has_words(self):
-        for kind in kinds():
+        for error in (example(kind, turn) for kind in kinds() for turn in (1, 2)):
             for tool in (*(spec.name for spec in self.dialect.specs), "undo"):
                 for hints in (False, True):
-                    text = self.dialect.refuse(tool, example(kind), hints=hints)
-                    assert text.strip(), (kind, tool)
-                    assert unworded(example(kind)) not in text, (kind, tool)
+                    text = self.dialect.refuse(tool, error, hints=hints)
+                    assert text.strip(), (error, tool)
+                    assert unworded(error) not in text, (error, tool)
+
+    def test_every_result_has_words(self):
+        for tool, arguments in self.calls:
+            request = self.dialect.decode(tool, arguments)
+            for kind in results_of(request, self.dialect.traits):
+                for result in (made(kind, turn) for turn in TURNS):
+                    for hints in (False, True):
+                        text = self.dialect.encode(tool, request, result, hints=hints)
+                        assert text.strip() or kind is came.Shown, (tool, result)  # some show an empty file as it is
+                        assert len(text) <= self.budget, (tool, result)
+
+    def test_whatever_can_be_read_is_shown_or_refused_in_words_and_within_the_budget(self):
+        codes = {"broken.png": "BROKEN_FILE", "odd.txt": "PAGE_TOO_LONG", "nothing": "NOT_FOUND"}
+        codes |= dict.fromkeys(("src", "many"), "IS_DIRECTORY")
+        with _box(self.dialect) as box:
+            for tool, arguments, name in self._readers():
+                for path in {*OTHERS, "book.ipynb", *codes}:
+                    alone = not isinstance(arguments[name], list)
+                    reply = box.call(tool, {**arguments, name: path if alone else ["README.md", path]})
+                    assert reply.code in (None, "EXTRA_MISSING", codes.get(path)), (path, reply.text)
+                    assert reply.text.strip(), path
+                    assert len(reply.text) <= self.budget, (path, len(reply.text))
+                    assert path != "picture.png" or reply.code or reply.images or not alone, reply.text
+
+    def _readers(self) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+        """Calls that read, with the argument that says what."""
+        for tool, arguments in self.calls:
+            match self.dialect.decode(tool, arguments):
+                case asked.Read(path=path):
+                    yield tool, arguments, next(name for name, value in arguments.items() if value == path)
+                case asked.ReadMany():
+                    yield tool, arguments, next(name for name, value in arguments.items() if isinstance(value, list))
+                case _:
+                    continue
 
     def test_c102_instructions_name_every_tool_and_are_short(self):
         text = self.dialect.instructions
@@ -163,10 +244,48 @@ def kinds(base: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
         yield from kinds(kind)
 
 
-def example(kind: type[ToolError]) -> ToolError:
+def example(kind: type[ToolError], turn: int = 1) -> ToolError:
     """One of this kind, with facts in it."""
     hints = get_type_hints(kind)
-    return kind(**{name: () if get_origin(hints[name]) is tuple else _FACTS.get(hints[name]) for name in kind.fields})
+    return kind(**{name: made(hints[name], turn, name) for name in kind.fields})
+
+
+def results_of(request: asked.Request, traits: Traits) -> Iterator[Any]:
+    """The kinds of result that a request can have."""
+    yield from RESULTS[type(request)]
+    match request:
+        case asked.Read(if_changed=if_changed):
+            yield from [came.Listed] * traits.lists_folders
+            yield from [came.Unchanged] * if_changed
+        case asked.Run(background=True):
+            yield came.JobShown
+        case _:
+            return
+
+
+def made(hint: Any, turn: int, name: str = "") -> Any:
+    """A value of a type: at turn 0 with as little in it as can be, later with everything, and each alternative."""
+    kind, args = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return args[turn % len(args)]
+    if kind in (Union, UnionType):
+        return made(args[turn % len(args)], turn, name)
+    if kind is tuple and args[-1] is Ellipsis:
+        return (made(args[0], turn),) * 2 if turn or name in ("steps", "files") else ()  # neither is ever empty
+    if kind is tuple:
+        return tuple(made(each, turn) for each in args)
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return {made(args[0], turn): made(args[1], turn)} if turn else {}
+    if hint in _FACTS:
+        return _NAMED.get(name, _FACTS[hint])[bool(turn)]
+    if issubclass(hint, ToolError):
+        return example(NotFound, turn)
+    return None if hint is type(None) else hint(**{each: made(of, turn, each) for each, of in _fields(hint).items()})
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    known = getattr(kind, "__dataclass_fields__", None) or kind._fields
+    return {name: hint for name, hint in get_type_hints(kind).items() if name in known}
 
 
 class _box:  # noqa: N801 - it reads as a verb: with _box(dialect) as box
@@ -181,6 +300,8 @@ class _box:  # noqa: N801 - it reads as a verb: with _box(dialect) as box
         for name, text in FILES.items():
             (place / "ws" / name).parent.mkdir(parents=True, exist_ok=True)
             (place / "ws" / name).write_text(text)
+        for name, data in OTHERS.items():
+            (place / "ws" / name).write_bytes(data)
         (place / "ws/long.txt").write_text("".join(f"{n} {'word ' * (n % 900)}\n" for n in range(5000)))
         (place / "ws/many").mkdir()
         for n in range(1500):
@@ -214,4 +335,4 @@ def _quoted(value: Any) -> Any:
     return dumps(value) if isinstance(value, list) else value
 
 
-__all__ = ["BUDGET", "FILES", "DialectSuite", "example", "imported", "kinds"]
+__all__ = ["BUDGET", "FILES", "OTHERS", "DialectSuite", "example", "imported", "kinds"]

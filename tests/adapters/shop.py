@@ -1,11 +1,14 @@
 """A small repository with a fault, what a model does about it, and a picture."""
 
 import base64
+import io
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from handhold import Block, Question, Reply, Toolbox
 from tests.adapters.scripted import Turn, Use
@@ -27,6 +30,15 @@ PIXEL = base64.b64decode(
 )
 PICTURE = Block("image", mime="image/png", base64=base64.b64encode(PIXEL).decode())
 PICTURE_URL = f"data:image/png;base64,{PICTURE.base64}"
+
+
+def is_the_picture(url: str, mime: str = "image/png") -> bool:
+    """Whether this is the picture, as the engine encodes it anew: the same size, the same pixel."""
+    head, _, data = url.partition(",")
+    seen, there = (Image.open(io.BytesIO(each)) for each in (base64.b64decode(data), PIXEL))
+    pixels = [image.convert("RGBA").getpixel((0, 0)) for image in (seen, there)]
+    return head == f"data:{mime};base64" and seen.size == there.size and pixels[0] == pixels[1]
+
 
 TASK = "The tests fail. Mend it."
 DONE = "The tests pass."

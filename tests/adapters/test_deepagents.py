@@ -1,8 +1,10 @@
 import asyncio
+import mimetypes
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import replace
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -12,28 +14,33 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from PIL import Image
 
-from handhold import Reply, Toolbox
-from handhold.adapters.deepagents import backend, page, raw, workspace
+from handhold import Toolbox
+from handhold.adapters.deepagents import backend, raw, workspace
 from handhold.adapters.langchain import by_interrupt
+from handhold.testing import FILES
 from tests.adapters.scripted import Model, Turn, Use, scripted
 from tests.adapters.shop import (
     CART,
     DONE,
     FIXED,
-    PICTURE,
-    PICTURE_URL,
+    PIXEL,
     Person,
     Shop,
     edit_at,
+    is_the_picture,
     mending_by_paths,
     read_at,
 )
 from tests.adapters.test_langchain import GIVEN, HERE, Run, awaited, chat, messages, run, streamed
+from tests.world.convert.papers import plain
+from tests.world.convert.pictures import quartered, saved
 
 AWAITED = pytest.mark.parametrize("run", [awaited, streamed])
 RUNS = pytest.mark.parametrize("run", [run, awaited, streamed])
 ENDLESS = Use("execute", {"command": "echo first; sleep 1000"})
+FORMS = {"gif": "GIF", "webp": "WEBP", "jpg": "JPEG", "jpeg": "WEBP"}  # of which one lies
 MODELS = pytest.mark.parametrize("by", [chat, messages])
 
 
@@ -96,15 +103,45 @@ def test_what_a_command_did_to_the_workspace_can_be_taken_back(shop: Shop, run: 
     assert shop.cart == CART
 
 
-def test_an_image_reaches_the_model():
-    reply = replace(Reply("success", "a picture"), images=(PICTURE,))
-    assert page(reply).file_data == {"content": PICTURE.base64, "encoding": "base64"}
+@pytest.mark.parametrize(
+    ("name", "size"), [("a.png", 60), ("a.gif", 60), ("a.webp", 60), ("a.jpg", 60), ("a.jpeg", 60), ("noise.png", 1500)]
+)
+def test_a_picture_comes_in_the_format_that_its_name_says(name: str, size: int):
+    image = quartered(size, size)
+    data = saved(image.effect_spread(300) if size > 1000 else image, FORMS.get(name[2:], "PNG"))
+    read = workspace(Toolbox.in_memory({name: data}, dialect=raw, root="/ws")).read(f"/ws/{name}")
+    assert read.file_data
+    assert read.file_data["encoding"] == "base64"
+    with Image.open(BytesIO(b64decode(read.file_data["content"]))) as seen:
+        assert seen.get_format_mimetype() == mimetypes.guess_type(name)[0]
+        assert seen.size == (size, size)
+    assert len(read.file_data["content"]) < 5_000_000
+
+
+def test_a_pdf_comes_as_it_is_and_a_notebook_by_its_cells():
+    files = {
+        "a.pdf": plain("text"),
+        "b.png": plain("text"),
+        "c": PIXEL,
+        "n.ipynb": FILES["book.ipynb"],
+        "broken.pdf": b"%PDF-1.7\n\0",
+    }
+    here = workspace(Toolbox.in_memory(files, dialect=raw, root="/ws"))
+    assert here.read("/ws/a.pdf").file_data == {"content": b64encode(files["a.pdf"]).decode(), "encoding": "base64"}
+    assert "copy it to a name that is right" in (here.read("/ws/b.png").error or "")
+    assert "copy it to a name that is right" in (here.read("/ws/c").error or "")
+    assert "cannot be shown as a PDF" in (here.read("/ws/broken.pdf").error or "")
+    cells = here.read("/ws/n.ipynb").file_data
+    assert cells
+    assert "# Greetings" in cells["content"]
+    assert cells["encoding"] == "utf-8"
 
 
 def test_a_picture_is_read(shop: Shop):
     with scripted(read_at(shop, "pixel.png"), DONE) as model, shop.open(dialect=raw) as box:
         run(agent(model, box))
-    assert model.results[0].images == (PICTURE_URL,)
+    (image,) = model.results[0].images
+    assert is_the_picture(image)
 
 
 # --- approvals

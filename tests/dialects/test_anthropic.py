@@ -88,8 +88,16 @@ def test_a_file_is_viewed_with_line_numbers(box: Toolbox):
     assert call(box, "view").text == "     1\tx = 1\n     2\ty = 1\n     3\tx = 1"
 
 
-def test_a_folder_is_viewed_by_what_is_in_it(box: Toolbox):
-    assert call(box, "view", "/ws").text.split("\n")[:3] == ["/ws/", "  b/", "  a.py"]
+def test_a_folder_is_viewed_two_levels_deep_and_says_what_is_left_out():
+    deep = {"a.py": "x\n", "b/c/d.py": "y\n", "b/.hidden": "z\n", **{f"many/{n:03}": "" for n in range(300)}}
+    box = Toolbox.in_memory(deep, dialect="anthropic", root="/ws")
+    text = call(box, "view", "/ws").text
+    assert text.startswith("/ws/\n  b/\n    c/\n  many/\n    000\n")
+    assert "d.py" not in text
+    assert "there may be more. View a folder in it, or list it with bash.]" in text
+    inside = call(box, "view", "/ws/b").text
+    assert inside.startswith("/ws/b/\n  c/\n    d.py\n\n[Not shown: 1 hidden entry.")
+    assert "List it with bash to see what is hidden.]" in inside
 
 
 def test_a_change_needs_a_look_and_answers_with_the_lines_around_it(box: Toolbox):

@@ -1,5 +1,6 @@
 """The dialect `deepagents`, against the document it comes from (seed 000)."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from handhold.dialects.deepagents import dialect, words
 from handhold.testing import DialectSuite
 from tests.dialects.seeds import in_seed, seed
 from tests.suites.machine import has_shadows
+from tests.world.convert.papers import plain
 
 SEED = "000_76f0e4b8fd2da10e.txt"
 
@@ -92,7 +94,28 @@ def test_defaults_are_the_seeds(parameter: str, default: tuple[str, str, object]
     assert schema["properties"][name]["default"] == value
 
 
+@pytest.mark.parametrize("tool", ["edit_file", "glob", "grep"])
+def test_names_and_parameters_are_the_seeds(tool: str):
+    found = re.search(rf"^def {tool}\(\n(.*?)^\) -> str:", seed(SEED), re.MULTILINE | re.DOTALL)
+    assert found
+    schema = next(spec.input_schema for spec in dialect.specs if spec.name == tool)
+    assert re.findall(r"^\s*(\w+):", found[1], re.MULTILINE) == list(schema["properties"])
+    assert re.findall(r"^\s*(\w+): str,", found[1], re.MULTILINE) == schema["required"]
+
+
 # --- Read
+
+
+def test_a_pdf_is_read_by_its_pages_at_most_20_a_call():
+    assert '可指定页码范围(如 pages="1-5"),每次请求最多 20 页' in seed(SEED)
+    box = Toolbox.in_memory({"a.pdf": plain(*[f"page {n}" for n in range(1, 31)])}, dialect="deepagents", root="/ws")
+
+    def pages(**more: str) -> list[int]:
+        return box.call("read_file", {"file_path": "/ws/a.pdf", **more}).data["pages"]
+
+    assert pages(pages="2-3") == [2, 3]
+    assert pages() == list(range(1, 21))
+    assert box.call("read_file", {"file_path": "/ws/a.pdf", "pages": "1-21"}).code == "BAD_ARGUMENTS"
 
 
 def test_a_page_is_numbered_as_cat_does_it_and_has_100_lines_unless_told():

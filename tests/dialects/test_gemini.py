@@ -77,6 +77,7 @@ def test_as_many_places_are_replaced_as_were_expected(box: Toolbox):
     done = replace(box, "x = 1", "z = 1", expected_replacements=2)
     assert done.text == "Successfully modified file: /ws/a.py (2 replacements)."
     assert box.files.read("a.py").data == b"z = 1\ny = 1\nz = 1\n"
+    assert replace(box, " = 1", " = 2", allow_multiple=True).text.endswith("(3 replacements).")
 
 
 def test_files_are_made_by_writing_and_by_an_empty_old_string(box: Toolbox):

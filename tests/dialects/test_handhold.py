@@ -50,6 +50,7 @@ class TestHandhold(DialectSuite):
         ("write_file", {"path": "notes.txt", "content": "one\n"}),
         ("read_files", {"paths": ["src/app.py", "notes.txt"]}),
         ("read_file", {"path": "book.ipynb"}),
+        ("read_file", {"path": "notes.txt", "if_changed": True}),
         ("notebook_edit", {"path": "book.ipynb", "action": "replace", "cell": "first", "source": "# Hello"}),
         ("bash", {"command": "cat", "background": True}),
         ("bash_input", {"job": "{job}", "text": "said\n"}),

@@ -1,13 +1,14 @@
 """The dialect `hello`, against the document it comes from (seed 003)."""
 
 import json
+import re
 
 import pytest
 
 from handhold import Toolbox
 from handhold.dialects.hello import dialect
 from handhold.testing import DialectSuite
-from tests.dialects.seeds import in_seed
+from tests.dialects.seeds import in_seed, seed
 
 SEED = "003_ed2811946ec4866f.txt"
 
@@ -42,6 +43,35 @@ def test_descriptions_stand_in_the_seed(spec):
     assert in_seed(SEED, spec.description)
     for part in spec.input_schema["properties"].values():
         assert in_seed(SEED, part.get("description", ""))
+
+
+@pytest.mark.parametrize("spec", dialect.specs, ids=lambda spec: spec.name)
+def test_names_and_parameters_are_the_seeds(spec):
+    text = seed(SEED)
+    block = text[text.index(f'function: {{\nname: "{spec.name}",') :].split("async execute")[0]
+    properties = block.split("properties: {")[1].split("required:")[0]
+    named = dict(re.findall(r'(\w+): \{\s*type: "(\w+)"', properties))
+    assert named == {name: part["type"] for name, part in spec.input_schema["properties"].items()}
+    assert re.findall(r'"(\w+)"', block.split("required: [")[1].split("]")[0]) == spec.input_schema["required"]
+
+
+def test_2000_lines_are_read_unless_more_are_asked_for():
+    assert in_seed(SEED, "const maxLines = 2000;")
+    box = Toolbox.in_memory({"a.py": "x\n" * 5000}, dialect="hello", root="/ws")
+    rows = read(box).split("\n")
+    assert rows[1999:] == ["  2000→x", "...(truncated)"]
+    assert len(read(box, limit=3000).split("\n")) == 3000
+    assert len(read(box, limit=10**9).split("\n")) == 5000
+
+
+def test_an_empty_file_has_one_empty_line():
+    assert read(Toolbox.in_memory({"a.py": ""}, dialect="hello")) == "     1→"
+
+
+def test_what_is_left_out_is_not_taken_for_empty(box: Toolbox):
+    read(box)
+    assert box.call("write_file", {"file_path": "a.py"}).code == "BAD_ARGUMENTS"
+    assert read(box, offset=9).startswith("错误:起始行号 9 超出文件末尾")
 
 
 def test_a_page_is_the_seeds(box: Toolbox):
@@ -97,6 +127,13 @@ def test_a_long_page_is_cut_and_says_so():
     text = read(box, "a")
     assert text.endswith("\n...(truncated)")
     assert len(text) == 120_000 + len("\n...(truncated)")
+
+
+def test_c11_what_was_cut_is_not_written_over():
+    box = Toolbox.in_memory({"a": "word\n" * 12_000}, dialect="hello")
+    text = read(box, "a", limit=12_000)
+    assert len(text) == 120_000 + len("\n...(truncated)")
+    assert box.call("write_file", {"file_path": "a", "content": "x"}).code == "PARTLY_READ"
 
 
 def test_the_task_at_the_end_of_the_seed():

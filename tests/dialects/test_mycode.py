@@ -7,6 +7,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.facts import Scan
+from handhold.core.text.heavy import HEAVY
 from handhold.dialects.mycode import dialect
 from handhold.testing import DialectSuite
 from tests.dialects.seeds import in_seed
@@ -35,7 +36,7 @@ class TestMyCode(DialectSuite):
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    box = Toolbox.in_memory(FILES, dialect="mycode", root="/ws")
+    box = Toolbox.in_memory(FILES, dialect="mycode", root="/ws", search_seconds=60)
     return json.loads(box.call(tool, arguments).text)
 
 
@@ -66,6 +67,8 @@ def test_ls_is_directories_first_without_heavy_and_hidden_ones():
     form = call("LS")
     assert form["data"]["entries"] == [{"path": "agents", "type": "directory"}, {"path": "README.md", "type": "file"}]
     assert form["context"]["path_resolved"] == "/ws"
+    assert in_seed(SEED, "`node_modules`、`dist`、`.git`")
+    assert {"node_modules", "dist", ".git"} <= HEAVY
 
 
 def test_ls_goes_on_by_offset():
@@ -122,20 +125,20 @@ def test_ls_shows_hidden_entries_on_request_and_leaves_out_what_is_told():
 
 
 def test_grep_stops_at_100_matches_and_says_so():
-    box = Toolbox.in_memory({"a": "needle\n" * 150}, dialect="mycode")
+    box = Toolbox.in_memory({"a": "needle\n" * 150}, dialect="mycode", search_seconds=60)
     form = json.loads(box.call("Grep", {"pattern": "needle"}).text)
     assert (form["status"], form["stats"]["matches"], form["data"]["truncated"]) == ("partial", 100, True)
 
 
 def test_read_shows_500_lines_unless_told():
-    box = Toolbox.in_memory({"a": "x\n" * 600}, dialect="mycode")
+    box = Toolbox.in_memory({"a": "x\n" * 600}, dialect="mycode", search_seconds=60)
     form = json.loads(box.call("Read", {"path": "a"}).text)
     assert form["data"]["truncated"] is True
     assert "start_line=501" in form["text"]
 
 
 def test_read_shows_what_cannot_be_decoded_replaced_and_as_partial():
-    box = Toolbox.in_memory({"a": b"caf\xc3\xa9 \xff\xfe\x81 \xc3\xa9\n"}, dialect="mycode")
+    box = Toolbox.in_memory({"a": b"caf\xc3\xa9 \xff\xfe\x81 \xc3\xa9\n"}, dialect="mycode", search_seconds=60)
     form = json.loads(box.call("Read", {"path": "a"}).text)
     assert form["status"] == "partial"
     assert "\ufffd" in form["data"]["content"]

@@ -1,11 +1,13 @@
 """The dialect `tiny`, against the document it comes from (seed 001)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from handhold import Toolbox
+from handhold.core.errors import NoSpace
 from handhold.core.facts import Exit, Held, Output
 from handhold.core.requests import Run
 from handhold.core.results import Ran
@@ -25,6 +27,7 @@ class TestTiny(DialectSuite):
         ("write_file", {"path": "notes.txt", "content": "one\n"}),
         ("bash", {"command": "ls src"}),
     )
+    budget = 9_000
     long_read = ("read_file", {"path": "long.txt"})
 
 
@@ -65,6 +68,20 @@ def test_a_file_comes_as_it_is_and_a_long_one_is_cut_at_8000_bytes():
     assert here.call("read_file", {"path": "c.txt"}).text == "none"
     cut = here.call("read_file", {"path": "b.txt"}).text
     assert cut == "字" * 2666 + "\n\n...[由于内容过长,已被系统截断至前 8000 字节]..."
+
+
+@pytest.mark.parametrize("text", ["line of text\n" * 700, "\n" * 8002, "字" * 9000, "a\n" + "b" * 7999], ids=len)
+def test_c11_what_was_cut_is_not_written_over(text: str):
+    here = box(a_txt=text)
+    assert "已被系统截断" in here.call("read_file", {"path": "a.txt"}).text
+    over = here.call("write_file", {"path": "a.txt", "content": "x"})
+    assert (over.code, "请用 edit_file 修改" in over.text) == ("PARTLY_READ", True)
+
+
+def test_c11_what_was_shown_whole_is():
+    here = box(a_txt="a\n" * 3999 + "b")
+    assert here.call("read_file", {"path": "a.txt"}).text == "a\n" * 3999 + "b"
+    assert here.call("write_file", {"path": "a.txt", "content": "x"}).status == "success"
 
 
 def test_the_flow_of_the_seed():
@@ -146,6 +163,27 @@ def test_commands_are_told_as_the_seed_does(tmp_path: Path):
         assert here.call("read_file", {"path": handle}).text.startswith("1\n2\n3\n")
 
 
-def test_the_schema_is_the_seeds():
-    assert json.dumps(dialect.specs[3].input_schema["required"]) == '["path", "old_text", "new_text"]'
-    assert in_seed(SEED, '"required": []string{"path", "old_text", "new_text"}')
+@pytest.mark.parametrize("spec", dialect.specs, ids=lambda spec: spec.name)
+def test_the_schema_is_the_seeds(spec):
+    """In the source it is a literal of Go, which reads as ours does but for the types that it names."""
+    ours = json.dumps(
+        {name: spec.input_schema[name] for name in ("type", "properties", "required")}, ensure_ascii=False
+    )
+    theirs = re.sub(r"map\[string\]interface\{\}|,(?=\s*[}\]])", "", seed(SEED)).replace("[]string{", "[")
+    theirs = re.sub(r'(\["[^{}\[\]]*)\}', r"\1]", theirs)
+    assert re.sub(r"\s", "", ours) in re.sub(r"\s", "", theirs)
+    assert f'return "{spec.name}"' in seed(SEED)
+
+
+def test_what_the_system_refuses_is_told_as_the_seed_does():
+    for message in ("读取文件内容失败: ", "创建父目录失败: ", "写入文件失败: ", "写回文件失败: "):
+        assert message in seed(SEED)
+    here = box(a_txt="x")
+    here.files.put("d/x", b"x")  # pyright: ignore[reportAttributeAccessIssue]
+    assert here.call("read_file", {"path": "d"}).text == "读取文件内容失败: read d: is a directory"
+    assert here.call("write_file", {"path": "d", "content": "x"}).text.startswith("写入文件失败: ")
+    assert here.call("write_file", {"path": "a.txt/b", "content": "x"}).text.startswith(
+        "创建父目录失败: mkdir a.txt/b: "
+    )
+    full = NoSpace("a.txt", "no space left on device")
+    assert dialect.refuse("edit_file", full, hints=False).startswith("写回文件失败: ")

@@ -59,11 +59,15 @@ SCRIPTS: Mapping[str, Mapping[str, Step]] = {
         "run": ("execute", {"command": TESTS}),
     },
     "codex": {
+        "find": ("shell", {"command": ["grep", "-rn", "def total", "."]}),
+        "read": ("shell", {"command": ["cat", "shop/cart.py"]}),
+        "look": ("shell", {"command": ["cat", "README.md"]}),
         "edit": ("apply_patch", {"input": MENDED}),
         "patch": ("shell", {"command": ["apply_patch", PATCH]}),
         "run": ("shell", {"command": ["bash", "-lc", TESTS]}),
     },
     "tiny": {
+        "find": ("bash", {"command": "grep -rn 'def total' ."}),
         "read": ("read_file", {"path": "shop/cart.py"}),
         "edit": ("edit_file", {"path": "shop/cart.py", "old_text": OLD, "new_text": NEW}),
         "look": ("read_file", {"path": "README.md"}),
@@ -80,6 +84,7 @@ SCRIPTS: Mapping[str, Mapping[str, Step]] = {
         "look": ("Read", {"path": "README.md"}),
     },
     "anthropic": {
+        "find": ("bash", {"command": "grep -rn 'def total' ."}),
         "read": (EDITOR, {"command": "view", "path": "shop/cart.py"}),
         "edit": (EDITOR, {"command": "str_replace", "path": "shop/cart.py", "old_str": OLD, "new_str": NEW}),
         "look": (EDITOR, {"command": "view", "path": "README.md"}),

@@ -10,17 +10,21 @@ aside by itself (results that are too large, old conversations) stays in the sta
 same way. A backend is not told which call it serves, so a call that is sent twice is carried out twice.
 """
 
+import mimetypes
 import shlex
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from io import BytesIO
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from handhold.adapters.calls import InOrder, Watch
 from handhold.core.errors import ToolError
 from handhold.core.ports import Verb, Verdict
 from handhold.core.requests import Glob, Grep, ListFiles, Read, Request
-from handhold.core.results import Printed, Ran, Reply, Result, Shown
+from handhold.core.results import Block, Printed, Ran, Reply, Result, Shown
 from handhold.dialects import commands, deepagents
 from handhold.dialects.quoting import sendable
 
@@ -45,6 +49,8 @@ MOST, ROOM = (
     10_000,
     1_000_000,
 )  # items and characters of a list: the framework puts aside what its model has no room for
+FORMATS: Mapping[str, str] = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
+DOCUMENT, MOST_DOCUMENT = "application/pdf", 20 * 1024 * 1024  # bytes of one, which is sent whole
 ASIDE = "/deepagents"  # where the framework puts what it puts aside: no place of the machine, and none of ours
 CODES: Mapping[str, str] = {
     "NOT_FOUND": "file_not_found",
@@ -136,12 +142,13 @@ def workspace(box: "Toolbox") -> "SandboxBackendProtocol":
         def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
             if limit <= 0:
                 return unread()
-            return page(call("read_file", file_path=file_path, offset=max(0, offset), limit=limit))
+            return page(box, file_path, call("read_file", file_path=file_path, offset=max(0, offset), limit=limit))
 
         async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
             if limit <= 0:
                 return unread()
-            return page(await acall("read_file", file_path=file_path, offset=max(0, offset), limit=limit))
+            reply = await acall("read_file", file_path=file_path, offset=max(0, offset), limit=limit)
+            return page(box, file_path, reply)
 
         def glob(self, pattern: str, path: str | None = None) -> GlobResult:
             return globbed(call("glob", pattern=anywhere(pattern), path=path))
@@ -275,15 +282,18 @@ def unread() -> "ReadResult":
     return ReadResult(file_data={"content": "", "encoding": "utf-8"}, no_lines_requested=True)
 
 
-def page(reply: Reply) -> "ReadResult":
+def page(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
     from deepagents.backends.protocol import ReadResult
 
     if reply.status == "error":
         return ReadResult(error=told(reply))
-    if reply.images:
-        return ReadResult(file_data={"content": reply.images[0].base64, "encoding": "base64"})
-    text, first, lines = reply.text, reply.data["offset"], reply.data["lines"]
-    if not lines:
+    if medium := reply.data.get("medium"):
+        sent = document(box, path) if medium == "pdf" else pictured(reply.images[0], path)
+        if not sent:
+            return ReadResult(error=f"{path} is not what its name says, or too large: copy it to a name that is right")
+        return ReadResult(file_data={"content": sent, "encoding": "base64"})
+    text, first, lines = reply.text, reply.data["offset"], reply.data.get("lines")
+    if not lines:  # an empty file, or cells
         return ReadResult(file_data={"content": text, "encoding": "utf-8"})
     last = first + lines - 1
     return ReadResult(
@@ -293,6 +303,34 @@ def page(reply: Reply) -> "ReadResult":
         end_line=last,
         next_offset=last if reply.data["more"] else None,
     )
+
+
+def mime_of(path: str) -> str:
+    """What the framework calls a file that is not text: by the end of its name, whatever is in it."""
+    return mimetypes.guess_type("file" + PurePosixPath(path).suffix)[0] or ""
+
+
+def document(box: "Toolbox", path: str) -> str:
+    """A PDF as it is, which is how the framework sends one; empty if that cannot be."""
+    try:
+        data = box.files.read(path).data if mime_of(path) == DOCUMENT else b""
+    except ToolError:  # it went away since it was looked at
+        return ""
+    return b64encode(data).decode() if len(data) <= MOST_DOCUMENT else ""
+
+
+def pictured(block: Block, path: str) -> str:
+    """A picture in the format that its name says, since that is what it will be called; empty if it says none."""
+    mime = mime_of(path)
+    if mime == block.mime or mime not in FORMATS:
+        return block.base64 if mime == block.mime else ""
+    from PIL import Image
+
+    out, form = BytesIO(), FORMATS[mime]
+    with Image.open(BytesIO(b64decode(block.base64))) as image:
+        plain = {"JPEG": lambda: image.convert("RGB"), "WEBP": lambda: image}.get(form, image.quantize)
+        plain().save(out, form)
+    return b64encode(out.getvalue()).decode()
 
 
 def globbed(reply: Reply) -> "GlobResult":

@@ -606,6 +606,7 @@ class Traits:
     hints: bool
     needs_read: bool = True
     lists_folders: bool = True  # a folder that is to be read is listed; else refused
+    folder_depth: int = 1  # and so many levels of it
     first_cell: int = 1  # the number of a notebook's first cell, where cells have no ids
     mark_after_write: bool = True  # whether a file that was written whole counts as seen; one that was edited does
     absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it

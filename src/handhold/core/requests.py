@@ -16,6 +16,7 @@ class Limits:
     chars: int
     count_rest: bool = False  # say how many lines of the range are left, though the file must be read to its end for it
     refuse_long: bool = False  # a page over `chars` is an error; else it ends earlier
+    ends: Literal["line", "character", "byte"] = "line"  # where: behind a whole line, in one, or in one by bare bytes
     whole_bytes: int | None = None  # a larger file must be asked for by offset or limit
     split: bool = False  # a line over `line_chars` goes on in parts, each of which counts as a line
 

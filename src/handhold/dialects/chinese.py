@@ -1,8 +1,27 @@
 """Plain words in Chinese, for the families that speak it, where their sources have none of their own."""
 
+from collections.abc import Iterator
+
 from handhold.core import errors as e
+from handhold.core.requests import MOST_PAGES
+from handhold.core.results import CellOutput, NotebookShown, PdfShown, Pictured
+from handhold.core.text.lines import merged
+from handhold.dialects.media import NAMES, Media
 from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, listed
+from handhold.dialects.quoting import clipped, listed, ranges, row
+
+WHY_LEFT = {
+    "": f"每次最多 {MOST_PAGES} 页",
+    "room": "超出长度上限",
+    "time": "耗时过长",
+    "memory": "占用内存过多",
+    "broken": "文件在此处已损坏",
+}
+UNITS = {"line": "行", "cell": "个单元格"}
+RESOURCES = {"time": "时间", "memory": "内存"}
+
+
+# --- what was refused
 
 
 def chinese(error: e.ToolError) -> str:
@@ -32,8 +51,20 @@ def chinese(error: e.ToolError) -> str:
             return f"{path} 是二进制文件({size} 字节),无法作为文本读取或修改"
         case e.TooLarge(size=size, most=most):
             return f"{path} 过大({size} 字节,上限 {most} 字节)"
-        case e.PastEnd(offset=offset, lines=lines):
-            return f"起始行号 {offset} 超出文件末尾: {path} 共 {lines} 行"
+        case e.PastEnd(offset=offset, lines=lines, unit=unit):
+            return f"起始行号 {offset} 超出文件末尾: {path} 共 {lines} {UNITS[unit]}"
+        case e.BrokenFile(medium=medium, because=because):
+            return f"{path} 无法作为 {medium.upper()} 显示: {clipped(because)}。文件已损坏,或者并非此类文件"
+        case e.Encrypted():
+            return f"{path} 已加密,需要密码才能打开"
+        case e.TooManyPixels(width=width, height=height, most=most):
+            return f"{path} 声明的尺寸为 {width} x {height} 像素,最多解码 {most} 像素,请先缩小图片"
+        case e.TooCostly(resource=resource):
+            return f"显示 {path} 所需的{RESOURCES[resource]}超出上限,请先简化或缩小该文件"
+        case e.ChangedDuringRead():
+            return f"{path} 在读取过程中不断变化,请稍后再试"
+        case e.SymlinkLoop() | e.DanglingLink():
+            return f"{path} 是无效的链接,请使用文件本身的路径"
         case e.Unencodable(encoding=encoding, characters=characters):
             return f"{path} 的编码 {encoding} 无法表示这些字符: {listed(characters, most=10)}"
         case e.Unread():
@@ -58,3 +89,86 @@ def chinese(error: e.ToolError) -> str:
             return f"{path} 是只读的"
         case _:
             return plain(error)
+
+
+# --- what is not plain text
+
+
+def shown(result: Media, more: str = "") -> str:
+    """An image, pages or cells; `more` is how a call goes on with the next cells, with {next} in it."""
+    match result:
+        case Pictured():
+            return "\n".join(_image(result))
+        case PdfShown():
+            return "\n\n".join(_pages(result))
+        case NotebookShown():
+            return "\n".join(_cells(result, more))
+
+
+def _image(image: Pictured) -> Iterator[str]:
+    size, sent = (f"{width} x {height}" for width, height in (image.size, image.sent))
+    done = (",已转正" if image.turned else "") + (f",显示为 {sent}" if sent != size else "")
+    yield f"[{clipped(image.path)}: {NAMES[image.medium]} 图片,{size} 像素{done}]"
+    yield from _named(image.named, NAMES[image.medium])
+    if image.frames != 1:
+        yield f"[动画,共 {image.frames or '多'} 帧,这是第一帧]"
+    yield from _changed(image)
+
+
+def _pages(pdf: PdfShown) -> Iterator[str]:
+    here = ranges(merged([(page.number, page.number) for page in pdf.pages]))
+    head = f"[{clipped(pdf.path)}: PDF,共 {pdf.count} 页,以下为第 {here} 页]"
+    yield "\n".join([head, *_named(pdf.named, "PDF"), *_changed(pdf)])
+    picture = 0
+    for page in pdf.pages:
+        picture += bool(page.picture)
+        notes = [
+            page.text,
+            f"[本页还有 {page.cut} 个字符未显示]" if page.cut else "",
+            f"[见第 {picture} 张图片]" if page.picture else "",
+            "[本页已损坏,无法显示]" if page.broken else "",
+        ]
+        yield "\n".join([f"=== 第 {page.number} 页", *([note for note in notes if note] or ["[空白页]"])])
+    if pdf.left:
+        yield f"[未显示: 第 {ranges(pdf.left)} 页,{WHY_LEFT[pdf.ended]}]"
+
+
+def _cells(book: NotebookShown, more: str) -> Iterator[str]:
+    yield f"[{clipped(book.path)}: notebook,共 {book.total} 个单元格]"
+    for cell in book.cells:
+        run = "" if cell.run is None else f",第 {cell.run} 次运行"
+        yield f"=== 单元格 {cell.number}/{book.total} ({cell.kind}{run})"
+        if cell.source:
+            yield from (row(number, text) for number, text in enumerate(cell.source.split("\n"), 1))
+        if cell.cut:
+            yield f"[本单元格还有 {cell.cut} 个字符未显示]"
+        for output in cell.outputs:
+            yield from _output(output)
+        if cell.outputs_left:
+            yield f"[还有 {cell.outputs_left} 个输出未显示]"
+    yield "[以上为各单元格;文件本身是 JSON,修改时须引用其原文]"
+    if book.more:
+        last = book.first + len(book.cells) - 1
+        yield f"[以上为第 {book.first}-{last} 个单元格,{more.format(next=last + 1) or '其余未显示'}]"
+    yield from _changed(book)
+
+
+def _output(output: CellOutput) -> Iterator[str]:
+    picture = f",见第 {output.picture} 张图片" if output.picture else ""
+    left = f",{output.mime} 未显示" if output.left_out else ""
+    yield f"   --- {output.kind}{picture}{left}"
+    if output.text:
+        yield from (f"      | {line}" for line in output.text.split("\n"))
+    if output.cut:
+        yield f"   --- 此处省略 {output.cut} 个字符"
+        yield from (f"      | {line}" for line in output.tail.split("\n"))
+
+
+def _named(named: str, is_a: str) -> Iterator[str]:
+    if named:
+        yield f"[文件名表明是 {NAMES[named]},实际是 {is_a}]"
+
+
+def _changed(shown: Media) -> Iterator[str]:
+    if shown.stale:
+        yield "[文件自上次读取后已被修改]"

@@ -1,4 +1,4 @@
-"""Images and PDFs in words: what stands beside the pictures, and where the pages are that do not stand here.
+"""What is not plain text in words: what stands beside the pictures, and where the pages are that do not stand here.
 
 The same in every dialect; how to ask for more pages is not.
 """
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from handhold.core.facts import PdfPage
 from handhold.core.requests import MOST_PAGES
-from handhold.core.results import PdfShown, Pictured
+from handhold.core.results import NotebookShown, PdfShown, Pictured
 from handhold.core.text.lines import merged
+from handhold.dialects import notebooks
 from handhold.dialects.quoting import clipped, ranges, several
 
 NAMES = {"png": "PNG", "jpeg": "JPEG", "gif": "GIF", "webp": "WebP", "pdf": "PDF"}
@@ -20,6 +21,18 @@ WHY_LEFT = {
     "broken": "the file is broken there, or made to break what reads it",
 }
 MORE, ONE_BY_ONE = 'Go on with pages="{pages}".', 'Try them one by one with pages="{pages}".'
+
+Media = Pictured | PdfShown | NotebookShown
+
+
+def shown(result: Media, ways: notebooks.Ways, *, by_pages: bool = False) -> str:
+    match result:
+        case Pictured():
+            return pictured(result)
+        case PdfShown():
+            return pdf(result, by_pages=by_pages)
+        case NotebookShown():
+            return "\n".join(notebooks.page(result, ways))
 
 
 def pictured(image: Pictured) -> str:

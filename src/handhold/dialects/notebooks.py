@@ -4,6 +4,7 @@ Lines of a source have numbers, and lines of an output a bar, so that no cell ca
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from handhold.core.errors import BadArguments
@@ -20,6 +21,19 @@ DONE = {
     "delete": "Deleted",
 }
 LOOK_AGAIN = "The cells behind it have other names now. Read the notebook again before you change another."
+AS_TEXT = "[These are its cells. The file itself is JSON, and an edit quotes that text.]"
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What a family's tools have for a notebook, as pieces of a note; empty where there is nothing to take."""
+
+    rest: str = "Go on with offset={next}."  # {next} is a cell counted from 1, {skip} how many stand before it
+    inside: str = "; grep finds lines in it"  # where a cell is cut
+    by_cells: bool = True  # whether one of them changes a cell
+
+
+HERE = Ways()
 
 
 # --- calls
@@ -45,34 +59,36 @@ def edit(tool: str, a: Mapping[str, Any]) -> NotebookEdit:
 # --- what is shown
 
 
-def page(shown: NotebookShown) -> Iterator[str]:
+def page(shown: NotebookShown, ways: Ways = HERE) -> Iterator[str]:
     about = ", ".join(
         [*([clipped(shown.language, 40)] if shown.language else []), f"nbformat {shown.version[0]}.{shown.version[1]}"]
     )
     yield f"[{clipped(shown.path)}: a notebook of {several(shown.total, 'cell')} ({about}).]"
     for cell in shown.cells:
-        yield from _cell(cell, shown)
-    yield from notes(shown)
+        yield from _cell(cell, shown, ways)
+    yield from notes(shown, ways)
 
 
-def notes(shown: NotebookShown) -> Iterator[str]:
+def notes(shown: NotebookShown, ways: Ways = HERE) -> Iterator[str]:
     if shown.more:
         last = shown.first + len(shown.cells) - 1
-        yield f"[These are cells {shown.first}-{last} of {shown.total}. Go on with offset={last + 1}.]"
-    if not shown.editable:
+        yield f"[These are cells {shown.first}-{last} of {shown.total}. {ways.rest.format(next=last + 1, skip=last)}]"
+    if not ways.by_cells:
+        yield AS_TEXT
+    elif not shown.editable:
         yield "[Its cells cannot be edited: only those of nbformat 4 can.]"
     elif shown.by_number:
         yield "[Cells without an id of their own are called by their number, which changes when a cell before them comes or goes.]"
 
 
-def _cell(cell: ShownCell, shown: NotebookShown) -> Iterator[str]:
+def _cell(cell: ShownCell, shown: NotebookShown, ways: Ways) -> Iterator[str]:
     name = f'cell="{cell.name}"' if cell.name else "a cell that has the id of another"
     run = "" if cell.run is None else f", run {cell.run}"
     yield f"=== {name} ({cell.number} of {shown.total}, {cell.kind}{run})"
     if cell.source:
         yield from (row(number, text) for number, text in enumerate(cell.source.split("\n"), 1))
     if cell.cut:
-        yield f"[{several(cell.cut, 'more character')} of this cell not shown; grep finds lines in it.]"
+        yield f"[{several(cell.cut, 'more character')} of this cell not shown{ways.inside}.]"
     for output in cell.outputs:
         yield from _output(output)
     if cell.outputs_left:

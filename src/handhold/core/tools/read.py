@@ -37,11 +37,12 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
 
 
 def listing(request: Read, files: GuardedView) -> Search:
-    """One level of it, as list shows it when nothing but the path is asked for: so its cursor goes on from here."""
+    """As list shows it by its path alone, so that its cursor goes on from here; in some families deeper."""
     from handhold.core.tools import searching
 
     entries = min(request.limit or LISTED, LISTED)
-    return searching.plan(ListFiles(path=request.path, limit=entries, chars=request.limits.chars), files)
+    whole = ListFiles(path=request.path, depth=files.traits.folder_depth, limit=entries, chars=request.limits.chars)
+    return searching.plan(whole, files)
 
 
 def text(request: Read, look: Look, files: GuardedView) -> Answer:
@@ -74,11 +75,17 @@ def text(request: Read, look: Look, files: GuardedView) -> Answer:
             replaced=page.replaced,
             changed=diff,
             stale=changed,
-            newline_at_end=not seen.more and page.whole is not None and b"\n" in page.whole.data[-4:],
+            newline_at_end=not seen.more and ends_with_newline(page, lines),
             width=limits.line_chars if limits.split else 0,
         ),
         (seen,),
     )
+
+
+def ends_with_newline(page: Page, lines: Sequence[Line]) -> bool:
+    if page.whole is None or not lines or lines[-1].cut:
+        return False
+    return page.whole.data[-4:].decode(page.encoding, "ignore").endswith(("\n", "\r"))
 
 
 def parted(lines: Sequence[Line], width: int, most: int, chars: int) -> Iterator[Line]:
@@ -102,7 +109,28 @@ def within(page: Page, limits: Limits, path: str) -> tuple[Line, ...]:
         if chars > limits.chars:
             raise PageTooLong(path, chars, limits.chars)
         return page.lines
+    if limits.ends != "line":
+        return tuple(begun(page, limits))
     return fitting(page.lines, page.first, limits.chars)
+
+
+def begun(page: Page, limits: Limits) -> Iterator[Line]:
+    """As many lines as there is room for, and of the next what is left, for a family that cuts a text anywhere."""
+    room, bare = limits.chars, limits.ends == "byte"
+    for number, line in enumerate(page.lines, page.first):
+        beside = 0 if bare else max(NUMBER, len(str(number))) + 1
+        size = beside + len(line.text.encode("utf-8", "surrogatepass") if bare else line.text)
+        if size > room:
+            kept = beginning(line.text, room) if bare else line.text[: max(0, room - beside)]
+            yield Line(kept, line.cut + len(line.text) - len(kept))
+            return
+        yield line
+        room -= size + 1
+
+
+def beginning(text: str, size: int) -> str:
+    """The whole characters in the first bytes of a text."""
+    return text.encode("utf-8", "surrogatepass")[: max(0, size)].decode("utf-8", "ignore")
 
 
 def fitting(lines: tuple[Line, ...], first: int, room: int) -> tuple[Line, ...]:

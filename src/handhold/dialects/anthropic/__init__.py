@@ -23,7 +23,7 @@ SECONDS = 120.0
 
 class Anthropic(Family):
     name = "anthropic"
-    traits = Traits(matching="safe", hints=True, absolute_paths=True, shell_lasts="exports")
+    traits = Traits(matching="safe", hints=True, absolute_paths=True, shell_lasts="exports", folder_depth=2)
 
     def request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:

@@ -4,13 +4,36 @@ from collections.abc import Iterator
 
 from handhold.core import errors as e
 from handhold.core.requests import Insert, Request
-from handhold.core.results import Edited, Listed, Ran, Restarted, Result, Shown, Written
-from handhold.dialects import commands
+from handhold.core.results import (
+    Edited,
+    Listed,
+    NotebookShown,
+    PdfShown,
+    Pictured,
+    Ran,
+    Restarted,
+    Result,
+    Shown,
+    Written,
+)
+from handhold.dialects import commands, media, notebooks
+from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, row, several
-from handhold.dialects.searches import tree
+from handhold.dialects.searches import Manner, miss, notes, tree
 
 MOST_ROWS = 40  # of a snippet
+WAYS = notebooks.Ways("Go on with view_range=[{next}, -1].", inside="", by_cells=False)
+MANNER = Manner(
+    rest="",
+    narrow="View a folder in it, or list it with bash.",
+    unsorted="",
+    ignored="View a folder that is left out to see what is in it.",
+    hidden="List it with bash to see what is hidden.",
+    itself="",
+    regex="",
+    literal="",
+)
 
 
 def said(request: Request, result: Result) -> str:
@@ -18,9 +41,11 @@ def said(request: Request, result: Result) -> str:
         case Shown(lines=()):
             return f"[{clipped(result.path)} is empty.]"
         case Shown():
-            return "\n".join(page(result))
+            return "\n".join([*page(result), *notebooks.none(result)])
+        case Pictured() | PdfShown() | NotebookShown():
+            return media.shown(result, WAYS)
         case Listed():
-            return "\n".join(tree(result))
+            return hinted("\n".join(tree(result)) if result.search.shown else miss(result), notes(result, MANNER))
         case Written(created=created):
             return f"File created successfully at: {result.path}" if created else f"File overwritten: {result.path}"
         case Edited():

@@ -9,9 +9,9 @@ from typing import Any
 
 from handhold.core.errors import ToolError
 from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Glob, Grep, Limits, ListFiles, Read, Request, Run, Write
+from handhold.core.requests import MOST_PAGES, Edit, Glob, Grep, Limits, ListFiles, Read, Request, Run, Write
 from handhold.core.results import Result
-from handhold.dialects.arguments import counted, seconds
+from handhold.dialects.arguments import counted, page_runs, seconds
 from handhold.dialects.deepagents import words
 from handhold.dialects.family import Family, replacement, unknown
 from handhold.dialects.searches import ROOM, folder
@@ -31,7 +31,13 @@ class DeepAgents(Family):
         match tool:
             case "read_file":
                 offset = counted(tool, a, "offset", least=0) or 0
-                return Read(a["file_path"], LIMITS, offset + 1, counted(tool, a, "limit"))
+                return Read(
+                    a["file_path"],
+                    LIMITS,
+                    offset + 1,
+                    counted(tool, a, "limit"),
+                    pages=page_runs(tool, a, "pages", most=MOST_PAGES),
+                )
             case "write_file":
                 return Write(a["file_path"], a["content"])
             case "edit_file":

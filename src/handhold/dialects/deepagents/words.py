@@ -4,8 +4,20 @@ from collections.abc import Iterator
 
 from handhold.core import errors as e
 from handhold.core.facts import Line
-from handhold.core.results import Edited, Globbed, Grepped, Listed, Ran, Result, Shown, Written
-from handhold.dialects import commands
+from handhold.core.results import (
+    Edited,
+    Globbed,
+    Grepped,
+    Listed,
+    NotebookShown,
+    PdfShown,
+    Pictured,
+    Ran,
+    Result,
+    Shown,
+    Written,
+)
+from handhold.dialects import commands, media, notebooks
 from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, row, several
@@ -24,6 +36,7 @@ Here is a preview showing the head and tail of the result:
 """
 """The source names the call behind its first line. A dialect is not told the id; the agent's loop knows it."""
 
+WAYS = notebooks.Ways(rest="Go on with offset={skip}.", by_cells=False)
 LONGEST = 3600.0  # seconds that a command may take
 MANNER = Manner(
     rest="",
@@ -46,6 +59,8 @@ def said(result: Result) -> str:
             return EMPTY
         case Shown():
             return hinted("\n".join(page(result)), rest(result))
+        case Pictured() | PdfShown() | NotebookShown():
+            return media.shown(result, WAYS, by_pages=True)
         case Written(path=path):
             return f"Updated file {clipped(path)}"
         case Edited(path=path):
@@ -75,6 +90,7 @@ def numbered(number: int, line: Line, width: int) -> Iterator[str]:
 def rest(shown: Shown) -> Iterator[str]:
     if shown.more:
         yield f"[There is more: go on with offset={shown.first + len(shown.lines) - 1}.]"
+    yield from notebooks.none(shown)
 
 
 def ran(result: Ran) -> str:

@@ -36,10 +36,10 @@ class Gemini(Family):
                 return Write(a["file_path"], a["content"])
             case "replace":
                 count = counted(tool, a, "expected_replacements") or 1
-                every = count > 1
+                every = count > 1 or a.get("allow_multiple", False)
                 return Edit(
                     a["file_path"],
-                    Replacement(a["old_string"], a["new_string"], every=every, count=count if every else None),
+                    Replacement(a["old_string"], a["new_string"], every=every, count=count if count > 1 else None),
                 )
             case "list_directory":
                 ignored = a.get("file_filtering_options", {}).get("respect_git_ignore") is False

@@ -4,13 +4,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from handhold.core import errors as e
-from handhold.core.results import Edited, Globbed, Grepped, Listed, Ran, Result, Shown, Written
-from handhold.dialects import commands
+from handhold.core.results import (
+    Edited,
+    Globbed,
+    Grepped,
+    Listed,
+    NotebookShown,
+    PdfShown,
+    Pictured,
+    Ran,
+    Result,
+    Shown,
+    Written,
+)
+from handhold.dialects import commands, media, notebooks
 from handhold.dialects.hints import hinted
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import clipped, several
 from handhold.dialects.searches import Found, Manner, miss, notes, whole_or_cut
 
+WAYS = notebooks.Ways("Go on with offset={skip}.", "; search_file_content finds lines in it", by_cells=False)
 MANNER = Manner(
     rest="",
     narrow="Use a more specific pattern or dir_path.",
@@ -43,7 +56,9 @@ def said(result: Result) -> str:
         case Shown(lines=()):
             return f"[{clipped(result.path)} is empty.]"
         case Shown():
-            return "\n".join(page(result))
+            return "\n".join([*page(result), *notebooks.none(result)])
+        case Pictured() | PdfShown() | NotebookShown():
+            return media.shown(result, WAYS)
         case Written(path=path, created=True):
             return f"Successfully created and wrote to new file: {path}"
         case Written(path=path):

@@ -72,12 +72,8 @@ def said(request: Request, result: Result) -> str:
         case Unchanged(first=first, last=last):
             of = f" of {result.total}" if result.total is not None else ""
             return f"[{clipped(result.path)} is unchanged since you read it (lines {first}-{last}{of}).]"
-        case Pictured():
-            return media.pictured(result)
-        case PdfShown():
-            return media.pdf(result, by_pages=True)
-        case NotebookShown():
-            return "\n".join(notebooks.page(result))
+        case Pictured() | PdfShown() | NotebookShown():
+            return media.shown(result, notebooks.HERE, by_pages=True)
         case NotebookEdited():
             return notebooks.edited(result)
         case ShownMany(files=files):

@@ -4,6 +4,7 @@ A write clears the mark of having been read, so that the next one needs a new lo
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import BadArguments, NoChange, ToolError
@@ -13,8 +14,9 @@ from handhold.core.results import Result
 from handhold.dialects.family import Family, unknown
 from handhold.dialects.hello import words
 
-LINES = 2000
-LIMITS = Limits(lines=LINES, line_chars=words.MOST, chars=words.MOST + 8 * LINES)
+LINES = 2000  # unless more are asked for
+MOST_LINES = words.MOST // 8  # that a page has room for, since each has at least a number, an arrow and an end
+LIMITS = Limits(lines=LINES, line_chars=words.MOST, chars=words.MOST, ends="character")
 
 
 class Hello(Family):
@@ -27,7 +29,9 @@ class Hello(Family):
             raise BadArguments(tool, "file_path", "empty", "a path")
         match tool:
             case "read_file":
-                return Read(path, LIMITS, max(a.get("offset", 1), 1), least_one(a.get("limit")))
+                limit = least_one(a.get("limit"))
+                limits = replace(LIMITS, lines=min(max(limit or 0, LINES), MOST_LINES))
+                return Read(path, limits, max(a.get("offset", 1), 1), limit)
             case "write_file":
                 return Write(path, a["content"])
             case "edit_file" if a["old_string"] == a["new_string"]:

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from handhold.core import errors as e
-from handhold.core.results import Edited, Result, Shown, Written
-from handhold.dialects.chinese import chinese
+from handhold.core.results import Edited, NotebookShown, PdfShown, Pictured, Result, Shown, Written
+from handhold.dialects.chinese import chinese, shown
 from handhold.dialects.quoting import row
 
 MOST = 120_000  # characters of a page
@@ -13,8 +13,13 @@ MOST = 120_000  # characters of a page
 
 def said(result: Result) -> str:
     match result:
+        case Shown(lines=()):
+            return row(1, "")
         case Shown():
             return page(result)
+        case Pictured() | PdfShown() | NotebookShown():
+            text = shown(result, "用 offset={next} 继续读取")
+            return cut(text) if len(text) > MOST else text
         case Written(place=place, size=size):
             return done(path=place, bytes=size)
         case Edited(place=place):
@@ -23,10 +28,14 @@ def said(result: Result) -> str:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def page(shown: Shown) -> str:
-    text = "\n".join(row(number, line.text) for number, line in enumerate(shown.lines, shown.first))
-    cut = len(text) > MOST or any(line.cut for line in shown.lines) or shown.rest
-    return f"{text[:MOST]}\n...(truncated)" if cut else text
+def page(result: Shown) -> str:
+    text = "\n".join(row(number, line.text) for number, line in enumerate(result.lines, result.first))
+    longer = len(text) > MOST or any(line.cut for line in result.lines) or result.rest
+    return cut(text) if longer else text
+
+
+def cut(text: str) -> str:
+    return f"{text[:MOST]}\n...(truncated)"
 
 
 def done(**facts: Any) -> str:

@@ -17,7 +17,7 @@ from handhold.dialects.searches import folder
 
 ENTRIES, MATCHES = 200, 100
 LINES, MOST_LINES = 500, 2000
-ROOM = 28_000  # characters of what is found: it stands in the form twice, as text and as data
+ROOM = 20_000  # characters of what is found: it stands in the form twice, and each may take two there
 LIMITS = Limits(lines=MOST_LINES, line_chars=2000, chars=ROOM)
 DEEPEST_OFFSET = 10_000
 

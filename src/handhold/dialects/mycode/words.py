@@ -5,13 +5,14 @@ out is said in `text` and marked in `data`, so that nothing found is told from n
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from handhold.core import errors as e
 from handhold.core.ports import Frame
-from handhold.core.results import Globbed, Grepped, Listed, Reply, Result, Shown
-from handhold.dialects.chinese import chinese
+from handhold.core.results import Globbed, Grepped, Listed, NotebookShown, PdfShown, Pictured, Reply, Result, Shown
+from handhold.dialects.chinese import chinese, shown
 from handhold.dialects.quoting import clipped, row
 from handhold.dialects.searches import Found
 
@@ -27,23 +28,25 @@ def said(result: Result) -> str:
             return f"{clipped(result.path)} 是空文件"
         case Shown():
             return "\n".join((*page(result), *rest(result)))
+        case Pictured() | PdfShown() | NotebookShown():
+            return shown(result, "用 start_line={next} 继续读取")
         case Listed() | Globbed() | Grepped():
             return "\n".join((*rows(result), *notes(result)))
         case _:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def page(shown: Shown) -> Iterator[str]:
-    for number, line in enumerate(shown.lines, shown.first):
+def page(result: Shown) -> Iterator[str]:
+    for number, line in enumerate(result.lines, result.first):
         yield row(number, f"{line.text}… (本行还有 {line.cut} 个字符)" if line.cut else line.text)
 
 
-def rest(shown: Shown) -> Iterator[str]:
-    if shown.more:
-        yield f"(部分结果: 用 start_line={shown.first + len(shown.lines)} 继续读取)"
-    if shown.replaced:
+def rest(result: Shown) -> Iterator[str]:
+    if result.more:
+        yield f"(部分结果: 用 start_line={result.first + len(result.lines)} 继续读取)"
+    if result.replaced:
         yield "(部分字节无法解码,显示为 \ufffd)"
-    if shown.stale:
+    if result.stale:
         yield "(modified_externally: 文件自上次读取后已被外部修改)"
 
 
@@ -103,14 +106,21 @@ def framed(reply: Reply, frame: Frame) -> str:
     form["context"] = {"cwd": frame.folder, "params_input": json.loads(frame.arguments)}
     if place := frame.place():
         form["context"]["path_resolved"] = place
-    return json.dumps(form, ensure_ascii=False)
+    return visible(json.dumps(form, ensure_ascii=False))
+
+
+def visible(form: str) -> str:
+    """Control characters as the pictures that there are for them: escaped they would take six times their room."""
+    return re.sub(
+        r"\\\\|\\u00([01][0-9a-f])", lambda found: chr(0x2400 + int(found[1], 16)) if found[1] else found[0], form
+    )
 
 
 def data(reply: Reply) -> dict[str, Any]:
     facts = {name: reply.data[name] for name in DATA if reply.data.get(name) is not None}
-    if "total_lines" in reply.data:
+    if "changed_since_last_read" in reply.data:  # something that was read
         facts |= {"content": reply.text, "modified_externally": reply.data["changed_since_last_read"]}
-    return facts | {"truncated": bool(reply.data.get("truncated") or reply.data.get("more"))}
+    return facts | {"truncated": any(reply.data.get(name) for name in ("truncated", "more", "left_out"))}
 
 
 def counts(reply: Reply) -> dict[str, int]:

@@ -14,7 +14,7 @@ from handhold.core.results import Result
 from handhold.dialects.family import Family, unknown
 from handhold.dialects.tiny import words
 
-LIMITS = Limits(lines=words.MOST + 1, line_chars=words.MOST + 1, chars=20 * words.MOST)  # more than is ever shown
+LIMITS = Limits(lines=words.MOST + 1, line_chars=words.MOST + 1, chars=words.MOST, ends="byte")
 SECONDS = 30.0
 
 

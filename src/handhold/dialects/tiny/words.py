@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 from handhold.core import errors as e
 from handhold.core.facts import Exit
-from handhold.core.results import Edited, Ran, Result, Shown, Written
+from handhold.core.results import Edited, NotebookShown, PdfShown, Pictured, Ran, Result, Shown, Written
 from handhold.dialects import commands
-from handhold.dialects.chinese import chinese
+from handhold.dialects.chinese import chinese, shown
 from handhold.dialects.quoting import clipped
 
 MOST = 8000  # bytes
 SILENCE = "命令执行成功,无终端输出。"
+CUT = f"\n\n...[由于内容过长,已被系统截断至前 {MOST} 字节]..."
 TIMED_OUT = "\n[警告: 命令执行超时({seconds:.0f}s),已被系统强制终止。如果是启动常驻服务,请尝试将其转入后台。]"
 
 
@@ -18,6 +19,8 @@ def said(result: Result) -> str:
     match result:
         case Shown():
             return content(result)
+        case Pictured() | PdfShown() | NotebookShown():
+            return cut(shown(result), CUT)
         case Written(path=path):
             return f"成功将内容写入到文件: {path}"
         case Edited(path=path):
@@ -28,10 +31,10 @@ def said(result: Result) -> str:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def content(shown: Shown) -> str:
-    text = "\n".join(line.text for line in shown.lines) + ("\n" if shown.newline_at_end else "")
-    longer = shown.more or any(line.cut for line in shown.lines)
-    return cut(text, f"\n\n...[由于内容过长,已被系统截断至前 {MOST} 字节]...", longer=longer)
+def content(page: Shown) -> str:
+    text = "\n".join(line.text for line in page.lines) + ("\n" if page.newline_at_end else "")
+    longer = page.more or any(line.cut for line in page.lines)
+    return cut(text, CUT, longer=longer)
 
 
 def cut(text: str, told: str, *, longer: bool = False) -> str:
@@ -82,10 +85,14 @@ def refused(tool: str, error: e.ToolError) -> str:
             return f"读取文件内容失败: read {clipped(error.path)}: is a directory"
         case e.IsDirectory() if tool == "edit_file":
             return f"读取文件失败,请确认路径是否正确: read {clipped(error.path)}: is a directory"
+        case e.NotDirectory() if tool == "write_file":
+            return f"创建父目录失败: mkdir {clipped(error.path)}: not a directory"
         case e.IsDirectory() | e.PermissionRefused() | e.NoSpace() if tool == "write_file":
             return f"写入文件失败: {chinese(error)}"
         case e.PermissionRefused() | e.NoSpace() if tool == "edit_file":
             return f"写回文件失败: {chinese(error)}"
+        case e.PartlyRead():
+            return f"{clipped(error.path)} 只读取了前 {MOST} 字节,不能整体覆盖,请用 edit_file 修改"
         case e.BadArguments():
             return f"参数解析失败: {chinese(error)}"
         case e.NoMatch():

@@ -1,0 +1,63 @@
+"""The published suite asks for everything that there is: what comes to be and is not asked for is found here."""
+
+from importlib import import_module
+from typing import Any, get_args
+
+import pytest
+
+from handhold.assembly import DIALECTS
+from handhold.core.requests import Request
+from handhold.core.results import NotebookShown, PdfShown, Pictured, Result
+from handhold.testing import RESULTS, TURNS, DialectSuite, made, results_of
+
+
+def suite_of(dialect: str) -> Any:
+    """The class by which a dialect is tested."""
+    tests = vars(import_module(f"tests.dialects.test_{dialect}")).values()
+    (found,) = (each for each in tests if isinstance(each, type) and issubclass(each, DialectSuite) and each is not DialectSuite)  # fmt: skip
+    return found
+
+
+def test_every_request_is_in_the_table():
+    assert set(RESULTS) == set(get_args(Request))
+
+
+def test_every_result_is_asked_of_some_dialect():
+    suites = [suite_of(dialect) for dialect in DIALECTS]
+    kinds = {
+        kind
+        for suite in suites
+        for tool, arguments in suite.calls
+        for kind in results_of(suite.dialect.decode(tool, arguments), suite.dialect.traits)
+    }
+    assert kinds == set(get_args(Result))
+
+
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "codex"])
+def test_c27_c28_c29_every_dialect_that_reads_is_asked_for_what_is_not_text(dialect: str):
+    suite = suite_of(dialect)
+    kinds = {
+        kind
+        for tool, arguments in suite.calls
+        for kind in results_of(suite.dialect.decode(tool, arguments), suite.dialect.traits)
+    }
+    assert {Pictured, PdfShown, NotebookShown} <= kinds
+
+
+def test_a_kind_is_made_in_each_of_its_ways():
+    assert {made(PdfShown, turn).ended for turn in TURNS} == {"", "room", "time", "memory", "broken"}
+    assert not made(PdfShown, 0).pages
+    assert made(PdfShown, 2).pages[0].picture
+
+
+def test_a_dialect_without_words_for_a_result_does_not_pass():
+    class Mute(type(suite_of("tiny").dialect)):
+        def said(self, request: Any, result: Any) -> str:
+            if isinstance(result, PdfShown):
+                raise AssertionError("no words")
+            return super().said(request, result)
+
+    suite = suite_of("tiny")()
+    suite.dialect = Mute(import_module("handhold.dialects.tiny").__file__)
+    with pytest.raises(AssertionError, match="no words"):
+        suite.test_every_result_has_words()
