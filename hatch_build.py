@@ -1,16 +1,9 @@
-"""Compiles the two small C files of the shell, if there is a compiler, and keeps the wheel small.
+"""Compiles the two small C files of the shell, if there is a compiler, and keeps the wheel small (`slim.py`).
 
 The wheel holds what was compiled, and then is for one platform only; without a compiler it is pure, and commands
 run without the second wall (Landlock) and without the shim. An editable install gets them in the source tree.
-
-What is private comes without comments and docstrings, which are a fifth of it; every line keeps its number, so that a
-traceback fits the source. They are in the source distribution, and in the public modules.
 """
 
-import ast
-import base64
-import hashlib
-import io
 import os
 import platform
 import shlex
@@ -19,8 +12,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import tokenize
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +21,10 @@ SHELL = Path("src/handhold/world/shell")
 BUILT = "_built"
 # The launcher is written without a C library: nothing may be put in that would call one.
 ALONE = "-static -nostdlib -ffreestanding -fno-builtin -fno-stack-protector -fno-pie -no-pie"
+SMALL = "-fno-asynchronous-unwind-tables -fno-ident -Wl,--build-id=none -Wl,-z,noseparate-code"
 SOURCES = {
-    "inside": ("inside.c", f"{ALONE} -fno-asynchronous-unwind-tables"),
-    "rename.so": ("rename.c", "-shared -fPIC"),
+    "inside": ("inside.c", f"{ALONE} {SMALL}"),
+    "rename.so": ("rename.c", f"-shared -fPIC -nostartfiles {SMALL}"),
 }
 MACHINES = ("x86_64", "aarch64")
 
@@ -64,6 +56,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if self.folder:
             self.folder.cleanup()
         if version != "editable":
+            sys.path.insert(0, self.root)
+            from slim import slim
+
             slim(Path(artifact_path))
 
     def compiled(self, name: str, compiler: list[str], folder: Path) -> Path | None:
@@ -93,62 +88,3 @@ class CustomBuildHook(BuildHookInterface[Any]):
         beside = folder / f".{path.name}.{os.getpid()}"
         shutil.copy2(path, beside)
         beside.replace(folder / path.name)
-
-
-# --- a small wheel
-
-PRIVATE = ("handhold/core/", "handhold/world/")
-PUBLIC = ("handhold/core/ports.py", "handhold/core/requests.py", "handhold/core/results.py", "handhold/core/errors.py")
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def slim(wheel: Path) -> None:
-    """The same wheel, what is private in it bare, and its list of files made anew."""
-    beside = wheel.with_suffix(".slim")
-    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as new:
-        rows: list[str] = []
-        for entry in old.infolist():
-            data = old.read(entry)
-            if entry.filename.endswith("/RECORD"):
-                data = "".join((*rows, f"{entry.filename},,\n")).encode()
-            elif entry.filename.endswith(".py") and entry.filename.startswith(PRIVATE) and entry.filename not in PUBLIC:
-                data = bared(data.decode()).encode()
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.append(f"{entry.filename},sha256={digest},{len(data)}\n")
-            new.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
-    beside.replace(wheel)
-
-
-def bared(source: str) -> str:
-    """A module without comments and docstrings. What is left means the same, on the same lines: that is looked at."""
-    lines = source.splitlines(keepends=True)
-    texts = [node.body[0] for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED) and documented(node)]
-    for text in texts:
-        first, last = text.lineno - 1, (text.end_lineno or text.lineno) - 1
-        ending = lines[last][text.end_col_offset :]
-        if not lines[first].isascii() or not lines[last].isascii():  # columns are counted in bytes
-            continue
-        lines[first : last + 1] = [f'{lines[first][: text.col_offset]}""{ending}', *["\n"] * (last - first)]
-    bare = "".join(lines)
-    lines = bare.splitlines(keepends=True)
-    for token in tokenize.generate_tokens(io.StringIO(bare).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
-    bare = "".join(lines)
-    if meaning(bare) != meaning(source):
-        raise ValueError("taking the comments out changed what a module means")
-    return bare
-
-
-def documented(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return ast.get_docstring(node, clean=False) is not None
-
-
-def meaning(source: str) -> str:
-    """A module's tree, with line numbers and without docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, DOCUMENTED) and documented(node):
-            node.body[0] = ast.Pass()
-    return ast.dump(tree)

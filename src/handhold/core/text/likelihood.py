@@ -334,11 +334,12 @@ def _bits_after_mark(mark: str, second: str, known: dict[str, float], alphabet: 
 @cache
 def _language(name: str) -> tuple[dict[str, float], frozenset[str]]:
     """The bits of the pairs it has, and its letters: those of ASCII belong to it if it is written in them."""
+    _, order, *lines = PAIRS[name].split("\n")
     known = {
-        word[0] + follower: bits
-        for bits, words in zip(BITS_OF_PAIRS, PAIRS[name], strict=True)
-        for word in words.split()
-        for follower in word[1:]
+        letter + follower: BITS_OF_PAIRS[int(step)]
+        for letter, line in zip(order, lines, strict=False)
+        for follower, step in zip(order, line, strict=False)
+        if step != " "
     }
     letters = {letter for pair in known for letter in pair if letter != "."}
     return known, frozenset(letters | (set(map(chr, range(ord("a"), ord("z") + 1))) if name in LATIN else set()))
