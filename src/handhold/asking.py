@@ -160,7 +160,7 @@ class Asking:
 
         Where nobody can, it is taken back if it was wrong, like every change.
         """
-        if self.approver is None or self.policy.name == "open":
+        if not self._somebody or self.policy.name == "open":
             return None
         gone = [each for each in files if isinstance(each.before, Shelved) and "/.git/" not in each.path]
         total, lost = sum(map(_entries, gone)), 0
@@ -204,10 +204,23 @@ class Asking:
                 raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
             self._remember(answer.answer or "once", keys, matter.patterns, answer.by)
             return Decision("approved", rule, answer.by)
-        if self.approver is None:
+        said = self.approver(self._question(matter, because, rule, keys)) if self.approver and self._somebody else None
+        if said is None:
             waiting = self._put_down(matter, because, keys)
             raise NotApproved(path, because, asked=False, rule=rule, approval=waiting, of_command=of_command)
-        question = Question(
+        consent: Consent = ("once" if said else "no") if isinstance(said, bool) else said
+        if consent == "no":
+            raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
+        by = getattr(self.approver, "name", "the approver")
+        self._remember(consent, keys, matter.patterns, by)
+        return Decision("approved", rule, f"{by} ({consent})")
+
+    @property
+    def _somebody(self) -> bool:
+        return self.approver is not None and getattr(self.approver, "present", True)
+
+    def _question(self, matter: Matter, because: str, rule: str, keys: Sequence[str]) -> Question:
+        return Question(
             matter.call.tool,
             tuple(matter.files),
             self._diff(matter.files),
@@ -218,13 +231,6 @@ class Asking:
             session=_in_words(keys),
             patterns=tuple(each.partition(" ")[2] for each in matter.patterns),
         )
-        said = self.approver(question)
-        consent: Consent = ("once" if said else "no") if isinstance(said, bool) else said
-        if consent == "no":
-            raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
-        by = getattr(self.approver, "name", "the approver")
-        self._remember(consent, keys, matter.patterns, by)
-        return Decision("approved", rule, f"{by} ({consent})")
 
     def _put_down(self, matter: Matter, because: str, keys: tuple[str, ...]) -> str:
         self.store.ask(

@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from os import PathLike, fspath, urandom
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
+from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
 from handhold.core.plans import Convert, Search
-from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import Approver, Converter, Dialect, Files, Hiding, Policy, Searcher, Shell, Store, Traits
 from handhold.core.requests import Matching
 from handhold.toolbox import Road
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from handhold.world.files.workspace import Workspace
     from handhold.world.network import Opening
 
-DIALECTS = ("handhold", "claude", "deepagents", "codex", "tiny", "hello", "mycode", "anthropic", "gemini")
 Place = str | PathLike[str]
-Confinement = Literal["contained", "external", "unconfined"]  # by us, by whatever we run in, by nothing
-CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
 
 class Options(TypedDict, total=False):
@@ -42,6 +40,7 @@ class Options(TypedDict, total=False):
     hints: bool | None
     shell: Confinement
     network: bool | Sequence[str]  # whether commands have one, or the hosts that they may reach
+    hidden: Sequence[Place]  # folders besides the usual ones that commands do not see
     memory: int | None  # bytes that a command may take
     processes: int | None  # that a command may have at once
     search_seconds: float | None
@@ -146,6 +145,7 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
             lasting=road.traits.shell_lasts,
             protected=road.is_guarded,
             denied=road.to_hide,
+            hidden=[fspath(place) for place in options.get("hidden", ())],
             limits=Limits(options.get("memory"), options.get("processes")),
         )
 

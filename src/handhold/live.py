@@ -3,10 +3,14 @@
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handhold.core.errors import Cancelled
 from handhold.core.results import Printed, Reply
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from concurrent.futures import Executor
 
 MOST_WAITING = 1024 * 1024  # characters that were printed and not yet taken; what comes faster is dropped, and counted
 PATIENCE = 0.05  # seconds between two attempts to end a command that may not have begun
@@ -42,19 +46,33 @@ Work = Callable[[Live], Reply]
 Interrupt = Callable[[int], None]  # of what runs in a thread
 
 
-async def awaited(work: Work, interrupt: Interrupt) -> Reply:
-    """The reply; cancelled, there is none, and when that is told nothing of the call is left running."""
+async def awaited(work: Work, interrupt: Interrupt, lane: "Executor | None" = None, *, moment: float = 0.0) -> Reply:
+    """The reply; cancelled, there is none, and when that is told nothing of the call is left running.
+
+    `lane` has the threads that it may take; without one, it is the event loop's. For a `moment`, in seconds, everything
+    waits for it: what is over by then takes half the time, since two threads that take turns hinder each other.
+    """
     import asyncio  # here: a good part of the start-up time of those who never need it
+    from contextvars import copy_context
 
     live = Live()
-    running = asyncio.ensure_future(asyncio.to_thread(work, live))
+    if lane and moment:
+        submitted = lane.submit(copy_context().run, work, live)
+        try:
+            return submitted.result(moment)
+        except TimeoutError:
+            if submitted.done():
+                return submitted.result()
+        running = asyncio.wrap_future(submitted)
+    else:
+        running = _begun(work, live, lane)
     try:
         return await asyncio.shield(running)
     finally:
         await _ended(running, live, interrupt)
 
 
-async def streamed(work: Work, interrupt: Interrupt) -> AsyncGenerator[Printed | Reply]:
+async def streamed(work: Work, interrupt: Interrupt, lane: "Executor | None" = None) -> AsyncGenerator[Printed | Reply]:
     """What is printed, while it is, and at last the reply."""
     import asyncio
 
@@ -62,7 +80,7 @@ async def streamed(work: Work, interrupt: Interrupt) -> AsyncGenerator[Printed |
     arrived = asyncio.Event()
     waiting = Waiting(lambda: loop.call_soon_threadsafe(arrived.set))
     live = Live(waiting.add)
-    running = asyncio.ensure_future(asyncio.to_thread(work, live))
+    running = _begun(work, live, lane)
     running.add_done_callback(lambda _: arrived.set())
     try:
         while not running.done():
@@ -75,6 +93,14 @@ async def streamed(work: Work, interrupt: Interrupt) -> AsyncGenerator[Printed |
         yield running.result()
     finally:
         await _ended(running, live, interrupt)
+
+
+def _begun(work: Work, live: Live, lane: "Executor | None") -> "Future[Reply]":
+    import asyncio
+    from contextvars import copy_context
+
+    context = copy_context()
+    return asyncio.get_running_loop().run_in_executor(lane, lambda: context.run(work, live))
 
 
 async def _ended(running: Any, live: Live, interrupt: Interrupt) -> None:

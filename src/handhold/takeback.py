@@ -18,6 +18,7 @@ from handhold.core.ports import Call, Decision, Entry, Files, Outcome, Store
 from handhold.core.results import TakenBack
 from handhold.core.text.names import spelled
 from handhold.door import commit
+from handhold.watching import counted
 
 Way = Literal["undo", "redo"]
 
@@ -86,7 +87,8 @@ class TakingBack:
         by_then = ByThen()
         changed: list[str] = []
         for step in steps:
-            changed += [change.path for change in step.files if not self._will_stand(change, by_then)]
+            files = counted(step.files, "files looked at")
+            changed += [change.path for change in files if not self._will_stand(change, by_then)]
             by_then.add(step.files)
         if changed:
             raise UndoConflict(tuple(dict.fromkeys(changed)))

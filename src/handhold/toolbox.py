@@ -177,12 +177,21 @@ class Road:
 
     # --- calls
 
-    def call(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
+    def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | str,
+        *,
+        call_id: str = "",
+        turn: str = "",
+        live: Live | None = None,
+    ) -> Reply:
         """Do what the model asks, or say why not. Raises only for a bug of ours.
 
-        Arguments are an object, or the text that a free-form tool was given.
+        Arguments are an object, or the text that a free-form tool was given. `live` is how somebody in another thread
+        hears of it while it runs, and stops it.
         """
-        return self._called(tool, arguments, call_id, turn, Live())
+        return self._called(tool, arguments, call_id, turn, live or Live())
 
     async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
         """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
@@ -198,6 +207,11 @@ class Road:
         """End the commands that calls wait for now, in any thread or in this one; nothing of them counts."""
         if self._shell:
             self._shell.interrupt(thread)
+
+    @property
+    def working(self) -> bool:
+        """Whether closing and opening it again would lose something: a job that runs, or where a shell stands."""
+        return self._shell is not None and self._shell.working
 
     def _called(self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, live: Live) -> Reply:
         started = perf_counter()
@@ -220,8 +234,9 @@ class Road:
             return None  # it never came to an end; if it had begun something, that was taken back
         if entry.outcome.reply is not None:
             reply = restored(entry.outcome.reply)
-            # A broken machine did nothing: there the call may be tried again.
-            return None if reply.blame == "infra" else replace(reply, replayed=True)
+            # A broken machine did nothing, nor did a call whose question waits: there it may be tried again.
+            again = reply.blame == "infra" or reply.data.get("approval")
+            return None if again else replace(reply, replayed=True)
         if not entry.changed:
             return None
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
@@ -548,6 +563,10 @@ class Road:
     def diff(self, *, call: str | int = "", turn: str = "", session: bool = False) -> str:
         """What one call, one turn or the whole session did; alone, the last change."""
         return self._history.shown(Which(call, turn, session))
+
+    def diff_of(self, entry: Entry) -> str:
+        """What one call of the log did, whosever it was."""
+        return self._diff(self.store.files(entry.seq))
 
     def undo(self, *, call: str | int = "", turn: str = "", session: bool = False, preview: bool = False) -> Reply:
         """Take back one call, one turn or the whole session; alone, the last change.

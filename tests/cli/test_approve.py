@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from handhold.cli.commands import handhold
-from handhold.cli.screen import visible
 from handhold.cli.state import somebody, stored
+from handhold.core.text.visible import visible
 from handhold.world.state.sqlite import SqliteStore
 from tests.suites.store_suite import asked
 

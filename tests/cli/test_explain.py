@@ -132,7 +132,7 @@ def test_explain_takes_one_thing_and_only_one(root: Path):
 def test_explain_in_words_says_how_to_allow_and_moves_no_cursor(root: Path):
     done = run("explain", "--root", root, ".env")
     assert "deny: .env [file]" in done.output
-    assert "it covers .env" in done.output
+    assert "  covers   .env" in done.output
     assert "[[rule]]" in done.output
     assert "\x1b" not in run("explain", "--root", root, "--path", "a\x1b[2Jb").output
 

@@ -26,18 +26,19 @@ class Terminal:
     """A pseudo-terminal with a call on it: all three streams, or all but some."""
 
     def __init__(self, root: Path, tool: str, arguments: dict[str, object], *more: str) -> None:
+        where = ["--root", str(root), "--state", str(root.parent / "state")]
+        self.begin([*MAIN, "call", tool, json.dumps(arguments), *where, *more])
+
+    @classmethod
+    def of(cls, command: list[str]) -> "Terminal":
+        """With another command on it than a call."""
+        terminal = cls.__new__(cls)
+        terminal.begin(command)
+        return terminal
+
+    def begin(self, command: list[str]) -> None:
         self.ours, theirs = pty.openpty()
-        command = [
-            *MAIN,
-            "call",
-            tool,
-            json.dumps(arguments),
-            "--root",
-            str(root),
-            "--state",
-            str(root.parent / "state"),
-        ]
-        self.process = subprocess.Popen([*command, *more], stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True)
         os.close(theirs)
         self.seen = ""
 

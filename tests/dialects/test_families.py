@@ -3,7 +3,7 @@
 import pytest
 
 from handhold import Toolbox
-from handhold.assembly import DIALECTS
+from handhold.core.choices import DIALECTS
 from handhold.dialects.families import DEFAULT, FAMILIES, chosen
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,11 +23,11 @@ def read(box: Toolbox, path: str = "a.py", **more: object):
     return box.call("read_file", {"path": path, **more})
 
 
-def edit(box: Toolbox, old: str, new: str, path: str = "a.py", **more: str):
+def edit(box: Toolbox, old: str, new: str, path: str = "a.py", **more: Any):
     return box.call("edit_file", {"path": path, "old_string": old, "new_string": new}, **more)
 
 
-def write(box: Toolbox, content: str, path: str = "a.py", **more: str):
+def write(box: Toolbox, content: str, path: str = "a.py", **more: Any):
     return box.call("write_file", {"path": path, "content": content}, **more)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from handhold import Reply, Toolbox
-from handhold.assembly import DIALECTS
+from handhold.core.choices import DIALECTS
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -23,11 +23,11 @@ FILES = {
 }
 OLD, NEW = "\t\treturn 0\n", "\t\treturn sum(self.prices)\n"
 PATCH = (
-    "*** Begin Patch\n*** Update File: README.md\n@@\n-It adds up.\n+It adds up now.\n"
+    "*** Begin Patch\n*** Update File: README.md\n\n-It adds up.\n+It adds up now.\n"
     "*** Add File: NOTES.md\n+The total was 0.\n*** End Patch\n"
 )
 MENDED = (
-    "*** Begin Patch\n*** Update File: shop/cart.py\n@@\n-\t\treturn 0\n+\t\treturn sum(self.prices)\n*** End Patch\n"
+    "*** Begin Patch\n*** Update File: shop/cart.py\n\n-\t\treturn 0\n+\t\treturn sum(self.prices)\n*** End Patch\n"
 )
 TESTS = "cd shop && python3 -B tests.py"
 EDITOR = "str_replace_based_edit_tool"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.suites.policies import OnPlaces
 Make = Callable[[dict[str, str | bytes]], Ground]
 
 
-def patch(box: Toolbox, *lines: str, **more: str):
+def patch(box: Toolbox, *lines: str, **more: Any):
     text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
     tool, argument = ("apply_patch", "patch") if box.dialect.name == "handhold" else ("apply_patch", "input")
     return box.call(tool, {argument: text}, **more)

@@ -11,4 +11,4 @@ def main() -> None:
         return
     from handhold.cli.commands import handhold
 
-    handhold()
+    handhold(prog_name="handhold")

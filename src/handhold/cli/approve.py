@@ -3,8 +3,6 @@
 An answer is for exactly what is shown here: the same call, with the same changes, sent again by the same session.
 """
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -12,33 +10,27 @@ from pathlib import Path
 
 import click
 
-from handhold.cli.screen import coloured, lines_of, on_one_line
+from handhold.cli import candidates, where
+from handhold.cli.screen import coloured, painted
 from handhold.cli.state import somebody, stored
-from handhold.core.errors import NothingAsked, ToolError
+from handhold.core.errors import NothingAsked
 from handhold.core.ports import Asked, Consent
-from handhold.dialects.plain import plain
+from handhold.core.text.visible import lines_of, on_one_line
 
-REFUSED = 1
 FIRST_LINES = 6
 ALL_LINES = 10_000
 
 
 @click.command()
-@click.argument("id", default="")
+@click.argument("id", default="", shell_complete=candidates.questions)
 @click.option("--session", "consent", flag_value="session", help="Yes, and ask no more about this in its session.")
 @click.option("--pattern", "consent", flag_value="pattern", help="Yes, and ask no more about commands like this one.")
 @click.option("--no", "consent", flag_value="no", help="No.")
 @click.option("--by", default="", help="Who answers. Default: the login name and the machine.")
-@click.option(
-    "--root",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The workspace. Default: the current folder.",
-)
-@click.option(
-    "--state", type=click.Path(path_type=Path), help="Where the journal lives, instead of the user's state folder."
-)
-@click.option("--json", "as_json", is_flag=True)
+@where.root
+@where.state
+@where.as_json
+@where.told
 def approve(
     id: str,  # noqa: A002 - it is what people will call it
     consent: Consent | None,
@@ -46,27 +38,25 @@ def approve(
     root: tuple[Path, ...],
     state: Path | None,
     as_json: bool,  # noqa: FBT001
-) -> None:
+) -> int:
     """Answer the question ID with yes, once; without ID, list what waits for an answer."""
     if consent and not id:
         raise click.UsageError("An answer needs the ID of its question.")
-    try:
-        with stored(root, state) as store:
-            if not id:
-                listed(store.waiting(), as_json=as_json)
-                return
-            asked = store.asked(id)
-            must_be_possible(asked, consent or "once")
-            if not as_json:
-                for line in question(asked):
-                    click.echo(line)
-            answered = store.answer(asked.hash, consent or "once", by=by or somebody())
-    except BrokenPipeError:
-        raise  # whoever was shown it did not look to the end: it is not answered
-    except (ToolError, OSError) as error:
-        click.echo(plain(error) if isinstance(error, ToolError) else str(error), err=not as_json)
-        sys.exit(REFUSED)
-    click.echo(json.dumps(asdict(answered), indent=2) if as_json else outcome(answered))
+    with stored(root, state) as store:
+        if not id:
+            listed(store.waiting(), as_json=as_json)
+            return 0
+        asked = store.asked(id)
+        must_be_possible(asked, consent or "once")
+        if not as_json:
+            for line in question(asked):
+                click.echo(line)
+        answered = store.answer(asked.hash, consent or "once", by=by or somebody())
+    if as_json:
+        where.show(asdict(answered))
+    else:
+        click.echo(outcome(answered))
+    return 0
 
 
 def must_be_possible(asked: Asked, consent: Consent) -> None:
@@ -76,15 +66,14 @@ def must_be_possible(asked: Asked, consent: Consent) -> None:
 
 def listed(waiting: Sequence[Asked], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in waiting], indent=2))
+        where.show([asdict(each) for each in waiting])
         return
     for each in waiting:
         at = f"{datetime.fromtimestamp(each.at):%Y-%m-%d %H:%M:%S}"
-        click.echo(
-            f"{each.id}  {at}  {on_one_line(each.session)}  {on_one_line(each.tool)}: {on_one_line(each.because)}"
-        )
+        said = f"{on_one_line(each.session)}  {on_one_line(each.tool)}: {on_one_line(each.because)}"
+        click.echo(f"{painted(each.id, 'bold')}  {at}  {said}")
         for line in lines_of(each.command or each.diff, most=FIRST_LINES):
-            click.echo(f"    {line}")
+            click.echo(f"    {line if each.command else coloured(line)}")
     if not waiting:
         click.echo("Nothing waits for an answer.")
 

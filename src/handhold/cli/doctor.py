@@ -1,13 +1,16 @@
 """What confines commands on this machine, and what does not: seen from inside, not by version numbers."""
 
-import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+
+from handhold.cli import where
+from handhold.cli.screen import columns, looked_at, painted
+from handhold.core.text.visible import visible
 
 if TYPE_CHECKING:  # what asks the machine is imported when it is asked: every other command starts without it
     from handhold.world.shell.abilities import Abilities
@@ -16,12 +19,39 @@ NAMESPACES = {"user": "user namespace", "pid": "processes", "net": "network"}
 INSIDE = ("sh", "-c", "readlink /proc/self/ns/user /proc/self/ns/pid /proc/self/ns/net; cat /proc/self/status")
 
 
+class Meaning(NamedTuple):
+    """What something is good for, and where it comes from."""
+
+    means: str
+    install: str = ""
+
+
+SHELL = "pip install 'handhold[shell]', or your system's bubblewrap 0.11 or later"
+BUILT = "a C compiler, then: pip install --no-binary handhold --force-reinstall handhold"
+MEANINGS = {
+    "bubblewrap": Meaning("each command runs in a box of its own", SHELL),
+    "user namespace": Meaning("inside its box it is nobody, whatever it believes"),
+    "processes": Meaning("it sees and ends no process but its own"),
+    "network": Meaning("it reaches no host, unless you open the network"),
+    "capabilities": Meaning("it can gain no rights, whatever it runs"),
+    "system-call filter": Meaning("it cannot ask the kernel for what no build or test needs"),
+    "layer": Meaning("what it changes is looked at before it counts, and can be taken back", SHELL),
+    "Landlock": Meaning("a second wall around what it may write", "a Linux kernel of 5.19 or later"),
+    "launcher": Meaning("puts up Landlock and the limits inside the box", BUILT),
+    "rename shim": Meaning("it may rename a folder that was there before", BUILT),
+    "control group": Meaning("limits hold for a command as a whole"),
+    "git": Meaning("searches where there is no ripgrep", "your system's git"),
+    "rg": Meaning("searches quickly", "pip install 'handhold[search]'"),
+}
+
+
 class Finding(NamedTuple):
     """`holds` is None where it is neither good nor bad."""
 
     what: str
     holds: bool | None
     detail: str
+    path: str = ""
 
 
 @click.command()
@@ -31,9 +61,13 @@ class Finding(NamedTuple):
     default=".",
     help="The workspace that commands would work on. Default: the current folder.",
 )
-@click.option("--json", "as_json", is_flag=True)
-def doctor(root: Path, as_json: bool) -> None:  # noqa: FBT001
-    """Show what confines commands here, and what does not. Exit status 1 if they cannot be contained."""
+@where.as_json
+@where.told
+def doctor(root: Path, as_json: bool) -> int:  # noqa: FBT001
+    """Say what protects this machine from commands, what does not, and what to install.
+
+    Exit status 1 if they cannot be contained.
+    """
     from handhold.world.shell.abilities import abilities
 
     able = abilities()
@@ -41,16 +75,14 @@ def doctor(root: Path, as_json: bool) -> None:  # noqa: FBT001
     undo = undoable(able, findings)
     contained = able.bubblewrap is not None
     if as_json:
-        listed = [finding._asdict() for finding in findings]
-        said = {"contained": contained, "undo": undo, "findings": listed, "why_not": able.why_not}
-        click.echo(json.dumps(said, indent=2))
+        listed = [{**each._asdict(), "means": MEANINGS[each.what].means} for each in findings]
+        installs = list(wanted(findings))
+        said = {"contained": contained, "undo": undo, "findings": listed, "install": installs, "why_not": able.why_not}
+        where.show(said)
     else:
-        for line in table(findings):
+        for line in (*verdict(able, undo), *told(findings), *reasons(able)):
             click.echo(line)
-        click.echo("")
-        for line in verdict(able, undo):
-            click.echo(line)
-    sys.exit(0 if contained else 1)
+    return 0 if contained else where.REFUSED
 
 
 def examined(able: "Abilities", root: str) -> Iterator[Finding]:
@@ -60,17 +92,18 @@ def examined(able: "Abilities", root: str) -> Iterator[Finding]:
     if found is None:
         yield Finding("bubblewrap", holds=False, detail="none that works")
     else:
-        yield Finding("bubblewrap", holds=True, detail=f"{found.version}, the {found.source}'s: {found.path}")
+        yield Finding("bubblewrap", holds=True, detail=f"{found.version}, the {found.source}'s", path=found.path)
         yield from seen_inside(found.path)
         yield layered(found.path, root)
     yield Finding("Landlock", able.lands, f"version {able.landlock}" if able.landlock else "not in this kernel")
-    yield Finding("launcher", bool(able.launcher), able.launcher or "not built")
-    yield Finding("rename shim", bool(able.shim), able.shim or "not built")
+    yield Finding("launcher", bool(able.launcher), "built" if able.launcher else "not built", able.launcher)
+    yield Finding("rename shim", bool(able.shim), "built" if able.shim else "not built", able.shim)
     group = delegated()
-    yield Finding("control group", bool(group) or None, group or "none is ours: limits are set process by process")
+    said = "one is ours" if group else "none is ours: limits are set process by process"
+    yield Finding("control group", bool(group) or None, said, group or "")
     for program in ("git", "rg"):
-        path = where(program)
-        yield Finding(program, bool(path) or None, path or "not on PATH")
+        path = on_path(program)
+        yield Finding(program, bool(path) or None, "found" if path else "not on PATH", path)
 
 
 def seen_inside(bwrap: str) -> Iterator[Finding]:
@@ -81,7 +114,7 @@ def seen_inside(bwrap: str) -> Iterator[Finding]:
     lines = done.stdout.decode().splitlines() if done else []
     for (name, what), there in zip(NAMESPACES.items(), [*lines, "", "", ""], strict=False):
         own = bool(there) and there != os.readlink(f"/proc/self/ns/{name}")
-        detail = {"net": "shut", "pid": "sees only its own"}.get(name, "its own") if own else "shared with ours"
+        detail = ("shut" if name == "net" else "its own") if own else "shared with ours"
         yield Finding(what, own, detail)
     status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     bare = status.get("CapEff", "?").strip("0") == "" and status.get("NoNewPrivs") == "1"
@@ -105,7 +138,7 @@ def layered(bwrap: str, root: str) -> Finding:
         return Finding("layer", holds=False, detail=f"cannot lie over {root}: {against}")
     done = trial(bwrap, ("--overlay-src", root, "--tmp-overlay", root), ("true",))
     if done is not None and done.returncode == 0:
-        return Finding("layer", holds=True, detail=f"can lie over {root}")
+        return Finding("layer", holds=True, detail=f"over {root}")
     trouble = done.stderr.decode("utf-8", "replace").strip() if done else "no answer"
     return Finding("layer", holds=False, detail=f"cannot lie over {root}: {trouble}")
 
@@ -115,27 +148,58 @@ def undoable(able: "Abilities", findings: list[Finding]) -> str:
     return "all" if able.bubblewrap and able.bubblewrap.overlay and layer else "file tools only"
 
 
-def where(program: str) -> str:
+def on_path(program: str) -> str:
+    """Where a program is; beside our own interpreter too, where an extra puts it."""
     beside = os.path.dirname(sys.executable)
     folders = [*os.environ.get("PATH", os.defpath).split(":"), beside]
     paths = [os.path.join(folder, program) for folder in folders if folder]
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
-def table(findings: list[Finding]) -> Iterator[str]:
-    width = max(len(finding.what) for finding in findings)
-    words = {True: "yes", False: "no", None: "-"}
-    for what, holds, detail in findings:
-        yield f"{what:{width}}  {words[holds]:3}  {detail}"
+# --- words
 
 
 def verdict(able: "Abilities", undo: str) -> Iterator[str]:
     if able.bubblewrap is None:
-        yield "Commands cannot be contained here. They are refused unless told to run without."
+        said, colour = "Commands cannot be contained here. They are refused unless told to run without.", "red"
     elif undo == "all":
-        yield "Commands are contained, and what they do can be taken back."
+        said, colour = "Commands are contained, and what they do can be taken back.", "green"
     else:
-        yield "Commands are contained, but work on the files themselves: only what file tools do can be taken back."
+        said = "Commands are contained, but work on the files themselves: only what file tools do can be taken back."
+        colour = "yellow"
+    yield painted(said, colour)
     if able.bubblewrap and not able.lands:
         yield "What they may not write is kept by one wall instead of two."
-    yield from (f"  {reason}" for reason in able.why_not)
+
+
+def told(findings: Sequence[Finding]) -> Iterator[str]:
+    marks = {True: ("yes", "green"), False: ("no", "red"), None: ("-", "dim")}
+    for heading, holds in (("What protects", True), ("What does not", False), ("What could be better", None)):
+        rows = [each for each in findings if each.holds is holds]
+        if rows:
+            yield ""
+            yield painted(heading, "bold")
+        for each in rows:
+            mark, colour = marks[holds]
+            means, detail = MEANINGS[each.what].means, visible(each.detail)
+            fits = 27 + len(means) + len(detail) + 3 <= columns() or not looked_at()
+            yield f"  {painted(f'{mark:3}', colour)}  {each.what:18}  {means}" + (
+                f" {painted(f'({detail})', 'dim')}" if fits else f"\n{' ' * 27}{painted(f'({detail})', 'dim')}"
+            )
+    if installs := list(wanted(findings)):
+        yield ""
+        yield painted("What to install", "bold")
+        yield from (f"  {each}" for each in installs)
+
+
+def wanted(findings: Sequence[Finding]) -> Iterator[str]:
+    """Each once, in the order of what it is for."""
+    missing = (MEANINGS[each.what].install for each in findings if not each.holds)
+    yield from dict.fromkeys(each for each in missing if each)
+
+
+def reasons(able: "Abilities") -> Iterator[str]:
+    if able.why_not:
+        yield ""
+        yield painted("Why not", "bold")
+        yield from (f"  {visible(reason)}" for reason in able.why_not)

@@ -1,8 +1,6 @@
 """Which rule decides about a path or a command, where it is written, and what it would do to others like it."""
 
-import json
 import os
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handhold.assembly import Toolbox
-from handhold.cli.doctor import where
-from handhold.cli.screen import visible
+from handhold.cli import where
+from handhold.cli.doctor import on_path
+from handhold.cli.screen import painted
+from handhold.core.choices import Mode
 from handhold.core.errors import ToolError
 from handhold.core.history import short
-from handhold.core.policy.modes import MODES, Mode
 from handhold.core.ports import Judgement, Verb, Verdict
+from handhold.core.text.visible import visible
 
 if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule, RulePolicy
 
 NEAREST = 3  # examples of each kind
+COLOURS: dict[str, str] = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}
 VERBS = (Verb.READ, Verb.CHANGE, Verb.CREATE, Verb.DELETE)
 
 
@@ -51,14 +52,10 @@ class Explanation:
     type=click.Choice([verb.value for verb in VERBS]),
     help="What would be done to the path. Default: the worst of all.",
 )
-@click.option(
-    "--root",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The workspace; several may be given. Default: the current folder.",
-)
-@click.option("--policy", type=click.Choice(MODES), help="How much happens without a question.")
-@click.option("--json", "as_json", is_flag=True)
+@where.root
+@where.policy
+@where.as_json
+@where.told
 def explain(
     target: str | None,
     path: str | None,
@@ -67,25 +64,22 @@ def explain(
     root: tuple[Path, ...],
     policy: Mode | None,
     as_json: bool,  # noqa: FBT001
-) -> None:
+) -> int:
     """Say what would be decided about TARGET, a path or a command, by which rule, and why. Nothing is done."""
     if sum(each is not None for each in (target, path, command)) != 1:
         raise click.UsageError("give a path or a command, and only one of them")
     roots = root or (Path.cwd(),)
     if target is not None:
         path, command = (target, None) if is_path(target, roots) else (None, target)
-    try:
-        with box_on(roots, policy) as (box, rules):
-            told = of_command(box, command or "") if path is None else of_path(box, path, Verb(verb) if verb else None)
-    except (ToolError, OSError) as error:
-        raise click.ClickException(visible(str(error))) from error
+    with box_on(roots, policy) as (box, rules):
+        told = of_command(box, command or "") if path is None else of_path(box, path, Verb(verb) if verb else None)
     rule = rule_of(told.judgement, rules)
     if as_json:
-        click.echo(json.dumps(facts(told, rule, rules.remarks), indent=2))
+        where.show(facts(told, rule, rules.remarks))
     else:
         for line in words(told, rule, rules.remarks):
-            click.echo(visible(line))
-    sys.exit(0)
+            click.echo(line)
+    return 0
 
 
 @contextmanager
@@ -108,7 +102,7 @@ def is_path(target: str, roots: Sequence[Path]) -> bool:
     """A guess: what is there is a path; what has several words is not, nor what could be run by its name."""
     if any(os.path.lexists(os.path.join(root, target)) for root in roots):
         return True
-    return not any(char.isspace() for char in target) and not where(target)
+    return not any(char.isspace() for char in target) and not on_path(target)
 
 
 def of_command(box: Toolbox, command: str) -> Explanation:
@@ -175,21 +169,27 @@ def facts(told: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> dic
 
 def words(told: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> Iterator[str]:
     judgement = told.judgement
-    written = f" ({judgement.source})" if judgement.source else ""
-    yield f"{judgement.verdict}: {told.asked} [{told.kind}]"
-    yield f"  rule     {judgement.rule}{written}"
-    yield f"  because  {judgement.because}"
-    if told.place:
-        yield f"  place    {told.place}"
-    for verb, each in told.verbs:
-        yield f"  {verb:8} {each.verdict} ({each.rule})"
-    for words in told.commands:
-        yield f"  command  {' '.join(words)}"
-    if rule:
-        yield f"  it covers {', '.join(nearest(told.like, rule.covers))}"
-        yield f"  it spares {', '.join(nearest(told.like, rule.spares))}"
+    verdict = painted(f"{judgement.verdict}:", COLOURS[judgement.verdict])
+    yield f"{verdict} {painted(visible(told.asked), 'bold')} [{told.kind}]"
+    for label, said in rows(told, rule):
+        colour = COLOURS.get(said.partition(" ")[0], "")
+        yield f"  {painted(f'{label:8}', 'dim')} {painted(visible(said), colour)}"
     if told.advisory:
         yield "This is advisory for commands: nothing contains them on this machine. Tools that read files obey it."
     if judgement.remedy:
-        yield judgement.remedy
-    yield from remarks
+        yield visible(judgement.remedy)
+    yield from map(visible, remarks)
+
+
+def rows(told: Explanation, rule: "Rule | None") -> Iterator[tuple[str, str]]:
+    judgement = told.judgement
+    written = f" ({judgement.source})" if judgement.source else ""
+    yield "rule", f"{judgement.rule}{written}"
+    yield "because", judgement.because
+    if told.place:
+        yield "place", told.place
+    yield from ((verb, f"{each.verdict} ({each.rule})") for verb, each in told.verbs)
+    yield from (("command", " ".join(each)) for each in told.commands)
+    if rule:
+        yield "covers", ", ".join(nearest(told.like, rule.covers))
+        yield "spares", ", ".join(nearest(told.like, rule.spares))

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import click
 
-from handhold.cli.screen import coloured, lines_of, on_one_line
+from handhold.cli.screen import coloured, painted
 from handhold.cli.state import somebody
 from handhold.core.ports import Consent, Question
+from handhold.core.text.visible import lines_of, on_one_line
 
 MOST_LINES = 200  # of a diff
 COMMAND_LINES = 40
@@ -20,6 +21,18 @@ COMMAND_LINES = 40
 
 def at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def answer(asked: str) -> str:
+    """What was typed after the question was there, in small letters."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    click.echo(asked, nl=False, err=True)
+    return sys.stdin.buffer.readline().decode("ascii", "replace").strip().lower()
+
+
+def agreed(asked: str) -> bool:
+    """Everything but a plain yes is a no."""
+    return answer(f"{painted(asked, 'bold')} y (yes), n (no): ") in ("y", "yes")
 
 
 class TerminalApprover:
@@ -32,9 +45,7 @@ class TerminalApprover:
         for line in shown(question):
             click.echo(line, err=True)
         answers = choices(question)
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        click.echo(f"{', '.join(f'{letter} ({what})' for letter, (_, what) in answers.items())}: ", nl=False, err=True)
-        said = sys.stdin.buffer.readline().decode("ascii", "replace").strip().lower()
+        said = answer(f"{', '.join(f'{letter} ({what})' for letter, (_, what) in answers.items())}: ")
         consent, _ = answers.get(said, ("no", ""))
         return consent
 

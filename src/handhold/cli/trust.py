@@ -1,15 +1,15 @@
 """A project's own rules count once somebody has looked at them. This shows them, and remembers that."""
 
 import os
-import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from handhold.cli.screen import on_one_line
-from handhold.core.errors import SettingsBroken
+from handhold.cli import where
+from handhold.core.text.visible import on_one_line
 
 if TYPE_CHECKING:
     from handhold.world.settings.reading import Said
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--forget", is_flag=True, help="From now on they do not count.")
-def trust(folder: Path, forget: bool) -> None:  # noqa: FBT001
+@where.as_json
+@where.told
+def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
     """Show the rules in FOLDER/handhold.toml, and let them count until the file changes.
 
     They can forbid, and spare the mode's question; they cannot allow what your own settings forbid.
@@ -30,23 +32,25 @@ def trust(folder: Path, forget: bool) -> None:  # noqa: FBT001
     root = os.path.realpath(folder)
     if forget:
         known = records.forget(root)
-        click.echo(f"{on_one_line(root)} {'is no longer trusted' if known else 'was not trusted'}.")
-        return
+        if as_json:
+            where.show({"folder": root, "trusted": False, "before": known})
+        else:
+            click.echo(f"{on_one_line(root)} {'is no longer trusted' if known else 'was not trusted'}.")
+        return 0
     file = os.path.join(root, NAME)
-    try:
-        data = read(file, follow=False)
-        if data is None:
-            raise click.ClickException(f"There is no {NAME} in {on_one_line(root)}.")
-        said = said_in(data, file, of_project=True)
-        records.record(root, data)
-    except SettingsBroken as broken:
-        raise click.ClickException(f"{on_one_line(broken.path)}: {on_one_line(broken.because)}") from None
-    except OSError as error:
-        raise click.ClickException(f"It could not be remembered: {error}") from error
+    data = read(file, follow=False)
+    if data is None:
+        raise FileNotFoundError(f"There is no {NAME} in {on_one_line(root)}.")
+    said = said_in(data, file, of_project=True)
+    records.record(root, data)
+    if as_json:
+        rules = [{name: value for name, value in asdict(rule).items() if value} for rule in said.rules]
+        where.show({"folder": root, "trusted": True, "file": file, "mode": said.mode, "rules": rules})
+        return 0
     for line in shown(said):
         click.echo(on_one_line(line))
     click.echo(f"{on_one_line(file)} counts from now on, until it changes.")
-    sys.exit(0)
+    return 0
 
 
 def shown(said: "Said") -> Iterator[str]:

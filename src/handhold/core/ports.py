@@ -227,6 +227,11 @@ class Shell(Protocol):
     @property
     def held(self) -> Held: ...
 
+    @property
+    def working(self) -> bool:
+        """Whether a job runs, or the next command would begin elsewhere than the first one did."""
+        ...
+
     def run(self, run: Run, *, watch: Callable[[str], None] | None = None) -> AbstractContextManager[Finished]:
         """The command has ended when the context is entered; what it did lies ready until the context is left.
 
@@ -592,7 +597,11 @@ class Question:
 
 
 class Approver(Protocol):
-    def __call__(self, question: Question, /) -> bool | Consent: ...
+    """Whoever can be asked. One whose `present` is false cannot, just now; one with a `name` is called so."""
+
+    def __call__(self, question: Question, /) -> bool | Consent | None:
+        """None: the answer will come later, and the question waits for it."""
+        ...
 
 
 # --- dialects

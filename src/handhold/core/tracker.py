@@ -74,6 +74,11 @@ class Tracker:
         pages = () if hash else (*(known.pages if known else ()), Seen(*page.span, page.span_hash))[-MOST_PAGES:]
         self.marks.put(Mark(page.path, page.identity, hash, lines, whole, pages))
 
+    def saw_less(self, path: str) -> None:
+        """Whoever carried a reply cut it: the session knows the file, and not all of it."""
+        if known := self.marks.get(path, None):
+            self.marks.put(replace(known, lines=(), whole=False))
+
     def saw_parts(self, parts: Parts) -> None:
         """Pages of a PDF, cells of a notebook, or an image, were shown: they stand where a text has its lines."""
         whole = parts.whole

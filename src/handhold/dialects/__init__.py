@@ -1,1 +1,9 @@
 """Words: the names, schemas, limits and wording that each family of models was trained on."""
+
+from pathlib import Path
+
+
+def instructions(name: str) -> str:
+    """What teaches a model the tools of a dialect that is ours; nothing of the dialect is loaded for it."""
+    file = Path(__file__).with_name(name) / "instructions.md"
+    return file.read_text("utf-8") if file.exists() else ""

@@ -5,8 +5,9 @@ from time import process_time
 
 import pytest
 
+from handhold.core.choices import MODES, Mode
 from handhold.core.policy.defaults import BUILT_IN, SECRETS
-from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import ON_PATHS, RulePolicy
 from handhold.core.ports import Verb, Verdict
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.choices import MODES, Mode
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import Study, Verb
 
 PAGE = Path(__file__).parents[3] / "docs/policy.md"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handhold.core.choices import MODES, Mode
 from handhold.core.policy.defaults import BUILT_IN
-from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import ON_PATHS, SEVERITY, Book, Origin, Rule, RulePolicy
 from handhold.core.policy.shell import Standing, matches, study
 from handhold.core.ports import Judgement, Study, Verb, Verdict

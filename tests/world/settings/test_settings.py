@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Rule, Toolbox
+from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
-from handhold.core.policy.modes import MODES, Mode
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import Verb, Verdict
 from handhold.world.settings import NAME, Wanted, folds_case, load, narrower

@@ -1,4 +1,5 @@
 import os
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -247,6 +248,21 @@ def test_a_page_does_not_end_within_a_letter_that_is_still_to_come(source: Sourc
 def test_a_page_from_beyond_the_end_is_empty(source: Source):
     source.print(b"some\n")
     assert source.sink.page(1_000, 100, ended=False) == (5, b"")
+
+
+def test_a_closed_output_takes_only_the_memory_that_it_needs_and_can_still_be_paged_through(results: Results):
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        source = Source(Sink(results, ring=512 * 1024))  # of a size that none is used again of
+        source.print(b"one\ntwo\n")
+        source.sink.close()
+        source.close()
+        assert tracemalloc.get_traced_memory()[0] - before < 64 * 1024
+    finally:
+        tracemalloc.stop()
+    assert source.sink.page(4, 100, ended=True) == (4, b"two\n")
+    assert source.sink.lines == 2
 
 
 def test_what_was_not_kept_is_passed_over(tmp_path: Path):

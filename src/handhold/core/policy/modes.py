@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
 
+from handhold.core.choices import Mode
 from handhold.core.ports import Judgement, Study, Verb, Verdict
-
-Mode = Literal["read-only", "ask", "edit", "open"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 _CHANGES: dict[Mode, tuple[Verdict, str]] = {
     "read-only": (Verdict.DENY, "the mode is read-only: say what you would change instead"),

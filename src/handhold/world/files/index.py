@@ -23,6 +23,7 @@ from handhold.core.facts import Declared, Identity, Line, Page, Whole
 from handhold.core.ports import MOST_EDITABLE
 from handhold.core.text.encoding import DETECTION_SAMPLE, UTF8, Coding, coding_of, coding_of_sample, shown
 from handhold.core.text.lines import split
+from handhold.watching import came
 
 SMALL = 1024 * 1024  # a file up to here is read at once
 PIECE = 1024 * 1024
@@ -344,6 +345,7 @@ class Index:
                 looked_at += len(block)
             self.marks.append(self.marks[-1] + here)
             at += self.step
+            came("bytes looked at", min(at, self.size), self.size)
 
     def _blocks(self, source: Disk, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Bytes from `start` on, in blocks, except those that lie in a hole: no line ends there."""

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.defaults import BUILT_IN
-from handhold.core.policy.modes import MODES, Mode, ModePolicy
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.places import literal
 from handhold.core.policy.rules import ON_PATHS, Book, Rule, RulePolicy
 from handhold.core.ports import Verb, Verdict

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
-from handhold.core.policy.modes import MODES, Mode
 from handhold.core.policy.rules import Rule
 
 MOST = 1024 * 1024  # bytes
@@ -23,7 +23,7 @@ class Said:
     rules: tuple[Rule, ...] = ()
 
 
-def read(file: str, *, follow: bool) -> bytes | None:
+def read(file: str, *, follow: bool, most: int = MOST) -> bytes | None:
     """Its bytes; None if it is not there, SettingsBroken if it is no file or cannot be read."""
     # A FIFO must not keep us waiting, and a link in somebody's project leads to what they did not write.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
@@ -37,13 +37,13 @@ def read(file: str, *, follow: bool) -> bytes | None:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise SettingsBroken(file, "it is not a regular file")
         with os.fdopen(fd, "rb", closefd=False) as opened:
-            data = opened.read(MOST + 1)
+            data = opened.read(most + 1)
     except OSError as error:
         raise SettingsBroken(file, f"it cannot be read ({error.strerror})") from None
     finally:
         os.close(fd)
-    if len(data) > MOST:
-        raise SettingsBroken(file, f"it is larger than {MOST} bytes")
+    if len(data) > most:
+        raise SettingsBroken(file, f"it is larger than {most} bytes")
     return data
 
 

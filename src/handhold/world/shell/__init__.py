@@ -94,10 +94,14 @@ class BoxedShell:
         lasting: Lasts = "nothing",
         protected: Callable[[str], bool],
         denied: Callable[[], Sequence[str]] = tuple,
+        hidden: Sequence[str] = (),
         most_kept: int = MOST_KEPT,
         limits: Limits = UNLIMITED,
     ) -> None:
-        """NoShell where commands should be contained and cannot be. `denied` says what they may not see, each time."""
+        """NoShell where commands should be contained and cannot be. `denied` says what they may not see, each time.
+
+        `hidden` are folders and files elsewhere that they do not see either, where we contain them.
+        """
         if not hasattr(os, "pidfd_open"):
             raise NoShell("commands are run on Linux only")
         self._sandbox = sandbox(mode)
@@ -109,6 +113,7 @@ class BoxedShell:
         self._limits = limits
         self._protected = protected
         self._denied = denied
+        self._elsewhere = tuple(hidden)
         self._places = Places(state, session)
         self._results = Results(self._places.results, most_kept)
         self._lasting = Lasting(lasting, self._first)
@@ -132,6 +137,10 @@ class BoxedShell:
             return held
         why_not = self._failed() or next((why for root in self._writable() if (why := self._objection(root))), "")
         return replace(held, shadow=False, why_not=(*held.why_not, f"no shadow: {why_not}")) if why_not else held
+
+    @property
+    def working(self) -> bool:
+        return self._jobs.running or self._lasting.folder != self._first or bool(self._lasting.exports)
 
     def _fail(self, because: str) -> None:
         self._unshadowed = because, monotonic() + AGAIN
@@ -274,7 +283,8 @@ class BoxedShell:
 
     def _hidden(self) -> list[str]:
         shelves = (self._shelf_of(root) for root in self._writable())
-        return list(dict.fromkeys([str(self._places.state), *(shelf.folder for shelf in shelves if shelf)]))
+        ours = [str(self._places.state), *(shelf.folder for shelf in shelves if shelf)]
+        return list(dict.fromkeys([*ours, *self._elsewhere]))
 
     def _direct(self) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""

@@ -104,6 +104,11 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
 
+    @property
+    def running(self) -> bool:
+        with self._lock:
+            return any(not job.ended.is_set() for job in self._jobs.values())
+
     def start(self, make: Callable[[], Job], chars: int) -> JobState:
         """NoShell if too many run already."""
         with self._lock:

@@ -174,9 +174,13 @@ class Sink:
         return decoded(self._end(WIDTH))[0].strip()
 
     def close(self) -> None:
-        """Its file stays, as far as it goes."""
+        """Its file stays, as far as it goes, and so does what can be paged through. Nothing is taken any more."""
         if self._spill and not self._finished:
             self._finish()
+        with self._lock:
+            if self.total < self._size:  # who asks may come much later: an empty ring must not wait for that
+                self._ring = self._breaks.ring = self._ring[: self.total]
+                self._view = self._breaks.view = memoryview(self._ring)
 
     def drop(self) -> None:
         """Nobody will ask for it any more. Call it once, when nothing writes into it."""
@@ -295,14 +299,14 @@ class _Breaks:
 
     def __init__(self, ring: bytearray, view: memoryview) -> None:
         self.counted = 0
-        self._ring = ring
-        self._view = view
+        self.ring = ring
+        self.view = view
         self._period = 0
         self._failed = 0
 
     def count(self, start: int, end: int) -> None:
-        ring, period, size = self._ring, self._period, end - start
-        if period and size > period and ring.startswith(self._view[start : end - period], start + period):
+        ring, period, size = self.ring, self._period, end - start
+        if period and size > period and ring.startswith(self.view[start : end - period], start + period):
             times, rest = divmod(size, period)
             self.counted += times * ring.count(b"\n", start, start + period) + ring.count(b"\n", start, start + rest)
             return
@@ -314,8 +318,8 @@ class _Breaks:
 
     def _repetition(self, start: int, end: int) -> int:
         """How far back the last bytes were seen before; 0 if they were not."""
-        sample = self._view[end - SAMPLE : end]
-        found = self._ring.rfind(sample, max(start, end - REPEATED), end - 1)
+        sample = self.view[end - SAMPLE : end]
+        found = self.ring.rfind(sample, max(start, end - REPEATED), end - 1)
         return end - SAMPLE - found if found >= 0 else 0
 
 

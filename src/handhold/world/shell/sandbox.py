@@ -268,6 +268,8 @@ def layout(
     for place in peeping(unseen, roots):
         if os.path.isdir(place):
             cover(place)
+        elif os.path.lexists(place):
+            lay(place, "--ro-bind", "/dev/null", place)
     shut = [*places.masked(), *(each for home in roots & {*places.homes()} for each in places.credentials(home))]
     ours = roots - {mount.real for mount in mounts if mount.mode == "read-only"}
     shut += [place for place in places.sockets((*roots, *shown)) if not places.below_any(place, ours)]
@@ -308,7 +310,8 @@ def peeping(unseen: tuple[str, ...], roots: frozenset[str]) -> tuple[str, ...]:
     found: list[str] = []
     for place in dict.fromkeys(unseen):
         around = [each for each in (*roots, *unseen) if each != place and places.inside(place, each)]
-        visible = max(around, key=len) in roots if around else os.path.dirname(place) != "/"
+        at_the_top = os.path.dirname(place) == "/" and place not in places.top_level()
+        visible = max(around, key=len) in roots if around else not at_the_top
         if visible and place not in (*roots, places.VAR_TMP):
             found.append(place)
     return tuple(found)

@@ -17,6 +17,7 @@ from typing import Any
 
 from handhold.core.errors import StateDamaged
 from handhold.core.ports import Verified
+from handhold.watching import came
 
 Row = tuple[object, ...]
 Details = Iterable[tuple[str, Iterable[Row]]]  # rows by table, in the order of their key
@@ -171,6 +172,7 @@ class Look:
             if link(self._last, table, tuple(row), self._details(table, seq)) != digest:
                 yield f"record {record}, {RECORDS[table].format(seq)}, is not as it was written", record
             self._count, self._last = record, digest
+            came("records looked at", record, 0)
             self._sealed = self._sealed or table == SEALED
             if digest.hex() == self._noted:
                 self._noted_at = record

@@ -13,14 +13,21 @@ NAME_LENGTH = 16
 def state_folder(state: Path | None, roots: Sequence[str]) -> Path:
     """The state folder of a workspace, made if it was not there. Links to a root lead to one folder."""
     real = [os.path.realpath(root) for root in roots]
-    name = sha256(os.fsencode(real[0])).hexdigest()[:NAME_LENGTH]
-    folder = private(private(state or default_state()) / name)
+    folder = place_of(state, roots)
+    private(folder.parent)
+    private(folder)
     if folder.stat().st_mode & 0o077:  # it is ours by its name, whoever made it
         folder.chmod(0o700)
     listed = folder / ROOTS
     if not listed.exists():
         listed.write_bytes(b"".join(os.fsencode(root) + b"\n" for root in real))
     return folder
+
+
+def place_of(state: Path | None, roots: Sequence[str]) -> Path:
+    """Where the state of a workspace is, or would be."""
+    name = sha256(os.fsencode(os.path.realpath(roots[0]))).hexdigest()[:NAME_LENGTH]
+    return (state or default_state()) / name
 
 
 def default_state() -> Path:

@@ -13,6 +13,7 @@ from handhold.core.errors import ContentDropped, NotDirectory, NotFound, Permiss
 from handhold.core.facts import Identity
 from handhold.core.plans import FileChange, Folder, Shelved
 from handhold.core.ports import Broken
+from handhold.watching import counted
 from handhold.world.files.commit.hands import MANY, Hands, trouble_of
 from handhold.world.files.commit.likeness import READ
 from handhold.world.files.commit.slots import Note, Slots, mode_of, set_mtime
@@ -115,7 +116,7 @@ class Exchange:
                 swaps.verify(step)
         self._around.note()
         self._slots.hand_over()
-        for step in self._steps:
+        for step in counted(self._steps, "files put in place"):
             self._at = step.path
             step.begun = True
             swaps.forth(step)
@@ -238,7 +239,7 @@ def restored(hands: Hands, slots: Slots, broken: Broken) -> tuple[str, ...]:
     swaps.open_folders(folders)
     changed: list[str] = []
     failed: ToolError | None = None
-    for step in steps:
+    for step in counted(steps, "files taken back"):
         try:
             if not swaps.back(step, deep=True):
                 changed.append(step.path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from handhold.core.errors import NotDirectory, NotFound, ToolError
 from handhold.core.plans import Directory, FileChange
 from handhold.core.ports import Broken
+from handhold.watching import counted
 from handhold.world.files.commit.hands import Hands, clear_up, second_name, temp_name, trouble_of
 from handhold.world.files.commit.likeness import bytes_at, file_of, fingerprint
 
@@ -29,7 +30,7 @@ class Repair:
     def _take_back(self) -> tuple[str, ...]:
         changed: list[str] = []
         failed: ToolError | None = None
-        for index, change in reversed(list(enumerate(self._broken.files))):
+        for index, change in counted(list(enumerate(self._broken.files))[::-1], "files taken back"):
             try:
                 if not self._back(change, temp_name(self._broken.transaction, index)):
                     changed.append(change.path)

@@ -10,6 +10,7 @@ from secrets import token_hex
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, Stale, ToolError, Unfinished
 from handhold.core.facts import Identity
 from handhold.core.plans import Directory, FileChange
+from handhold.watching import counted
 from handhold.world.files.commit.hands import (
     MANY,
     STAGE,
@@ -163,12 +164,12 @@ class Commit:
         files = [step for step in self._steps if not isinstance(step.change.before or step.change.after, Directory)]
         staged = [step for step in files if step.change.after is not None]
         one_by_one = len(staged) <= MANY or not CAN_SYNC_ALL
-        for step in staged:
+        for step in counted(staged, "files written"):
             self._at = step.change.path
             self._stage(step, sync=one_by_one)
         if not one_by_one:
             hands.sync_file_systems(step.change.path for step in staged)
-        for step in files:
+        for step in counted(files, "files put in place"):
             change, self._at = step.change, step.change.path
             if not step.in_place:
                 self._rename(step)

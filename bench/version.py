@@ -1,0 +1,28 @@
+"""What `handhold --version` costs beside an interpreter that does nothing.
+
+python -m bench.version
+"""
+
+import os
+import subprocess
+import sys
+from time import perf_counter
+
+ROUNDS = 10
+
+
+def seconds(*command: str) -> float:
+    started = perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return perf_counter() - started
+
+
+def ratio() -> float:
+    """Of the best of several, taken in turns, since others may be using the machine."""
+    ours = os.path.join(os.path.dirname(sys.executable), "handhold")
+    both = [(seconds(sys.executable, "-c", "pass"), seconds(ours, "--version")) for _ in range(ROUNDS)]
+    return min(told for _, told in both) / min(bare for bare, _ in both)
+
+
+if __name__ == "__main__":
+    print(f"handhold --version: {ratio():.2f} x a bare interpreter")

@@ -1,0 +1,19 @@
+"""`handhold mcp`: the tools for a client that starts this command and speaks the Model Context Protocol with it."""
+
+from typing import Unpack
+
+import click
+
+from handhold.cli.served import Options, serving, what_is_served
+
+
+@click.command()
+@click.option("--session", default="", help="The conversation this is. Default: a new one.")
+@click.option("--handles", is_flag=True, help="Tools also take `session` and `call_id`.")
+@what_is_served
+def mcp(session: str, handles: bool, **options: Unpack[Options]) -> None:  # noqa: FBT001
+    """Serve the tools over standard input and output, for a client that starts this command."""
+    wanted = serving(options, session=session, handles=handles)
+    from handhold.server.stdio import serve
+
+    serve(wanted)

@@ -1,0 +1,80 @@
+"""The options that say what a server serves, for `mcp` and `serve` alike."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
+
+if TYPE_CHECKING:
+    from handhold.server.serving import Serving
+
+
+class Options(TypedDict):
+    """By the names of the options."""
+
+    root: tuple[str, ...]
+    read_only: tuple[str, ...]
+    dialect: str
+    model: str
+    state: str | None
+    policy: Mode | None
+    shell: Confinement
+    network: bool
+    host: tuple[str, ...]
+    structured: bool
+    budget: int
+
+
+FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
+OPTIONS = (
+    click.option(
+        "--root", multiple=True, type=FOLDER, help="The workspace; several may be given. Default: this folder."
+    ),
+    click.option("--read-only", multiple=True, type=FOLDER, help="A folder to read only."),
+    click.option("--dialect", type=click.Choice([*DIALECTS, "auto"]), default="handhold", show_default=True),
+    click.option("--model", default="", help="The name of the model, for --dialect auto."),
+    click.option("--state", type=click.Path(), help="Where the journal lives, instead of the user's state folder."),
+    click.option("--policy", type=click.Choice(MODES), help="How much happens without a question."),
+    click.option(
+        "--shell",
+        type=click.Choice(CONFINEMENTS),
+        default="contained",
+        show_default=True,
+        help="What confines commands: Handhold, whatever it runs in, or nothing.",
+    ),
+    click.option("--network", is_flag=True, help="Commands have a network."),
+    click.option("--host", multiple=True, help="A host that commands may reach; several may be given."),
+    click.option("--structured", is_flag=True, help="Results also carry their facts as data."),
+    click.option(
+        "--budget", type=click.IntRange(min=1000), default=25_000, show_default=True, help="Tokens of a result."
+    ),
+)
+
+
+def what_is_served(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def serving(options: Options, **more: Any) -> "Serving":
+    from handhold.server.serving import Serving
+
+    if options["dialect"] == "auto" and not options["model"]:
+        raise click.UsageError("--dialect auto needs --model.")
+    return Serving(
+        options["root"] or (str(Path.cwd()),),
+        read_only=options["read_only"],
+        dialect=options["dialect"],
+        model=options["model"],
+        policy=options["policy"],
+        shell=options["shell"],
+        network=options["host"] or options["network"],
+        state=options["state"],
+        structured=options["structured"],
+        budget=options["budget"],
+        **more,
+    )

@@ -1,0 +1,23 @@
+"""The tools of a dialect, as a model is given them."""
+
+from dataclasses import asdict
+
+import click
+
+from handhold.cli.screen import table
+from handhold.cli.where import as_json, dialect, show
+
+
+@click.command()
+@dialect
+@as_json
+def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
+    """List the tools of a dialect; with --json their names, descriptions and schemas, as a model is given them."""
+    from handhold.assembly import dialect_named
+
+    specs = dialect_named(dialect).specs
+    if as_json:
+        show([asdict(spec) for spec in specs])
+        return
+    for line in table([(spec.name, spec.title, ", ".join(spec.input_schema["properties"])) for spec in specs]):
+        click.echo(line)

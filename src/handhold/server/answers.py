@@ -1,0 +1,27 @@
+"""What is refused before any tool hears of it: an HTTP status, and the reason as a JSON-RPC error."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_types import INVALID_REQUEST
+from starlette.responses import Response
+
+
+@dataclass(eq=False)
+class Refused(Exception):
+    """A request that goes no further. It may not have come as far as having an id."""
+
+    status: int
+    because: str
+    code: int = INVALID_REQUEST
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    id: str | int | None = None
+    data: Any = None
+
+    @property
+    def response(self) -> Response:
+        error = {"code": self.code, "message": self.because} | ({"data": self.data} if self.data is not None else {})
+        body = {"jsonrpc": "2.0", "id": self.id, "error": error}
+        return Response(json.dumps(body), self.status, self.headers, "application/json")

@@ -1,0 +1,144 @@
+"""A port that is listened at, by uvicorn: clients that dawdle are sent away, and the end waits a while for calls."""
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from handhold.server.http import Face
+
+HEADERS = 10.0  # seconds that a client may take to say what it wants
+READING = 60.0  # seconds that it may leave unread what it is sent
+KEPT = 60  # seconds that a connection is kept without a request
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Hurried(H11Protocol):
+    """A connection that is closed if no request comes, or nobody takes the answer: uvicorn would wait forever."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._hurry()
+
+    def data_received(self, data: bytes) -> None:
+        before: RequestResponseCycle | None = self.cycle  # there is none before the first request
+        if self._deadline is None and not (before and not before.response_complete):
+            self._hurry()
+        super().data_received(data)
+        if self.cycle is not before:
+            self._calm()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(READING, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread:
+            self._unread.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._calm()
+        if self._unread:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        under_way: RequestResponseCycle | None = self.cycle
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # an answer has begun already: there is no second one
+            self.transport.close()
+        if under_way and not under_way.response_complete:  # its body broke: what it answers now reaches nobody
+            under_way.disconnected = True
+            under_way.message_event.set()
+
+    def _hurry(self) -> None:
+        self._deadline = self.loop.call_later(HEADERS, self.transport.close)
+
+    def _calm(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+        self._deadline = None
+
+
+class Listener(uvicorn.Server):
+    """Takes signals by the event loop. By uvicorn's way, the stream of every call would be cut at once."""
+
+    def __init__(self, config: uvicorn.Config, face: Face) -> None:
+        super().__init__(config)
+        self._face = face
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for each in SIGNALS:
+            loop.add_signal_handler(each, self.leave)
+        try:
+            yield
+        finally:
+            for each in SIGNALS:
+                loop.remove_signal_handler(each)
+
+    def leave(self) -> None:
+        """No new calls from now on; at the second time, no more waiting for those that are under way."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._face.leave()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """OSError if nobody can listen there, or somebody does already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # By its protocol asyncio knows that it may send without delay; a socket that does not say it waits 40 ms.
+    at = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        at.bind((host, port))
+        at.listen(1024)
+    except OSError:
+        at.close()
+        raise
+    return at
+
+
+def listener(face: Face, *, grace: float) -> Listener:
+    """`grace` is for how many seconds calls may go on that are under way when it is to stop."""
+    config = uvicorn.Config(
+        face,
+        http=Hurried,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="error",  # what strangers send is no warning to anybody
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=grace,  # pyright: ignore[reportArgumentType] - it is only handed on to asyncio
+    )
+    return Listener(config, face)
+
+
+def listen(face: Face, at: socket.socket, *, grace: float, ready: Callable[[], Any]) -> None:
+    """Until a signal comes. Afterwards nothing is left: no process, no connection."""
+    serving = listener(face, grace=grace)
+
+    async def run() -> None:
+        ready()  # whoever connects from now on waits for us, and is not sent away
+        await serving.serve(sockets=[at])
+
+    asyncio.run(run())

@@ -1,0 +1,96 @@
+"""What one client is served: which folders, in which words, how freely, and who it is."""
+
+from dataclasses import dataclass, field
+from os import fspath
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from handhold.core.choices import Confinement, Mode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from handhold.assembly import Place, Toolbox
+    from handhold.core.policy.rules import Rule
+    from handhold.core.ports import Approver, Dialect
+
+BUDGET = 25_000  # tokens of a result: what clients take before they cut it themselves
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Two clients that are served the same are one and the same to the server, but for their sessions."""
+
+    roots: tuple[str, ...]
+    read_only: tuple[str, ...] = ()
+    dialect: str = "handhold"
+    model: str = ""
+    policy: Mode | None = None
+    rules: "tuple[Rule, ...]" = ()
+    settings: bool | str = True
+    shell: Confinement = "contained"
+    network: bool | tuple[str, ...] = False
+    hidden: tuple[str, ...] = ()  # folders and files that commands do not see: what others are served
+    state: str | None = None
+    # The one that calls belong to if they name none; empty: a new one for each that names none.
+    session: str = field(default="", compare=False)
+    handles: bool = False  # whether tools also take `session` and `call_id`, for clients that cannot say them otherwise
+    structured: bool = False  # whether results carry their facts as data besides the text
+    budget: int = BUDGET
+    name: str = ""  # whose this is: what is handed out to one name means nothing under another
+
+    @classmethod
+    def on(cls, *roots: "Place") -> "Serving":
+        return cls(tuple(fspath(root) for root in roots))
+
+    def opened(self, session: str, approver: "Approver | None" = None) -> "Toolbox":
+        """ToolError if the folder or the state cannot be used.
+
+        The approver comes after the policy is settled: that somebody could be asked does not make all a question.
+        """
+        from handhold.assembly import Toolbox
+
+        box = Toolbox.open(
+            self.roots,
+            state=self.state,
+            read_only=self.read_only,
+            dialect=self.words,
+            session=session,
+            policy=self.policy,
+            rules=self.rules,
+            settings=self.settings,
+            shell=self.shell,
+            network=self.network,
+            hidden=self.hidden,
+        )
+        box.approver = approver
+        return box
+
+    @property
+    def all_roots(self) -> tuple[str, ...]:
+        return (*self.roots, *self.read_only)
+
+    @property
+    def words(self) -> "Dialect":
+        from handhold.assembly import dialect_for
+
+        return dialect_for({"dialect": self.dialect, "model": self.model})
+
+    @property
+    def instructions(self) -> str:
+        """What teaches a model to use these tools together, and says how a person takes back what they did."""
+        from handhold.dialects import instructions
+
+        taught = self.words.instructions if self.dialect == "auto" else instructions(self.dialect)
+        whose = f" --session {quote(self.session)}" if self.session else ""
+        undo = f"Every change made with these tools can be taken back by a person: `handhold undo{whose}`."
+        return f"{taught.rstrip()}\n\n{undo}\n".lstrip()
+
+    @property
+    def folder(self) -> "Path":
+        """Where its state lives."""
+        from pathlib import Path
+
+        from handhold.world.state.folder import state_folder
+
+        return state_folder(Path(self.state) if self.state is not None else None, self.roots)

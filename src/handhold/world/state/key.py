@@ -1,0 +1,29 @@
+"""A secret of the state folder: what is signed with it, only somebody who may read the folder could have signed."""
+
+import os
+from pathlib import Path
+from secrets import token_hex
+
+NAME = "server.key"
+LENGTH = 32
+
+
+def kept_key(folder: Path) -> bytes:
+    """The one that is there, or a new one; of two that make it at once, the first counts."""
+    file = folder / NAME
+    while True:
+        there = file.exists()
+        if there and len(key := file.read_bytes()) == LENGTH:
+            return key
+        made = folder / f"{NAME}.{token_hex(8)}"
+        made.touch(mode=0o600, exist_ok=False)
+        made.write_bytes(os.urandom(LENGTH))
+        try:
+            if there:  # a part of one proves nothing
+                made.replace(file)
+            else:
+                os.link(made, file)  # whole or not at all, and never over another
+        except FileExistsError:
+            continue
+        finally:
+            made.unlink(missing_ok=True)

@@ -1,0 +1,200 @@
+"""A client's configuration: entered, shown, and taken out byte for byte."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handhold.cli.clients import CLIENTS
+from handhold.cli.commands import handhold
+from tests.cli.test_prompt import Terminal
+
+Run = Callable[..., Result]
+FILES = {  # as each client's documentation has it: for a project, for a user
+    "claude-code": (".mcp.json", ".claude.json", "mcpServers"),
+    "claude-desktop": ("", ".config/Claude/claude_desktop_config.json", "mcpServers"),
+    "codex": (".codex/config.toml", ".codex/config.toml", "mcp_servers"),
+    "cursor": (".cursor/mcp.json", ".cursor/mcp.json", "mcpServers"),
+    "gemini-cli": (".gemini/settings.json", ".gemini/settings.json", "mcpServers"),
+    "vscode": (".vscode/mcp.json", ".config/Code/User/mcp.json", "servers"),
+    "windsurf": ("", ".codeium/windsurf/mcp_config.json", "mcpServers"),
+    "zed": (".zed/settings.json", ".config/zed/settings.json", "context_servers"),
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "home"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(handhold, ["install", *arguments])
+
+
+def said(path: Path) -> dict[str, Any]:
+    text = path.read_text()
+    return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_each_client_gets_a_server_where_it_looks_for_one(client: str, scope: str, home: Path):
+    of_project, of_user, key = FILES[client]
+    file = Path(of_project) if of_project and scope == "project" else home / of_user
+    done = run(client, *(["--user"] if scope == "user" else []))
+    assert (done.exit_code, "entered" in done.output) == (0, True)
+    entry = said(file)[key]["handhold"]
+    assert os.path.basename(entry["command"]) == "handhold"
+    assert entry["args"][0] == "mcp"
+    assert run(client, *(["--user"] if scope == "user" else []), "--remove").exit_code == 0
+    left = [
+        path
+        for path in (*home.rglob("*"), *Path().rglob("*"))
+        if "state" not in path.parts and ".local" not in path.parts
+    ]
+    assert not [path for path in left if path.is_file()]
+    assert not [path for path in left if path.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("client", "words"),
+    [("claude-code", ["--dialect", "claude"]), ("vscode", ["--root", "${workspaceFolder}"]), ("windsurf", ["--root"])],
+)
+def test_the_server_is_started_as_suits_the_client(client: str, words: list[str]):
+    printed = json.loads(run(client, "--print", "--json").output)
+    (entry,) = next(iter(printed["entry"].values())).values()
+    assert entry["args"][1 : 1 + len(words)] == words
+
+
+def test_comments_formatting_and_everything_else_stay():
+    file = Path(".zed/settings.json")
+    file.parent.mkdir()
+    before = (
+        '// mine\n{\n\t"theme": "One", // dark\n\t"context_servers": {\n\t\t"x": {"command": "y"}, // last\n\t},\n}\n'
+    )
+    file.write_text(before)
+    file.chmod(0o640)
+    assert run("zed").exit_code == 0
+    after = file.read_text()
+    assert after.startswith(
+        '// mine\n{\n\t"theme": "One", // dark\n\t"context_servers": {\n\t\t"x": {"command": "y"}, // last\n\t\t"handhold": {\n'
+    )
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert run("zed", "--policy", "ask").exit_code == 0
+    assert "ask" in file.read_text()
+    assert run("zed", "--remove").exit_code == 0
+    assert file.read_text() == before
+
+
+def test_what_somebody_changed_since_stays_when_ours_goes():
+    run("cursor")
+    file = Path(".cursor/mcp.json")
+    file.write_text(file.read_text().replace('"mcpServers": {', '"mcpServers": {\n    "theirs": {"command": "x"},'))
+    assert run("cursor", "--remove").exit_code == 0
+    assert said(file) == {"mcpServers": {"theirs": {"command": "x"}}}
+    assert "not there" in run("cursor", "--remove").output
+
+
+@pytest.mark.parametrize("broken", ["{", "[1, 2]", '{"mcpServers": 3}', '{"a": 1}}'])
+def test_a_broken_file_is_told_and_left_alone(broken: str):
+    Path(".mcp.json").write_text(broken)
+    done = run("claude-code", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.output)["error"]["code"] == "SETTINGS_BROKEN"
+    assert run("claude-code", "--remove").exit_code == 1
+    assert Path(".mcp.json").read_text() == broken
+    assert [path.name for path in Path().iterdir()] == [".mcp.json"]
+
+
+def test_a_file_that_is_no_text_or_leads_elsewhere_is_left_alone(tmp_path: Path):
+    Path(".mcp.json").write_bytes(b'{"a": "\xff"}')
+    assert run("claude-code").exit_code == 1
+    Path(".mcp.json").unlink()
+    (tmp_path / "elsewhere").write_text("{}")
+    Path(".mcp.json").symlink_to(tmp_path / "elsewhere")
+    assert run("claude-code").exit_code == 1
+    assert (tmp_path / "elsewhere").read_text() == "{}"
+
+
+def test_a_users_own_link_to_a_configuration_stays_a_link(home: Path, tmp_path: Path):
+    (tmp_path / "dotfiles.json").write_text('{"numStartups": 7}\n')
+    (home / ".claude.json").symlink_to(tmp_path / "dotfiles.json")
+    assert run("claude-code", "--user").exit_code == 0
+    assert (home / ".claude.json").is_symlink()
+    assert said(tmp_path / "dotfiles.json")["numStartups"] == 7
+    run("claude-code", "--user", "--remove")
+    assert (tmp_path / "dotfiles.json").read_text() == '{"numStartups": 7}\n'
+
+
+def test_printing_touches_nothing():
+    done = CliRunner().invoke(handhold, ["install", "codex", "--print"])
+    assert tomllib.loads(done.stdout)["mcp_servers"]["handhold"]["command"]
+    assert not list(Path().iterdir())
+
+
+def test_a_name_that_is_no_plain_word_is_a_wrong_command_line():
+    assert run("codex", "--name", 'a"]\n[b').exit_code == 2
+
+
+@pytest.mark.parametrize("answer", [b"y\n", b"n\n"])
+def test_at_a_terminal_the_change_is_shown_and_asked_about(tmp_path: Path, answer: bytes):
+    screen = Terminal.of([sys.executable, "-c", "from handhold.cli import main; main()", "install", "cursor"])
+    try:
+        screen.wait_for("n (no): ")
+        assert '"mcpServers"' in screen.seen
+        assert "\x1b[32m+" in screen.seen
+        assert not Path(".cursor").exists()
+        screen.type(answer)
+        assert screen.end() == (0 if answer == b"y\n" else 1)
+    finally:
+        screen.process.kill()
+        screen.process.wait()
+        os.close(screen.ours)
+    assert Path(".cursor/mcp.json").exists() is (answer == b"y\n")
+
+
+ODD = st.sampled_from(
+    ["", " \n", "{}", "{ }\n", '{"a": 1}', '{"mcpServers": {}}', '{\r\n  "mcpServers": {\r\n    "x": {} // c\r\n  }\r\n}', '\ufeff{\n\t"mcpServers": {"handhold": 1,},\n}', "// only\n", "/* a */ {}"]
+)  # fmt: skip
+
+
+@settings(max_examples=20)
+@given(ODD, st.sampled_from([(), ("--policy", "ask")]), st.booleans())
+def test_entering_and_taking_out_is_always_nothing(text: str, more: tuple[str, ...], twice: bool):
+    with tempfile.TemporaryDirectory() as folder:
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            Path(".mcp.json").write_bytes(text.encode())
+            assert run("claude-code", *more).exit_code == 0
+            if twice:
+                assert run("claude-code", "--dialect", "tiny").exit_code == 0
+            assert run("claude-code", "--remove").exit_code == 0
+            assert Path(".mcp.json").read_bytes() == text.encode()
+        finally:
+            os.chdir(before)
+
+
+def test_what_is_entered_starts_a_server(tmp_path: Path):
+    """The command line in the file is one that we understand."""
+    printed = json.loads(run("claude-code", "--print", "--json").output)
+    (entry,) = printed["entry"]["mcpServers"].values()
+    command = [sys.executable, "-c", "from handhold.cli import main; main()", *entry["args"], "--help"]
+    assert b"Serve" in subprocess.run(command, check=True, capture_output=True).stdout

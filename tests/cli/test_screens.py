@@ -1,0 +1,45 @@
+"""The screens in the docs are what the commands print today."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCREENS = Path(__file__).parents[2] / "docs/screens"
+NAMES = ("log", "diff", "undo", "explain", "doctor", "approval")
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_screens_show_what_is_printed_today(tmp_path: Path):
+    if os.geteuid() or not shutil.which("tmux") or not shutil.which("unshare"):
+        pytest.skip("needs root, tmux and unshare")
+    subprocess.run([sys.executable, SCREENS / "make.py", tmp_path], check=True)
+    for name in NAMES:
+        kept, today = ((folder / f"{name}.txt").read_text() for folder in (SCREENS, tmp_path))
+        if name == "doctor":  # what holds there is the machine's affair
+            assert said(kept) & said(today), name
+            assert kept.split("\n")[0] == today.split("\n")[0]
+        else:
+            assert timeless(today) == timeless(kept), name
+        assert (tmp_path / f"{name}.svg").read_text().startswith("<svg ")
+
+
+def timeless(screen: str) -> str:
+    return re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", screen)
+
+
+def said(screen: str) -> set[str]:
+    """What each part is good for, whether it is there or not."""
+    return set(re.findall(r"^  (?:yes|no|-) +(.*?)(?: \(.*)?$", screen, re.MULTILINE))
+
+
+def test_no_screen_tells_of_the_machine_it_was_taken_on():
+    for path in SCREENS.glob("*.*"):
+        if path.suffix != ".py":
+            assert not re.search(r"/(?:tmp|work|root|home/[a-z])/", path.read_text()), path

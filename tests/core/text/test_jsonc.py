@@ -1,0 +1,190 @@
+"""What another program wrote is edited as text: one member, and nothing else."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handhold.core.text import jsonc, toml_table
+from handhold.core.text.json_spans import BadJson
+from handhold.core.text.jsonc import Cut, blanked, done, put, take, undone, value
+
+PATH = ("servers", "ours")
+OURS = {"command": "handhold", "args": ["mcp", "--root", 'ä "b"']}
+
+scalars = st.none() | st.booleans() | st.integers(-999, 999) | st.text(alphabet='ab"/*,{}\\ é\n', max_size=6)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+blanks = st.sampled_from(["", " ", "\n", "\r\n  ", "\t", "// c, }\n", "/* { , */", ' // " \n\t'])
+
+
+@st.composite
+def written(draw: st.DrawFn, value: Any) -> str:
+    """A value as somebody may have written it, with comments and loose commas."""
+
+    def gap() -> str:
+        return draw(blanks)
+
+    if isinstance(value, dict):
+        members = [
+            f"{gap()}{json.dumps(name)}{gap()}:{gap()}{draw(written(each))}{gap()}" for name, each in value.items()
+        ]
+        loose = draw(st.sampled_from(["", ","])) if members else ""
+        return "{" + ",".join(members) + loose + gap() + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(gap() + draw(written(each)) + gap() for each in value) + gap() + "]"
+    return json.dumps(value, ensure_ascii=draw(st.booleans()))
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> str:
+    outer = draw(st.dictionaries(st.text(alphabet="abc", min_size=1, max_size=3), values, max_size=3))
+    if draw(st.booleans()):
+        outer["servers"] = draw(st.dictionaries(st.sampled_from(["ours", "x", "y/*"]), values, max_size=3))
+    text = draw(blanks) + draw(written(outer)) + draw(blanks)
+    return draw(st.sampled_from(["", "\ufeff"])) + text
+
+
+@given(settings())
+def test_what_is_put_in_is_there_and_everything_else_stays(text: str):
+    before = value(text)
+    after = value(done(text, put(text, PATH, OURS)))
+    assert after["servers"].pop("ours") == OURS
+    before.setdefault("servers", {}).pop("ours", None)
+    assert after == before
+
+
+@given(settings())
+def test_putting_in_is_always_taken_back_byte_for_byte(text: str):
+    cuts = put(text, PATH, OURS)
+    assert undone(done(text, cuts), cuts) == text
+
+
+@given(settings())
+def test_what_is_taken_out_takes_nothing_along(text: str):
+    put_in = done(text, put(text, PATH, OURS))
+    wanted = value(put_in)
+    del wanted["servers"]["ours"]
+    left = done(put_in, take(put_in, PATH))
+    assert value(left) == wanted
+    assert take(left, PATH) == []
+    if "ours" not in value(text).get("servers", {}):  # one that stands in it goes with it
+        assert put_in.count("// c, }") == left.count("// c, }")
+
+
+@given(settings())
+def test_putting_in_twice_changes_nothing_more(text: str):
+    once = done(text, put(text, PATH, OURS))
+    assert put(once, PATH, OURS) == []
+
+
+@given(st.text(alphabet='{}[]",:/*\\ab1 \n', max_size=30))
+def test_whatever_a_file_holds_it_is_edited_rightly_or_not_at_all(text: str):
+    try:
+        cuts = put(text, PATH, OURS)
+    except BadJson:
+        return
+    assert value(done(text, cuts))["servers"]["ours"] == OURS
+    assert undone(done(text, cuts), cuts) == text
+
+
+@given(settings())
+def test_blanks_for_comments_keep_every_place(text: str):
+    plain = blanked(text)
+    assert len(plain) == len(text)
+    assert plain.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1]",
+        "1",
+        '{"servers": []}',
+        '{"servers": null}',
+        '{"servers": {}, "servers": {}}',
+        '{"a": [1,, 2]}',
+        "{",
+        '{"a": 1} x',
+        "/* {}",
+    ],
+)
+def test_a_file_with_no_place_for_it_is_refused(text: str):
+    with pytest.raises(BadJson):
+        put(text, PATH, OURS)
+
+
+def test_the_new_member_looks_like_its_neighbours():
+    text = '{\r\n\t"servers": {\r\n\t\t"x": 1, // the first\r\n\t\t// and last\r\n\t}\r\n}\r\n'
+    after = done(text, put(text, PATH, {"command": "h"}))
+    assert '\t\t// and last\r\n\t\t"ours": {\r\n\t\t\t"command": "h"\r\n\t\t},\r\n\t}\r\n' in after
+    assert done('{"servers": {"x": 1}}', put('{"servers": {"x": 1}}', PATH, {})) == '{"servers": {"x": 1, "ours": {}}}'
+
+
+def test_many_openings_of_comments_do_not_take_long():
+    assert value('"' + "/*" * 100_000 + '"').startswith("/*")
+    with pytest.raises(BadJson):
+        value("/*" * 20_000)
+
+
+# --- TOML
+
+ROWS = (
+    'model = "o"',
+    "n = 1",
+    "",
+    "# [mcp.ours]",
+    "[other]",
+    'x = """',
+    "[mcp.ours]",
+    '"""',
+    "[mcp.there]",
+    "[mcp]",
+    "list = [",
+    "  1,",
+    "]",
+)
+tables = st.lists(st.sampled_from(ROWS), max_size=8).flatmap(
+    lambda rows: st.sampled_from(["\n", "\r\n"]).map(lambda line: line.join(rows))
+)
+TABLE = {"command": "handhold", "args": ["mcp", 'a "b" \\ ä']}
+
+
+@given(tables | st.text(alphabet="[]mcp.ours\"'= \n#", max_size=40))
+def test_a_table_is_put_in_rightly_or_not_at_all(text: str):
+    path = ("mcp", "ours")
+    try:
+        before = toml_table.value(text)
+        cuts = toml_table.put(text, path, TABLE)
+    except ValueError:
+        return
+    after = done(text, cuts)
+    assert undone(after, cuts) == text
+    assert toml_table.value(after) == {**before, "mcp": {**before.get("mcp", {}), "ours": TABLE}}
+    assert toml_table.put(after, path, TABLE) == []
+    left = done(after, toml_table.take(after, path))
+    assert "ours" not in toml_table.value(left).get("mcp", {})
+
+
+def test_a_table_is_replaced_with_the_tables_in_it_and_comments_of_others_stay():
+    text = '[mcp.ours]\ncommand = "old"\n[mcp.ours.env]\nA = "1"\n\n# about x\n[x]\ny = 1\n'
+    after = done(text, toml_table.put(text, ("mcp", "ours"), {"command": "new"}))
+    assert after == '[mcp.ours]\ncommand = "new"\n\n# about x\n[x]\ny = 1\n'
+    assert done(after, toml_table.take(after, ("mcp", "ours"))) == "\n# about x\n[x]\ny = 1\n"
+
+
+def test_an_inline_table_is_refused_rather_than_broken():
+    with pytest.raises(toml_table.BadToml):
+        toml_table.put("mcp = {x = {}}\n", ("mcp", "ours"), TABLE)
+
+
+def test_cuts_are_done_and_undone_in_any_number():
+    cuts = [Cut(0, "a", "xyz"), Cut(2, "", "!"), Cut(3, "d", "")]
+    assert done("abcd", cuts) == "xyzb!c"
+    assert undone("xyzb!c", cuts) == "abcd"
+    assert jsonc.done("", []) == ""

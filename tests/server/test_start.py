@@ -1,0 +1,30 @@
+"""A client does not wait for what it does not need yet."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.server_start import measured
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(180)
+def test_the_first_answer_comes_about_as_fast_as_the_sdk_can_say_anything():
+    echo, handhold = measured(9)
+    print(f"first answer: echo {echo * 1000:.0f} ms, handhold {handhold * 1000:.0f} ms, {handhold / echo:.2f} times")
+    assert handhold <= 1.15 * echo
+
+
+def test_nothing_of_the_tools_is_loaded_before_the_first_answer():
+    loaded = "import sys, handhold.cli.mcp, handhold.server.stdio; print(*(each for each in sys.modules if 'handhold' in each))"
+    ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert not {"handhold.assembly", "handhold.toolbox", "handhold.core.ports", "handhold.server.calls"} & set(
+        ran.stdout.split()
+    )
+
+
+def test_the_package_itself_never_loads_the_server():
+    loaded = "import sys, handhold; handhold.Toolbox; print('mcp' in sys.modules or 'handhold.server' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
