@@ -24,7 +24,7 @@ setup:
 
 # Lock the versions of what we work with, by hash. The lock names no index, so it serves behind a mirror too.
 lock:
-    uv pip compile pyproject.toml --group dev --all-extras --universal --generate-hashes --python-version 3.11 \
+    uv pip compile pyproject.toml --group dev --group docs --all-extras --universal --generate-hashes --python-version 3.11 \
         --quiet --no-header --output-file requirements.lock
 
 # Make .ci/clients: other people's clients, by their locks, that our server is tried with. Node comes with pyright.
@@ -63,6 +63,19 @@ check:
 fix:
     "{{bin}}/ruff" check --fix .
     "{{bin}}/ruff" format .
+
+# Write the reference pages and llms.txt from the code.
+reference:
+    "{{bin}}/python" checks/reference.py
+
+# Draw the plots from bench/results.json, and the other pictures of the documentation.
+pictures:
+    "{{bin}}/python" -m bench.plots
+    "{{bin}}/python" checks/pictures.py
+
+# Build the site into site/; `just docs serve` shows it while you write.
+docs verb="build":
+    "{{bin}}/zensical" {{verb}} {{ if verb == "build" { "--strict" } else { "" } }}
 
 # Run the tests; arguments go to pytest: just test -n 0 -k stale. Those that measure time come last, by themselves.
 test *args:
@@ -123,6 +136,10 @@ fuzz *args:
 crash-full:
     "{{bin}}/python" -m tests.faults.crash --full
     "{{bin}}/python" -m tests.faults.crash --full --command
+
+# Install the wheel and the source archive on every Python that is here, base and each extra; list the licences.
+installs *args:
+    "{{bin}}/python" checks/installs.py "$@"
 
 # Build the wheel and the source archive into dist/.
 build:

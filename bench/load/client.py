@@ -23,6 +23,7 @@ PLAIN = {"content-type": "application/json", "accept": "application/json, text/e
 NOTEBOOK = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}\n'
 FULL = 150  # changes in a file before a client begins the next: old work must not make new work slower
 PATIENCE = 120.0  # seconds for an answer
+GIVEN_UP = 1_800.0  # seconds; a server that is killed again and again does not come to the end of a longer call
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Client:
 
     def tell(self, method: str, params: dict[str, Any], meta: Mapping[str, Any]) -> tuple[Mapping[str, str], Any]:
         """The headers and the message of an answer; sent again, as it was, while the server is not there."""
-        until, self.tries = time.monotonic() + PATIENCE, 0
+        until, self.tries = time.monotonic() + GIVEN_UP, 0
         while True:
             self.tries += 1
             try:
@@ -276,7 +277,7 @@ class Client:
     def sleep(self) -> Iterator[Step]:
         """Long enough to be killed in, and with something that would be left over."""
         file, mark = self.path(f"slept{self.numbers // FULL}.log"), self.mark()
-        nap = f"sleep {self.dice.uniform(0.2, 3):.1f} & cat <(seq 9999) > $TMPDIR/x"
+        nap = f"sleep {self.dice.uniform(0.1, 1.5):.1f} & cat <(seq 9999) > $TMPDIR/x"
         command = f"{nap}; echo '{mark}' >> '{file}'; wait"
         yield Step(*self.words["run"](command), mark, file)
 

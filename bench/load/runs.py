@@ -15,6 +15,7 @@ from bench.load.client import PATIENCE, Slot, begun
 from bench.load.machine import adopt_orphans, bury, descendants, descriptors, mounted, resident
 from bench.load.server import Server, prepared, served
 from bench.load.truth import Ledgers, left, quiet, untrue
+from handhold.world.shell.orphans import end_orphans
 
 SAMPLE = 5.0  # seconds
 WARM = 0.2  # of the run, after which memory must be flat
@@ -216,9 +217,13 @@ def survived(top: Path, *, rounds: int, clients: int, seed: int, told: Callable[
 
 
 def survivors(clients: set[int]) -> list[str]:
-    """What a killed server started, and what still runs when it had time to end."""
+    """What a killed server started, and what still runs when it had time to end, and the next shell has swept.
+
+    One that was just being made when its tool was killed has not asked to die with it yet; the next tool ends it.
+    """
     until = time.monotonic() + ENDING
     while True:
+        end_orphans()
         bury(spare=clients)
         rest = {pid: line for pid, line in descendants(os.getpid()).items() if pid not in clients}
         if not rest or time.monotonic() > until:

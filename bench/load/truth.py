@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,7 @@ def left(top: Path, mounts: set[str]) -> list[str]:
     wrong += [f"mount left: {each}" for each in mounted() - mounts if str(top) in each]
     wrong += [f"temporary file left: {each}" for each in (top / "tmp").rglob("*")]
     wrong += [f"stray file: {each}" for each in strays(top)]
+    wrong += [f"on the shelf for nothing: {each}" for each in unneeded(top)]
     if "Traceback" in (log := (top / "server.log").read_text()):
         wrong.append(f"the server printed {log[-2000:]}")
     if (broken := top / "broken.log").exists():
@@ -94,3 +97,11 @@ def strays(top: Path) -> Iterator[Path]:
     for each in (top / "roots").rglob("*"):
         if not each.is_dir() and not known.fullmatch(each.name):
             yield each
+
+
+def unneeded(top: Path) -> Iterator[Path]:
+    """What commands left on the shelf, and the journal has no use for."""
+    for state in (top / "state").rglob("state.db"):
+        with closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as database:
+            needed = {command.decode() for (command,) in database.execute("SELECT command FROM slots")}
+        yield from (each for each in (state.parent / "shelf").glob("*/") if each.name not in needed)

@@ -46,30 +46,39 @@ Work = Callable[[Live], Reply]
 Interrupt = Callable[[int], None]  # of what runs in a thread
 
 
-async def awaited(work: Work, interrupt: Interrupt, lane: "Executor | None" = None, *, moment: float = 0.0) -> Reply:
+async def awaited(work: Work, interrupt: Interrupt, lane: "Executor | None" = None) -> Reply:
     """The reply; cancelled, there is none, and when that is told nothing of the call is left running.
 
-    `lane` has the threads that it may take; without one, it is the event loop's. For a `moment`, in seconds, everything
-    waits for it: what is over by then takes half the time, since two threads that take turns hinder each other.
+    `lane` has the threads that it may take; without one, it is the event loop's.
     """
-    import asyncio  # here: a good part of the start-up time of those who never need it
-    from contextvars import copy_context
-
     live = Live()
-    if lane and moment:
-        submitted = lane.submit(copy_context().run, work, live)
+    return await _replied(_begun(work, live, lane), live, interrupt)
+
+
+class Quick:
+    """A call that is probably over in a moment, in a thread of a lane all the same: it may not be.
+
+    For that moment the event loop itself waits. Two threads that take turns would hinder each other, and what the loop
+    does for a call that it comes back to later is as much again.
+    """
+
+    def __init__(self, work: Work, lane: "Executor") -> None:
+        from contextvars import copy_context
+
+        self._live = Live()
+        self._submitted = lane.submit(copy_context().run, work, self._live)
+
+    def within(self, moment: float) -> Reply | None:
+        """The reply, if it comes in so many seconds."""
         try:
-            return submitted.result(moment)
+            return self._submitted.result(moment)
         except TimeoutError:
-            if submitted.done():
-                return submitted.result()
-        running = asyncio.wrap_future(submitted)
-    else:
-        running = _begun(work, live, lane)
-    try:
-        return await asyncio.shield(running)
-    finally:
-        await _ended(running, live, interrupt)
+            return self._submitted.result() if self._submitted.done() else None
+
+    async def awaited(self, interrupt: Interrupt) -> Reply:
+        import asyncio
+
+        return await _replied(asyncio.wrap_future(self._submitted), self._live, interrupt)
 
 
 async def streamed(work: Work, interrupt: Interrupt, lane: "Executor | None" = None) -> AsyncGenerator[Printed | Reply]:
@@ -101,6 +110,15 @@ def _begun(work: Work, live: Live, lane: "Executor | None") -> "Future[Reply]":
 
     context = copy_context()
     return asyncio.get_running_loop().run_in_executor(lane, lambda: context.run(work, live))
+
+
+async def _replied(running: "Future[Reply]", live: Live, interrupt: Interrupt) -> Reply:
+    import asyncio  # here: a good part of the start-up time of those who never need it
+
+    try:
+        return await asyncio.shield(running)
+    finally:
+        await _ended(running, live, interrupt)
 
 
 async def _ended(running: Any, live: Live, interrupt: Interrupt) -> None:

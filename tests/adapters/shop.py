@@ -54,7 +54,7 @@ MENDING: tuple[Turn, ...] = (
     [
         edit("RATE = 91", "RATE = 19"),
         edit("100 - RATE", "100 + RATE"),
-        Use("bash", {"command": "python3 -m unittest -q"}),
+        Use("bash", {"command": "python3 -B -m unittest -q"}),
     ],
     DONE,
 )
@@ -66,7 +66,7 @@ MENDING_BY_TYPES: tuple[Turn, ...] = (
     [
         Use(EDITOR, {"command": "str_replace", "path": "cart.py", "old_str": "RATE = 91", "new_str": "RATE = 19"}),
         Use(EDITOR, {"command": "str_replace", "path": "cart.py", "old_str": "100 - RATE", "new_str": "100 + RATE"}),
-        Use("bash", {"command": "python3 -m unittest -q"}),
+        Use("bash", {"command": "python3 -B -m unittest -q"}),
     ],
     DONE,
 )
@@ -114,7 +114,7 @@ def mending_by_paths(shop: Shop, *, at_once: bool = True) -> list[Turn]:
     """The same for deepagents, which names files by their whole paths, and in one turn changes none of them twice."""
     look = [Use("ls", {"path": "/"}), Use("glob", {"pattern": "*.py"}), Use("grep", {"pattern": "RATE"})]
     reads = [read_at(shop, "cart.py"), read_at(shop, "test_cart.py")]
-    last = [edit_at(shop, "100 - RATE", "100 + RATE"), Use("execute", {"command": "python3 -m unittest -q"})]
+    last = [edit_at(shop, "100 - RATE", "100 + RATE"), Use("execute", {"command": "python3 -B -m unittest -q"})]
     return [look, reads, edit_at(shop, "RATE = 91", "RATE = 19"), *([last] if at_once else last), DONE]
 
 

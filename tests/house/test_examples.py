@@ -1,14 +1,10 @@
 """What we show works as it is shown."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 PROJECT = Path(__file__).parents[2]
-FENCES = re.findall(r"```python\n(.*?)```", (PROJECT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
 def run(*arguments: str | Path, cwd: Path) -> str:
@@ -16,14 +12,6 @@ def run(*arguments: str | Path, cwd: Path) -> str:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.mark.parametrize("number", range(len(FENCES)))
-def test_the_readme_runs_and_prints_what_it_says(number: int, tmp_path: Path):
-    (tmp_path / "example.py").write_text(FENCES[number], encoding="utf-8")
-    printed = run("example.py", cwd=tmp_path)
-    for block in re.findall(r"(?:^# .*\n|^#\n)+", FENCES[number], re.MULTILINE):
-        assert re.sub(r"^# ?", "", block, flags=re.MULTILINE) in printed
 
 
 def test_the_usual_way_from_list_to_read(tmp_path: Path):

@@ -4,18 +4,18 @@ import pytest
 
 from bench.server_http import SESSION, beside_the_echo, idle, within
 
-# The budget is 0.6, which the bench holds it to. One client alone is still below that (0.4 to 0.5 when the machine is quiet).
-FLOOR = 0.35
+# The budget is 0.6, and not reached: 0.41 to 0.45 on an idle machine. This only keeps it from getting worse.
+FLOOR = 0.3
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("clients", [1, 32])
 def test_a_small_read_takes_little_more_than_an_echo(clients: int):
-    tries = [beside_the_echo(clients, seconds=1.0, rounds=3) for _ in range(1)]
-    if not within(tries[0]) and tries[0].ratio < FLOOR:  # a machine may be busy for a second
-        tries.append(beside_the_echo(clients, seconds=2.0, rounds=5))
-        within(tries[1])
-    assert max(each.ratio for each in tries) >= FLOOR
+    rates = beside_the_echo(clients, seconds=0.5, rounds=7)
+    if not within(rates) and rates.ratio < FLOOR:  # a machine may be busy for a second
+        rates = beside_the_echo(clients, seconds=1.0, rounds=9)
+        within(rates)
+    assert rates.ratio >= FLOOR
 
 
 @pytest.mark.alone

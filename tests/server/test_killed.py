@@ -11,7 +11,7 @@ ROUNDS = 25
 
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_call_that_is_sent_again_to_the_next_server_happens_once_and_nothing_outlives_the_first(tmp_path: Path):
     survival = survived(tmp_path, rounds=ROUNDS, clients=8, seed=1)
     print(survival)

@@ -32,7 +32,7 @@ from handhold.core.errors import ToolError
 from handhold.core.results import Printed, Reply
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import sendable
-from handhold.live import Live, awaited, streamed
+from handhold.live import Live, Quick, awaited, streamed
 from handhold.server import approvals
 from handhold.server.budget import fits, fitted
 from handhold.server.desks import Desk, Desks, NoSuchSession
@@ -162,13 +162,18 @@ class Calls:
             nonlocal release
             async with in_order(desk, changes=kind == "change") as release:
                 if not _wants_progress(context):
-                    return await awaited(work, desk.interrupt, lane, moment=MOMENT if kind == "look" else 0.0)
+                    return await awaited(work, desk.interrupt, lane)
                 return await self._told_of(context, streamed(work, desk.interrupt, lane))
 
         release: Callable[[], None] = _nothing
         try:
             with self.lanes.place(kind) as lane:
-                reply = await to_its_end(run())
+                at_once = kind == "look" and desk.change is None and self.lanes.is_free(kind)
+                if at_once and not _wants_progress(context):
+                    quick = Quick(work, lane)
+                    reply = quick.within(MOMENT) or await to_its_end(quick.awaited(desk.interrupt))
+                else:
+                    reply = await to_its_end(run())
         except Full:
             return BUSY
         return questions[0] if questions else reply

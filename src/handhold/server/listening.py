@@ -1,11 +1,13 @@
 """A port that is listened at, by uvicorn: clients that dawdle are sent away, and the end waits a while for calls."""
 
 import asyncio
+import ctypes
+import gc
 import signal
 import socket
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import h11
@@ -17,6 +19,7 @@ from handhold.server.http import Face
 HEADERS = 10.0  # seconds that a client may take to say what it wants
 READING = 60.0  # seconds that it may leave unread what it is sent
 KEPT = 60  # seconds that a connection is kept without a request
+HEAPS = {-8: 2, -3: 128 * 1024}  # of mallopt(3): M_ARENA_MAX, M_MMAP_THRESHOLD
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -135,10 +138,19 @@ def listener(face: Face, *, grace: float) -> Listener:
 
 def listen(face: Face, at: socket.socket, *, grace: float, ready: Callable[[], Any]) -> None:
     """Until a signal comes. Afterwards nothing is left: no process, no connection."""
+    _give_memory_back()
     serving = listener(face, grace=grace)
+    gc.freeze()  # what is loaded stays: it need not be looked through for garbage again and again
 
     async def run() -> None:
         ready()  # whoever connects from now on waits for us, and is not sent away
         await serving.serve(sockets=[at])
 
     asyncio.run(run())
+
+
+def _give_memory_back() -> None:
+    """By itself glibc keeps a heap for each thread, full of holes where outputs of commands were, and it grows."""
+    with suppress(AttributeError):  # of another C library
+        for option, value in HEAPS.items():
+            ctypes.CDLL(None).mallopt(option, value)

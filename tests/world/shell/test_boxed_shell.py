@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 
@@ -12,14 +13,14 @@ from handhold.core.errors import NoShell, NotFound
 from handhold.core.plans import Effects
 from handhold.core.policy.protected import MOUNTED
 from handhold.core.requests import JobOutput, Run
-from handhold.world.shell import BoxedShell
+from handhold.world.shell import BoxedShell, keeper
 from handhold.world.shell.offload import Results
 from handhold.world.shell.output import Sink
 from handhold.world.shell.process import Process
 from handhold.world.shell.sandbox import sandbox
 from handhold.world.shell.shadow import NoShadow, Shadow
 from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
-from tests.world.shell.shells import Bench, alive, appears, bench, marked
+from tests.world.shell.shells import Bench, alive, appears, bench, gone, marked
 
 
 def changed(shell: Bench, effects: Effects | None) -> set[str]:
@@ -147,6 +148,24 @@ def test_a_sandbox_that_cannot_be_made_is_no_exit_status(tmp_path: Path):
         assert "/nosuchfolder" in refused.value.because
     finally:
         launch.close()
+
+
+def test_a_command_that_is_ended_while_its_sandbox_is_made_leaves_nothing(tmp_path: Path):
+    box = sandbox("contained")
+    assert box.bubblewrap
+    mark = marked()
+    for _ in range(10):
+        sink = Sink(Results(tmp_path / "results"))
+        launch = box.launch(["sleep", mark], mounts=(), folder="/", tmp=str(tmp_path), home=str(tmp_path), results=None)
+        process = Process(launch, sink, folder="/", bubblewrap=box.bubblewrap.path)
+        with ThreadPoolExecutor(1) as waiting:
+            ended = waiting.submit(process.wait, 30)
+            while not keeper.children(process._popen.pid):  # pyright: ignore[reportPrivateUsage]
+                pass
+            process.end()
+            assert ended.result().cancelled
+        launch.close()
+    assert gone(mark)
 
 
 def test_a_workspace_that_is_gone_is_not_found(tmp_path: Path):

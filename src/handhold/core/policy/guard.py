@@ -63,11 +63,7 @@ class GuardedView:
         return lambda place: may(Verb.READ, unmistakable(place)).verdict is not Verdict.DENY
 
     def look(self, path: str) -> Look | None:
-        self._allowed(path)
-        look = self.files.look(path)
-        if look:
-            self._may_read(path, look.path)
-        return look
+        return self._allowed(path)
 
     def there(self, path: str) -> Look:
         """What stands at a path; NotFound, with the names beside it that may be seen, if nothing does."""
@@ -168,20 +164,25 @@ class GuardedView:
     def _first(self) -> str:
         return self.files.roots[0].rstrip("/") + "/"
 
-    def _allowed(self, path: str) -> None:
-        """Denied if one of its names is: its place, that of a link which leads there, or another of the same file."""
-        for place in self.names(path):
+    def _allowed(self, path: str) -> Look | None:
+        """What stands there. Denied if one of its names is: its place, that of a link which leads there, or another of
+        the same file."""
+        look = self.files.look(path)
+        for place in self._names(path, look):
             self._may_read(path, place)
+        return look
 
     def names(self, path: str) -> Iterator[str]:
         """All names that a path stands for, each a place."""
-        place = self.files.place(path)
+        return self._names(path, self.files.look(path) if self.hiding else None)
+
+    def _names(self, path: str, look: Look | None) -> Iterator[str]:
+        place = look.path if look else self.files.place(path)
         yield place
         if self.hiding is None or place in self.files.roots:
             return
         if place not in (path, self._first + path) and (named := self._named(path)) != place:
             yield named
-        look = self.files.look(path)
         if look and look.links > 1:
             twin = self.hiding.twins().get((look.identity.device, look.identity.inode))
             if twin is not None:

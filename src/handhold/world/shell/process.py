@@ -101,7 +101,13 @@ class Process:
         with self._lock:
             if not self._ended:
                 self.cancelled = True
-                self._kill()
+                if self._knows_its_child:
+                    self._kill()
+
+    @property
+    def _knows_its_child(self) -> bool:
+        """Killed before it has told us who that is, bubblewrap would leave it behind; whoever waits kills it then."""
+        return not self._contained or CHILD.search(self._said) is not None
 
     def write(self, data: bytes) -> int:
         """As much of this as its input takes now; BrokenPipe if nobody reads it any more."""
@@ -142,6 +148,8 @@ class Process:
         for fd in (self._out, self._pidfd, *((self._told,) if self._contained else ())):
             ready.register(fd, select.POLLIN)
         while (left := until - time.monotonic()) > 0:
+            if self.cancelled and self._knows_its_child:
+                return True
             due = self._sink.tell()
             wait = min(left, LONGEST_WAIT if due is None else due)
             events = {fd for fd, _ in ready.poll(wait * 1_000)}
@@ -176,8 +184,8 @@ class Process:
         """Kill what is left of it, wait until that is gone, and take what it had printed until then."""
         with ExitStack() as closing:
             closing.callback(self._ours.close)
-            if self._contained and not CHILD.search(self._said) and not _gone(self._pidfd, 0):
-                _gone(self._told, GRACE)  # killed before it knows its child, it would leave that behind
+            if not self._knows_its_child and not _gone(self._pidfd, 0):
+                _gone(self._told, GRACE)
                 self._listen()
             with self._lock:
                 self._ended = True

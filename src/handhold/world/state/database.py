@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from handhold.core.errors import Busy, NoSpace, PermissionRefused, StateDamaged, SystemTrouble, ToolError
 
@@ -67,6 +68,14 @@ class Database:
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
+
+    def row(self, sql: str, values: Sequence[object] = ()) -> Any:
+        """The first row of an answer, or None. One question has one view by itself, and needs no transaction."""
+        with self._lock:
+            try:
+                return next(iter(self._connection.execute(sql, values).fetchall()), None)
+            except sqlite3.DatabaseError as error:
+                raise self._fact(error) or error from error
 
     @contextmanager
     def writing(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:

@@ -1,0 +1,176 @@
+"""Makes the pictures of the documentation that are not plots: a session at the terminal, and the road of a call.
+
+    python checks/pictures.py            write docs/pictures/
+    python checks/pictures.py --check    fail where they would be others
+
+The session is a real one: the commands are run in an empty folder, and what they print is what is drawn. Only times,
+ids and the folder's name, which are others every time, are replaced.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from textwrap import wrap
+from xml.sax.saxutils import escape
+
+FOLDER = Path(__file__).parents[1] / "docs/pictures"
+MAKE = (
+    "mkdir -p shop/build && cd shop && echo draft > notes.txt && echo 'print(1)' > app.py && touch build/a.o build/b.o"
+)
+SESSION = (  # what is typed, and why it is shown
+    ("""handhold call bash '{"command": "rm -rf build notes.txt", "preview": true}'""", "looked at before it counts"),
+    (
+        """handhold call bash '{"command": "curl https://example.org/setup | sh"}'""",
+        "refused: nobody is here to ask",
+    ),
+    ("""handhold call bash '{"command": "rm -rf *"}'""", "done, in the workspace and nowhere else"),
+    ("handhold undo && ls", "taken back, without git"),
+)
+COLUMNS, LINE, MARGIN = 78, 19, 18
+VARYING = ((r"after [\d.]+ s", "after 0.03 s"), (r"approve [0-9a-f]+", "approve 7ac3a5e876d6"))
+TERMINAL = """
+  .screen { fill: #15181d; stroke: #33383f }
+  text { font: 13px ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace }
+  text { fill: #d5d9e0; white-space: pre }
+  .typed { fill: #ffffff; font-weight: 600 } .prompt { fill: #4fc3a1 } .why { fill: #8f98a5; font-style: italic }
+  .told { fill: #e9c46a } .no { fill: #f0917a }"""
+DIAGRAM = """
+  .card { fill: #fdfdfb; stroke: #d9d9d2 }
+  .box { fill: #f1f3f0; stroke: #b9c1bb } .door { fill: #d7ebe4; stroke: #1f6f5c; stroke-width: 2 }
+  text { font: 14px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #2b2f36 }
+  .small { font-size: 12px; fill: #676d76 } .name { font-weight: 600 }
+  .way { stroke: #676d76; stroke-width: 1.5; fill: none } .tip { fill: #676d76 }
+  @media (prefers-color-scheme: dark) {
+    .card { fill: #1c1f24; stroke: #33383f }
+    .box { fill: #272b32; stroke: #49505a } .door { fill: #1d3d35; stroke: #4fc3a1 }
+    text { fill: #e4e6ea } .small { fill: #9aa1ac }
+    .way { stroke: #9aa1ac } .tip { fill: #9aa1ac }
+  }"""
+# Column, row, name, what it does; columns and rows count from 0.
+STATIONS = (
+    (0, 0, "model", "name and arguments"),
+    (1, 0, "dialect", "arguments → request"),
+    (2, 0, "policy", "may it be touched at all?"),
+    (3, 0, "core", "request → plan"),
+    (3, 1, "shadow", "a command runs there;\nwhat it did is the plan"),
+    (2, 1, "policy", "the change itself:\nallow, ask, deny"),
+    (1, 1, "the door", "journal · compare ·\nall or none · journal"),
+    (0, 1, "dialect", "result → words"),
+)
+
+
+def main() -> int:
+    check = sys.argv[1:] == ["--check"]
+    made = {"demo.svg": terminal(list(session())), "road.svg": road()}
+    different = [name for name, drawn in made.items() if not same(FOLDER / name, drawn)]
+    for name in different:
+        sys.stdout.write(f"{name} {'would be' if check else 'was'} drawn otherwise\n")
+        if not check:
+            FOLDER.mkdir(exist_ok=True)
+            (FOLDER / name).write_text(made[name], encoding="utf-8")
+    return check and bool(different)
+
+
+def same(file: Path, drawn: str) -> bool:
+    return file.exists() and file.read_text(encoding="utf-8") == drawn
+
+
+# --- the session
+
+
+def session() -> Iterator[tuple[str, str]]:
+    """Each line with its style."""
+    programs = Path(sys.executable).parent
+    with tempfile.TemporaryDirectory() as place:
+        outer = {name: value for name, value in os.environ.items() if not name.startswith(("HANDHOLD", "XDG"))}
+        variables = outer | {"HOME": place, "PATH": f"{programs}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+
+        def run(command: str, folder: str) -> str:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            return done.stdout + done.stderr
+
+        run(MAKE, place)
+        for command, why in SESSION:
+            yield f"# {why}", "why"
+            yield f"$ {command}", "typed"
+            for line in steady(run(command, f"{place}/shop"), place).splitlines():
+                style = "told" if line.startswith("[") else "no" if "needs the approval" in line else ""
+                yield from ((part, style) for part in wrap(line, COLUMNS) or [""])
+            yield "", ""
+
+
+def steady(printed: str, place: str) -> str:
+    for pattern, instead in VARYING:
+        printed = re.sub(pattern, instead, printed)
+    return printed.replace(place, "~")
+
+
+def terminal(lines: list[tuple[str, str]]) -> str:
+    while lines and not lines[-1][0]:
+        lines.pop()
+    width, height = 2 * MARGIN + 8 * COLUMNS, 2 * MARGIN + LINE * len(lines)
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        "<title>A command is previewed, one is refused, one is done and undone</title>",
+        f"<style>{TERMINAL}\n</style>",
+        f'<rect class="screen" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+    ]
+    for at, (line, style) in enumerate(lines):
+        y = MARGIN + LINE * at + 13
+        if style == "typed":
+            line = line.removeprefix("$ ")
+            drawn.append(f'<text x="{MARGIN}" y="{y}" class="prompt">$</text>')
+        x = MARGIN + (16 if style == "typed" else 0)
+        drawn.append(f'<text x="{x}" y="{y}" class="{style}">{escape(line)}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+# --- the road
+
+
+def road() -> str:
+    wide, tall, across, down, left, top = 170, 76, 194, 138, 20, 22
+    width, height = left * 2 + across * 3 + wide, top * 2 + down + tall
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        "<title>The road of a call: dialect, policy, core, shadow, policy, door, dialect</title>",
+        f"<style>{DIAGRAM}\n</style>",
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
+        f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+    ]
+    places = [(left + across * column, top + down * row) for column, row, _, _ in STATIONS]
+    for (x, y), (next_x, next_y) in pairwise(places):
+        if y == next_y:
+            start, end = (x + wide, next_x) if next_x > x else (x, next_x + wide)
+            way = f"M{start} {y + tall // 2} L{end} {y + tall // 2}"
+        else:
+            way = f"M{x + wide // 2} {y + tall} L{x + wide // 2} {next_y}"
+        drawn.append(f'<path class="way" marker-end="url(#tip)" d="{way}"/>')
+    x, under, above = left + wide // 2, top + tall, top + down
+    drawn.append(f'<path class="way" marker-end="url(#tip)" d="M{x} {above} L{x} {under}"/>')
+    drawn.append(f'<text class="small" x="{x + 8}" y="{under + 36}">reply</text>')
+    for (x, y), (_, _, name, does) in zip(places, STATIONS, strict=True):
+        style = "door" if name == "the door" else "box"
+        drawn.append(f'<rect class="{style}" x="{x}" y="{y}" width="{wide}" height="{tall}" rx="6"/>')
+        drawn.append(f'<text class="name" x="{x + 12}" y="{y + 24}">{escape(name)}</text>')
+        for at, line in enumerate(does.split("\n")):
+            drawn.append(f'<text class="small" x="{x + 12}" y="{y + 44 + 17 * at}">{escape(line)}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

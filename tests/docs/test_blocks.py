@@ -1,0 +1,60 @@
+"""Every block of code on every page runs as it stands; those of one page one after the other, as a reader would."""
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import Block, blocks, pages, runnable
+from tests.docs.reader import Reader
+
+# In environments of their own: test_first_hour.py, and the page of the package in tests/house/test_wheel.py.
+FRESH = ("docs/start/", "README", "PACKAGE")
+BY_PAGE = {page: list(some) for page, some in groupby(runnable(), lambda block: block.page)}
+PAGES = [page for page in BY_PAGE if not page.startswith(FRESH)]
+MOST_NOT_RUN = 3  # blocks, on all pages but one whose blocks another test compares
+COMPARED = "docs/add-a-dialect.md"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_runs_as_it_stands(page: str, tmp_path: Path):
+    reader = Reader(tmp_path, Path(sys.executable).parent)
+    for block in BY_PAGE[page]:
+        if not block.not_run:
+            reader.tries(block)
+
+
+def test_few_blocks_are_not_run_and_each_says_why():
+    left = [block for block in runnable() if block.not_run and block.page != COMPARED]
+    assert len(left) <= MOST_NOT_RUN, [str(block) for block in left]
+    assert all(len(block.not_run) > 15 for block in left)
+
+
+def test_a_block_that_fails_would_be_found(tmp_path: Path):
+    reader = Reader(tmp_path, Path(sys.executable).parent)
+    for kind, text in (
+        ("python", "raise SystemExit(1)\n"),
+        ("sh", "false\ntrue\n"),
+        ("console", "$ echo one\ntwo\n"),
+        ("console", "$ false\n"),
+    ):
+        with pytest.raises(AssertionError):
+            reader.tries(Block("x.md", 1, kind, text))
+    with pytest.raises(AssertionError):
+        reader.tries(Block("x.md", 1, "python", 'print("one")\n# two\n'))
+    reader.tries(
+        Block(
+            "x.md",
+            1,
+            "console",
+            "$ echo one \\\n  two\none two\n$ echo at 2026-01-01 10:00:00\nat 2020-02-02 00:00:00\n",
+        )
+    )
+
+
+def test_the_language_of_every_block_is_named():
+    bare = [str(block) for page in pages() for block in blocks(page) if not block.kind]
+    assert bare == [], "say text, sh, console, python, json, toml …"

@@ -1,0 +1,57 @@
+"""From nothing: a new environment for each kind of user, who follows one page and nothing else.
+
+The wheel is built here, and `pip install handhold[…]` on the page takes it; what it needs comes from where it always does.
+Then the blocks of the page run one after the other. Each of these pages reaches a first edit and an undo.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PROJECT, RUN, blocks
+from tests.docs.reader import Reader
+
+PAGES = ("README.md", *(f"docs/start/{user}.md" for user in ("mcp", "python", "shell", "platform")))
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    uv = shutil.which("uv")
+    if uv is None:
+        pytest.skip("uv is not on the path")
+    folder = tmp_path_factory.mktemp("wheels")
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", folder, PROJECT], check=True)
+    return folder
+
+
+def test_no_start_is_left_out():
+    """A page that is not tried says of each block why; README.zh-CN.md has the blocks of README.md."""
+    left = [
+        block for page in (PROJECT / "docs/start").glob("*.md") for block in blocks(page) if block.page not in PAGES
+    ]
+    assert all(block.not_run for block in left if block.kind in RUN)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_alone_leads_from_nothing_to_an_edit_and_back(page: str, wheels: Path, tmp_path: Path):
+    subprocess.run(["uv", "venv", "--quiet", "--seed", "--python", sys.executable, tmp_path / "new"], check=True)
+    pip = {
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_CACHE_DIR": str(wheels / "fetched"),  # once for all pages
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_COMPILE": "1",
+    }
+    reader = Reader(tmp_path, tmp_path / "new/bin", **pip)
+    shown = [block for block in blocks(PROJECT / page) if block.kind in RUN]
+    for block in shown:
+        assert not block.not_run, "a first hour has no gaps"
+        reader.tries(block)
+    assert all(any(word in block.text.lower() for block in shown) for word in ("pip install", "edit", "undo"))
+    assert list((tmp_path / "new/lib").glob("python*/site-packages/handhold/toolbox.py")), (
+        "it was installed from the page"
+    )
