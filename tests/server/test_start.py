@@ -13,7 +13,9 @@ from bench.server_start import measured
 def test_the_first_answer_comes_about_as_fast_as_the_sdk_can_say_anything():
     for _ in range(3):  # a machine may be busy for a while
         echo, handhold = measured(9)
-        print(f"first answer: echo {echo * 1000:.0f} ms, handhold {handhold * 1000:.0f} ms, {handhold / echo:.2f} times")
+        print(
+            f"first answer: echo {echo * 1000:.0f} ms, handhold {handhold * 1000:.0f} ms, {handhold / echo:.2f} times"
+        )
         if handhold <= 1.15 * echo:
             return
     pytest.fail("it is slower than that each time")
