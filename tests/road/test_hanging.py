@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 PATIENCE = 1.0  # seconds for an answer, here
-SOON = 20.0  # seconds within which a call must come back on a busy machine
+SOON = 5.0  # seconds within which a call must come back on a busy machine
 
 READING: list[tuple[str, dict[str, Any]]] = [
     ("read_file", {"path": "far/file"}),
@@ -197,7 +197,7 @@ def test_nasty_48_reading_from_a_silent_file_system_is_cancelled_at_once_and_hol
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert time.monotonic() - began < SOON
+        assert time.monotonic() - began < 1.0
 
     asyncio.run(cancelled())
     desk.lives_on()

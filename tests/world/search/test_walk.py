@@ -132,7 +132,7 @@ def test_nasty_18_backtracking_ends_at_the_deadline_and_leaves_no_process(
     before = descriptors()
     begun = monotonic()
     scan = walk.grep("needle|(a+)+$", regex=True, seconds=seconds, sort="none")
-    assert monotonic() - begun < seconds + 10  # it would take years
+    assert monotonic() - begun < seconds + 1.0
     assert scan.aborted == "deadline"
     assert scan.more
     assert children() == set()
@@ -160,7 +160,9 @@ def test_the_walk_ends_at_its_deadline(walk: Looking, tmp_path: Path):
         sleep(0.02)
         return True
 
-    scan = walk.glob("**", sort="none", seconds=0.5, visible=slow)
+    begun = monotonic()
+    scan = walk.glob("**", sort="none", seconds=0.1, visible=slow)
+    assert monotonic() - begun < 1.0
     assert scan.aborted == "deadline"
     assert 0 < len(scan.hits) < 50
 
