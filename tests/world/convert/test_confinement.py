@@ -98,14 +98,14 @@ def test_a_worker_that_does_not_end_is_ended():
     )
     assert gone.late
     assert gone.status == -9
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 5
 
 
 def test_a_worker_that_closes_its_mouth_and_stays_is_ended():
     code = "import os, time; os.close(1); os.close(2); time.sleep(60)"
     started = time.monotonic()
     assert worked([sys.executable, "-c", code], b"").late
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 10
 
 
 def test_a_worker_that_says_too_much_is_ended():

@@ -58,7 +58,7 @@ def test_a_status_that_is_no_signal_names_none(shell: Bench):
 def test_u9_cat_returns_at_once(shell: Bench):
     finished = shell("cat; read line; echo done")
     assert finished.output.head == "done\n"
-    assert not finished.exit.timed_out
+    assert finished.exit.seconds < 5
 
 
 @pytest.mark.alone
@@ -77,7 +77,7 @@ def test_u9_a_timeout_kills_the_whole_tree(shell: Bench):
     )
     assert finished.exit.timed_out
     assert finished.exit.code is None
-    assert 1.5 <= finished.exit.seconds < 15
+    assert 1.5 <= finished.exit.seconds < 6
     assert finished.output.head == "begun\n"
     assert not alive(mark)
 
@@ -280,7 +280,7 @@ def test_u20_output_arrives_while_the_command_runs(shell: Bench):
     moments: list[tuple[float, str]] = []
     shell("for n in 1 2 3; do echo $n; sleep 0.5; done", watch=lambda text: moments.append((time.monotonic(), text)))
     assert "".join(text for _, text in moments) == "1\n2\n3\n"
-    assert moments[-1][0] - moments[0][0] > 0.1
+    assert moments[-1][0] - moments[0][0] > 0.4
 
 
 def test_a_watcher_is_called_at_most_twenty_times_a_second(shell: Bench):
