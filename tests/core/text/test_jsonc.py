@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handhold.core.text import jsonc, toml_table
@@ -66,6 +66,7 @@ def test_putting_in_is_always_taken_back_byte_for_byte(text: str):
 
 
 @given(settings())
+@example('{"a":null,"b":[null],"servers":{// c, }\n"ours":null}}')
 def test_what_is_taken_out_takes_nothing_along(text: str):
     put_in = done(text, put(text, PATH, OURS))
     wanted = value(put_in)

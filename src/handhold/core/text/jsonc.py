@@ -172,9 +172,9 @@ def _taken(text: str, path: tuple[str, str]) -> list[Cut]:
     members = outer.node.parts
     at = next(n for n, part in enumerate(members) if part.name == path[1])
     member = members[at]
-    start = len(text[: member.start].rstrip())
     closer = outer.node.end - 1
     following = _comma(text, member.node.end, members[at + 1].start if at + 1 < len(members) else closer)
+    start = _start(text, member, member.node.end if following is None else following + 1)
     if following is not None:
         return _without(text, start, member, following)
     if at == 0:
@@ -184,6 +184,15 @@ def _taken(text: str, path: tuple[str, str]) -> list[Cut]:
     if before == start - 1:
         return [Cut(before, text[before : member.node.end], "")]
     return [Cut(before, ",", ""), Cut(start, text[start : member.node.end], "")]
+
+
+def _start(text: str, member: Part, end: int) -> int:
+    """From where on a member goes: with the blanks before it, but for what ends a comment that something would join."""
+    start = len(text[: member.start].rstrip())
+    after_comment = not _uncommented(text)[:start].endswith(text[:start][-1:])
+    if after_comment and text[end:].partition("\n")[0].strip():
+        return text.find("\n", start, member.start) + 1 or start
+    return start
 
 
 def _without(text: str, start: int, member: Part, comma: int) -> list[Cut]:
