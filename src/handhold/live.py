@@ -55,32 +55,6 @@ async def awaited(work: Work, interrupt: Interrupt, lane: "Executor | None" = No
     return await _replied(_begun(work, live, lane), live, interrupt)
 
 
-class Quick:
-    """A call that is probably over in a moment, in a thread of a lane all the same: it may not be.
-
-    For that moment the event loop itself waits. Two threads that take turns would hinder each other, and what the loop
-    does for a call that it comes back to later is as much again.
-    """
-
-    def __init__(self, work: Work, lane: "Executor") -> None:
-        from contextvars import copy_context
-
-        self._live = Live()
-        self._submitted = lane.submit(copy_context().run, work, self._live)
-
-    def within(self, moment: float) -> Reply | None:
-        """The reply, if it comes in so many seconds."""
-        try:
-            return self._submitted.result(moment)
-        except TimeoutError:
-            return self._submitted.result() if self._submitted.done() else None
-
-    async def awaited(self, interrupt: Interrupt) -> Reply:
-        import asyncio
-
-        return await _replied(asyncio.wrap_future(self._submitted), self._live, interrupt)
-
-
 async def streamed(work: Work, interrupt: Interrupt, lane: "Executor | None" = None) -> AsyncGenerator[Printed | Reply]:
     """What is printed, while it is, and at last the reply."""
     import asyncio

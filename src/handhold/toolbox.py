@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from handhold.core import history, tools
 from handhold.core.errors import (
     BadArguments,
+    Busy,
     CallIdReused,
     Cancelled,
     Denied,
@@ -32,7 +33,7 @@ from handhold.core.errors import (
     ToolError,
     Unfinished,
 )
-from handhold.core.facts import Held, Identity, Scan
+from handhold.core.facts import Beginning, Held, Identity, Scan
 from handhold.core.history import Which
 from handhold.core.plans import (
     Answer,
@@ -89,8 +90,9 @@ from handhold.core.results import (
     ToolSpec,
     Written,
 )
+from handhold.core.text.kinds import PROBE
 from handhold.core.text.names import spelled
-from handhold.core.tools import run
+from handhold.core.tools import read, run
 from handhold.core.tracker import Tracker
 from handhold.door import commit, recover
 from handhold.live import Live, awaited, streamed
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from handhold.asking import Asking
     from handhold.takeback import TakingBack
 
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 LONG = 2000  # characters of an argument that the journal keeps as they are
 
 
@@ -193,6 +196,31 @@ class Road:
         """
         return self._called(tool, arguments, call_id, turn, live or Live())
 
+    def at_once(
+        self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = ""
+    ) -> Reply | None:
+        """The same for a call that needs no waiting, in an event loop itself: a page of a small text on a disk of this
+        machine, while nobody else writes the journal. None for every other, which is then to be called."""
+        glance = self._glance(tool, arguments)
+        if glance is None:
+            return None
+        with self.store.hurried() as free:
+            reply = self._called(tool, arguments, call_id, turn, Live(), glance) if free else None
+        return None if reply is None or reply.code == Busy.code else reply
+
+    def _glance(self, tool: str, arguments: Mapping[str, Any] | str) -> "Glance | None":
+        """What a call reads, if that is a small text. Nobody is shown it before the call is in the journal."""
+        try:
+            request, repaired = self.dialect.understood(tool, arguments)
+            if not isinstance(request, Read) or self.files.distant:
+                return None
+            begun = self.files.begun(request.path, PROBE)
+        except ToolError:
+            return None
+        if begun.links > 1 and self.hiding:
+            return None  # whether it has a name that is denied, takes a look at every file
+        return Glance(request, repaired, begun) if read.is_small_text(request, begun) else None
+
     async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
         """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
         return await awaited(lambda live: self._called(tool, arguments, call_id, turn, live), self.interrupt)
@@ -213,13 +241,24 @@ class Road:
         """Whether closing and opening it again would lose something: a job that runs, or where a shell stands."""
         return self._shell is not None and self._shell.working
 
-    def _called(self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, live: Live) -> Reply:
+    def _called(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | str,
+        call_id: str,
+        turn: str,
+        live: Live,
+        glance: "Glance | None" = None,
+    ) -> Reply:
         started = perf_counter()
         try:
-            recover(self.files, self.store)
+            if glance is None:
+                recover(self.files, self.store)
+            elif self.store.broken():
+                raise Busy(self.files.roots[0], 0.0)
             call = Call(self.session, turn, call_id, str(tool), canonical(tool, arguments), self.dialect.name)
-            with self._under_way.alone((turn, call_id)):
-                return self._repeated(call) or self._journalled(call, arguments, started, live)
+            with self._under_way.alone((turn, call_id), wait=glance is None):
+                return self._repeated(call) or self._journalled(call, arguments, started, live, glance)
         except ToolError as error:
             return self._refusal(tool, error, started)
 
@@ -241,11 +280,15 @@ class Road:
             return None
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
 
-    def _journalled(self, call: Call, arguments: Mapping[str, Any] | str, started: float, live: Live) -> Reply:
+    def _journalled(
+        self, call: Call, arguments: Mapping[str, Any] | str, started: float, live: Live, glance: "Glance | None"
+    ) -> Reply:
         errand = Errand(self.store.begin(call), call, started, live)
         try:
-            request = self.dialect.decode(call.tool, arguments)
-            errand = replace(errand, repaired=self.dialect.repaired(call.tool, arguments))
+            if glance:
+                errand.repaired = glance.repaired
+                return self._answered(errand, glance.request, *self._glanced(glance))
+            request, errand.repaired = self.dialect.understood(call.tool, arguments)
             return self._carried_out(errand, request)
         except ToolError as error:
             if isinstance(error, NoMatch):
@@ -275,6 +318,10 @@ class Road:
             return self._asked(errand, plan.request)
         if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.idle)):
             return self._changed(errand, request, replace(plan, files=files))
+        return self._answered(errand, request, plan, allowed)
+
+    def _answered(self, errand: "Errand", request: Request, plan: Answer | Changes, allowed: Decision | None) -> Reply:
+        """Nothing is to be done but to tell it, and to know what was shown."""
         reply = self._reply(errand, request, plan.result)
         for page in plan.pages if isinstance(plan, Answer) else ():
             self.tracker.saw_page(page)
@@ -282,6 +329,13 @@ class Road:
             self.tracker.saw_parts(plan.parts)
         self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=allowed)
         return reply
+
+    def _glanced(self, glance: "Glance") -> tuple[Answer, Decision | None]:
+        allowed = self._allowed_at_all(glance.request, glance.begun)
+        plan = tools.plan(glance.request, self._view(glance.begun))
+        if not isinstance(plan, Answer):  # it was a small text a moment ago
+            raise Busy(glance.request.path, 0.0)
+        return plan, allowed
 
     def _planned(self, request: Request) -> tuple[Answer | Changes | Command | Job | Restart, Decision | None]:
         """All that a call reads, and nothing that it does: what was to be searched for or converted is an answer."""
@@ -297,8 +351,8 @@ class Road:
                 self.files.look(root)  # one that does not answer is found out here, and not when its sandbox is made
         return plan, allowed
 
-    def _view(self) -> GuardedView:
-        return GuardedView(self.files, self.policy, self.tracker, self.traits, self.hiding)
+    def _view(self, begun: Beginning | None = None) -> GuardedView:
+        return GuardedView(self.files, self.policy, self.tracker, self.traits, self.hiding, begun)
 
     def _searched(self, plan: Search, view: GuardedView) -> Scan:
         return self.searcher.search(plan, visible=view.visible, hiding=view.hiding)
@@ -465,11 +519,11 @@ class Road:
 
     # --- policy
 
-    def _allowed_at_all(self, request: Request) -> Decision | None:
+    def _allowed_at_all(self, request: Request, begun: Beginning | None = None) -> Decision | None:
         verb = Verb.READ if isinstance(request, Read | Below) else Verb.CHANGE
         allowed = None
         for path in request.paths:
-            place = self.files.place(path)
+            place = begun.path if begun else self.files.place(path)
             judgement = self.policy.may(verb, place)
             if verb is Verb.CHANGE and judgement.verdict is Verdict.DENY and self.files.look(path) is None:
                 judgement = self.policy.may(Verb.CREATE, place)
@@ -605,7 +659,7 @@ class Road:
         self.close()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Errand:
     """A call on its way: its number in the journal, since when, who listens, and what was mended in its arguments."""
 
@@ -619,6 +673,15 @@ class Errand:
         return {**mended(self.repaired), "time_ms": since(self.started)}
 
 
+@dataclass(frozen=True)
+class Glance:
+    """A call for a small text, which was read."""
+
+    request: Read
+    repaired: tuple[str, ...]
+    begun: Beginning
+
+
 class Once:
     """The same call id at the same time, in two threads: the second waits for the first."""
 
@@ -627,12 +690,14 @@ class Once:
         self._held: dict[tuple[str, str], tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def alone(self, key: tuple[str, str]) -> Generator[None]:
+    def alone(self, key: tuple[str, str], *, wait: bool = True) -> Generator[None]:
         if not key[1]:
             yield
             return
         with self._lock:
             lock, waiting = self._held.get(key, (threading.Lock(), 0))
+            if waiting and not wait:
+                raise Busy(key[1], 0.0)
             self._held[key] = lock, waiting + 1
         try:
             with lock:
@@ -649,7 +714,7 @@ class Once:
 def canonical(tool: str, arguments: Any) -> str:
     """Arguments as one spelling of JSON, so that the same call is the same text. What is long goes by its hash."""
     try:
-        return json.dumps(shortened(arguments), sort_keys=True, separators=(",", ":"))
+        return CANONICAL.encode(shortened(arguments))
     except (TypeError, ValueError, RecursionError) as error:
         wanted = f"an object that JSON can hold ({error})"
         raise BadArguments(tool, "arguments", type(arguments).__name__, wanted) from None

@@ -238,7 +238,7 @@ def test_each_tool_becomes_its_request():
 def test_names_inside_an_array_are_mended_too():
     sent = {"path": "/a", "edits": '[{"old_str": "a", "new_str": "b", "replaceAll": "true"},]'}
     assert dialect.decode("MultiEdit", sent) == MultiEdit("/a", (Replacement("a", "b", every=True),))
-    assert "edits[0].old_str was taken as old_string" in dialect.repaired("MultiEdit", sent)
+    assert "edits[0].old_str was taken as old_string" in dialect.understood("MultiEdit", sent)[1]
 
 
 def test_a_single_edit_without_its_array_is_one_edit():

@@ -1,6 +1,7 @@
 """Calls by the SDK's own client, in both eras: whose they are, in which order they run, and what is heard meanwhile."""
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -131,6 +132,35 @@ def test_nobody_waits_for_a_command(shop: Shop):
             slow.cancel()
 
     asyncio.run(run())
+
+
+def test_a_look_that_has_to_wait_for_the_journal_keeps_nobody_else_waiting(shop: Shop):
+    """The event loop answers small reads itself; the longest that it rests is what others would notice."""
+    rests: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            before = monotonic()
+            await asyncio.sleep(0.01)
+            rests.append(monotonic() - before)
+
+    async def run() -> None:
+        async with talk(shop.serving()) as client:
+            assert not (await client.call_tool("read_file", {"path": "a.py"})).is_error
+            heart = asyncio.ensure_future(beat())
+            writer = sqlite3.connect(next(shop.state.rglob("state.db")), isolation_level=None)
+            writer.execute("BEGIN IMMEDIATE")
+            looks = [asyncio.ensure_future(client.call_tool("read_file", {"path": "a.py"})) for _ in range(40)]
+            await asyncio.sleep(2)
+            assert not any(look.done() for look in looks)
+            writer.execute("ROLLBACK")
+            writer.close()
+            assert not any(done.is_error for done in await asyncio.gather(*looks))
+            heart.cancel()
+
+    asyncio.run(run())
+    assert len(rests) > 20
+    assert max(rests) < 1
 
 
 def test_beyond_what_may_run_at_once_a_command_is_refused_politely(shop: Shop, monkeypatch: pytest.MonkeyPatch):

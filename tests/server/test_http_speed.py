@@ -4,18 +4,12 @@ import pytest
 
 from bench.server_http import SESSION, beside_the_echo, idle, within
 
-# The budget is 0.6, and not reached: 0.41 to 0.45 on an idle machine. This only keeps it from getting worse.
-FLOOR = 0.3
-
 
 @pytest.mark.alone
 @pytest.mark.parametrize("clients", [1, 32])
 def test_a_small_read_takes_little_more_than_an_echo(clients: int):
-    rates = beside_the_echo(clients, seconds=0.5, rounds=7)
-    if not within(rates) and rates.ratio < FLOOR:  # a machine may be busy for a second
-        rates = beside_the_echo(clients, seconds=1.0, rounds=9)
-        within(rates)
-    assert rates.ratio >= FLOOR
+    # A machine may be busy for a second.
+    assert within(beside_the_echo(clients, seconds=0.5, rounds=7)) or within(beside_the_echo(clients, 1.0, rounds=9))
 
 
 @pytest.mark.alone

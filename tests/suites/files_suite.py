@@ -20,7 +20,7 @@ from handhold.core.errors import (
     Stale,
     ToolError,
 )
-from handhold.core.facts import Identity, Line
+from handhold.core.facts import Beginning, Identity, Line
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Shelved, Stored, digest
 from handhold.core.ports import Broken, Call, Decision, Files, Outcome, Store
 from handhold.core.text.names import escaped
@@ -214,14 +214,24 @@ class FilesSuite:
         assert files.fingerprint("a.py") == (whole.identity, whole.hash)
         assert files.read("empty").data == b""
 
-    def test_head_gives_the_first_bytes(self, files: Files):
-        whole = files.read("a.py").data
-        assert files.head("a.py", 3) == whole[:3]
-        assert files.head("a.py", len(whole) + 10) == whole
+    def test_a_small_file_is_there_from_its_beginning_on_and_a_large_one_begins(self, ground: Ground):
+        files, whole = ground.files, ground.files.read("a.py")
+        begun = files.begun("a.py", 3)
+        assert (begun.path, begun.head, begun.whole) == (whole.path, whole.data[:3], whole)
+        assert begun.identity == whole.identity
+        assert files.begun("a.py", len(whole.data) + 10).head == whole.data
+        ground.put("large", b"a line\n" * 1_000_000)
+        assert files.begun("large", 6) == Beginning(files.place("large"), b"a line", identity(files, "large"), None)
         with pytest.raises(NotFound):
-            files.head("absent", 3)
+            files.begun("absent", 3)
         with pytest.raises(IsDirectory):
-            files.head("/", 3)
+            files.begun("/", 3)
+
+    def test_a_page_of_a_file_that_was_read_is_of_what_was_read(self, ground: Ground):
+        files = ground.files
+        whole, page = files.read("a.py"), files.page("a.py", 1, 99, 80)
+        ground.put("a.py", b"something else\n")
+        assert files.page("a.py", 1, 99, 80, whole=whole) == page
 
     def test_c24_a_missing_file_and_a_directory_have_their_own_answers(self, files: Files):
         for ask in (files.read, files.count, files.fingerprint, lambda path: files.page(path, 1, 1, 80)):

@@ -38,6 +38,17 @@ class Whole:
     identity: Identity
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """The first bytes of a file; where it is small enough to be read at once, all of it besides."""
+
+    path: str
+    head: bytes = field(repr=False)
+    identity: Identity
+    whole: Whole | None
+    links: int = 1
+
+
 Speaker = Literal["settings", ".editorconfig"]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from handhold.core.errors import ToolError
 from handhold.core.facts import (
+    Beginning,
     ConvertedImage,
     ConvertedPdf,
     Declared,
@@ -53,14 +54,15 @@ class FileView(Protocol):
         """A regular file of at most MOST_EDITABLE bytes, else TooLarge."""
         ...
 
-    def head(self, path: str, count: int) -> bytes:
-        """The first bytes of a regular file, at most `count`."""
+    def begun(self, path: str, count: int) -> Beginning:
+        """How a regular file begins: at most `count` bytes of it."""
         ...
 
-    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
+    def page(self, path: str, offset: int, limit: int, width: int, *, whole: Whole | None = None) -> Page:
         """At most `limit` lines from line `offset` on, each cut to `width` characters.
 
-        PastEnd beyond the last line; a file without lines has a first page with nothing on it.
+        Of the file as it is, or as it was read. PastEnd beyond the last line; a file without lines has a first page
+        with nothing on it.
         """
         ...
 
@@ -161,6 +163,11 @@ class Files(FileView, Protocol):
 
     def on_shelf(self, content: Shelved) -> bool:
         """Whether its slot still holds it."""
+        ...
+
+    @property
+    def distant(self) -> bool:
+        """Whether something beneath the roots is served from elsewhere, and may fall silent."""
         ...
 
     def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
@@ -514,6 +521,11 @@ class Store(Journal, Contents, Approvals, Protocol):
         """
         ...
 
+    def hurried(self) -> AbstractContextManager[bool]:
+        """Inside, what would have to wait for another writer is Busy at once, and nothing is written that was not asked
+        for. False where somebody writes already, or there is something to be tidied: then it is as always."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -652,8 +664,8 @@ class Dialect(Protocol):
 
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request: ...
 
-    def repaired(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
-        """What `decode` mends in these arguments."""
+    def understood(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
+        """The same, and what had to be mended in these arguments."""
         ...
 
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str: ...

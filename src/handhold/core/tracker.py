@@ -72,7 +72,9 @@ class Tracker:
         whole = bool(known and known.whole) or lines == ((1, end),) or end == 0
         hash = known.hash if known else self._hash(page)
         pages = () if hash else (*(known.pages if known else ()), Seen(*page.span, page.span_hash))[-MOST_PAGES:]
-        self.marks.put(Mark(page.path, page.identity, hash, lines, whole, pages))
+        mark = Mark(page.path, page.identity, hash, lines, whole, pages)
+        if mark != known:
+            self.marks.put(mark)
 
     def saw_less(self, path: str) -> None:
         """Whoever carried a reply cut it: the session knows the file, and not all of it."""

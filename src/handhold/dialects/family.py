@@ -2,8 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports import Frame, Traits
 from handhold.core.requests import Replacement, Request
 from handhold.core.results import Reply, Result, ToolSpec
-from handhold.dialects.arguments import Fitted, Specs, examples
+from handhold.dialects.arguments import Specs, examples
 from handhold.dialects.hints import hinted, notes_about, notes_on
 from handhold.dialects.quoting import sendable
 
@@ -62,11 +61,15 @@ class Family(ABC):
         return file.read_text("utf-8") if file.exists() else ""
 
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request:
-        with self._showing_how(tool, arguments):
-            return self.request(tool, self._fitted(tool, arguments).values)
+        return self.understood(tool, arguments)[0]
 
-    def repaired(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
-        return self._fitted(tool, arguments).repaired
+    def understood(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
+        try:
+            fitted = self._specs.fit(tool, self.object_of(tool, arguments))
+            return self.request(tool, fitted.values), fitted.repaired
+        except BadArguments as error:  # refused with a call that would not be
+            error.example = error.example or self._example(tool, arguments, error.argument)
+            raise
 
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str:
         return sendable(hinted(self.said(request, result), notes_on(result) if hints else ()))
@@ -74,18 +77,6 @@ class Family(ABC):
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str:
         notes = notes_about(error) if hints or self.tells_more(error) else ()
         return sendable(hinted(self.refused(tool, error, hints=hints), notes))
-
-    def _fitted(self, tool: str, arguments: Mapping[str, Any] | str) -> Fitted:
-        return self._specs.fit(tool, self.object_of(tool, arguments))
-
-    @contextmanager
-    def _showing_how(self, tool: str, arguments: Mapping[str, Any] | str) -> Generator[None]:
-        """Arguments that are refused are refused with a call that would not be."""
-        try:
-            yield
-        except BadArguments as error:
-            error.example = error.example or self._example(tool, arguments, error.argument)
-            raise
 
     def _example(self, tool: str, arguments: Mapping[str, Any] | str, wrong: str) -> str:
         for call in examples(arguments, wrong, self._specs.schema(tool)):

@@ -8,7 +8,7 @@ end. A change that meets what a command did since is refused as stale, like any 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -32,13 +32,14 @@ from handhold.core.errors import ToolError
 from handhold.core.results import Printed, Reply
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import sendable
-from handhold.live import Live, Quick, awaited, streamed
+from handhold.live import Live, awaited, streamed
 from handhold.server import approvals
 from handhold.server.budget import fits, fitted
 from handhold.server.desks import Desk, Desks, NoSuchSession
 from handhold.server.lanes import Full, Lanes
 from handhold.server.serving import Serving
 from handhold.server.tools import Tools
+from handhold.toolbox import Road
 
 Context = ServerRequestContext[Any, Any]
 Answered = CallToolResult | InputRequiredResult
@@ -48,7 +49,6 @@ TURN = "handhold/turn"
 SESSION = "handhold/session"
 NEW = "new"
 LONGEST_NAME = 200  # characters of a call id or a turn
-MOMENT = 0.002  # seconds that the event loop waits for a look: most are over by then
 PATIENCE = 10.0  # seconds without a word to whoever wants to hear of progress
 PAUSE = 0.1  # seconds between two messages with output
 LONGEST_MESSAGE = 8_000  # characters of output in one
@@ -107,7 +107,8 @@ class Calls:
             return answered
         if answered.code == NO_WORKSPACE:
             return result(answered, serving)
-        return result(answered, serving, self.desks.handle(serving, asked.session), is_new=asked.is_new)
+        desk.handle = desk.handle or self.desks.handle(serving, asked.session)
+        return result(answered, serving, desk.handle, is_new=asked.is_new)
 
     def _asked(self, context: Context, params: CallToolRequestParams, serving: Serving) -> Asked:
         meta: Mapping[str, Any] = context.meta or {}
@@ -149,14 +150,10 @@ class Calls:
                     reply = box.call(asked.tool, asked.arguments, call_id=asked.call_id, turn=asked.turn, live=live)
                     if client.later and approvals.can_ask(context) and (waiting := reply.data.get("approval")):
                         questions.append(approvals.put(box.store.asked(waiting), seal))
-                    if fits(reply.text, desk.serving.budget):
-                        return reply
-                    for path in paths_of(reply) if kind == "look" and reply.status != "error" else ():
-                        box.tracker.saw_less(box.files.place(path))
+                    return fitting(reply, box, desk.serving, is_look=kind == "look")
             except (ToolError, OSError) as error:  # no reply could be made: the workspace or the state cannot be opened
                 words = plain(error) if isinstance(error, ToolError) else str(error)
                 return Reply("error", sendable(words), code=NO_WORKSPACE)
-            return replace(reply, text=fitted(reply.text, desk.serving.budget, desk.serving.folder / "results"))
 
         async def run() -> Reply:
             nonlocal release
@@ -168,12 +165,9 @@ class Calls:
         release: Callable[[], None] = _nothing
         try:
             with self.lanes.place(kind) as lane:
-                at_once = kind == "look" and desk.change is None and self.lanes.is_free(kind)
-                if at_once and not _wants_progress(context):
-                    quick = Quick(work, lane)
-                    reply = quick.within(MOMENT) or await to_its_end(quick.awaited(desk.interrupt))
-                else:
-                    reply = await to_its_end(run())
+                hurried = kind == "look" and desk.change is None and asked.answer is None
+                reply = at_once(desk, asked) if hurried else None
+                reply = reply or await to_its_end(run())
         except Full:
             return BUSY
         return questions[0] if questions else reply
@@ -203,6 +197,26 @@ class Calls:
                 if not following.done():
                     following.cancel()
                     await asyncio.wait([following])
+
+
+def at_once(desk: Desk, asked: Asked) -> Reply | None:
+    """The reply to a look that is over in a moment, here in the event loop: to hand it to a thread takes as long again.
+
+    None if it may not be, or anybody would have to be waited for.
+    """
+    with desk.at_hand() as box, suppress(ToolError, OSError):
+        if box and (reply := box.at_once(asked.tool, asked.arguments, call_id=asked.call_id, turn=asked.turn)):
+            return fitting(reply, box, desk.serving, is_look=True)
+    return None
+
+
+def fitting(reply: Reply, box: Road, serving: Serving, *, is_look: bool) -> Reply:
+    """What a client gets of it, within its budget; what it is not shown, the session has not seen."""
+    if fits(reply.text, serving.budget):
+        return reply
+    for path in paths_of(reply) if is_look and reply.status != "error" else ():
+        box.tracker.saw_less(box.files.place(path))
+    return replace(reply, text=fitted(reply.text, serving.budget, serving.folder / "results"))
 
 
 async def to_its_end(work: Any) -> Any:

@@ -36,6 +36,7 @@ class Desk:
         self.serving = serving
         self.session = session
         self.in_use = 0
+        self.handle = ""  # once it was told
         self.change: Future[None] | None = None  # that was asked for last, for those that come after it
         self._box: Road | None = None
         self._closed = False
@@ -55,6 +56,24 @@ class Desk:
             self._at_work += 1
         try:
             yield self._box
+        finally:
+            with self._lock:
+                self._at_work -= 1
+                self._lock.notify_all()
+
+    @contextmanager
+    def at_hand(self) -> "Generator[Road | None]":
+        """The toolbox if nothing must be waited for, for the event loop itself."""
+        if not self._lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            box = self._box
+            self._at_work += 1
+        finally:
+            self._lock.release()
+        try:
+            yield box
         finally:
             with self._lock:
                 self._at_work -= 1

@@ -50,14 +50,19 @@ class Exchange:
         self.transport = TransportContext(kind="streamable-http", can_send_request=asks, headers=request.headers)
         self.request_id: RequestId = message.id
         self.message_metadata = ServerMessageMetadata(request_context=request)
-        self.cancel_requested = anyio.Event()
         self._message, self._receive, self._send, self._headers = message, request.receive, send, headers
         self._token: ProgressToken | None = progress_token_from_params(message.params)
         self._scope = anyio.CancelScope()
+        self._cancelled: anyio.Event | None = None
         self._begun = False
         self._writing = asyncio.Lock()
         self._watching: list[asyncio.Task[None]] = []
         self._asked: dict[str, Answer] = {}
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        self._cancelled = self._cancelled or anyio.Event()  # which takes a while to make, and is seldom asked for
+        return self._cancelled
 
     @property
     def can_send_request(self) -> bool:
@@ -159,8 +164,7 @@ class Exchange:
             answer.there.set()
 
 
-def as_json(message: Mapping[str, Any]) -> str:
-    return json.dumps(message, separators=(",", ":"))
+as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def as_event(message: Mapping[str, Any]) -> bytes:

@@ -36,7 +36,3 @@ class Lanes:
             yield self._lanes[kind]
         finally:
             self._taken[kind] -= 1
-
-    def is_free(self, kind: Kind) -> bool:
-        """Whether a thread is left for whoever has a place: it need not wait for another call."""
-        return self._taken[kind] <= THREADS[kind]

@@ -24,7 +24,7 @@ from handhold.core.errors import (
     TooLarge,
     ToolError,
 )
-from handhold.core.facts import Declared, Identity, Look, Page, Whole
+from handhold.core.facts import Beginning, Declared, Identity, Look, Page, Whole
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import (
     MOST_EDITABLE,
@@ -42,7 +42,7 @@ from handhold.core.ports import (
 from handhold.core.text.alike import near
 from handhold.core.text.names import real, unmistakable
 from handhold.world.files.declarations import MOST_CONFIG, Declarations
-from handhold.world.files.index import count_of, page_of
+from handhold.world.files.index import SMALL, count_of, page_of
 from handhold.world.files.roots import Root, Roots, meant, names
 from handhold.world.state import asked as rules
 from handhold.world.state.chain import START, link
@@ -212,12 +212,13 @@ class MemoryFiles:
         data = self.files[self.name_of(path)]
         return Whole(look.path, data, digest(data), look.identity)
 
-    def head(self, path: str, count: int) -> bytes:
-        self._file(path)
-        return self.files[self.name_of(path)][:count]
+    def begun(self, path: str, count: int) -> Beginning:
+        look, data = self._file(path), self.files[self.name_of(path)]
+        whole = Whole(look.path, data, digest(data), look.identity) if len(data) <= SMALL else None
+        return Beginning(look.path, data[:count], look.identity, whole)
 
-    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
-        return page_of(self.read(path), path, offset, limit, width, self.declared(path))
+    def page(self, path: str, offset: int, limit: int, width: int, *, whole: Whole | None = None) -> Page:
+        return page_of(whole or self.read(path), path, offset, limit, width, self.declared(path))
 
     def count(self, path: str) -> int:
         return count_of(self.read(path), path, self.declared(path))
@@ -239,6 +240,10 @@ class MemoryFiles:
         if look.kind == "directory":
             raise IsDirectory(path)
         return look
+
+    @property
+    def distant(self) -> bool:
+        return False
 
     def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
         return work()
@@ -512,6 +517,10 @@ class MemoryStore:
             yield
         finally:
             self._held.release()
+
+    @contextmanager
+    def hurried(self) -> Generator[bool]:
+        yield True
 
     def close(self) -> None:
         pass

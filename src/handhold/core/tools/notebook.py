@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from handhold.core.errors import CellAmbiguous, NoChange, NoSuchCell, NotNotebook, PastEnd, TooLarge
-from handhold.core.facts import Look, Parts
+from handhold.core.facts import Beginning, Parts
 from handhold.core.plans import Answer, Bytes, Changes, FileChange
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import NotebookEdit, Read
@@ -29,7 +29,7 @@ MOST_OUTPUTS = 20  # of one cell
 # --- reading
 
 
-def shown(request: Read, look: Look, files: GuardedView) -> Answer:
+def shown(request: Read, begun: Beginning, files: GuardedView) -> Answer:
     """By cells; as text, and why, where that cannot be."""
     try:
         return cells_of(request, files)
@@ -37,7 +37,7 @@ def shown(request: Read, look: Look, files: GuardedView) -> Answer:
         because = str(error)
     except TooLarge:
         because = "it is too large"
-    answer = read.text(request, look, files)
+    answer = read.text(request, begun, files)
     if isinstance(answer.result, Shown):
         return replace(answer, result=replace(answer.result, no_notebook=because))
     return answer

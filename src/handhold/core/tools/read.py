@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from handhold.core.errors import IsDirectory, NotPaged, PageTooLong, TooLarge
-from handhold.core.facts import Line, Look, Page
+from handhold.core.facts import Beginning, Line, Page
 from handhold.core.plans import Answer, Convert, Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Limits, ListFiles, Read
@@ -14,6 +14,7 @@ from handhold.core.text.kinds import PROBE, medium_of
 NUMBER = 6  # characters that the number of a line takes, at least
 CUT = 64  # characters that say how much of a line is missing, at most
 LISTED = 200  # entries of a folder
+SMALL = 16 * 1024  # bytes of a text that is shown in a moment
 
 
 def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
@@ -23,7 +24,8 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
         if files.traits.lists_folders:
             return listing(request, files)
         raise
-    if medium := medium_of(files.head(request.path, PROBE), request.path):
+    begun = files.begun(request.path, look, PROBE)
+    if medium := medium_of(begun.head, request.path):
         from handhold.core.tools import convert
 
         return convert.plan(request, medium, files)
@@ -32,8 +34,15 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
     if request.path.lower().endswith(".ipynb"):
         from handhold.core.tools import notebook
 
-        return notebook.shown(request, look, files)
-    return text(request, look, files)
+        return notebook.shown(request, begun, files)
+    return text(request, begun, files)
+
+
+def is_small_text(request: Read, begun: Beginning) -> bool:
+    """Whether it is shown in a moment."""
+    if begun.whole is None or len(begun.whole.data) > SMALL or request.path.lower().endswith(".ipynb"):
+        return False
+    return medium_of(begun.head, request.path) is None
 
 
 def listing(request: Read, files: GuardedView) -> Search:
@@ -45,19 +54,20 @@ def listing(request: Read, files: GuardedView) -> Search:
     return searching.plan(whole, files)
 
 
-def text(request: Read, look: Look, files: GuardedView) -> Answer:
-    limits = request.limits
+def text(request: Read, begun: Beginning, files: GuardedView) -> Answer:
+    limits, size = request.limits, begun.identity.size
     asked_for_all = request.offset is None and request.limit is None
-    if asked_for_all and limits.whole_bytes is not None and look.identity.size > limits.whole_bytes:
-        raise TooLarge(request.path, look.identity.size, limits.whole_bytes)
+    if asked_for_all and limits.whole_bytes is not None and size > limits.whole_bytes:
+        raise TooLarge(request.path, size, limits.whole_bytes)
     offset = request.offset or 1
     most = min(limits.lines, request.limit or limits.lines)
-    page = files.page(request.path, offset, most, limits.line_chars * (most if limits.split else 1))
+    width = limits.line_chars * (most if limits.split else 1)
+    page = files.page(request.path, offset, most, width, begun.whole)
     if limits.split:
         parts = tuple(parted(page.lines, limits.line_chars, most, limits.chars))
         page = replace(page, lines=parts, more=page.more or len(parts) < len(page.lines))
     lines = within(page, limits, request.path)
-    seen = replace(page, lines=lines, more=page.more or len(lines) < len(page.lines))
+    seen = page if lines == page.lines else replace(page, lines=lines, more=page.more or len(lines) < len(page.lines))
     if request.if_changed and files.was_shown(seen):
         return Answer(Unchanged(request.path, seen.first, seen.first + len(lines) - 1, seen.more, seen.total))
     changed, diff = files.changed_since(page)

@@ -25,7 +25,7 @@ from handhold.core.errors import (
     TooLarge,
     ToolError,
 )
-from handhold.core.facts import Declared, Identity, Look, Page, Whole
+from handhold.core.facts import Beginning, Declared, Identity, Look, Page, Whole
 from handhold.core.plans import Content, FileChange, Shelved, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Hiding, Transaction
 from handhold.core.text.alike import near
@@ -45,6 +45,7 @@ from handhold.world.files.trouble import named, trouble
 from handhold.world.files.walk import Opened, Walk
 from handhold.world.state.folder import private
 
+LITTLE = 4096  # bytes asked for after the last: a buffer for a long one takes longer to make than to fill
 MOST_NAMES = 2_000  # of a directory, among which one like a missing one is sought
 MOST_UNSAID = 8 * 1024 * 1024  # bytes of a file that does not say how long it is
 RESULTS = "/large_tool_results"  # what the folder of offloaded outputs is called, wherever it lies
@@ -156,10 +157,20 @@ class Workspace:
     def read(self, path: str) -> Whole:
         return self._steady(path, lambda fd, place, identity: self._whole(fd, place, identity, path))
 
-    def head(self, path: str, count: int) -> bytes:
-        return self._steady(path, lambda fd, _, __: os.read(fd, count))
+    def begun(self, path: str, count: int) -> Beginning:
+        def read(fd: int, place: str, identity: Identity) -> Beginning:
+            links = os.fstat(fd).st_nlink
+            if identity.size > SMALL:
+                return Beginning(place, os.read(fd, count), identity, None, links)
+            whole = self._whole(fd, place, identity, path)
+            return Beginning(place, whole.data[:count], identity, whole, links)
 
-    def page(self, path: str, offset: int, limit: int, width: int) -> Page:
+        return self._steady(path, read)
+
+    def page(self, path: str, offset: int, limit: int, width: int, *, whole: Whole | None = None) -> Page:
+        if whole is not None:
+            return page_of(whole, path, offset, limit, width, self._declared(whole.path))
+
         def cut(fd: int, place: str, identity: Identity) -> Page:
             declared = self._declared(place)
             if identity.size <= SMALL:
@@ -196,7 +207,7 @@ class Workspace:
 
     def _config(self, place: str) -> bytes:
         try:
-            return self.head(unmistakable(place), MOST_CONFIG)
+            return self._steady(unmistakable(place), lambda fd, _, __: os.read(fd, MOST_CONFIG))
         except ToolError:
             return b""
 
@@ -208,6 +219,10 @@ class Workspace:
             return identity, hash.hexdigest()
 
         return self._steady(path, streamed)
+
+    @property
+    def distant(self) -> bool:
+        return bool(self._distant.named)
 
     def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
         return self._distant.answered(work, go_on)
@@ -339,8 +354,10 @@ class Workspace:
             return False
 
     def _status(self, fd: int, path: str) -> os.stat_result:
-        with named(path):  # of a mount that is connected to nothing, even this fails
+        try:
             status = os.fstat(fd)
+        except OSError as error:  # of a mount that is connected to nothing, even this fails
+            raise trouble(error, path) from error
         if status.st_dev not in self._roots.devices and virtual(fd):
             raise OutsideWorkspace(path, self.roots)
         return status
@@ -374,7 +391,8 @@ class Workspace:
         # To the end and not to st_size, which some file systems leave at 0; but what never ends is not read for ever.
         parts: list[bytes] = []
         size, most = 0, max(identity.size, MOST_UNSAID)
-        while part := os.read(fd, max(identity.size - size + 1, PIECE)):
+        more = LITTLE if identity.size else PIECE
+        while part := os.read(fd, max(identity.size - size + 1, more)):
             parts.append(part)
             size += len(part)
             if size > most:

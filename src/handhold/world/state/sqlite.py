@@ -156,6 +156,9 @@ class SqliteStore:
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
         return locked(self._lock, wait=wait)
 
+    def hurried(self) -> AbstractContextManager[bool]:
+        return self._database.hurried()
+
     def close(self) -> None:
         self._database.close()
 
