@@ -19,7 +19,7 @@ from handhold.server.http import Face
 HEADERS = 10.0  # seconds that a client may take to say what it wants
 READING = 60.0  # seconds that it may leave unread what it is sent
 KEPT = 60  # seconds that a connection is kept without a request
-HEAPS = {-8: 2, -3: 512 * 1024}  # of mallopt(3): M_ARENA_MAX, M_MMAP_THRESHOLD: over what a socket is read by
+HEAPS = {-8: 2, -3: 128 * 1024}  # of mallopt(3): M_ARENA_MAX, M_MMAP_THRESHOLD
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -38,18 +38,21 @@ class Job:
         self._sink = sink
         self._held = held
         self._trouble: ToolError | None = None
-        self._begun: Future[Process] = Future()
-        self._thread = Thread(target=self._live, args=(begin, seconds), name=f"handhold job {self.name}", daemon=True)
+        begun: Future[Process] = Future()
+        name = f"handhold job {self.name}"
+        self._thread: Thread | None = Thread(target=self._live, args=(begin, seconds, begun), name=name, daemon=True)
         self._thread.start()
-        self._process = self._begun.result()
+        self._process: Process | None = begun.result()
+        if self.ended.is_set():
+            self._forget()
 
-    def _live(self, begin: Begin, seconds: float) -> None:
+    def _live(self, begin: Begin, seconds: float, begun: "Future[Process]") -> None:
         try:
             process, close = begin(self._sink)
         except BaseException as error:  # noqa: BLE001 — whoever asked for it hears of it
-            self._begun.set_exception(error)
+            begun.set_exception(error)
             return
-        self._begun.set_result(process)
+        begun.set_result(process)
         try:
             self.exit = process.wait(seconds)
         except ToolError as error:
@@ -58,6 +61,11 @@ class Job:
             close()
             self._sink.close()
             self.ended.set()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Once it has ended it is known for long, and what it ran by is of no use."""
+        self._process = self._thread = None
 
     def state(self, offset: int | None, chars: int) -> JobState:
         """What it printed from an offset on, or since it was last asked; what went wrong with it, if something did."""
@@ -80,9 +88,9 @@ class Job:
     def write(self, data: bytes) -> None:
         """To its input; SystemTrouble if it does not read it."""
         until = time.monotonic() + TAKEN_WITHIN
-        while data and not self.ended.is_set():
+        while data and (process := self._process):
             try:
-                data = data[self._process.write(data) :]
+                data = data[process.write(data) :]
             except BrokenPipeError:
                 raise SystemTrouble(self.name, "nothing reads its input any more") from None
             if data and time.monotonic() > until:
@@ -92,9 +100,12 @@ class Job:
 
     def stop(self) -> None:
         """It is gone when this returns."""
-        self._process.end()
+        process, thread = self._process, self._thread
+        if process:
+            process.end()
         self.ended.wait(2 * GRACE)
-        self._thread.join(GRACE)
+        if thread:
+            thread.join(GRACE)
 
 
 class Jobs:
