@@ -18,7 +18,7 @@ from bench.load.truth import Ledgers, left, quiet, untrue
 from handhold.world.shell.orphans import end_orphans
 
 SAMPLE = 5.0  # seconds
-WARM = 0.2  # of the run, after which memory must be flat
+WARM, HALF = 0.2, 0.5  # of the run, after which memory must be flat
 ENDING = 10.0  # seconds for what a killed server leaves behind to end by itself
 
 
@@ -112,15 +112,15 @@ class Report:
 
     @property
     def slope(self) -> float:
-        """KB a minute, by least squares, once it was warm."""
-        points = [(each.minute, each.memory) for each in self.warm]
-        x, y = (sum(each) / len(points) for each in zip(*points, strict=True))
-        spread = sum((each[0] - x) ** 2 for each in points)
-        return sum((each[0] - x) * (each[1] - y) for each in points) / spread if spread else 0.0
+        """KB a minute, once it was warm."""
+        return slope(self.warm)
 
     @property
     def warm(self) -> list[Sample]:
-        return [each for each in self.samples if each.minute >= self.samples[-1].minute * WARM]
+        return self.after(WARM)
+
+    def after(self, part: float) -> list[Sample]:
+        return [each for each in self.samples if each.minute >= self.samples[-1].minute * part]
 
     def __str__(self) -> str:
         warm, most = self.warm[0], max(each.descriptors for each in self.warm)
@@ -129,12 +129,21 @@ class Report:
                 f"{self.killed} clients killed in {self.seconds:.0f} s",
                 *told_of(self.ledgers, self.seconds),
                 f"memory: {self.first.memory / 1024:.1f} MB at first, {warm.memory / 1024:.1f} MB warm, "
-                f"{self.last.memory / 1024:.1f} MB at the end, {self.slope:+.0f} KB a minute",
+                f"{self.last.memory / 1024:.1f} MB at the end, {self.slope:+.0f} KB a minute, "
+                f"{slope(self.after(HALF)):+.0f} in the second half",
                 f"descriptors: {self.first.descriptors} at first, {most} at most, {self.last.descriptors} at the end; "
                 f"journal {self.journal:.1f} MB",
                 *told_wrong(self.wrong),
             ]
         )
+
+
+def slope(samples: list[Sample]) -> float:
+    """KB a minute, by least squares."""
+    points = [(each.minute, each.memory) for each in samples]
+    x, y = (sum(each) / len(points) for each in zip(*points, strict=True))
+    spread = sum((each[0] - x) ** 2 for each in points)
+    return sum((each[0] - x) * (each[1] - y) for each in points) / spread if spread else 0.0
 
 
 def loaded(

@@ -139,6 +139,17 @@ class StoreSuite:
         assert (entry.paths, entry.changed, entry.takes_back) == ((), 0, ())
         assert (entry.undone, entry.kept) == (False, True)
 
+    def test_what_is_recorded_in_a_hurry_is_recorded_as_ever(self, store: Store):
+        with store.hurried() as free:
+            assert free
+            seq = store.begin(call())
+            store.settle(seq, success(), durable=False, decision=ALLOWED)
+            store.marks("s").put(Mark("/ws/a.py", Identity(1, 2, 3, 4, 5), ABSENT, ((1, 2),), True))
+        (entry,) = store.entries()
+        assert (entry.seq, entry.decision, entry.outcome) == (seq, "allowed", success())
+        assert list(store.marks("s").paths()) == ["/ws/a.py"]
+        assert store.verify().problem is None
+
     def test_entries_come_oldest_first(self, store: Store):
         seqs = [store.begin(call(call_id=f"c{n}")) for n in range(5)]
         assert seqs == sorted(set(seqs))
