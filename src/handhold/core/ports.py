@@ -522,8 +522,8 @@ class Store(Journal, Contents, Approvals, Protocol):
         ...
 
     def hurried(self) -> AbstractContextManager[bool]:
-        """Inside, what would have to wait for another writer is Busy at once, and nothing is written that was not asked
-        for. False where somebody writes already, or there is something to be tidied: then it is as always."""
+        """Inside, what would have to wait for another writer is Busy in a moment. False where somebody writes already:
+        then it is as always."""
         ...
 
     def close(self) -> None: ...

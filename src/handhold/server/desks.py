@@ -57,27 +57,26 @@ class Desk:
         try:
             yield self._box
         finally:
-            with self._lock:
-                self._at_work -= 1
-                self._lock.notify_all()
+            self._left()
 
     @contextmanager
     def at_hand(self) -> "Generator[Road | None]":
-        """The toolbox if nothing must be waited for, for the event loop itself."""
-        if not self._lock.acquire(blocking=False):
-            yield None
-            return
-        try:
+        """The toolbox if nothing must be waited for, for the event loop itself: not while one is being opened."""
+        box = None
+        if self._lock.acquire(blocking=False):
             box = self._box
-            self._at_work += 1
-        finally:
+            self._at_work += box is not None
             self._lock.release()
         try:
             yield box
         finally:
-            with self._lock:
-                self._at_work -= 1
-                self._lock.notify_all()
+            if box:
+                self._left()
+
+    def _left(self) -> None:
+        with self._lock:
+            self._at_work -= 1
+            self._lock.notify_all()
 
     def _opened(self) -> "Road":
         from handhold.server.approvals import Person
