@@ -1,15 +1,24 @@
 import os
+from collections.abc import Iterator
+from math import inf
 from pathlib import Path
+from random import Random
 from time import monotonic, sleep
+from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
-from handhold.world.search.listing import listing
+from handhold.world.memory import MemoryFiles, MemoryStore
+from handhold.world.search.listing import SPARE, Listing, listing
+from handhold.world.search.memory import MemoryTree
+from handhold.world.search.running import Deadline
+from handhold.world.search.tree import EntryKind
 from tests.world.search.looking import planted
 
 
@@ -68,6 +77,43 @@ def test_pages_of_links_follow_each_other(linked: Path):
         assert page.hits
         places += [hit.place for hit in page.hits]
     assert places == [hit.place for hit in whole.hits]
+
+
+class InOrder(MemoryTree):
+    """A folder that tells what it holds in some order, as a disk does."""
+
+    def __init__(self, kinds: dict[str, EntryKind]) -> None:
+        files = {name: "" for name, kind in kinds.items() if kind == "file"}
+        super().__init__(MemoryFiles(files, directories=kinds.keys() - files.keys()), "/ws")
+        self.kinds = kinds
+
+    def stream(self, way: bytes) -> Iterator[tuple[str, EntryKind]]:
+        assert not way
+        yield from self.kinds.items()
+
+
+def mixed(dice: Random) -> dict[str, EntryKind]:
+    some = cast(tuple[EntryKind, ...], dice.choice([("file",), ("file", "file", "directory"), ("directory",)]))
+    names = [dice.choice(("", "", "", ".")) + str(n) for n in dice.sample(range(10_000), dice.randint(0, 6 * SPARE))]
+    return {name: dice.choice(some) for name in dice.choice([names, sorted(names), sorted(names, reverse=True)])}
+
+
+@given(seed=st.integers(0, 1 << 32), limit=st.integers(50, 300))
+@settings(deadline=None, max_examples=60)
+def test_pages_of_a_large_folder_always_hold_all_of_it_once_and_in_order(seed: int, limit: int):
+    tree = InOrder(mixed(Random(seed)))
+    seen = {name for name in tree.kinds if (int(name.lstrip(".")) + limit) % 10}
+    request = ListFiles(limit=limit, chars=1)
+    places: list[str] = []
+    more = True
+    while more:
+        search = Search(request, "/ws", inf, after=places[-1] if places else "")
+        scan = Listing(tree, search, lambda place: place[4:] in seen, lambda _: "link", Deadline(inf)).scan()
+        places += [hit.place for hit in scan.hits]
+        assert sum(left.files for left in scan.skipped) == sum(name[0] == "." for name in seen)
+        more = scan.more
+    shown = sorted((tree.kinds[name] != "directory", name) for name in seen if name[0] != ".")
+    assert places == [f"/ws/{name}" for _, name in shown]
 
 
 def test_a_fifo_is_shown_and_does_not_block(tmp_path: Path):

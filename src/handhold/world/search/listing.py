@@ -28,9 +28,19 @@ from handhold.world.search.tree import DiskTree, EntryKind, Tree
 ENGINE = f"handhold {VERSION}"
 MOST_STAMPED = 500  # folders that are watched for changes between two pages
 EVERY = 4096  # entries between two looks at the clock
+SPARE = 512  # entries more than twice a page that are held before those beyond the page are let go
 
 Shown = Literal["file", "directory", "link"]
 Key = tuple[bool, str]  # whether it is no directory, and its name
+Listed = tuple[Key, Shown, bool]  # and whether it is a link
+
+
+@dataclass
+class Span:
+    """Between which names the files of a page can still be; `end` comes nearer as more of them are known."""
+
+    start: str
+    end: str | None = None
 
 
 def listing(workspace: Workspace, search: Search, visible: Callable[[str], bool], until: float) -> Scan:
@@ -131,34 +141,45 @@ class Listing:
             kind = "directory" if len(after) > 1 else self._kind(way + after[0])
             again = kind == "directory" and self.request.depth > way.count("/") + 1
             start = (kind not in ("directory", ""), after[0])
-        for entry in nsmallest(wanted + again, self._behind(way, start, again=again)):
-            key, shown, is_link = entry
+        for key, shown, is_link in self._first(wanted + again, way, start, again=again):
             yield way + key[1], shown, shown == "directory" and not is_link, key == start
 
-    def _behind(self, way: str, start: Key | None, *, again: bool) -> Iterator[tuple[Key, Shown, bool]]:
-        for name, shown, is_link in self._wanted(way):
-            key = (shown != "directory", name)
+    def _first(self, most: int, way: str, start: Key | None, *, again: bool) -> list[Listed]:
+        """Those of a folder that come first from behind `start` on, or with it."""
+        first: list[Listed] = []
+        span = Span(start[1] if start and start[0] else "")
+        for entry in self._wanted(way, span):
+            key = entry[0]
             if start is None or key > start or (again and key == start):
-                yield key, shown, is_link
+                first.append(entry)
+                if len(first) >= 2 * most + SPARE:
+                    first = sorted(first)[:most]
+                    no_directory, name = first[-1][0]
+                    span.end = name if no_directory else ""
+        return sorted(first)[:most]
 
-    def _wanted(self, way: str) -> Iterator[tuple[str, Shown, bool]]:
-        """What a folder holds, without what is left out."""
+    def _wanted(self, way: str, span: Span) -> Iterator[Listed]:
+        """What a folder holds, without what is left out and without plain files that are outside of the span."""
         unwanted = self._unwanted
         try:
             for count, (name, kind) in enumerate(self.tree.stream(os.fsencode(way))):
                 if count % EVERY == 0:
                     self.deadline.left()
+                plain = kind == "file" and name[0] != "."
+                if plain and (name <= span.start or (span.end is not None and name >= span.end)):
+                    continue  # nearly all, of a million: who may see them is not asked
                 place = self._prefix + way + name
                 if not self.visible(place):
                     continue
                 if unwanted.lines and self._is_unwanted(way, name, kind):
                     continue
-                if kind == "file" and name[0] != ".":
-                    yield name, "file", False  # nearly all, of a million
+                if plain:
+                    yield (True, name), "file", False
                 elif rule := self._left_out(name, kind):
                     self.skipped[rule] += 1
                 else:
-                    yield name, self._shown(place, kind), kind == "link"
+                    shown = self._shown(place, kind)
+                    yield (shown != "directory", name), shown, kind == "link"
         except FileNotFoundError:
             self.unsteady += 1
         except OSError:
