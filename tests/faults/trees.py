@@ -18,6 +18,7 @@ class Kept:
     def __init__(self) -> None:
         self.datas: dict[str, bytes] = {}
         self.commands: set[str] = set()
+        self._gone: set[str] = set()
 
     def keep(self, datas: Iterable[bytes]) -> None:
         self.datas.update((digest(data), data) for data in datas)
@@ -30,6 +31,14 @@ class Kept:
 
     def slots(self) -> set[str]:
         return self.commands
+
+    def gone(self) -> set[str]:
+        gone, self._gone = self._gone, set()
+        return gone
+
+    def drop_slots(self) -> None:
+        self._gone |= self.commands
+        self.commands = set()
 
     def keep_all(self, changes: Iterable[FileChange]) -> None:
         for change in changes:

@@ -665,14 +665,18 @@ class StoreSuite:
     @pytest.mark.parametrize("status", ["error", "interrupted"])
     def test_slots_of_a_call_that_came_to_nothing_are_not_needed(self, store: Store, status: str):
         seq = begun(store, shelved("c/1", b"old", b"new"))
+        assert not store.gone()
         store.settle(seq, Outcome(status, None, 0.0, None), durable=True)
         assert not store.slots()
+        assert list(store.gone()) == ["c"]
+        assert not store.gone(), "it is told once"
 
     def test_a_failed_undo_leaves_the_slots_that_it_was_about(self, store: Store):
         first = done(store, shelved("c/1", b"old", b"new"))
         undo = begun(store, shelved("c/1", b"old", b"new").reversed(), asked=call("undo"), takes_back=(first,))
         store.settle(undo, failure(), durable=True)
         assert set(store.slots()) == {"c"}
+        assert not store.gone()
         assert store.entries()[0].kept
 
     def test_slots_count_within_the_bound_and_the_oldest_go_first(self, tmp_path: Path):
@@ -687,6 +691,7 @@ class StoreSuite:
             assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c"}, False)
             done(store, shelved("d/1", noise(6, 1000), None, "/ws/d"))
             assert set(store.slots()) == {"b", "c", "d"}
+            assert list(store.gone()) == ["a"]
             assert [entry.kept for entry in store.entries()] == [True, False, True, True, True]
 
     def test_slots_that_are_used_again_go_later(self, tmp_path: Path):

@@ -327,6 +327,10 @@ class Contents(Protocol):
         """
         ...
 
+    def gone(self) -> Collection[str]:
+        """The commands whose slots went, by what was done through this, since this was asked before."""
+        ...
+
 
 @dataclass(frozen=True)
 class Call:

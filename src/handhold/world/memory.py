@@ -501,6 +501,7 @@ class MemoryStore:
         self._bound = bound
         self._dropped = 0
         self._slots: OrderedDict[str, int] = OrderedDict()  # bytes by command, the longest unused first
+        self._gone: list[str] = []  # commands that are no longer among them
         self._chain = [START]
         self._asked: dict[tuple[str, str], tuple[Asked, float]] = {}  # with the time of the answer, the oldest first
         self._granted: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -554,6 +555,11 @@ class MemoryStore:
     def slots(self) -> Collection[str]:
         return frozenset(self._slots)
 
+    def gone(self) -> Collection[str]:
+        with self._lock:
+            gone, self._gone = self._gone, []
+            return gone
+
     def _make_room(self) -> None:
         over = self.held()[0] + sum(self._slots.values()) - self._bound
         if over <= 0:
@@ -568,6 +574,7 @@ class MemoryStore:
             if over <= 0:
                 return
             over -= self._slots.pop(command)
+            self._gone.append(command)
             self._dropped += 1
         self._drop_contents((hash for hash in free if hash in self._intended), over)
 
@@ -632,8 +639,8 @@ class MemoryStore:
             record.decision = record.decision or decision
             self._chained("settle", record)
             for command in () if record.done else commands_of(record.files):
-                if not self._uses(command):
-                    self._slots.pop(command, None)
+                if not self._uses(command) and self._slots.pop(command, None) is not None:
+                    self._gone.append(command)
 
     def finish(self, seq: int) -> None:
         with self._lock:

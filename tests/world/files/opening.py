@@ -23,6 +23,8 @@ class NoContents:
     def slots(self) -> tuple[str, ...]:
         return ()
 
+    gone = slots
+
 
 class Opener:
     """Opens workspaces by one resolver, and closes them."""

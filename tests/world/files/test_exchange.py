@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -271,10 +273,12 @@ def test_c92_taking_back_is_refused_after_a_later_change(desk: Desk):
 
 def test_slots_that_had_to_go_are_said_and_nothing_changes(desk: Desk):
     furnish(desk.root)
-    done = desk.commit(desk.command().puts("f", file("new")))
+    command = desk.command().puts("f", file("new"))
+    done = desk.commit(command)
     before = snapshot(desk.root)
-    desk.kept.commands.clear()
+    desk.kept.drop_slots()
     desk.commit(desk.command().puts("other", file("sweeps")))
+    assert not os.path.lexists(desk.shelf.path(command.id))
     with pytest.raises(ContentDropped):
         desk.undo(done)
     (desk.root / "other").unlink()
@@ -413,7 +417,7 @@ def test_c62_recovery_leaves_what_somebody_changed_since_and_names_it(desk: Desk
         assert desk.committer.recover(broken(command, "x")) == (str(desk.root / name),)
     assert (desk.root / {"t": "t/x"}.get(name, name)).read_text() == "theirs"
     assert os.readlink(desk.root / "l") == "f"
-    desk.kept.commands.clear()
+    desk.kept.drop_slots()
     desk.shelf.sweep(tuple)
     if name == "f":  # what it was is still there, for whoever looks for it
         assert Path(desk.shelf.path(f"{command.id}/1")).read_text() == "old file\n"
@@ -589,6 +593,46 @@ def test_what_a_dead_process_left_is_swept_and_what_is_needed_or_under_way_is_no
     shelf.drop(under_way)
     shelf.drop(needed)  # a commit took it over: it is not the command's to drop
     assert sorted(os.listdir(shelf.folder)) == sorted([needed, LOCK])
+
+
+def test_a_sweep_among_a_few_looks_at_no_others(tmp_path: Path):
+    shelf = Desk(tmp_path).shelf
+    dead, gone, back, under_way = shelf.new(), shelf.new(), shelf.new(), shelf.new()
+    for command in (dead, gone, back):
+        shelf.hand_over(command)
+    shelf.sweep(lambda: {back}, [gone, back, under_way, "0123456789abcdef"])
+    assert sorted(os.listdir(shelf.folder)) == sorted([dead, back, under_way, LOCK])
+
+
+def test_what_is_handed_over_while_it_is_looked_at_is_not_swept(tmp_path: Path):
+    shelf = Desk(tmp_path).shelf
+    command = shelf.new()
+    answers = iter([set[str](), {command}])
+    shelf.hand_over(command)
+    shelf.sweep(lambda: next(answers))
+    assert sorted(os.listdir(shelf.folder)) == sorted([command, LOCK])
+
+
+@pytest.mark.alone
+def test_a_command_costs_the_same_after_thousands_of_others(tmp_path: Path):
+    """What they left is kept for taking back, and nobody goes through it."""
+
+    def commands(number: int, taken: list[float]) -> None:
+        for _ in range(number):
+            started = process_time()
+            desk.commit(desk.command().puts("f", file("new")))
+            taken.append(process_time() - started)
+
+    desk = Desk(tmp_path)
+    first, last = list[float](), list[float]()
+    commands(200, first)
+    for n in range(5_000):
+        desk.kept.commands.add(f"{n:016x}")
+        os.mkdir(desk.shelf.path(f"{n:016x}"), 0o700)
+    commands(200, last)
+    ratio = median(last) / median(first)
+    print(f"{median(first) * 1e3:.2f} ms at first, {median(last) * 1e3:.2f} ms after 5,000 commands: {ratio:.2f} times")
+    assert ratio <= 1.5
 
 
 @dataclass

@@ -6,15 +6,16 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemTrouble
 from handhold.core.plans import Bytes, Directory, FileChange, Stored, digest
-from handhold.core.ports import Call, Decision, Store
+from handhold.core.ports import Call, Decision, Outcome, Store
 from handhold.world.state import database, lock
 from handhold.world.state.database import OURS
 from handhold.world.state.sqlite import JOURNAL, SqliteStore
@@ -133,6 +134,41 @@ def earlier(tmp_path: Path) -> Path:
         connection.execute(f"PRAGMA application_id={OURS}")
         connection.execute("PRAGMA user_version=2")
     return tmp_path
+
+
+def in_slots(store: SqliteStore) -> tuple[int, int]:
+    """What all slots hold, as it is kept, and one by one."""
+    with store._database.reading() as connection:
+        return connection.execute("SELECT (SELECT in_slots FROM held), (SELECT total(bytes) FROM slots)").fetchone()
+
+
+@given(sizes=st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from(["success", "error"])), max_size=12))
+@settings(deadline=None, max_examples=30)
+def test_what_all_slots_hold_is_always_known(sizes: list[tuple[int, str]]):
+    with TemporaryDirectory() as folder, closing(SqliteStore(Path(folder), bound=5_000)) as store:
+        for n, (size, status) in enumerate(sizes):
+            seq = begun(store, shelved(f"{n}/1", noise(n, size), None, f"/ws/{n}"))
+            store.settle(seq, Outcome(status, None, 0.0, None), durable=False)
+            store.finish(seq)
+            kept, found = in_slots(store)
+            assert kept == found
+            assert kept <= 5_000
+
+
+def test_what_all_slots_of_version_4_hold_is_counted(tmp_path: Path):
+    with closing(SqliteStore(tmp_path)) as store:
+        done(store, shelved("a/1", noise(1, 700), None))
+        done(store, shelved("b/1", noise(2, 800), None, "/ws/b"))
+        with store._database.writing() as connection:
+            for statement in (
+                "DROP TRIGGER slots_come",
+                "DROP TRIGGER slots_go",
+                "ALTER TABLE held DROP COLUMN in_slots",
+            ):
+                connection.execute(statement)
+            connection.execute("PRAGMA user_version=4")
+    with closing(SqliteStore(tmp_path)) as store:
+        assert in_slots(store) == (1_500, 1_500)
 
 
 def test_a_state_of_an_earlier_version_is_carried_over(earlier: Path):
@@ -295,6 +331,7 @@ def test_a_damaged_reply_is_never_given_out(tmp_path: Path):
 PROCESS = """
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
 from handhold.core.ports import Call, Decision, Outcome
 from handhold.core.plans import Bytes, FileChange
@@ -332,6 +369,7 @@ def test_a_store_held_by_another_process_is_busy(folder: Path, monkeypatch: pyte
 HOLDER = """
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
 from handhold.world.state.sqlite import SqliteStore
 with SqliteStore(Path(sys.argv[1])).alone():

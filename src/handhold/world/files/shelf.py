@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -96,17 +96,20 @@ class Shelf:
                     self._doom(command)
             finally:  # without a descriptor to spare it stays for a sweep, and its lock goes all the same
                 self.hand_over(command)
-            self._remove()
+            self._remove([GOING + command])
 
-    def sweep(self, needed: Callable[[], Collection[str]]) -> None:
-        """Remove what no command under way holds and the journal does not need."""
+    def sweep(self, needed: Callable[[], Collection[str]], among: Collection[str] | None = None) -> None:
+        """Remove what no command under way holds and the journal does not need: of all, or among a few."""
         with named(self.folder), self._alone():
-            free = [command for command in self._commands() if not self._in_use(command)]
-            kept = needed() if free else ()  # not before: a command may be handed over at any moment
+            kept = needed()  # by far the most: they are not looked at any closer
+            unknown = [command for command in (self._commands() if among is None else among) if command not in kept]
+            free = [command for command in unknown if not self._in_use(command)]
+            kept = needed() if free else ()  # once more: one may have been handed over in this moment
             for command in free:
                 if command not in kept:
                     self._doom(command)
-        self._remove()
+        going = os.listdir(self.folder) if among is None else [GOING + command for command in free]
+        self._remove([name for name in going if name.startswith(GOING)])
 
     def close(self) -> None:
         for command in list(self._held):
@@ -134,14 +137,13 @@ class Shelf:
         with suppress(FileNotFoundError):
             os.rename(self.path(command), self.path(GOING + command))  # half a folder must not look like a whole one
 
-    def _remove(self) -> None:
+    def _remove(self, going: Iterable[str]) -> None:
         """What is doomed, and not under the lock: that may take long. What cannot be removed is swept another time."""
         fd = os.open(self.folder, LIST)
         try:
-            for name in os.listdir(fd):
-                if name.startswith(GOING):
-                    with suppress(OSError):
-                        remove_tree(name, fd)
+            for name in going:
+                with suppress(OSError):
+                    remove_tree(name, fd)
         finally:
             os.close(fd)
 

@@ -5,7 +5,7 @@ looked at before and after.
 """
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from itertools import islice
@@ -270,6 +270,11 @@ class Workspace:
             if shelf is not None:
                 shelf.sweep(self._contents.slots)
         return self._shelves[root.real]
+
+    @property
+    def shelves(self) -> Collection[Shelf]:
+        """Those that were opened, each once."""
+        return {shelf.folder: shelf for shelf in self._shelves.values() if shelf}.values()
 
     def shelf_at(self, place: str) -> Shelf | None:
         return self.shelf_of(self.root_of(place))

@@ -32,7 +32,7 @@ SPARE = 512  # entries more than twice a page that are held before those beyond 
 
 Shown = Literal["file", "directory", "link"]
 Key = tuple[bool, str]  # whether it is no directory, and its name
-Listed = tuple[Key, Shown, bool]  # and whether it is a link
+Item = tuple[Key, Shown, bool]  # and whether it is a link
 
 
 @dataclass
@@ -144,9 +144,9 @@ class Listing:
         for key, shown, is_link in self._first(wanted + again, way, start, again=again):
             yield way + key[1], shown, shown == "directory" and not is_link, key == start
 
-    def _first(self, most: int, way: str, start: Key | None, *, again: bool) -> list[Listed]:
+    def _first(self, most: int, way: str, start: Key | None, *, again: bool) -> list[Item]:
         """Those of a folder that come first from behind `start` on, or with it."""
-        first: list[Listed] = []
+        first: list[Item] = []
         span = Span(start[1] if start and start[0] else "")
         for entry in self._wanted(way, span):
             key = entry[0]
@@ -158,7 +158,7 @@ class Listing:
                     span.end = name if no_directory else ""
         return sorted(first)[:most]
 
-    def _wanted(self, way: str, span: Span) -> Iterator[Listed]:
+    def _wanted(self, way: str, span: Span) -> Iterator[Item]:
         """What a folder holds, without what is left out and without plain files that are outside of the span."""
         unwanted = self._unwanted
         try:

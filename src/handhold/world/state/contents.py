@@ -8,7 +8,9 @@ not whole. What a killed process leaves without a row is listed in `doomed`, and
 import os
 import sqlite3
 import zlib
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
@@ -69,6 +71,7 @@ class BoundedContents:
         self._folder = private(folder)
         self._bound = bound
         self._touched: set[bytes] = set()  # read since the last writing: a read need not wait for a writer
+        self._gone: deque[str] = deque()  # commands whose slots went, and lie on the shelf still
         self._sweep()
 
     def keep(self, datas: Iterable[bytes]) -> None:
@@ -143,8 +146,7 @@ class BoundedContents:
 
     def make_room(self, connection: sqlite3.Connection) -> int:
         """Drop contents until the others are within the bound; how many."""
-        held = "SELECT (SELECT bytes FROM held) + (SELECT coalesce(sum(bytes), 0) FROM slots)"
-        over: int = connection.execute(held).fetchone()[0] - self._bound
+        over: int = connection.execute("SELECT bytes + in_slots FROM held").fetchone()[0] - self._bound
         if over <= 0:
             return 0
         seen = self._victims(connection, over, intended=False)
@@ -184,11 +186,20 @@ class BoundedContents:
 
     def let_slots_go(self, connection: sqlite3.Connection, seq: int) -> None:
         """A call came to nothing: slots that no other call is about are needed no more."""
-        connection.execute(
-            "DELETE FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?1) AND NOT EXISTS"
+        rows = connection.execute(
+            "SELECT command FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?1) AND NOT EXISTS"
             " (SELECT 1 FROM slot_uses WHERE slot_uses.command = slots.command AND seq <> ?1)",
             (seq,),
-        )
+        ).fetchall()
+        connection.executemany("DELETE FROM slots WHERE command = ?", rows)
+        self._gone.extend(command.decode() for (command,) in rows)
+
+    def gone(self) -> Collection[str]:
+        gone: list[str] = []
+        with suppress(IndexError):  # another thread may take from it too
+            while True:
+                gone.append(self._gone.popleft())
+        return gone
 
     def _drop_slots(self, connection: sqlite3.Connection, over: int) -> int:
         """Drop slots, the oldest first, until this much is gone; how much."""
@@ -200,6 +211,7 @@ class BoundedContents:
             if freed >= over:
                 break
         for command, _ in victims:
+            self._gone.append(command.decode())
             connection.execute("DELETE FROM slots WHERE command = ?", (command,))
             connection.execute(
                 "UPDATE lacking SET contents = contents + 1 WHERE seq IN (SELECT seq FROM slot_uses WHERE command = ?)",

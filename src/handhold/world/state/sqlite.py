@@ -32,7 +32,7 @@ from handhold.world.state.text import to_bytes, to_text
 
 DATABASE = "state.db"
 LOCK = "lock"
-VERSION = 4
+VERSION = 5
 BOUND = 2 * 1024**3
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
@@ -73,6 +73,14 @@ CHAINED = (
     *chain.SCHEMA,
     *append_only(chain.SEALED),
     *approvals.SCHEMA,
+)
+
+# What version 5 added: how much all slots hold, which is asked at every change.
+SUMMED = (
+    "ALTER TABLE held ADD COLUMN in_slots INTEGER NOT NULL DEFAULT 0",
+    "UPDATE held SET in_slots = (SELECT coalesce(sum(bytes), 0) FROM slots)",
+    "CREATE TRIGGER slots_come AFTER INSERT ON slots BEGIN UPDATE held SET in_slots = in_slots + NEW.bytes; END",
+    "CREATE TRIGGER slots_go AFTER DELETE ON slots BEGIN UPDATE held SET in_slots = in_slots - OLD.bytes; END",
 )
 
 SCHEMA = (
@@ -121,8 +129,9 @@ SCHEMA = (
     *contents.SCHEMA,
     *SLOTS,
     *CHAINED,
+    *SUMMED,
 )
-STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal)}
+STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal), 4: SUMMED}
 
 ENTRIES = """
     SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
@@ -180,6 +189,9 @@ class SqliteStore:
     def slots(self) -> Collection[str]:
         with self._database.reading() as connection:
             return frozenset(to_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
+
+    def gone(self) -> Collection[str]:
+        return self._contents.gone()
 
     # --- journal
 

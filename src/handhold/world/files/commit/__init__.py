@@ -60,7 +60,7 @@ class Committer:
             return restored(hands, slots, broken) if exchanged(broken.files) else Repair(hands, broken).run()
 
     def _slots(self) -> AbstractContextManager[Slots]:
-        return Slots(self._tree.shelf_at, self._contents.slots).closing()
+        return Slots(self._tree, self._contents).closing()
 
     def _hands(self) -> Hands:
         return Hands(self._tree, self._contents, durable=self._durable, exchange=self._exchange)

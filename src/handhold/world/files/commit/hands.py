@@ -5,7 +5,7 @@ import os
 import resource
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from typing import Protocol
@@ -52,6 +52,9 @@ class Tree(Protocol):
     def roots_open(self) -> Sequence[Root]: ...
 
     def root_of(self, place: str, /) -> Root: ...
+
+    @property
+    def shelves(self) -> Collection[Shelf]: ...
 
     def shelf_at(self, place: str, /) -> Shelf | None: ...
 

@@ -7,12 +7,14 @@ the moment. The note says how each of them was before, so that taking back, or r
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from handhold.core.errors import ContentDropped
+from handhold.core.ports import Contents
+from handhold.world.files.commit.hands import Tree
 from handhold.world.files.shelf import LEFT, Shelf
 
 NOTE = "note"
@@ -58,9 +60,9 @@ class Note:
 class Slots:
     """The folders of commands on the shelves, as descriptors."""
 
-    def __init__(self, shelf_at: Callable[[str], Shelf | None], needed: Callable[[], Collection[str]]) -> None:
-        self._shelf_at = shelf_at
-        self._needed = needed
+    def __init__(self, tree: Tree, contents: Contents) -> None:
+        self._tree = tree
+        self._contents = contents
         self._open: dict[str, int] = {}  # by command: no two have one name
         self._shelves: dict[str, Shelf] = {}
 
@@ -76,7 +78,7 @@ class Slots:
         """The folder that the slot of this path is in, and its name there."""
         command, _, name = slot.partition("/")
         if command not in self._open:
-            shelf = self._shelf_at(path)
+            shelf = self._tree.shelf_at(path)
             if shelf is None:
                 raise ContentDropped((path,))
             try:
@@ -91,9 +93,10 @@ class Slots:
             shelf.hand_over(command)
 
     def sweep(self) -> None:
-        """Remove what had to go meanwhile."""
-        for shelf in {shelf.folder: shelf for shelf in self._shelves.values()}.values():
-            shelf.sweep(self._needed)
+        """Remove what had to go meanwhile. What others left is swept when a shelf is opened: that takes longer."""
+        if gone := self._contents.gone():
+            for shelf in self._tree.shelves:
+                shelf.sweep(self._contents.slots, gone)
 
     def leave(self) -> None:
         """Mark them as holding what nobody could place: they are not swept."""
