@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -613,26 +611,15 @@ def test_what_is_handed_over_while_it_is_looked_at_is_not_swept(tmp_path: Path):
     assert sorted(os.listdir(shelf.folder)) == sorted([command, LOCK])
 
 
-@pytest.mark.alone
-def test_a_command_costs_the_same_after_thousands_of_others(tmp_path: Path):
-    """What they left is kept for taking back, and nobody goes through it."""
-
-    def commands(number: int, taken: list[float]) -> None:
-        for _ in range(number):
-            started = process_time()
-            desk.commit(desk.command().puts("f", file("new")))
-            taken.append(process_time() - started)
-
-    desk = Desk(tmp_path)
-    first, last = list[float](), list[float]()
-    commands(200, first)
-    for n in range(5_000):
-        desk.kept.commands.add(f"{n:016x}")
-        os.mkdir(desk.shelf.path(f"{n:016x}"), 0o700)
-    commands(200, last)
-    ratio = median(last) / median(first)
-    print(f"{median(first) * 1e3:.2f} ms at first, {median(last) * 1e3:.2f} ms after 5,000 commands: {ratio:.2f} times")
-    assert ratio <= 1.5
+def test_a_command_does_not_go_through_what_others_left(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    desk.commit(desk.command().puts("f", file("one")))
+    looks = list[object]()
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: looks.append(folder) or listdir(folder))
+    monkeypatch.setattr(desk.kept, "slots", lambda: looks.append("slots") or desk.kept.commands)
+    desk.commit(desk.command().puts("f", file("two")))
+    desk.shelf.drop(desk.command().id)
+    assert not looks
 
 
 @dataclass

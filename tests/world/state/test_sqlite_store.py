@@ -155,6 +155,25 @@ def test_what_all_slots_hold_is_always_known(sizes: list[tuple[int, str]]):
             assert kept <= 5_000
 
 
+def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_path: Path):
+    with closing(SqliteStore(tmp_path)) as store:
+
+        def steps(n: int) -> int:
+            """That the database takes for a command, in hundreds."""
+            taken = list[None]()
+            store._database._connection.set_progress_handler(lambda: taken.append(None), 100)
+            done(store, shelved(f"{n}/1", noise(n, 50), None, f"/ws/{n}"))
+            store._database._connection.set_progress_handler(None, 0)
+            return len(taken)
+
+        few = max(steps(n) for n in range(10))
+        with store._database.writing() as connection:
+            others = ((f"other{n}".encode(), n, 100) for n in range(5_000))
+            connection.executemany("INSERT INTO slots VALUES (?, ?, ?)", others)
+        many = max(steps(n) for n in range(10, 20))
+        assert 0 < many <= 2 * few
+
+
 def test_what_all_slots_of_version_4_hold_is_counted(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
         done(store, shelved("a/1", noise(1, 700), None))
