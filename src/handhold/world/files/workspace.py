@@ -274,7 +274,8 @@ class Workspace:
     @property
     def shelves(self) -> Collection[Shelf]:
         """Those that were opened, each once."""
-        return {shelf.folder: shelf for shelf in self._shelves.values() if shelf}.values()
+        opened = list(self._shelves.values())  # another thread may open one
+        return {shelf.folder: shelf for shelf in opened if shelf}.values()
 
     def shelf_at(self, place: str) -> Shelf | None:
         return self.shelf_of(self.root_of(place))
