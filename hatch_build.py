@@ -1,7 +1,8 @@
-"""Compiles the two small C files of the shell, if there is a compiler, and keeps the wheel small (`slim.py`).
+"""Compiles the two C files of the shell, which the wheel holds beside the source.
 
-The wheel holds what was compiled, and then is for one platform only; without a compiler it is pure, and commands
-run without the second wall (Landlock) and without the shim. An editable install gets them in the source tree.
+HANDHOLD_PLATFORM names a platform of PLATFORMS, for which zig compiles, or `any`, for a wheel without them; `just
+build` makes them all. Without it the system's compiler compiles for this machine; where there is none the wheel is
+pure, and `handhold doctor` says what is missing. An editable install gets them in the source tree.
 """
 
 import os
@@ -21,23 +22,28 @@ SHELL = Path("src/handhold/world/shell")
 BUILT = "_built"
 # The launcher is written without a C library: nothing may be put in that would call one.
 ALONE = "-static -nostdlib -ffreestanding -fno-builtin -fno-stack-protector -fno-pie -no-pie"
-SMALL = "-fno-asynchronous-unwind-tables -fno-ident -Wl,--build-id=none -Wl,-z,noseparate-code"
 SOURCES = {
-    "inside": ("inside.c", f"{ALONE} {SMALL}"),
-    "rename.so": ("rename.c", f"-shared -fPIC -nostartfiles {SMALL}"),
+    "inside": ("inside.c", ALONE),
+    "rename.so": ("rename.c", "-shared -fPIC"),
 }
+FLAGS = "-Os -s -Wall -Wextra -fno-asynchronous-unwind-tables"
 MACHINES = ("x86_64", "aarch64")
+ZIG = "ziglang==0.17.0"
+LIBRARIES = {"manylinux_2_17": "linux-gnu.2.17", "musllinux_1_2": "linux-musl"}  # as zig names them
+PLATFORMS = {f"{name}_{machine}": (machine, of) for name, of in LIBRARIES.items() for machine in MACHINES}
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
     folder: "tempfile.TemporaryDirectory[str] | None" = None
 
+    def dependencies(self) -> list[str]:
+        return [ZIG] if wanted() in PLATFORMS else []
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        compiler = (
-            shlex.split(os.environ.get("CC", ""))
-            or [found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))][:1]
-        )
-        if sys.platform != "linux" or platform.machine() not in MACHINES or not compiler:
+        if wanted() not in ("", "any", *PLATFORMS):
+            raise ValueError(f"HANDHOLD_PLATFORM is {wanted()!r}, not one of: any, {', '.join(PLATFORMS)}")
+        compiler = zig(*PLATFORMS[wanted()]) if wanted() in PLATFORMS else local()
+        if not compiler or wanted() == "any":
             return
         self.folder = tempfile.TemporaryDirectory()
         compiled = [path for name in SOURCES if (path := self.compiled(name, compiler, Path(self.folder.name)))]
@@ -50,31 +56,20 @@ class CustomBuildHook(BuildHookInterface[Any]):
         for path in compiled:
             build_data["force_include"][str(path)] = f"handhold/world/shell/{BUILT}/{path.name}"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{wanted() or here}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if self.folder:
             self.folder.cleanup()
-        if version != "editable":
-            sys.path.insert(0, self.root)
-            from slim import slim
-
-            slim(Path(artifact_path))
 
     def compiled(self, name: str, compiler: list[str], folder: Path) -> Path | None:
         source, flags = SOURCES[name]
         path = folder / name
-        given = [
-            "-Os",
-            "-s",
-            "-Wall",
-            "-Wextra",
-            *flags.split(),
-            "-o",
-            str(path),
-            str(Path(self.root) / SHELL / source),
-        ]
+        given = [*FLAGS.split(), *flags.split(), "-o", str(path), str(Path(self.root) / SHELL / source)]
         done = subprocess.run([*compiler, *given], capture_output=True, text=True, check=False)
+        if done.returncode and wanted():
+            raise RuntimeError(f"{source} does not compile for {wanted()}: {done.stderr.strip()}")
         if done.returncode:
             self.app.display_warning(f"{source} was left out: {done.stderr.strip()}")
             return None
@@ -88,3 +83,25 @@ class CustomBuildHook(BuildHookInterface[Any]):
         beside = folder / f".{path.name}.{os.getpid()}"
         shutil.copy2(path, beside)
         beside.replace(folder / path.name)
+
+
+def wanted() -> str:
+    return os.environ.get("HANDHOLD_PLATFORM", "")
+
+
+def local() -> list[str]:
+    """The compiler for this machine, or nothing."""
+    if sys.platform != "linux" or platform.machine() not in MACHINES:
+        return []
+    given = shlex.split(os.environ.get("CC", ""))
+    return given or [found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))][:1]
+
+
+def zig(machine: str, library: str) -> list[str]:
+    """The compiler for that machine. The kernel's headers are named, since zig has them only beside a C library."""
+    import ziglang
+
+    headers = Path(ziglang.__file__).parent / "lib/libc/include"
+    kinds = ("x86-linux-any" if machine == "x86_64" else f"{machine}-linux-any", "any-linux-any")
+    found = [each for kind in kinds for each in ("-isystem", str(headers / kind))]
+    return [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-{library}", *found]

@@ -24,7 +24,7 @@ setup:
 
 # Lock the versions of what we work with, by hash. The lock names no index, so it serves behind a mirror too.
 lock:
-    uv pip compile pyproject.toml --group dev --group docs --all-extras --universal --generate-hashes --python-version 3.11 \
+    uv pip compile pyproject.toml --group dev --group docs --group release --all-extras --universal --generate-hashes --python-version 3.11 \
         --quiet --no-header --output-file requirements.lock
 
 # Make .ci/clients: other people's clients, by their locks, that our server is tried with. Node comes with pyright.
@@ -41,6 +41,10 @@ clients:
         cp tests/clients/package-lock.json .ci/clients/made
     fi
 
+# Build the root file system of the containers in which tests run what may do harm; kept in the user's cache. Needs root.
+containers:
+    "{{bin}}/python" -m tests.containers.engine
+
 # Lock the versions of those clients, by hash, and without naming where they come from.
 lock-clients:
     #!/usr/bin/env bash
@@ -50,6 +54,15 @@ lock-clients:
         --output-file tests/clients/requirements.lock <<<"mcp==1.30.*"
     npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved=true
     sed --in-place --null-data 's/,\n *"funding": \(\[[^]]*\]\|{[^}]*}\)//g' tests/clients/package-lock.json
+
+# Everyday work in bare bash and through the tool: what differs, and whether it can be taken back: just everyday --tag git
+everyday *args:
+    "{{bin}}/python" -m tests.everyday.runner "$@"
+
+# All tests with all that they can try, which takes too long for every change, and all everyday work.
+nightly:
+    HANDHOLD_NIGHTLY=true {{just_executable()}} test
+    {{just_executable()}} everyday
 
 # Everything that can be judged without running the code.
 check:
@@ -137,10 +150,20 @@ crash-full:
     "{{bin}}/python" -m tests.faults.crash --full
     "{{bin}}/python" -m tests.faults.crash --full --command
 
+# Extract what the sources prescribe into tests/sources/, from the folder of documents: just sources FOLDER [--check]
+sources *args:
+    "{{bin}}/python" checks/sources.py "$@"
+
+# Change every prescribed string of the dialects by one letter and expect a test to fail. Long: just mutate-sources --dialect tiny
+mutate-sources *args:
+    "{{bin}}/python" checks/mutate_sources.py "$@"
+
 # Install the wheel and the source archive on every Python that is here, base and each extra; list the licences.
 installs *args:
     "{{bin}}/python" checks/installs.py "$@"
 
-# Build the wheel and the source archive into dist/.
+# Build the source archive and the wheels into dist/: for each platform that we compile for, and one for any.
 build:
-    uv build
+    uv build --sdist
+    for platform in {manylinux_2_17,musllinux_1_2}_{x86_64,aarch64} any; do HANDHOLD_PLATFORM=$platform uv build --wheel; done
+    "{{bin}}/twine" check --strict dist/*

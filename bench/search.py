@@ -72,9 +72,7 @@ def rows(stack: ExitStack, cache: Path) -> Iterator[Row]:
     print(f"{sum(len(files) for _, _, files in os.walk(linux)):,} files; medians in milliseconds\n")
     print(f"| {'search':<60} | ours | bare `rg` | ours / bare | budget |   |")
     print(f"| {'-' * 60} | ---: | ---: | ---: | ---: | --- |")
-    best, by_git, by_walk = (
-        Ours(stack, linux, engines) for engines in (("ripgrep", "walk"), ("git grep", "walk"), ("walk",))
-    )
+    best, by_walk = (Ours(stack, linux, engines) for engines in (("ripgrep", "walk"), ("walk",)))
     rg = Bare(linux)
     rare_l, rare_json = rg("-l0", "-F", "-e", RARE), rg("--json", "-F", "-e", RARE)
     common_l, common_json = rg("-l0", "-F", "-e", COMMON), rg("--json", "-F", "-e", COMMON)
@@ -94,7 +92,6 @@ def rows(stack: ExitStack, cache: Path) -> Iterator[Row]:
     yield Row("glob, 3,000 hits, newest first, beside `rg --sortr modified`", best.glob(many), sorted_, 1.15)
     sorted_ = rg.files(most, "--sortr=modified")
     yield Row("glob, 34,000 hits, newest first, beside the same", best.glob(most), sorted_, None)
-    yield Row("grep, rare literal, by `git grep`", by_git.grep(RARE), rare_l, 2.5)
     yield Row("grep, rare literal, by our own walk", by_walk.grep(RARE), rare_l, 6.0)
     small, bare = Ours(stack, some, ("ripgrep", "walk")), Bare(some)
     said = bare("-l0", "-F", "-e", ORDINARY)
@@ -125,7 +122,7 @@ class Ours:
 
 class Bare:
     def __init__(self, root: Path) -> None:
-        ripgrep = found("rg")
+        ripgrep = found()
         assert isinstance(ripgrep, Program), ripgrep
         self.rg = ripgrep.path
         self.root = root

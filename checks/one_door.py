@@ -14,6 +14,8 @@ from pathlib import Path
 
 DOORS = ("world/files/commit", "world/state/")
 BESIDE = {
+    "cli/leftovers.py": "empty folders that earlier versions left, for the person who asked to remove them",
+    "cli/doctor.py": "the folders of a command that is tried, in a temporary one",
     "world/convert/process.py": "a file in memory",
     "server/tokens.py": "the file of tokens, which lies in no root",
     "server/wire.py": "standard output, and the null device",
@@ -21,13 +23,15 @@ BESIDE = {
     "world/files/shelf.py": "the shelf",
     "world/settings/foreign.py": "a client's own configuration, for the person who asked to enter us there",
     "world/shell/abilities.py": "a file in memory",
+    "world/shell/ids.py": "the ids of a user namespace",
     "world/shell/lasting.py": "a file in memory",
     "world/shell/layer.py": "a command's own layer",
     "world/shell/limits.py": "a control group",
     "world/shell/masks.py": "what is laid over denied files, in the state folder",
+    "world/shell/notifications.py": "flags that a filter looks for",
     "world/shell/offload.py": "offloaded outputs",
-    "world/shell/sandbox.py": "empty folders that held a name",
     "world/shell/shadow.py": "a command's own layer",
+    "world/shell/supervisor.py": "what a command that works on the workspace itself may do, done for it",
     "world/shell/taking.py": "a command's own layer, and its slots",
     "world/shell/traces.py": "a command's own layer",
     "world/shell/weekly.py": "folders of sessions that nobody uses",

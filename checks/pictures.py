@@ -32,7 +32,7 @@ SESSION = (  # what is typed, and why it is shown
     ("handhold undo && ls", "taken back, without git"),
 )
 COLUMNS, LINE, MARGIN = 78, 19, 18
-VARYING = ((r"after [\d.]+ s", "after 0.03 s"), (r"approve [0-9a-f]+", "approve 7ac3a5e876d6"))
+VARYING = ((r"after [\d.]+ s", "after 0.03 s"), (r"approve [0-9a-z]{4}(-[0-9a-z]{4}){2}", "approve k7fq-9x2m-w4tz"))
 TERMINAL = """
   .screen { fill: #15181d; stroke: #33383f }
   text { font: 13px ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace }

@@ -36,6 +36,50 @@ MADE = "<!-- Made by checks/reference.py: change the code, then run `just refere
 
 # --- words that only people have
 
+TWO_VENDORS = "[decision 14](../decisions/0014-dialects-of-two-vendors.md)"
+FOLLOWS = {  # what a dialect follows, as of when, and for whom it is; sources are those of the contract
+    "handhold": ("our own contract", "this version", "models without a family of their own, and people"),
+    "claude": (
+        "source 002: Read, Edit and MultiEdit letter by letter, the other tools in the same manner",
+        "undated, read in November 2026; Claude Code of today has no LS, MultiEdit, BashOutput and KillShell",
+        "Claude models in an agent of your own",
+    ),
+    "codex": (
+        "source 000, 5.3: apply_patch and its call by `shell`",
+        "undated, read in November 2026; Codex CLI of today has exec_command and write_stdin instead of shell",
+        "GPT and Codex models, which know this patch format",
+    ),
+    "deepagents": (
+        "source 000, 5.1, 5.2, 5.4 and 5.5: a chapter on file tools, commands and large output",
+        "undated, read in November 2026",
+        "agents that are built like deepagents; the framework itself has an adapter",
+    ),
+    "tiny": (
+        "source 001: four tools of an agent written in Go, in Chinese",
+        "a published design, undated, read in November 2026",
+        "agents that follow that series; models that are addressed in Chinese",
+    ),
+    "hello": (
+        "source 003: three tools of an agent written in TypeScript and its registry, in Chinese",
+        "a published design, undated, read in November 2026",
+        "agents that follow that tutorial; models that are addressed in Chinese",
+    ),
+    "mycode": (
+        "source 004: LS, Glob, Grep and Read, whose replies are JSON, in Chinese",
+        "a published design, undated, read in November 2026",
+        "agents that only look around, and parse what they get",
+    ),
+    "anthropic": (
+        "the vendor's tool types text_editor_20250728 and bash_20250124: " + TWO_VENDORS,
+        "July and January 2025, read in November 2026",
+        "Claude models by the vendor's API, in the words of today",
+    ),
+    "gemini": (
+        "the vendor's pages on the tools of its command line: " + TWO_VENDORS,
+        "undated, several versions, read in November 2026",
+        "Gemini models",
+    ),
+}
 OPENS = {
     "root": ("the folder, or several; a path that is relative means the first", ""),
     "state": ("where the journal lives", "the user's state folder"),
@@ -43,6 +87,10 @@ OPENS = {
     "encodings": (
         "globs, and the encodings of the files that they cover: [encodings](../encodings.md)",
         "by mark, `.editorconfig`, likelihood",
+    ),
+    "undo_bytes": (
+        "bytes kept for undo: [what is kept](../journal.md#what-is-kept-for-undo)",
+        "`undo_bytes` of the user's settings, else a quarter of the free disk",
     ),
     "dialect": ("the tool names and words of a family, by name, or a dialect of your own", "`handhold`"),
     "model": ('with `dialect="auto"`: the model\'s name, which decides', ""),
@@ -54,7 +102,8 @@ OPENS = {
     "rules": ("rules of your own: [rules](../policy.md#rules)", "none"),
     "settings": ("whether the user's file and the project's count, or which file instead of the user's", "`True`"),
     "approver": (
-        "called with the change itself when the policy asks; answers `once`, `session`, `pattern` or `no`",
+        "called with the change itself when the policy asks; answers `once`, `session`, `pattern` or `no`"
+        " ([all answers](../start/python.md#asking-a-person))",
         "nobody",
     ),
     "matching": (
@@ -67,9 +116,15 @@ OPENS = {
         "`contained`",
     ),
     "network": ("whether commands have one, or the hosts that they may reach: [network](../network.md)", "`False`"),
+    "secrets": (
+        "whether commands may use files that the built-in secret rules name (`usable`) or not (`strict`):"
+        " [secrets](../policy.md#secrets)",
+        "`usable`",
+    ),
     "hidden": ("folders and files that commands do not see, besides the usual ones", "none"),
     "memory": ("bytes that a command may take", "as many as there are"),
     "processes": ("processes that a command may have at once", "as many as there are"),
+    "tracing": ("whether a command may trace its own processes, as `strace` and `gdb` do", "`False`"),
     "search_seconds": ("the longest that a search may take", "by dialect"),
     "searcher": ("another search engine than ours", "ours"),
     "converter": ("another decoder of images and PDFs than ours", "ours"),
@@ -96,6 +151,7 @@ VARIABLES = {
     "CODEX_HOME": "where `handhold install codex --user` finds Codex's settings, else `~/.codex`",
 }
 EXTRAS = {
+    "all": "all of them",
     "anthropic": "the adapter for Anthropic's client",
     "codex": "reads shell commands, to tell a call of apply_patch from every other",
     "deepagents": "the backend for deepagents",
@@ -276,7 +332,7 @@ def first_sentence(text: str) -> str:
 
 
 def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
-    yield "The same operations under the names, schemas and words that a family of models knows."
+    yield "The same operations under the names, schemas and words of nine families and designs."
     yield table(
         ("dialect", "tools", "matching", "hints", "a search takes", "from one command to the next lasts"),
         (
@@ -293,6 +349,13 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
             for name, each in dialects.items()
         ),
     )
+    agreed("dialects", dialects, FOLLOWS)
+    yield "## What each one follows, and for whom it is"
+    yield (
+        "Sources 000 to 004 are five documents: what each promises, and the test that holds it, is in "
+        "[the contract](../contract.md)."
+    )
+    yield table(("dialect", "follows", "as of", "for"), ((code(name), *FOLLOWS[name]) for name in dialects))
     yield "## Which one a model knows best"
     yield f'With `dialect="auto"` and `model="…"` the first row that fits decides; without one it is `{DEFAULT}`.'
     yield table(
@@ -354,12 +417,14 @@ def configuration() -> Iterator[str]:
     names = [*named, *Options.__annotations__]
     agreed("options", names, OPENS)
     yield "## Toolbox.open"
-    yield "`Toolbox.in_memory(files, …)` takes the same, without `state` and `read_only`, on files in a dictionary."
+    without = "`state`, `read_only` and `undo_bytes`"
+    yield f"`Toolbox.in_memory(files, …)` takes the same, without {without}, on files in a dictionary."
     yield table(("option", "meaning", "default"), ((code(name), *OPENS[name]) for name in names))
     fields = list(inspect.signature(Rule).parameters)
     agreed("fields of a rule", fields, RULES)
     yield "## handhold.toml"
-    yield "`mode` and any number of `[[rule]]`. Which file counts when: [settings](../policy.md#settings)."
+    keys = "`mode`, `undo_bytes` (as above; in the user's file only) and any number of `[[rule]]`"
+    yield f"{keys}. Which file counts when: [settings](../policy.md#settings)."
     yield table(("field of a rule", "meaning"), ((code(name), RULES[name]) for name in fields))
     yield "## Environment"
     yield table(("variable", "meaning"), ((code(name), words) for name, words in VARIABLES.items()))

@@ -82,7 +82,7 @@ def worked() -> None:
     for tool, arguments in CALLS:
         handhold("call", tool, json.dumps(arguments))
     (asked,) = json.loads(handhold("approve", "--json"))
-    handhold("approve", asked["id"])
+    handhold("approve", asked["id"], "--yes")
     handhold("call", "write_file", json.dumps(HOOK))
     handhold("call", "bash", json.dumps({"command": "rm -rf tests"}))
     handhold("undo")

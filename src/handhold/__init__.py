@@ -11,20 +11,35 @@ from handhold.version import VERSION
 TYPE_CHECKING = False  # as typing's own: to import that would cost `handhold --version` half its time
 if TYPE_CHECKING:
     from handhold.assembly import Toolbox
-    from handhold.core.errors import ToolError
+    from handhold.core.errors import ToolboxClosed, ToolError
     from handhold.core.policy.rules import Rule
-    from handhold.core.ports import Entry, Question
+    from handhold.core.ports import Entry, Question, RunPaused
     from handhold.core.results import Block, Printed, Reply, ToolSpec
 
-__all__ = ["Block", "Entry", "Printed", "Question", "Reply", "Rule", "ToolError", "ToolSpec", "Toolbox", "__version__"]
+__all__ = [
+    "Block",
+    "Entry",
+    "Printed",
+    "Question",
+    "Reply",
+    "Rule",
+    "RunPaused",
+    "ToolError",
+    "ToolSpec",
+    "Toolbox",
+    "ToolboxClosed",
+    "__version__",
+]
 __version__ = VERSION
 
 _HOMES = {
     "Toolbox": "handhold.assembly",
     "ToolError": "handhold.core.errors",
+    "ToolboxClosed": "handhold.core.errors",
     "Rule": "handhold.core.policy.rules",
     "Entry": "handhold.core.ports",
     "Question": "handhold.core.ports",
+    "RunPaused": "handhold.core.ports",
     "Block": "handhold.core.results",
     "Printed": "handhold.core.results",
     "Reply": "handhold.core.results",

@@ -6,19 +6,33 @@ be asked the question waits in the store; whoever answers it there, the same cal
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
+from secrets import token_hex
 from time import time
 
-from handhold.core.errors import Denied, NotApproved
-from handhold.core.plans import Bytes, FileChange, Shelved, digest, hash_of
+from handhold.consents import APPROVING, Wait, ask_approver
+from handhold.core.errors import ApproverInvalid, Denied, NotApproved
+from handhold.core.plans import (
+    Bytes,
+    Content,
+    Directory,
+    Effects,
+    FileChange,
+    Folder,
+    FolderTime,
+    Shelved,
+    Stored,
+    digest,
+)
 from handhold.core.policy.protected import Protection
+from handhold.core.policy.repositories import Repositories
 from handhold.core.ports import (
     Approver,
     Asked,
     Call,
-    Consent,
     Decision,
     Judgement,
     Policy,
@@ -31,15 +45,25 @@ from handhold.core.ports import (
 from handhold.core.tools import run
 
 MANY = 30  # files that were there before: to lose more at once is a question, where somebody can answer it
-LONGEST_DIFF = 100_000  # characters of one that wait in the store
-SHORT = 12  # letters of a hash that name a question
+NO_ROOM = (
+    "too many questions, or too long ones, wait for an answer already."
+    " A person can answer them with `handhold approve`; after that, send it again"
+)
+TOO_LONG = "what needs approval is too long to be shown. Do it in smaller steps"
 RUN, RUN_DIRECTLY = "run", "run-directly"  # how the keys of commands begin
 CHANGES = "changes"  # the key of changes in the workspace that nothing sets apart
 
 LEAK = Judgement(
     Verdict.ASK, "it has another name outside the workspace, and would change there too", "hard links", "built in"
 )
+PRIVILEGED = Judgement(
+    Verdict.ASK,
+    "it would be a set-user-id or set-group-id file, a file with capabilities, or a device",
+    "privileged files",
+    "built in",
+)
 
+LOG = logging.getLogger("handhold.approvals")
 _SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 
 
@@ -65,15 +89,8 @@ class Matter:
     command: str
     patterns: tuple[str, ...]
     spelled: Callable[[str], str]
+    wait: Wait
     folder: str = ""  # where the command would run
-
-    @cached_property
-    def hash(self) -> str:
-        """Of the request, of where it is carried out, and of every change."""
-        call = self.call
-        changes = [[each.path, hash_of(each.before), hash_of(each.after), each.mode] for each in self.files]
-        asked = [call.session, call.tool, call.arguments, self.folder, self.command, changes]
-        return digest(json.dumps(asked).encode())
 
 
 class Asking:
@@ -82,35 +99,50 @@ class Asking:
     def __init__(
         self,
         policy: Policy,
+        commands: Policy,
         approver: Approver | None,
         store: Store,
         session: str,
         protection: Protection,
-        diff: Callable[[Sequence[FileChange]], str],
+        diff: Callable[[Sequence[FileChange], Collection[str]], tuple[str, int] | None],
         leaks: Callable[[str], bool],
+        exact_hash: Callable[[Shelved, str], str | None],
+        repositories: Callable[[Sequence[FileChange]], Repositories],
     ) -> None:
-        """`leaks` says whether a file has another name outside the workspace, under which a change would show."""
+        """`commands` is the policy for what commands do, and for taking that back: secrets may be usable there.
+
+        `leaks` says whether a file has another name outside the workspace, under which a change would show.
+
+        `diff` shows all that happens at some places first, and counts those lines; None if that is too long.
+        `exact_hash` covers all that a shelved thing is. `repositories` finds the git directories among the changes
+        of a call.
+        """
         self.policy = policy
+        self.commands = commands
         self.approver = approver
         self.store = store
         self.session = session
         self.protection = protection
         self._diff = diff
         self._leaks = leaks
+        self._exact_hash = exact_hash
+        self._repositories = repositories
 
     # --- before a command
 
-    def may_run(self, call: Call, command: str, study: Study, folder: str, *, directly: Sequence[str] = ()) -> Decision:
+    def may_run(
+        self, call: Call, command: str, study: Study, folder: str, *, wait: Wait, directly: Sequence[str] = ()
+    ) -> Decision:
         """`directly` are the roots of a command that would run on the workspace itself, where nothing is looked at.
 
         What was allowed on a shadow is not allowed there: it could not be taken back.
         """
         how = RUN_DIRECTLY if directly else RUN
-        key = f"{how}={folder}={command}"
+        key = f"{how}={json.dumps([folder, command])}"
         doubts = [Doubt("", self.policy.may_run(study), key)]
         doubts += [Doubt(root, self.policy.may(Verb.CHANGE, root), key) for root in directly]
         patterns = tuple(f"{how} {each}" for each in study.patterns)
-        return self._decided(Matter(call, (), command, patterns, lambda place: place, folder), doubts)
+        return self._decided(Matter(call, (), command, patterns, lambda place: place, wait, folder), doubts)
 
     # --- before a change counts
 
@@ -120,40 +152,117 @@ class Asking:
         files: Sequence[FileChange],
         spelled: Callable[[str], str],
         *,
+        wait: Wait,
         command: str = "",
         within: Sequence[str] = (),
+        privileged: Sequence[str] = (),
     ) -> Decision:
-        """`within` are places in folders that come or go whole, which a rule or a protected name may be about."""
-        doubts = [self._doubt(run.verb_of(change), change.path) for change in files]
+        """`within` are places in folders that come or go whole, which a rule or a protected name may be about.
+
+        `privileged` are files that would grant privileges to whoever runs them: asked about each time, in every mode.
+        """
+        repositories = self._repositories(files)
+        policy = self.commands if command else self.policy
+        doubts = [self._doubt(policy, run.verb_of(change), change.path, repositories) for change in files]
         doubts += [
             Doubt(each.path, LEAK, f"{Verb.CHANGE} {each.path}")
             for each in files
             if isinstance(each.after, Bytes) and each.before is not None and self._leaks(each.path)
         ]
-        doubts += [self._doubt(verb, place) for place, verb in run.within(within, files)]
+        doubts += [self._doubt(policy, verb, place, repositories) for place, verb in run.within(within, files)]
+        doubts += [Doubt(place, PRIVILEGED) for place in privileged]
         if command and (loss := self._loss(files)):
             doubts.append(loss)
-        return self._decided(Matter(call, files, command, (), spelled), doubts)
+        return self._decided(Matter(call, files, command, (), spelled, wait), doubts)
 
-    def judged(self, verb: Verb, place: str) -> Judgement:
-        """The policy's word; but what other programs obey is not changed without a question, whatever the mode."""
-        judgement = self.policy.may(verb, place)
-        if judgement.verdict is not Verdict.DENY and (because := self.protection.because(place)):
+    def may_take_back(
+        self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: Wait
+    ) -> Decision:
+        """Whether undo or redo may do this today; `within` are the entries of folders that come or go whole.
+
+        The host who asks for it is enough where only the mode would ask. A rule, a protected name or a file that would
+        run as somebody else is still a question.
+        """
+        every = (*files, *within)
+        repositories = self._repositories(every)
+        # What goes again is obeyed by nobody: there the policy itself has the word, and no protected name.
+        gone = [each.path for each in every if each.after is None]
+        policy = self.commands
+        going = [_doubt_of(Verb.DELETE, place, policy.may(Verb.DELETE, place)) for place in gone]
+        coming = [
+            self._doubt(policy, run.verb_of(each), each.path, repositories) for each in every if each.after is not None
+        ]
+        doubts = [
+            each for each in (*going, *coming) if each.judgement.verdict is not Verdict.ASK or each.key != CHANGES
+        ]
+        doubts += [Doubt(each.path, PRIVILEGED) for each in every if _gains_set_id(each)]
+        decision = self._decided(Matter(call, files, "", (), lambda place: place, wait), doubts)
+        return decision if decision.verdict == "approved" else Decision("allowed", "the host asked for it")
+
+    def judged(
+        self, verb: Verb, place: str, repositories: Repositories | None = None, policy: Policy | None = None
+    ) -> Judgement:
+        """The policy's word; but what other programs obey is not changed without a question, whatever the mode.
+
+        Without a `policy` it is the one for file tools.
+
+        With `repositories`, a change in a git directory is judged by its content; without, by its name.
+        """
+        judgement = (policy or self.policy).may(verb, place)
+        if judgement.verdict is not Verdict.DENY and (because := self._because(place, repositories)):
             return Judgement(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
         return judgement
 
-    def sets_apart(self, place: str, root: str) -> bool:
-        """Whether a name or a rule sets a place apart from its root: it must not go unseen in a folder that changes."""
-        if self.protection.covers(place):
-            return True
-        return self.policy.concerns(place) and any(
-            severity(self.policy.may(verb, place)) > severity(self.policy.may(verb, root)) for verb in run.CHANGING
+    def _because(self, place: str, repositories: Repositories | None) -> str:
+        if repositories and (because := repositories.objection(place)) is not None:
+            return because
+        return self.protection.because(place)
+
+    def asks_about(self, files: Sequence[FileChange], within: Sequence[str]) -> tuple[str, ...]:
+        """Those of the places `within` that do not change without a question, or at all."""
+        repositories = self._repositories(files)
+        judged = (
+            (place, self.judged(verb, place, repositories, self.commands)) for place, verb in run.within(within, files)
+        )
+        return tuple(dict.fromkeys(place for place, judgement in judged if judgement.verdict is not Verdict.ALLOW))
+
+    def allowed_times(self, effects: Effects) -> tuple[FolderTime, ...]:
+        """Those that a command may set unasked: of folders in which its changes are, and of others that it may change.
+
+        A time is not worth a question.
+        """
+        around = {change.path.rpartition("/")[0] for change in effects.files}
+        return tuple(
+            time
+            for time in effects.times
+            if time.path in around or self.judged(Verb.CHANGE, time.path, policy=self.commands).verdict is Verdict.ALLOW
         )
 
-    def _doubt(self, verb: Verb, place: str) -> Doubt:
-        judgement = self.judged(verb, place)
-        by_mode = judgement.rule.startswith("mode ")
-        return Doubt(place, judgement, CHANGES if by_mode else f"{verb} {place}")
+    def sets_apart(self, place: str, root: str) -> bool:
+        """Whether a name or a rule sets a place apart from its root: it must not go unseen in a folder that changes."""
+        if self.protection.covers(place) or place.endswith("/HEAD"):  # the folder may be a repository
+            return True
+        return self._is_stricter(place, root)
+
+    def holds(self, place: str, change: FileChange | None = None) -> bool:
+        """Whether nobody may change a place who cannot be asked about it: a command that works on the workspace itself.
+
+        With the `change`, also what would make a git directory of a folder, or is obeyed in one under any name.
+        """
+        if self.protection.covers(place):
+            return True
+        if change and self._repositories([change]).objection(place):
+            return True
+        return self._is_stricter(place, self.protection.root_of(place))
+
+    def _is_stricter(self, place: str, root: str) -> bool:
+        policy = self.commands
+        return policy.concerns(place) and any(
+            severity(policy.may(verb, place)) > severity(policy.may(verb, root)) for verb in run.CHANGING
+        )
+
+    def _doubt(self, policy: Policy, verb: Verb, place: str, repositories: Repositories) -> Doubt:
+        return _doubt_of(verb, place, self.judged(verb, place, repositories, policy))
 
     def _loss(self, files: Sequence[FileChange]) -> Doubt | None:
         """More than a few files gone or overwritten that this session did not make, and somebody who can be asked.
@@ -199,59 +308,115 @@ class Asking:
         path = matter.spelled(first.place) if first.place else matter.command
         because, rule, of_command = "; ".join(_reasons(doubts)), _written(first.judgement), not matter.files
         keys = tuple(dict.fromkeys(each.key for each in doubts)) if all(each.key for each in doubts) else ()
-        if answer := self.store.spend(matter.hash, self.session):
-            if answer.answer == "no":
+        hash = self._hash(matter, doubts)
+        if answer := self.store.spend(hash, self.session):
+            if answer.answer not in APPROVING:
                 raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
-            self._remember(answer.answer or "once", keys, matter.patterns, answer.by)
+            self._remember(answer.answer, answer.allows, answer.patterns, answer.by)
             return Decision("approved", rule, answer.by)
-        said = self.approver(self._question(matter, because, rule, keys)) if self.approver and self._somebody else None
-        if said is None:
-            waiting = self._put_down(matter, because, keys)
-            raise NotApproved(path, because, asked=False, rule=rule, approval=waiting, of_command=of_command)
-        consent: Consent = ("once" if said else "no") if isinstance(said, bool) else said
-        if consent == "no":
+        unanswered = partial(NotApproved, path, because, asked=False, rule=rule, of_command=of_command)
+        # Where the mode asks about every change, or many files would go, no place is set apart from the others.
+        apart = {each.place for each in doubts if each.judgement is PRIVILEGED or each.key not in ("", CHANGES)}
+        shown = self._diff(matter.files, apart)
+        if shown is None:
+            raise unanswered(unasked=TOO_LONG)
+        consent, by = None, ""
+        if self.approver and self._somebody:
+            invalid = ApproverInvalid(path, because, asked=False, rule=rule, of_command=of_command)
+            question = self._question(matter, hash, because, rule, keys, shown)
+            consent, by = ask_approver(self.approver, question, matter.wait, invalid)
+        if consent is None:
+            waiting = self._put_down(matter, hash, because, keys, shown)
+            raise unanswered(approval=waiting.id) if waiting else unanswered(unasked=NO_ROOM)
+        if consent not in APPROVING:
             raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
-        by = getattr(self.approver, "name", "the approver")
         self._remember(consent, keys, matter.patterns, by)
         return Decision("approved", rule, f"{by} ({consent})")
 
     @property
     def _somebody(self) -> bool:
-        return self.approver is not None and getattr(self.approver, "present", True)
+        try:
+            return self.approver is not None and bool(getattr(self.approver, "present", True))
+        except Exception:
+            LOG.exception("The approver %r cannot say whether it is present, so it is asked", self.approver)
+            return True
 
-    def _question(self, matter: Matter, because: str, rule: str, keys: Sequence[str]) -> Question:
+    def _hash(self, matter: Matter, doubts: Sequence[Doubt]) -> str:
+        """Of all that an answer is for: the request, where it is carried out, what is asked about, every change."""
+        call = matter.call
+        changes = [
+            [each.path, self._covered(each.before, each.path), self._covered(each.after, each.path), each.mode]
+            for each in matter.files
+        ]
+        reasons = [[each.place, each.key, each.judgement.because, each.judgement.rule] for each in doubts]
+        asked = [call.session, call.tool, call.arguments, matter.folder, matter.command, reasons, changes]
+        return digest(json.dumps(asked).encode())
+
+    def _covered(self, content: Content | None, path: str) -> Sequence[str] | None:
+        """One side of a change, by all that it is. What is no longer there is like nothing else: no answer fits it."""
+        match content:
+            case None:
+                return None
+            case Shelved():
+                return "shelved", self._exact_hash(content, path) or token_hex()
+            case Bytes() | Stored():
+                return "file", content.hash
+            case Directory() | Folder():
+                return "folder", content.hash
+
+    def _question(
+        self, matter: Matter, hash: str, because: str, rule: str, keys: Sequence[str], shown: tuple[str, int]
+    ) -> Question:
+        diff, uncut = shown
         return Question(
             matter.call.tool,
             tuple(matter.files),
-            self._diff(matter.files),
+            diff,
             because,
             matter.command,
-            id=matter.hash[:SHORT],
+            id=hash,
             rule=rule,
             session=_in_words(keys),
             patterns=tuple(each.partition(" ")[2] for each in matter.patterns),
+            uncut=uncut,
         )
 
-    def _put_down(self, matter: Matter, because: str, keys: tuple[str, ...]) -> str:
-        self.store.ask(
+    def _put_down(
+        self, matter: Matter, hash: str, because: str, keys: tuple[str, ...], shown: tuple[str, int]
+    ) -> Asked | None:
+        diff, uncut = shown
+        return self.store.ask(
             Asked(
-                id=matter.hash[:SHORT],
-                hash=matter.hash,
+                id="",
+                hash=hash,
                 session=self.session,
                 at=time(),
                 tool=matter.call.tool,
                 because=because,
                 command=matter.command,
-                diff=self._diff(matter.files)[:LONGEST_DIFF],
+                diff=diff,
+                uncut=uncut,
                 allows=keys,
                 patterns=matter.patterns,
             )
         )
-        return matter.hash[:SHORT]
 
     def _remember(self, consent: str, keys: Sequence[str], patterns: Sequence[str], by: str) -> None:
         for key in {"session": keys, "pattern": patterns}.get(consent, ()):
             self.store.allow(self.session, key, by=by)
+
+
+def _doubt_of(verb: Verb, place: str, judgement: Judgement) -> Doubt:
+    by_mode = judgement.rule.startswith("mode ")
+    return Doubt(place, judgement, CHANGES if by_mode else f"{verb} {place}")
+
+
+def _gains_set_id(change: FileChange) -> bool:
+    def bits(side: object) -> int:
+        return side.mode & 0o6000 if isinstance(side, Shelved) and side.kind == "file" else 0
+
+    made = (change.mode or 0) & 0o6000 if change.before is None and change.after is not None else 0
+    return bool((bits(change.after) | made) & ~bits(change.before))
 
 
 def _entries(change: FileChange) -> int:

@@ -6,14 +6,15 @@ from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from os import PathLike, fspath, urandom
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
+from handhold.core.choices import DIALECTS, Confinement, Mode, Secrets
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import Approver, Converter, Dialect, Files, Hiding, Policy, Searcher, Shell, Store, Traits
 from handhold.core.requests import Matching
+from handhold.options import check_options
 from handhold.toolbox import Road
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule
     from handhold.world.files.workspace import Workspace
     from handhold.world.network import Opening
+    from handhold.world.state.bound import DiskShare
 
 Place = str | PathLike[str]
 
@@ -33,16 +35,18 @@ class Options(TypedDict, total=False):
     model: str
     session: str
     policy: Mode | Policy | None
-    rules: "Sequence[Rule]"
+    rules: "Rule | Sequence[Rule]"
     settings: bool | Place  # whether to read the user's file and the roots' own, or which file instead of the user's
     approver: Approver | None
     matching: Matching | None
     hints: bool | None
     shell: Confinement
-    network: bool | Sequence[str]  # whether commands have one, or the hosts that they may reach
-    hidden: Sequence[Place]  # folders besides the usual ones that commands do not see
+    network: bool | str | Sequence[str]  # whether commands have one, or the hosts that they may reach
+    secrets: Secrets | None  # whether commands may use files that the built-in secret rules name
+    hidden: Place | Sequence[Place]  # folders besides the usual ones that commands do not see
     memory: int | None  # bytes that a command may take
     processes: int | None  # that a command may have at once
+    tracing: bool  # whether a command may trace its own processes: strace, gdb
     search_seconds: float | None
     searcher: Searcher | None
     converter: Converter | None
@@ -57,14 +61,17 @@ class Toolbox(Road):
         root: Place | Sequence[Place],
         *,
         state: Place | None = None,
-        read_only: Sequence[Place] = (),
+        read_only: Place | Sequence[Place] = (),
         encodings: Mapping[str, str] | None = None,
+        undo_bytes: int | None = None,
         **options: Unpack[Options],
     ) -> Self:
         """Tools on one root or several; those in `read_only` are read and never written.
 
         `encodings` are names by pattern (`{"*.txt": "cp1251"}`), and go before every .editorconfig.
+        `undo_bytes` is how much is kept for undo; without it the user's settings say, else a share of the free disk.
         Without a session name this is a conversation of its own. The state folder outlives the process.
+        TypeError or ValueError if an option is unknown or has a wrong value, before anything is opened.
         """
         from pathlib import Path
 
@@ -72,12 +79,16 @@ class Toolbox(Road):
         from handhold.world.state.folder import state_folder
         from handhold.world.state.sqlite import SqliteStore
 
-        roots = [root] if isinstance(root, str | PathLike) else root
+        place = {"root": root, "state": state, "read_only": read_only, "encodings": encodings, "undo_bytes": undo_bytes}
+        given = check_options({**place, **options})
+        roots: tuple[Place, ...] = given["root"]
+        further: tuple[Place, ...] = given["read_only"]
+        options = cast(Options, {name: value for name, value in given.items() if name not in place})
         folder = state_folder(Path(state) if state is not None else None, [fspath(place) for place in roots])
         with ExitStack() as opened:  # what was opened is closed again if the rest cannot be
-            store = SqliteStore(folder)
+            store = SqliteStore(folder, bound=undo_bytes or undo_bound(options, folder, roots))
             opened.callback(store.close)
-            files = Workspace(roots, store, read_only=read_only, state=folder, encodings=encodings)
+            files = Workspace(roots, store, read_only=further, state=folder, encodings=encodings)
             opened.callback(files.close)
             options = settled(options, files.roots, folder)
             box = cls.on(files, store, run_by=shell_in(folder, files, options), **options)
@@ -96,6 +107,7 @@ class Toolbox(Road):
         """The same tools on files that live in a dictionary: for tests and dry runs."""
         from handhold.world.memory import MemoryFiles, MemoryStore
 
+        check_options({"encodings": encodings})
         store = MemoryStore()
         return cls.on(MemoryFiles(files, root=root, contents=store, encodings=encodings), store, **options)
 
@@ -108,7 +120,10 @@ class Toolbox(Road):
         run_by: Callable[[Road], Shell] | None = None,
         **options: Unpack[Options],
     ) -> Self:
-        """The tools on a workspace and a store that are there already."""
+        """The tools on a workspace and a store that are there already. They read no settings."""
+        options = cast(Options, check_options(options))
+        if options.get("settings"):
+            raise ValueError("settings are read by Toolbox.open only; give rules, or a policy")
         dialect = dialect_for(options)
         approver = options.get("approver")
         return cls(
@@ -128,8 +143,6 @@ class Toolbox(Road):
 def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[Road], Shell]:
     """What makes the shell when the first command comes; nothing of it is imported before."""
     mode = options.get("shell", "contained")
-    if mode not in CONFINEMENTS:
-        raise ValueError(f"no confinement is called {mode!r}; there are {', '.join(CONFINEMENTS)}")
 
     def made(road: Road) -> Shell:
         from handhold.world.shell import BoxedShell
@@ -141,12 +154,17 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
             state=state,
             session=road.session,
             mode=mode,
-            network=opening(options.get("network", False), road.policy),
+            network=opening(cast("bool | Sequence[str]", options.get("network", False)), road.policy),
             lasting=road.traits.shell_lasts,
             protected=road.is_guarded,
+            holds=road.is_held,
+            held_places=road.to_keep,
             denied=road.to_hide,
-            hidden=[fspath(place) for place in options.get("hidden", ())],
+            withheld=road.is_withheld,
+            redaction=road.redaction,
+            hidden=cast("Sequence[str]", options.get("hidden", ())),
             limits=Limits(options.get("memory"), options.get("processes")),
+            tracing=options.get("tracing", False),
         )
 
     return made
@@ -190,8 +208,20 @@ def policy_for(options: Options, roots: Sequence[str]) -> Policy:
     from handhold.core.policy.defaults import BUILT_IN
     from handhold.core.policy.rules import Book, RulePolicy
 
-    rules = Book("code", "code", tuple(options.get("rules", ())))
-    return RulePolicy(ModePolicy(wanted or otherwise(options)), (rules, BUILT_IN), tuple(roots))
+    rules = Book("code", "code", tuple(cast("Sequence[Rule]", options.get("rules", ()))))
+    mode = ModePolicy(wanted or otherwise(options))
+    return RulePolicy(mode, (rules, BUILT_IN), tuple(roots), secrets=options.get("secrets") or "usable")
+
+
+def undo_bound(options: Options, state: "Path", roots: Sequence[Place]) -> "int | DiskShare":
+    """What the user's settings say, else a share of the disks on which it lies: of the state and of the roots."""
+    from handhold.world.settings import users_undo_bytes
+    from handhold.world.state.bound import DiskShare
+
+    policy = wanted_policy(options)
+    reads_settings = policy is None or isinstance(policy, str)
+    wanted = users_undo_bytes(options.get("settings", True)) if reads_settings else None
+    return wanted or DiskShare(state, roots)
 
 
 def settled(options: Options, roots: Sequence[str], state: "Path") -> Options:
@@ -199,19 +229,21 @@ def settled(options: Options, roots: Sequence[str], state: "Path") -> Options:
     wanted = wanted_policy(options)
     if wanted is not None and not isinstance(wanted, str):
         return options
-    from handhold.world.settings import Wanted, load
+    from handhold.world.settings import Wanted, load, log_warning
 
-    said = Wanted(wanted, otherwise(options), tuple(options.get("rules", ())))
+    rules = tuple(cast("Sequence[Rule]", options.get("rules", ())))
+    said = Wanted(wanted, otherwise(options), rules, options.get("secrets"))
     policy = load(roots, said, settings=options.get("settings", True), state=state)
-    return {**options, "policy": policy, "rules": (), "settings": False}
+    for warning in policy.remarks:
+        log_warning(warning)
+    return {**options, "policy": policy, "rules": (), "settings": False, "secrets": None}
 
 
 def wanted_policy(options: Options) -> Mode | Policy | None:
     policy = options.get("policy")
-    if isinstance(policy, str) and policy not in MODES:
-        raise ValueError(f"no policy is called {policy!r}; there are {', '.join(MODES)}")
-    if policy is not None and not isinstance(policy, str) and (options.get("rules") or options.get("settings")):
-        raise ValueError("a policy that is given whole takes neither rules nor settings")
+    more = options.get("rules") or options.get("settings") or options.get("secrets")
+    if policy is not None and not isinstance(policy, str) and more:
+        raise ValueError("a policy that is given whole takes neither rules nor settings nor secrets")
     return policy
 
 

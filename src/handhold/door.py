@@ -1,12 +1,12 @@
 """The one door: a change is journalled ahead, committed and settled, or it is taken back at the next start."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import Identity
-from handhold.core.plans import FileChange
-from handhold.core.ports import Broken, Decision, Files, Outcome, Store
+from handhold.core.plans import FileChange, FolderTime
+from handhold.core.ports import Broken, Decision, Entry, Files, Outcome, Store
 
 
 def commit(
@@ -14,22 +14,28 @@ def commit(
     store: Store,
     seq: int,
     changes: Sequence[FileChange],
-    outcome: Outcome,
+    conclude: Callable[[Sequence[Entry]], Outcome],
     *,
     decision: Decision,
     takes_back: Sequence[int] = (),
+    renew: bool = False,
+    times: Sequence[FolderTime] = (),
 ) -> Mapping[str, Identity]:
-    """To be passed alone. What the journal does not say was done, was not done."""
-    with files.transaction(changes) as transaction:
-        store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)
+    """To be passed alone. What the journal does not say was done, was not done.
+
+    `conclude` gets the calls whose undo is given up for this one: the outcome holds a reply that says so.
+    With `renew`, things of a command that come back with other contents get the time of now. `times` come with it.
+    """
+    with files.transaction(changes, times) as transaction:
+        given_up = store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)
         identities = transaction.perform()
         try:
-            store.settle(seq, outcome, durable=True)
+            store.settle(seq, conclude(given_up), durable=True, given_up=[entry.seq for entry in given_up])
         except BaseException:
             transaction.take_back()
             raise
         try:
-            transaction.finish()
+            transaction.finish(renew=renew)
             store.finish(seq)
         except ToolError:
             pass  # it is done, and recorded: what could not be thrown away now is at the next start

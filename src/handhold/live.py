@@ -1,19 +1,20 @@
 """Calls from an event loop: cancelled, they end what they started; and what a command prints arrives while it runs."""
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from handhold.core.errors import Cancelled
 from handhold.core.results import Printed, Reply
 
 if TYPE_CHECKING:
-    from asyncio import Future
+    from asyncio import AbstractEventLoop, Future
     from concurrent.futures import Executor
 
 MOST_WAITING = 1024 * 1024  # characters that were printed and not yet taken; what comes faster is dropped, and counted
 PATIENCE = 0.05  # seconds between two attempts to end a command that may not have begun
+CANCEL_POLL_SECONDS = 0.1  # between two checks whether a call that waits for an approver was cancelled
 
 
 class Live:
@@ -22,6 +23,7 @@ class Live:
     def __init__(self, watch: Callable[[str], None] | None = None) -> None:
         self.watch = watch
         self.thread: int | None = None  # in which a command of this call runs
+        self.loop: AbstractEventLoop | None = None  # that awaits this call, in another thread
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -32,6 +34,38 @@ class Live:
         if self._stopped.is_set():
             raise Cancelled()
 
+    def wait_for(self, awaitable: Awaitable[Any]) -> Any:
+        """The result of `awaitable`, from the thread of the call; Cancelled if the call is cancelled meanwhile.
+
+        It runs in the event loop that awaits the call. A call that is not awaited may itself block a loop, so there
+        the awaitable gets a new loop in a thread of its own.
+        """
+        import asyncio
+
+        async def outcome() -> tuple[Any, BaseException | None]:
+            try:
+                return await awaitable, None
+            except BaseException as error:  # noqa: BLE001 - raised again below, in the thread of the call
+                return None, error
+
+        with nullcontext(self.loop) if self.loop else _new_loop() as loop:
+            running = asyncio.run_coroutine_threadsafe(outcome(), loop)
+            try:
+                while True:
+                    try:
+                        result, error = running.result(CANCEL_POLL_SECONDS)
+                        break
+                    except TimeoutError:
+                        self.go_on()
+            finally:
+                running.cancel()
+        if isinstance(error, asyncio.CancelledError):
+            self.go_on()
+            raise RuntimeError("it was cancelled before it gave an answer") from error
+        if error:
+            raise error
+        return result
+
     @contextmanager
     def command(self) -> Generator[None]:
         self.go_on()
@@ -40,6 +74,29 @@ class Live:
             yield
         finally:
             self.thread = None
+
+
+@contextmanager
+def _new_loop() -> "Generator[AbstractEventLoop]":
+    """An event loop that runs in a thread of its own; what still runs in it at the end is cancelled."""
+    import asyncio
+    from concurrent.futures import Future
+
+    started: Future[tuple[AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def main() -> None:
+        end = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    loop, end = started.result()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
 
 
 Work = Callable[[Live], Reply]
@@ -83,7 +140,8 @@ def _begun(work: Work, live: Live, lane: "Executor | None") -> "Future[Reply]":
     from contextvars import copy_context
 
     context = copy_context()
-    return asyncio.get_running_loop().run_in_executor(lane, lambda: context.run(work, live))
+    live.loop = asyncio.get_running_loop()
+    return live.loop.run_in_executor(lane, lambda: context.run(work, live))
 
 
 async def _replied(running: "Future[Reply]", live: Live, interrupt: Interrupt) -> Reply:

@@ -5,22 +5,50 @@ so several calls with a command among them are taken back step by step, the newe
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from handhold.core import history
-from handhold.core.errors import ContentDropped, PermissionRefused, TakenBackPartly, ToolError, UndoConflict, Unfinished
+from handhold.core.errors import (
+    ContentDropped,
+    Denied,
+    NotApproved,
+    PermissionRefused,
+    TakenBackPartly,
+    ToolError,
+    UndoConflict,
+    Unfinished,
+)
 from handhold.core.facts import Declared
 from handhold.core.history import Step, Which
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, hash_of
-from handhold.core.ports import Call, Decision, Entry, Files, Outcome, Store
+from handhold.core.ports import Call, Decision, Entry, Files, Hiding, Outcome, Policy, Store, Verb, Verdict
 from handhold.core.results import TakenBack
-from handhold.core.text.names import spelled
+from handhold.core.text.names import spelled, unmistakable
+from handhold.core.tools.run import verb_of
 from handhold.door import commit
+from handhold.secret_files import SecretFiles
 from handhold.watching import counted
 
 Way = Literal["undo", "redo"]
+
+
+@dataclass(frozen=True)
+class Readable:
+    """What was changed, without what may not be read today. For a diff; whoever judges or approves sees all of it."""
+
+    whole: "TakingBack"
+
+    def content(self, content: Content, path: str) -> bytes | None:
+        return self.whole.content(content, path)
+
+    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+        entries = self.whole.unfolded(content, path, most)
+        return [(way, thing) for way, thing in entries if self.whole.is_visible(f"{path}/{unmistakable(way)}")]
+
+    def declared(self, path: str) -> Declared | None:
+        return self.whole.declared(path)
 
 
 @dataclass(frozen=True)
@@ -31,29 +59,48 @@ class TakingBack:
     store: Store
     session: str
     dialect: str
+    policy: Policy
+    hiding: Callable[[], Hiding | None]  # what file tools do not show today
+    secret_files: SecretFiles  # what commands may not read or change today
+    authorize: Callable[[Call, Sequence[FileChange], Sequence[FileChange]], Decision]  # by today's policy
 
-    def carry_out(self, verb: Way, which: Which, *, preview: bool) -> TakenBack:
-        """Undo or redo what is meant. Refused where it would lose a later change."""
+    def carry_out(self, verb: Way, which: Which, *, preview: bool, keep_times: bool = False) -> TakenBack:
+        """Undo or redo what is meant. Refused where it would lose a later change, or today's policy denies it.
+
+        A file that gets other contents gets the time of now, so that whoever builds from it notices; with `keep_times`,
+        the time that it had.
+        """
         steps = [reversal(step) for step in reversed(self._steps(self._chosen(verb, which)))]
+        self._check_policy(steps)
         self._can_be_had(steps)
         if not preview:
-            self._commit(verb, which, steps)
+            self._commit(verb, which, steps, renew=not keep_times)
         files = [change for step in steps for change in step.files]
         return TakenBack(
             verb=verb,
             calls=tuple(name for step in reversed(steps) for name in names(step)),
             paths=tuple(dict.fromkeys(spelled(change.path) for change in files if not change.of_directory)),
             preview=preview,
-            diff=self.diff(files),
+            diff=self._diff_without_hidden(files),
         )
 
     def shown(self, which: Which) -> str:
         """What was done, as a diff."""
         chosen = history.changes(self.store, self.session, which, undone=False if which.several else None)
-        return self.diff([change for step in self._steps(chosen) for change in step.files])
+        return self._diff_without_hidden([change for step in self._steps(chosen) for change in step.files])
+
+    def _diff_without_hidden(self, files: Sequence[FileChange]) -> str:
+        """Without contents that a file has which may not be read, under any name."""
+        hidden = self._hidden_contents(files, self.hiding())
+        return self.diff([change for change in files if not {hash_of(change.before), hash_of(change.after)} & hidden])
 
     def diff(self, files: Sequence[FileChange]) -> str:
-        return history.diff_of(files, self, self.files.roots)
+        """Of files that may be read today."""
+        shown = [change for change in files if self.is_visible(change.path)]
+        return history.diff_of(shown, Readable(self), self.files.roots)
+
+    def diff_for_approval(self, files: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
+        return history.diff_for_approval(files, places, self, self.files.roots)
 
     def content(self, content: Content, path: str) -> bytes | None:
         """What it holds, wherever that is; None if it is nowhere, or no file or link."""
@@ -76,6 +123,45 @@ class TakingBack:
 
     def _steps(self, chosen: Sequence[Entry]) -> list[Step]:
         return history.steps(self.store, self.session, chosen)
+
+    # --- whether it may be done today
+
+    def is_visible(self, place: str) -> bool:
+        return self.policy.may(Verb.READ, place).verdict is not Verdict.DENY
+
+    def _check_policy(self, steps: Sequence[Step]) -> None:
+        """Denied if it would touch what may not be read or changed, or bring such content under another name."""
+        files = [change for step in steps for change in (*step.files, *self._within(step.files))]
+        for change in files:
+            for verb in (Verb.READ, verb_of(change)):
+                judgement = self.secret_files.policy.may(verb, change.path)
+                if judgement.verdict is Verdict.DENY:
+                    raise Denied(change.path, judgement.because, judgement.rule, remedy=judgement.remedy)
+        hidden = self._hidden_contents(files, self.secret_files.withheld_hiding)
+        if copied := next((change.path for change in files if change.after and hash_of(change.after) in hidden), None):
+            raise Denied(copied, "it would get the content of a file that may not be read", "secrets")
+
+    def _within(self, files: Sequence[FileChange]) -> Iterator[FileChange]:
+        """What comes and goes with whole folders."""
+        for change in files:
+            for tree in (change.before, change.after):
+                if isinstance(tree, Shelved) and tree.kind == "tree":
+                    for way, thing in self.files.unfolded(tree, change.path, tree.entries):
+                        sides = (None, thing) if tree is change.after else (thing, None)
+                        yield FileChange(f"{change.path}/{unmistakable(way)}", *sides)
+
+    def _hidden_contents(self, files: Sequence[FileChange], hiding: Hiding | None) -> set[str | None]:
+        """The hashes of files that are hidden today, as far as they are of a size with one of these."""
+        if hiding is None:
+            return set()
+        sides = (side for change in files for side in (change.before, change.after))
+        sizes = {side.size for side in sides if side is not None and not isinstance(side, Directory | Folder)} - {0}
+        looks = ((place, self.files.look(place)) for place in hiding.places())
+        return {
+            self.files.fingerprint(place)[1]
+            for place, look in looks
+            if look and look.kind == "file" and look.identity.size in sizes
+        }
 
     # --- whether it can be done
 
@@ -126,11 +212,11 @@ class TakingBack:
 
     # --- doing it
 
-    def _commit(self, verb: Way, which: Which, steps: Sequence[Step]) -> None:
+    def _commit(self, verb: Way, which: Which, steps: Sequence[Step], *, renew: bool) -> None:
         batch = self.store.entries(last=1)[-1].seq if len(steps) > 1 else 0
         for n, step in enumerate(steps):
             try:
-                self._commit_step(verb, which, step, batch)
+                self._commit_step(verb, which, step, batch, renew=renew)
             except Unfinished:
                 raise
             except ToolError as error:
@@ -140,24 +226,28 @@ class TakingBack:
                 paths = error.facts().get("paths") or [error.facts().get("path", "")]
                 raise TakenBackPartly(verb, tuple(done), tuple(left), error.code, tuple(paths)) from error
 
-    def _commit_step(self, verb: Way, which: Which, step: Step, batch: int) -> None:
+    def _commit_step(self, verb: Way, which: Which, step: Step, batch: int, *, renew: bool) -> None:
         arguments = {"calls": names(step)} | ({"batch": batch} if batch else {})
-        seq = self.store.begin(Call(self.session, which.turn, "", verb, json.dumps(arguments), self.dialect))
+        call = Call(self.session, which.turn, "", verb, json.dumps(arguments), self.dialect)
+        seq = self.store.begin(call)
         try:
+            decision = self.authorize(call, step.files, tuple(self._within(step.files)))
             with self.store.alone():
                 commit(
                     self.files,
                     self.store,
                     seq,
                     step.files,
-                    Outcome("success", None, 0.0, None),
-                    decision=Decision("allowed", "the host asked for it"),
+                    lambda _: Outcome("success", None, 0.0, None),
+                    decision=decision,
                     takes_back=[entry.seq for entry in step.entries],
+                    renew=renew,
                 )
         except Unfinished:
             raise
         except ToolError as error:
-            self.store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False)
+            refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
+            self.store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
             raise
 
 

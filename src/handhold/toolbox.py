@@ -9,14 +9,16 @@ A call is journalled before it runs and after. What is not recorded as done is t
 
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import sha256
 from os.path import expanduser
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from handhold.checked_policy import check_policy
 from handhold.core import history, tools
 from handhold.core.errors import (
     BadArguments,
@@ -28,6 +30,7 @@ from handhold.core.errors import (
     NoMatch,
     NoShell,
     NotApproved,
+    Overtaken,
     ReadOnly,
     Stale,
     ToolError,
@@ -41,15 +44,19 @@ from handhold.core.plans import (
     Changes,
     Command,
     Convert,
+    Directory,
     Effects,
     FileChange,
+    FolderTime,
     Job,
     Restart,
     Search,
+    Stored,
     digest,
 )
 from handhold.core.policy.guard import GuardedView
 from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import (
     Approver,
     Call,
@@ -76,6 +83,7 @@ from handhold.core.requests import Below, JobInput, JobOutput, JobStop, Read, Re
 from handhold.core.results import (
     Block,
     Edited,
+    Grepped,
     NotebookEdited,
     NotebookShown,
     Patched,
@@ -92,16 +100,25 @@ from handhold.core.results import (
 )
 from handhold.core.text.kinds import PROBE
 from handhold.core.text.names import spelled
+from handhold.core.text.redaction import Redaction
+from handhold.core.text.visible import format_id
 from handhold.core.tools import read, run
+from handhold.core.tools.grep import redact_hits
 from handhold.core.tracker import Tracker
 from handhold.door import commit, recover
 from handhold.live import Live, awaited, streamed
+from handhold.open_calls import OpenCalls
+from handhold.secret_files import SecretFiles
 
 if TYPE_CHECKING:
     from handhold.asking import Asking
     from handhold.takeback import TakingBack
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+RULES_CHANGED = (
+    "This call was carried out before. The rules about reading changed since, so its reply is not shown again; "
+    "to look again, use a new call id."
+)
 LONG = 2000  # characters of an argument that the journal keeps as they are
 
 
@@ -125,7 +142,7 @@ class Road:
         self.files = files
         self.store = store
         self.dialect = dialect
-        self.policy = policy
+        self.policy = check_policy(policy)
         self.searcher = searcher
         self.converter = converter
         self.session = session
@@ -137,6 +154,7 @@ class Road:
         self._shell: Shell | None = None
         self._opening = threading.Lock()
         self._folder = files.roots[0]  # where a lasting shell stands
+        self._open_calls = OpenCalls(self._release)
         recover(files, store)
 
     # What a session that only reads never needs is imported when it is: everybody's start is shorter for it.
@@ -145,29 +163,84 @@ class Road:
     def _asking(self) -> "Asking":
         from handhold.asking import Asking
         from handhold.core.policy.protected import Protection
+        from handhold.core.policy.repositories import Repositories
 
         protection = Protection(self.files.roots)
-        leaks = self.files.names_outside
-        return Asking(self.policy, self.approver, self.store, self.session, protection, self._diff, leaks)
+
+        # The history in turn asks this one, so it is looked up when it is needed.
+        def diff(changes: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
+            return self._history.diff_for_approval(changes, places)
+
+        def repositories(changes: Sequence[FileChange]) -> Repositories:
+            return Repositories(self.files, self._history, protection, changes)
+
+        return Asking(
+            self.policy,
+            self._secret_files.policy,
+            self.approver,
+            self.store,
+            self.session,
+            protection,
+            diff,
+            self.files.names_outside,
+            self.files.exact_hash,
+            repositories,
+        )
 
     @cached_property
     def hiding(self) -> Hiding | None:
-        """What may not be read here, and what commands may therefore not see; None where no rule denies reading."""
+        """What file tools do not show; None where no rule denies reading."""
         if isinstance(self.policy, ModePolicy):
             return None
         visible = GuardedView(self.files, self.policy, self.tracker, self.traits).visible
         return self.files.hiding(lambda place: not visible(place))
 
+    @cached_property
+    def _reading(self) -> str:
+        """A checksum of the rules about reading."""
+        from handhold.core.policy.rules import RulePolicy
+
+        rules = self.policy.reading if isinstance(self.policy, RulePolicy) else ""
+        return sha256(rules.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
     def to_hide(self) -> Sequence[str]:
         """What a command may not see. SystemTrouble where a file system does not answer: what is not found out there
         could not be hidden, should it come back."""
-        return self.files.answered(self.hiding.places, lambda: None) if self.hiding else ()
+        return self.files.answered(self._secret_files.withheld, lambda: None)
+
+    def redaction(self) -> Redaction | None:
+        """What is replaced in the output of a command."""
+        return self.files.answered(self._secret_files.redaction, lambda: None)
+
+    @cached_property
+    def _secret_files(self) -> SecretFiles:
+        return SecretFiles(self.files, self.policy, self.hiding)
+
+    @cached_property
+    def _keeping(self) -> Hiding:
+        return self.files.hiding(self._asking.holds, near=True)
+
+    def to_keep(self) -> Sequence[str]:
+        """What a command that works on the workspace itself must leave as it is, of what is there.
+
+        It cannot change the contents of others either; these are kept whole, with mode and time.
+        """
+        return self.files.answered(self._keeping.places, lambda: None)
 
     @cached_property
     def _history(self) -> "TakingBack":
         from handhold.takeback import TakingBack
 
-        return TakingBack(self.files, self.store, self.session, self.dialect.name)
+        return TakingBack(
+            self.files,
+            self.store,
+            self.session,
+            self.dialect.name,
+            self.policy,
+            lambda: self.hiding,
+            self._secret_files,
+            partial(self._asking.may_take_back, wait=Live().wait_for),
+        )
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -177,6 +250,11 @@ class Road:
     def instructions(self) -> str:
         """What teaches a model to use these tools together, for its system prompt."""
         return self.dialect.instructions
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was found in settings and does not count, such as the allow rules of a file that is not trusted."""
+        return self.policy.remarks if isinstance(self.policy, RulePolicy) else ()
 
     # --- calls
 
@@ -189,7 +267,7 @@ class Road:
         turn: str = "",
         live: Live | None = None,
     ) -> Reply:
-        """Do what the model asks, or say why not. Raises only for a bug of ours.
+        """Do what the model asks, or say why not. Raises ToolboxClosed after `close`, else only for a bug of ours.
 
         Arguments are an object, or the text that a free-form tool was given. `live` is how somebody in another thread
         hears of it while it runs, and stops it.
@@ -201,11 +279,12 @@ class Road:
     ) -> Reply | None:
         """The same for a call that needs no waiting, in an event loop itself: a page of a small text on a disk of this
         machine, while nobody else writes the journal. None for every other, which is then to be called."""
-        glance = self._glance(tool, arguments)
-        if glance is None:
-            return None
-        with self.store.hurried() as free:
-            reply = self._called(tool, arguments, call_id, turn, Live(), glance) if free else None
+        with self._open_calls.enter():
+            glance = self._glance(tool, arguments)
+            if glance is None:
+                return None
+            with self.store.hurried() as free:
+                reply = self._called(tool, arguments, call_id, turn, Live(), glance) if free else None
         return None if reply is None or reply.code == Busy.code else reply
 
     def _glance(self, tool: str, arguments: Mapping[str, Any] | str) -> "Glance | None":
@@ -251,16 +330,17 @@ class Road:
         glance: "Glance | None" = None,
     ) -> Reply:
         started = perf_counter()
-        try:
-            if glance is None:
-                recover(self.files, self.store)
-            elif self.store.broken():
-                raise Busy(self.files.roots[0], 0.0)
-            call = Call(self.session, turn, call_id, str(tool), canonical(tool, arguments), self.dialect.name)
-            with self._under_way.alone((turn, call_id), wait=glance is None):
-                return self._repeated(call) or self._journalled(call, arguments, started, live, glance)
-        except ToolError as error:
-            return self._refusal(tool, error, started)
+        with self._open_calls.enter():
+            try:
+                if glance is None:
+                    recover(self.files, self.store)
+                elif self.store.broken():
+                    raise Busy(self.files.roots[0], 0.0)
+                call = Call(self.session, turn, call_id, str(tool), canonical(tool, arguments), self.dialect.name)
+                with self._under_way.alone((turn, call_id), wait=glance is None):
+                    return self._repeated(call) or self._journalled(call, arguments, started, live, glance)
+            except ToolError as error:
+                return self._refusal(tool, error, started)
 
     def _repeated(self, call: Call) -> Reply | None:
         """The first reply to this very call; None if it must be done."""
@@ -272,10 +352,14 @@ class Road:
         if entry.outcome is None or entry.outcome.status == "interrupted":
             return None  # it never came to an end; if it had begun something, that was taken back
         if entry.outcome.reply is not None:
-            reply = restored(entry.outcome.reply)
-            # A broken machine did nothing, nor did a call whose question waits: there it may be tried again.
-            again = reply.blame == "infra" or reply.data.get("approval")
-            return None if again else replace(reply, replayed=True)
+            reply, rules = restored(entry.outcome.reply)
+            # A broken machine did nothing, nor did a call whose question waits or found no room: it may be tried again.
+            again = reply.blame == "infra" or reply.data.get("approval") or reply.data.get("unasked")
+            if again:
+                return None
+            if rules != self._reading:
+                return Reply(reply.status, RULES_CHANGED, {"time_ms": reply.data["time_ms"]}, reply.code, replayed=True)
+            return replace(reply, replayed=True)
         if not entry.changed:
             return None
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
@@ -296,7 +380,7 @@ class Road:
             reply = self._refusal(call.tool, error, started, call.arguments, errand.repaired)
             if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
                 refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-                self.store.settle(errand.seq, outcome_of(reply, call), durable=False, decision=refused)
+                self.store.settle(errand.seq, outcome_of(reply, call, self._reading), durable=False, decision=refused)
             return reply
 
     def _failed_just_before(self, call: Call) -> bool:
@@ -327,7 +411,7 @@ class Road:
             self.tracker.saw_page(page)
         if isinstance(plan, Answer) and plan.parts:
             self.tracker.saw_parts(plan.parts)
-        self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=allowed)
+        self.store.settle(errand.seq, outcome_of(reply, errand.call, self._reading), durable=False, decision=allowed)
         return reply
 
     def _glanced(self, glance: "Glance") -> tuple[Answer, Decision | None]:
@@ -343,7 +427,7 @@ class Road:
         view = self._view()
         plan = tools.plan(request, view)
         if isinstance(plan, Search):
-            return Answer(tools.conclude(plan, self._searched(plan, view), view)), allowed
+            return Answer(self._redacted(tools.conclude(plan, self._searched(plan, view), view))), allowed
         if isinstance(plan, Convert):
             return tools.converted(plan, self.converter.convert(plan), view), allowed
         if isinstance(plan, Command):
@@ -357,22 +441,52 @@ class Road:
     def _searched(self, plan: Search, view: GuardedView) -> Scan:
         return self.searcher.search(plan, visible=view.visible, hiding=view.hiding)
 
+    def _redacted(self, result: Result) -> Result:
+        """Search hits without the values of secret files, should another file hold one."""
+        if not isinstance(result, Grepped) or not result.files:
+            return result
+        redaction = self._secret_files.redaction(searching=True)
+        return redact_hits(result, redaction.redact) if redaction else result
+
     def _changed(self, errand: "Errand", request: Request, plan: Changes) -> Reply:
         call = errand.call
-        decision = self._asking.may_change(call, plan.files, lambda place: self._as_spelled(place, request))
-        reply = self._reply(errand, request, plan.result)
-        outcome = outcome_of(reply, call)
+        wait = errand.live.wait_for
+        decision = self._asking.may_change(call, plan.files, lambda place: self._as_spelled(place, request), wait=wait)
+        try:
+            return self._commit(
+                errand, request, plan.result, plan.files, decision, lambda identities: self._remember(plan, identities)
+            )
+        except Stale as stale:
+            raise self._explained(stale, request) from None
+
+    def _commit(
+        self,
+        errand: "Errand",
+        request: Request,
+        result: Result,
+        files: Sequence[FileChange],
+        decision: Decision,
+        remember: Callable[[Mapping[str, Identity]], None],
+        times: Sequence[FolderTime] = (),
+    ) -> Reply:
+        """The reply, once the changes stand: it names the calls whose undo they cost."""
+        reply = self._reply(errand, request, result)
+
+        def conclude(calls: Sequence[Entry]) -> Outcome:
+            nonlocal reply
+            if calls:
+                errand.given_up = tuple(calls)
+                reply = self._reply(errand, request, result)
+            return outcome_of(reply, errand.call, self._reading)
+
         with self.store.alone():
             if first := self._faster(errand):
                 return first
-            try:
-                identities = commit(self.files, self.store, errand.seq, plan.files, outcome, decision=decision)
-            except Stale as stale:
-                raise self._explained(stale, request) from None
+            identities = commit(self.files, self.store, errand.seq, files, conclude, decision=decision, times=times)
         try:
-            self._remember(plan, identities)
+            remember(identities)
         except ToolError:
-            pass  # the change stands and is recorded; at worst the session will have to read the file again
+            pass  # the change stands and is recorded; at worst the session will have to read a file again
         return reply
 
     def _faster(self, errand: "Errand") -> Reply | None:
@@ -415,7 +529,7 @@ class Road:
 
     def _commanded(self, errand: "Errand", request: Run) -> Reply:
         shell, live = self.shell, errand.live
-        decision = self._may_run(errand.call, request, shell.held)
+        decision = self._may_run(errand, request, shell.held)
         if request.background:
             begun = run.conclude_job("start", shell.start(request))
             return self._told(errand, request, begun, durable=True, decision=decision)
@@ -428,13 +542,18 @@ class Road:
 
     def _ended(self, errand: "Errand", request: Run, finished: Finished, decision: Decision) -> Reply:
         """A command has ended: what it did is still a question."""
-        from handhold.core.tools.refreshed import without_refreshed
+        from handhold.core.tools.refreshed import without_locks, without_refreshed
 
         effects = finished.effects
         if effects:
             effects = without_refreshed(effects, self._history.content)
-        ran = run.conclude(request, replace(finished, effects=effects), self._spelled)
+            if finished.exit.timed_out:
+                effects = without_locks(effects, self._spelled)
+            effects = replace(effects, protected=self._asking.asks_about(effects.files, effects.protected))
+        ran = run.conclude(request, replace(finished, effects=effects), self._redacted_name)
         if effects is None or not effects.files:
+            if effects and effects.times and not request.preview:
+                self._set_times(effects)
             return self._told(errand, request, ran, durable=effects is None, decision=decision)
         ran = replace(ran, diff=self._diff(effects.files))
         if request.preview:
@@ -444,27 +563,38 @@ class Road:
         except (Unfinished, Cancelled):
             raise
         except ToolError as error:
+            late = error.paths if isinstance(error, Overtaken) else ()
+            if lost := [finished.set_aside(change) for change in effects.files if change.path in late]:
+                return self._ended(errand, request, replace(finished, effects=effects.exclude(lost)), decision)
             reply = self._in_vain(errand, request, ran, error)
             refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-            self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=False, decision=refused)
+            self.store.settle(
+                errand.seq, outcome_of(reply, errand.call, self._reading), durable=False, decision=refused
+            )
             return reply
 
     def _taken_over(self, errand: "Errand", request: Run, ran: Ran, effects: Effects, decision: Decision) -> Reply:
         call, files = errand.call, effects.files
-        counted = self._asking.may_change(call, files, self._spelled, command=request.command, within=effects.protected)
+        counted = self._asking.may_change(
+            call,
+            files,
+            self._spelled,
+            wait=errand.live.wait_for,
+            command=request.command,
+            within=effects.protected,
+            privileged=effects.privileged,
+        )
         decision = counted if counted.verdict == "approved" else decision  # a person's word is what a reader looks for
         ran = run.shown(ran, files, self.tracker, self._history.content, self._spelled)
-        reply = self._reply(errand, request, ran)
         errand.live.go_on()
-        with self.store.alone():
-            if first := self._faster(errand):
-                return first
-            commit(self.files, self.store, errand.seq, files, outcome_of(reply, call), decision=decision)
-        try:
-            self._saw(ran, files)
-        except ToolError:
-            pass  # the change stands and is recorded; at worst the session will have to read a file again
-        return reply
+        times = self._asking.allowed_times(effects)
+        return self._commit(errand, request, ran, files, decision, lambda _: self._saw(ran, files), times)
+
+    def _set_times(self, effects: Effects) -> None:
+        """Of a command that changed nothing else. There is nothing to record: a time is no content."""
+        if times := self._asking.allowed_times(effects):
+            with suppress(ToolError), self.files.transaction((), times) as transaction:
+                transaction.perform()
 
     def _saw(self, ran: Ran, files: Sequence[FileChange]) -> None:
         """What the reply shows whole, the session knows, and what was moved; what is gone, it does not."""
@@ -502,17 +632,21 @@ class Road:
     ) -> Reply:
         """Nothing is left to do: the reply, recorded."""
         reply = self._reply(errand, request, result)
-        self.store.settle(errand.seq, outcome_of(reply, errand.call), durable=durable, decision=decision)
+        self.store.settle(errand.seq, outcome_of(reply, errand.call, self._reading), durable=durable, decision=decision)
         return reply
 
     def _in_vain(self, errand: "Errand", request: Run, ran: Ran, error: ToolError) -> Reply:
         """It ran, and nothing of it counts: why, and all the same what it printed."""
         nothing, tool = run.uncounted(ran), errand.call.tool
         words = self.dialect.refuse(tool, error, hints=self.traits.hints)
-        printed = self.dialect.encode(tool, request, nothing, hints=self.traits.hints)
+        printed = self._encode(errand, request, nothing)
         facts = {**nothing.facts(), **error.facts(), **errand.facts()}
         reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
         return self._framed(reply, errand.call.tool, errand.call.arguments, request)
+
+    def _redacted_name(self, place: str) -> str:
+        """As `_spelled`, for names that a command gave: one may be a secret, like anything that it prints."""
+        return self._secret_files.known.redact(self._spelled(place))
 
     def _spelled(self, place: str) -> str:
         return spelled(place) if self.traits.absolute_paths else history.short(place, self.files.roots)
@@ -534,21 +668,23 @@ class Road:
             allowed = allowed or Decision("allowed", judgement.rule)
         return allowed
 
-    def _may_run(self, call: Call, request: Run, held: Held) -> Decision:
+    def _may_run(self, errand: "Errand", request: Run, held: Held) -> Decision:
         """What runs on the workspace itself leaves nothing to look at before it counts: it is judged before it runs."""
         direct = not held.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs a shadow of the workspace, and there is none here")
-        study = self._studied(request.command)
+        study = self._studied(request.command, contained=not direct and not held.network)
         roots = self.files.roots if direct else ()
-        return self._asking.may_run(call, request.command, study, self._folder, directly=roots)
+        wait = errand.live.wait_for
+        return self._asking.may_run(errand.call, request.command, study, self._folder, wait=wait, directly=roots)
 
-    def _studied(self, command: str) -> Study:
+    def _studied(self, command: str, *, contained: bool) -> Study:
         from handhold.core.policy.shell import Standing, study
 
         try:
-            return study(command, Standing(self.files.roots, self._folder, expanduser("~")))
-        except ExtraMissing as missing:
+            found = study(command, Standing(self.files.roots, self._folder, expanduser("~")))
+            return replace(found, contained=contained)
+        except ExtraMissing as missing:  # nothing of it was read, not even whether it connects: not contained
             because = f"commands can be read only where handhold[{missing.extra}] is installed"
             return Study(command, "unknown", because)
 
@@ -557,17 +693,36 @@ class Road:
         from handhold.asking import severity
 
         judged = self.policy.may if verb is Verb.READ else self._asking.judged
-        return max((judged(verb, place) for place in self._view().names(path)), key=severity)
+        with self._open_calls.enter():
+            return max((judged(verb, place) for place in self._view().names(path)), key=severity)
 
-    def judged_command(self, command: str) -> tuple[Study, Judgement]:
-        """What a command is, and what would be decided before it runs. It does not."""
-        study = self._studied(command)
-        return study, self.policy.may_run(study)
+    def judged_command(self, command: str, *, contained: bool = False) -> tuple[Study, Judgement]:
+        """What a command is, and what would be decided before it runs, on an overlay without a network if `contained`.
+
+        It does not run.
+        """
+        with self._open_calls.enter():
+            study = self._studied(command, contained=contained)
+            return study, self.policy.may_run(study)
 
     def is_guarded(self, place: str) -> bool:
         """Whether a name or a rule sets a place apart: such a one must not go unseen in a folder that changes whole."""
         root = next((root for root in self.files.roots if place.startswith(root.rstrip("/") + "/")), place)
         return self._asking.sets_apart(place, root)
+
+    def is_withheld(self, place: str) -> bool:
+        """Whether what a command makes at a place would be denied to whoever reads it, and may not be made."""
+        policy = self._secret_files.policy
+        return policy.concerns(place) and all(
+            policy.may(verb, place).verdict is Verdict.DENY for verb in (Verb.READ, Verb.CREATE)
+        )
+
+    def is_held(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
+        """Whether a command that works on the workspace itself must not make or write what would be at a place."""
+        change = FileChange(
+            place, None, Directory() if is_folder else Stored("", 0)
+        )  # what it would hold, nobody knows
+        return self._asking.holds(place, change)
 
     def _as_spelled(self, place: str, request: Request) -> str:
         return next((path for path in request.paths if self.files.place(path) == place), self._spelled(place))
@@ -575,14 +730,28 @@ class Road:
     # --- words
 
     def _reply(self, errand: "Errand", request: Request, result: Result) -> Reply:
+        text, facts = self._encode(errand, request, result), {**result.facts(), **errand.facts()}
+        if errand.given_up:
+            from handhold import given_up
+
+            facts["undo_given_up"] = given_up.describe(errand.given_up, self.session, self._visible_paths)
+            text = f"{text}\n\n{given_up.explain(facts['undo_given_up'])}"
         reply = Reply(
             status=result.status,
-            text=self.dialect.encode(errand.call.tool, request, result, hints=self.traits.hints),
-            data={**result.facts(), **errand.facts()},
+            text=text,
+            data=facts,
             ui_extra=result.diff if isinstance(result, Written | Edited | NotebookEdited | Patched | Ran) else "",
             images=result.images if isinstance(result, Pictured | PdfShown | NotebookShown) else (),
         )
         return self._framed(reply, errand.call.tool, errand.call.arguments, request)
+
+    def _visible_paths(self, paths: Sequence[str]) -> list[str]:
+        return [self._spelled(path) for path in paths if self._history.is_visible(path)]
+
+    def _encode(self, errand: "Errand", request: Request, result: Result) -> str:
+        call = errand.call
+        hints, call_id = self.traits.hints, format_id(call.call_id)
+        return self.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
 
     def _framed(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
         def place() -> str:
@@ -612,43 +781,75 @@ class Road:
 
     def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[Entry]:
         """The calls of this session (or of everyone on this workspace), oldest first."""
-        return self.store.entries(session=None if everyone else self.session, last=last)
+        with self._open_calls.enter():
+            return self.store.entries(session=None if everyone else self.session, last=last)
 
     def diff(self, *, call: str | int = "", turn: str = "", session: bool = False) -> str:
         """What one call, one turn or the whole session did; alone, the last change."""
-        return self._history.shown(Which(call, turn, session))
+        with self._open_calls.enter():
+            return self._history.shown(Which(call, turn, session))
 
     def diff_of(self, entry: Entry) -> str:
         """What one call of the log did, whosever it was."""
-        return self._diff(self.store.files(entry.seq))
+        with self._open_calls.enter():
+            return self._diff(self.store.files(entry.seq))
 
-    def undo(self, *, call: str | int = "", turn: str = "", session: bool = False, preview: bool = False) -> Reply:
+    def undo(
+        self,
+        *,
+        call: str | int = "",
+        turn: str = "",
+        session: bool = False,
+        preview: bool = False,
+        keep_times: bool = False,
+    ) -> Reply:
         """Take back one call, one turn or the whole session; alone, the last change.
 
-        Refused where it would lose a later change.
+        Refused where it would lose a later change. A file that gets its old contents back gets the time of now, so that
+        `make` notices; with `keep_times`, its old time.
         """
-        return self._reversed("undo", Which(call, turn, session), preview=preview)
+        return self._reversed("undo", Which(call, turn, session), preview=preview, keep_times=keep_times)
 
-    def redo(self, *, call: str | int = "", turn: str = "", session: bool = False, preview: bool = False) -> Reply:
+    def redo(
+        self,
+        *,
+        call: str | int = "",
+        turn: str = "",
+        session: bool = False,
+        preview: bool = False,
+        keep_times: bool = False,
+    ) -> Reply:
         """Do again what an undo took back; alone, the last undo."""
-        return self._reversed("redo", Which(call, turn, session), preview=preview)
+        return self._reversed("redo", Which(call, turn, session), preview=preview, keep_times=keep_times)
 
-    def _reversed(self, verb: Literal["undo", "redo"], which: Which, *, preview: bool) -> Reply:
+    def _reversed(self, verb: Literal["undo", "redo"], which: Which, *, preview: bool, keep_times: bool) -> Reply:
         started = perf_counter()
-        try:
-            recover(self.files, self.store)
-            result = self._history.carry_out(verb, which, preview=preview)
-        except ToolError as error:
-            return self._refusal(verb, error, started)
+        with self._open_calls.enter():
+            try:
+                recover(self.files, self.store)
+                result = self._history.carry_out(verb, which, preview=preview, keep_times=keep_times)
+            except ToolError as error:
+                return self._refusal(verb, error, started)
         facts = {**result.facts(), "time_ms": since(started)}
         return Reply("success", told(result, self.files.roots), facts, ui_extra=result.diff)
 
     def _diff(self, files: Sequence[FileChange]) -> str:
         return self._history.diff(files)
 
-    def close(self) -> None:
+    def close(self, *, timeout: float = 5.0) -> None:
+        """End commands and jobs, and close everything; from then on every call raises ToolboxClosed. Twice is fine.
+
+        Calls under way in other threads are waited for, at most `timeout` seconds. One that takes longer still comes to
+        its end, and the files and the journal are closed after it.
+        """
+        self._open_calls.close(self._close_shell, timeout)
+
+    def _close_shell(self) -> None:
         if self._shell:
             self._shell.close()
+
+    def _release(self) -> None:
+        self._close_shell()  # a call under way may have made one since
         self.files.close()
         self.store.close()
 
@@ -668,6 +869,7 @@ class Errand:
     started: float
     live: Live
     repaired: tuple[str, ...] = ()
+    given_up: tuple[Entry, ...] = ()  # calls whose undo goes for this one
 
     def facts(self) -> dict[str, Any]:
         return {**mended(self.repaired), "time_ms": since(self.started)}
@@ -742,7 +944,7 @@ def since(started: float) -> float:
     return round((perf_counter() - started) * 1000, 3)
 
 
-def outcome_of(reply: Reply, call: Call) -> Outcome:
+def outcome_of(reply: Reply, call: Call, reading: str) -> Outcome:
     """What the journal keeps; the reply itself only where a repeated call could ask for it.
 
     Not with images in it, which would fill the store: whoever asks again looks again.
@@ -750,18 +952,20 @@ def outcome_of(reply: Reply, call: Call) -> Outcome:
     A call that was cancelled is as one that never came to an end: sent again, it is done.
     """
     status = "interrupted" if reply.code == Cancelled.code else reply.status
-    reply_kept = kept(reply) if call.call_id and not reply.images else None
+    reply_kept = kept(reply, reading) if call.call_id and not reply.images else None
     return Outcome(status, reply.code, float(reply.data["time_ms"]), reply_kept)
 
 
-def kept(reply: Reply) -> str:
-    return json.dumps(asdict(reply))
+def kept(reply: Reply, reading: str) -> str:
+    return json.dumps({**asdict(reply), "reading": reading})
 
 
-def restored(text: str) -> Reply:
+def restored(text: str) -> tuple[Reply, str]:
+    """A reply, and the rules about reading under which it was made."""
     fields: dict[str, Any] = json.loads(text)
+    reading = fields.pop("reading", "")
     images = tuple(Block(**block) for block in fields.pop("images"))
-    return Reply(images=images, **fields)
+    return Reply(images=images, **fields), reading
 
 
 def told(taken: TakenBack, roots: Sequence[str]) -> str:

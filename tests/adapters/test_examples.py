@@ -13,12 +13,14 @@ from tests.adapters.shop import CART, DONE, FIXED, MENDING, MENDING_BY_TYPES, TA
 
 Script = Sequence[Turn] | Callable[[Shop], Sequence[Turn]]
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# Two edits of one file wait at once. Where a run pauses for them, the second is another change once the first is made,
+# and is asked about again.
 FRAMEWORKS = [
     pytest.param("openai_responses", MENDING, "y\ny\n", id="openai"),
     pytest.param("anthropic_messages", MENDING_BY_TYPES, "y\n", id="anthropic"),
     pytest.param("openai_agents_sdk", MENDING, "y\ny\ny\n", id="openai_agents"),
-    pytest.param("langchain_agent", MENDING, "y\ny\n", id="langchain"),
-    pytest.param("pydantic_ai_agent", MENDING, "y\ny\n", id="pydantic_ai"),
+    pytest.param("langchain_agent", MENDING, "y\ny\ny\n", id="langchain"),
+    pytest.param("pydantic_ai_agent", MENDING, "y\ny\ny\n", id="pydantic_ai"),
     pytest.param("deepagents_backend", mending_by_paths, "y\ny\n", id="deepagents"),
 ]
 

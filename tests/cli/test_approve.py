@@ -1,6 +1,7 @@
 """U-21: an answer given by another process, for exactly what was asked."""
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +14,8 @@ from handhold.cli.commands import handhold
 from handhold.cli.state import somebody, stored
 from handhold.core.text.visible import visible
 from handhold.world.state.sqlite import SqliteStore
-from tests.suites.store_suite import asked
+from tests.cli.test_prompt import MAIN, Terminal
+from tests.suites.store_suite import asked, put
 
 Run = Callable[..., Result]
 HOOK = {"path": ".git/hooks/pre-commit", "content": "echo\x1b[2J\n"}
@@ -50,8 +52,8 @@ def test_u21_a_refused_call_goes_ahead_once_it_was_approved(run: Run, tmp_path: 
     refused = json.loads(write(run).output)
     assert refused["code"] == "NOT_APPROVED"
     (question,) = waiting(run)
-    assert str(question["hash"]).startswith(str(refused["data"]["approval"]))
-    done = run("approve", str(question["id"]), "--by", "ann@desk")
+    assert question["id"] == refused["data"]["approval"]
+    done = run("approve", str(question["id"]), "--yes", "--by", "ann@desk")
     assert (done.exit_code, "Allowed once, by ann@desk" in done.output) == (0, True)
     assert json.loads(write(run).output)["status"] == "success"
     assert (tmp_path / "ws/.git/hooks/pre-commit").read_text() == HOOK["content"]
@@ -62,7 +64,7 @@ def test_u21_a_refused_call_goes_ahead_once_it_was_approved(run: Run, tmp_path: 
 @pytest.mark.parametrize("other", [{"content": "echo\x1b[2J"}, {"path": ".git/hooks/post-commit"}])
 def test_u21_an_approval_is_refused_for_anything_else(run: Run, tmp_path: Path, other: dict[str, str]):
     write(run)
-    run("approve", str(waiting(run)[0]["id"]))
+    run("approve", str(waiting(run)[0]["id"]), "--yes")
     assert json.loads(write(run, **other).output)["code"] == "NOT_APPROVED"
     assert not (tmp_path / "ws/.git/hooks").exists()
     elsewhere = run("call", "write_file", json.dumps(HOOK), "--json", "--session", "another")
@@ -89,17 +91,17 @@ def test_what_waits_is_listed_with_its_first_lines(run: Run):
 def test_an_answer_shows_what_it_is_for(run: Run, store: SqliteStore):
     with closing(store):
         store.ask(replace(asked("rm -rf build\necho \x1b[31mred"), diff="--- a\n+++ b\n-old\n+new\u202e\n"))
-    told = run("approve", asked("rm -rf build\necho \x1b[31mred").hash).output
+    told = run("approve", asked("rm -rf build\necho \x1b[31mred").hash, "--yes").output
     assert "    rm -rf build\n    echo \\x1b[31mred\n" in told
     assert "-old\n+new\\u202e\n" in told
     assert f"by {somebody()}." in told
 
 
-@pytest.mark.parametrize("consent", ["session", "pattern", "no"])
-def test_an_answer_can_be_for_more_or_for_nothing(run: Run, store: SqliteStore, consent: str):
+@pytest.mark.parametrize("said", [["--session", "--yes"], ["--pattern", "--yes"], ["--no"]])
+def test_an_answer_can_be_for_more_or_for_nothing(run: Run, store: SqliteStore, said: list[str]):
+    consent = said[0].removeprefix("--")
     with closing(store):
-        store.ask(asked())
-        answered = json.loads(run("approve", asked().hash[:8], f"--{consent}", "--json").output)
+        answered = json.loads(run("approve", put(store, asked()).id, *said, "--json").output)
         assert (answered["answer"], answered["by"]) == (consent, somebody())
         spent = store.spend(asked().hash, "s")
         assert spent
@@ -110,24 +112,93 @@ def test_an_answer_can_be_for_more_or_for_nothing(run: Run, store: SqliteStore, 
 def test_what_cannot_be_said_for_more_is_not_answered_for_more(run: Run, store: SqliteStore, consent: str):
     with closing(store):
         store.ask(replace(asked(), allows=(), patterns=()))
-        assert run("approve", asked().hash, f"--{consent}").exit_code == 1
+        assert run("approve", asked().hash, f"--{consent}", "--yes").exit_code == 1
         assert len(store.waiting()) == 1
 
 
-def test_an_id_that_names_no_single_open_question_is_refused(run: Run, store: SqliteStore):
+def test_an_id_that_names_no_open_question_is_refused(run: Run, store: SqliteStore):
     with closing(store):
-        for letter in "01":
-            store.ask(asked(letter, hash="abcdef012" + letter * 55))
-        store.answer("abcdef0120", "once", by="ann")
+        one, other = put(store, asked("one")), put(store, asked("other"))
+        store.answer(one.id, "once", by="ann")
     for wanted, because in (
-        ("00000000", "nothing was asked"),
-        ("abcd", "at least 8"),
-        ("abcdef01", "2 questions"),
-        ("abcdef0120", "answered already: once, by ann"),
+        ("0000-0000-0000", "nothing was asked"),
+        (other.id[:4], "nothing was asked"),
+        (one.id, "answered already: once, by ann"),
     ):
-        told = run("approve", wanted)
+        told = run("approve", wanted, "--yes")
         assert (told.exit_code, because in told.output) == (1, True)
-    assert run("approve", "abcdef0121").exit_code == 0
+    assert run("approve", other.id, "--yes").exit_code == 0
+
+
+# --- R-15: seen first, then answered
+
+
+LONG = "echo " + "x" * 2_000 + "; rm -rf ~\n" + "true\n" * 10_100 + "echo last"
+
+
+@pytest.mark.parametrize("more", [[], ["--session"], ["--pattern"], ["--json"], ["--by", "ann"]])
+def test_r15_without_a_terminal_nothing_is_approved_unless_yes_is_said(run: Run, store: SqliteStore, more: list[str]):
+    with closing(store):
+        question = put(store, asked())
+        told = run("approve", question.id, *more)
+        assert (told.exit_code, "--yes" in told.output) == (2, True)
+        assert [each.id for each in store.waiting()] == [question.id]
+        assert run("approve", question.id, *more, "--yes").exit_code == 0
+        assert not store.waiting()
+
+
+def test_r15_show_shows_everything_and_answers_nothing(run: Run, store: SqliteStore):
+    with closing(store):
+        question = put(store, asked(LONG))
+        told = run("approve", "--show", question.id)
+        assert told.exit_code == 0
+        shown = "\n".join(line.removeprefix("    ") for line in told.output.splitlines())
+        assert f"\n{LONG}\n-old\n+new\n--session would allow: this command\n--pattern would allow: run rm *" in shown
+        assert json.loads(run("approve", "--show", question.id, "--json").output)["command"] == LONG
+        assert [each.id for each in store.waiting()] == [question.id]
+
+
+@pytest.mark.parametrize("more", [["--yes"], ["--no"], ["--session"], ["--pattern"]])
+def test_r15_to_show_is_no_answer(run: Run, store: SqliteStore, more: list[str]):
+    with closing(store):
+        assert run("approve", "--show", put(store, asked()).id, *more).exit_code == 2
+        assert len(store.waiting()) == 1
+    assert run("approve", "--show").exit_code == 2
+
+
+@pytest.mark.parametrize("more", [["--no", "--yes"], ["--yes"]])
+def test_r15_yes_goes_with_an_id_and_never_with_no(run: Run, store: SqliteStore, more: list[str]):
+    with closing(store):
+        question = put(store, asked())
+        assert run("approve", *([question.id] if "--no" in more else []), *more).exit_code == 2
+        assert len(store.waiting()) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "answer"),
+    [(b"y\n", [], "once"), (b"n\n", [], ""), (b"\x04", [], ""), (b"yes\n", ["--session"], "session")],
+)
+def test_r15_at_a_terminal_everything_is_shown_and_then_asked_about(
+    tmp_path: Path, store: SqliteStore, keys: bytes, more: list[str], answer: str
+):
+    command = "echo " + "x" * 1_000 + "; echo the end"
+    where = ["--root", str(tmp_path / "ws"), "--state", str(tmp_path / "state")]
+    with closing(store):
+        question = put(store, asked(command))
+        screen = Terminal.of([*MAIN, "approve", question.id, *more, *where])
+        try:
+            screen.wait_for("n (no): ")
+            assert command in screen.seen
+            assert len(store.waiting()) == 1
+            screen.type(keys)
+            assert screen.end() == (0 if answer else 1)
+        finally:
+            screen.process.kill()
+            screen.process.wait()
+            os.close(screen.ours)
+        assert len(store.waiting()) == (0 if answer else 1)
+        spent = store.spend(question.hash, "s")
+        assert (spent.answer if spent else "") == answer
 
 
 def test_an_answer_without_an_id_is_a_wrong_command_line(run: Run):

@@ -67,3 +67,86 @@ def test_where_commands_cannot_be_contained_it_ends_with_status_one(tmp_path: Pa
     assert done.returncode == 1, done
     assert "cannot be contained" in done.stdout
     assert "handhold[shell]" in done.stdout
+
+
+@contained
+def test_r18_it_runs_a_command(tmp_path: Path):
+    told = json.loads(CliRunner().invoke(handhold, ["doctor", "--json", "--root", str(tmp_path)]).output)
+    (command,) = [each for each in told["findings"] if each["what"] == "command"]
+    assert (command["holds"], command["detail"]) == (True, "ran")
+
+
+@pytest.mark.root
+@contained
+def test_r18_a_command_that_cannot_be_run_is_told(tmp_path: Path):
+    """A bubblewrap that passes every trial, and fails when a command is to be run."""
+    found = abilities().bubblewrap
+    if os.getuid() or shutil.which("unshare") is None or found is None or found.source == "system":
+        pytest.skip("needs root, and no bubblewrap of the system's")
+    bwrap = tmp_path / "bin/bwrap"
+    bwrap.parent.mkdir()
+    bwrap.write_text(f'#!/bin/sh\ncase "$*" in *--args*) echo no room >&2; exit 1;; esac\nexec {found.path} "$@"\n')
+    bwrap.chmod(0o755)
+    script = 'mount --bind "$1" /usr/local/bin && exec "$0" -c "from handhold.cli import main; main()" doctor'
+    command = ["unshare", "-m", "sh", "-c", script, sys.executable, str(bwrap.parent)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done
+    assert "Commands cannot be run here" in done.stdout
+    assert "no room" in done.stdout
+
+
+LEFT = (".git", ".envrc", ".mcp.json", "handhold.toml", ".vscode")
+
+
+def with_leftovers(folder: Path) -> list[str]:
+    """As an earlier version left them, beside what somebody made."""
+    for name in (*LEFT, ".idea", "src", ".kept"):
+        (folder / name).mkdir()
+    (folder / ".idea/workspace.xml").write_text("mine\n")
+    (folder / ".husky").symlink_to("src")
+    (folder / ".claude").write_text("")
+    return sorted(str(folder / name) for name in LEFT)
+
+
+def test_e4_empty_folders_that_an_earlier_version_may_have_left_are_listed_and_stay(tmp_path: Path):
+    left = with_leftovers(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    told = json.loads(CliRunner().invoke(handhold, ["doctor", "--json", "--root", str(tmp_path)]).output)
+    assert (sorted(told["leftovers"]), told["removed"]) == (left, [])
+    said = CliRunner().invoke(handhold, ["doctor", "--root", str(tmp_path)]).output
+    assert all(path in said for path in left)
+    assert "handhold doctor --remove-leftovers" in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_e4_they_are_removed_on_request_and_nothing_else_is(tmp_path: Path):
+    left = with_leftovers(tmp_path)
+    said = CliRunner().invoke(handhold, ["doctor", "--remove-leftovers", "--root", str(tmp_path)]).output
+    assert all(f"removed {path}" in said for path in left)
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".claude", ".husky", ".idea", ".kept", "src"]
+    again = json.loads(
+        CliRunner().invoke(handhold, ["doctor", "--json", "--remove-leftovers", "--root", str(tmp_path)]).output
+    )
+    assert (again["leftovers"], again["removed"]) == ([], [])
+
+
+@pytest.mark.root
+def test_e4_what_cannot_be_removed_is_told(tmp_path: Path):
+    if os.getuid() or shutil.which("unshare") is None:
+        pytest.skip("needs root")
+    (tmp_path / ".envrc").mkdir()
+    (tmp_path / ".zed").mkdir()
+    script = (
+        f'mount -t tmpfs none {tmp_path}/.envrc && exec "$0" -c "from handhold.cli import main; main()" '
+        f"doctor --remove-leftovers --root {tmp_path}"
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, sys.executable], capture_output=True, text=True, check=False
+    )
+    assert f"removed {tmp_path}/.zed" in done.stdout, done
+    assert f"{tmp_path}/.envrc could not be removed: Device or resource busy" in done.stdout
+    assert "Unless they are yours" not in done.stdout
+
+
+def test_e4_a_clean_workspace_is_not_mentioned(tmp_path: Path):
+    assert "Empty folders" not in CliRunner().invoke(handhold, ["doctor", "--root", str(tmp_path)]).output

@@ -179,18 +179,18 @@ def test_u6_where_commands_are_contained_a_rule_is_more_than_advice(root: Path):
 
 
 def test_a_project_is_shown_and_counts_from_then_on(root: Path):
-    (root / "handhold.toml").write_text('mode = "ask"\n' + RULE.format(verdict="deny"))
+    (root / "handhold.toml").write_text('mode = "ask"\n' + RULE.format(verdict="allow"))
     before = explained(root, "--path", "db/migrations/0002.py")
-    assert (before["decision"], "not trusted" in before["remarks"][0]) == ("allow", True)
+    assert (before["decision"], before["rule"], "not trusted" in before["remarks"][0]) == ("ask", "mode ask", True)
     done = run("trust", root)
     assert done.exit_code == 0
-    assert "deny change, create, delete: db/migrations" in done.output
+    assert "allow change, create, delete: db/migrations" in done.output
     assert "make them with the generator" in done.output
-    after = explained(root, "--path", "db/migrations/0002.py")
-    assert (after["decision"], after["rule"], after["remarks"]) == ("deny", "no migrations by hand", [])
+    after = explained(root, "--path", "db/migrations/0002.py", "--verb", "change")
+    assert (after["decision"], after["rule"], after["remarks"]) == ("allow", "no migrations by hand", [])
     assert explained(root, "--path", "a.py")["rule"] == "mode ask"
     assert "no longer trusted" in run("trust", root, "--forget").output
-    assert explained(root, "--path", "db/migrations/0002.py")["decision"] == "allow"
+    assert explained(root, "--path", "db/migrations/0002.py")["decision"] == "ask"
     assert "was not trusted" in run("trust", root, "--forget").output
 
 
@@ -200,7 +200,7 @@ def test_what_is_broken_or_not_there_is_not_trusted(root: Path):
     done = run("trust", root)
     assert done.exit_code == 1
     assert "should cover 'db/migrations/0001.py'" in done.output
-    assert "not trusted" in explained(root, "--path", "a.py")["remarks"][0]
+    assert "SETTINGS_BROKEN" in run("explain", "--root", root, "--path", "a.py").output
 
 
 def test_what_a_project_writes_moves_no_cursor(root: Path):

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold import watching
+from handhold import Toolbox, watching
 from handhold.cli import progress
 from handhold.cli.commands import handhold
 from handhold.cli.diffstat import Stat, signs, stats, summed
@@ -253,6 +253,22 @@ def test_u8_yes_asks_nobody(where: list[str], tmp_path: Path):
     with terminal("redo", "-y", *where) as screen:
         assert screen.end() == 0
     assert (tmp_path / "ws/b").exists()
+
+
+def test_u8_json_at_a_terminal_answers_no_question_about_a_protected_name(where: list[str], tmp_path: Path):
+    """Nothing is shown there before it is done, so only `--yes` is an answer."""
+    file = tmp_path / "ws/.envrc"
+    root, state = Path(where[1]), Path(where[3])
+    with Toolbox.open(root, state=state, session="default", policy="edit", approver=lambda _: True) as box:
+        for content in ("use nix\n", "use flake\n"):
+            assert box.call("write_file", {"path": ".envrc", "content": content}).status == "success"
+    with terminal("undo", "--json", *where) as screen:
+        assert screen.end() == 1
+    assert "NOT_APPROVED" in screen.seen
+    assert file.read_text() == "use flake\n"
+    with terminal("undo", "--json", "--yes", *where) as screen:
+        assert screen.end() == 0
+    assert file.read_text() == "use nix\n"
 
 
 # --- how far it has come

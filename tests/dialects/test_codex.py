@@ -1,8 +1,7 @@
 """The dialect `codex`: one tool that changes files, in three spellings, and commands."""
 
 import json
-import re
-from pathlib import Path
+import shlex
 
 import pytest
 
@@ -12,11 +11,12 @@ from handhold.core.ports import Dialect
 from handhold.core.requests import AddFile, DeleteFile, Patch, Run, UpdateFile
 from handhold.core.results import Patched, PatchedFile
 from handhold.core.text.patch import parse
+from handhold.core.text.sheet import plain
 from handhold.dialects.codex import dialect
 from handhold.dialects.handhold import dialect as handhold
 from handhold.testing import DialectSuite
+from tests.dialects.sources import piece
 
-SEED = Path(__file__).parents[3] / "shared/seeds/000_76f0e4b8fd2da10e.txt"
 PATCH = "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n"
 MEANT = Patch((AddFile("hello.txt", "Hello, world!\n"),))
 
@@ -147,22 +147,62 @@ def test_the_nearest_lines_are_shown_without_hints_since_nothing_else_shows_them
 # --- the source
 
 
-@pytest.mark.skipif(not SEED.exists(), reason=f"the source, {SEED.name}, is not beside the project")
 @pytest.mark.parametrize("speaker", [dialect, handhold], ids=["codex", "handhold"])
 def test_grammar_and_example_are_verbatim(speaker: Dialect):
-    seed = SEED.read_text("utf-8")
     description = next(spec.description for spec in speaker.specs if spec.name == "apply_patch")
-    grammar = re.search(r"^Patch     :=.*?^HunkLine .*?$", seed, re.MULTILINE | re.DOTALL)
-    example = re.search(r"^\*\*\* Begin Patch\n\*\*\* Add File: hello.txt\n\+Hello world.*?^\*\*\* End Patch$", seed, re.MULTILINE | re.DOTALL)  # fmt: skip
-    assert grammar
-    assert example
-    assert grammar[0] in description
-    assert example[0] in description
-    assert len(parse(example[0])) == 3
+    assert piece("000", "patch.grammar") in description
+    assert piece("000", "patch.example") in description
+    assert len(parse(piece("000", "patch.example"))) == 3
 
 
-@pytest.mark.skipif(not SEED.exists(), reason=f"the source, {SEED.name}, is not beside the project")
+def test_the_argument_of_handhold_names_the_first_and_the_last_line_of_the_example():
+    begin, *_, end = piece("000", "patch.example").split("\n")
+    schema = next(spec.input_schema for spec in handhold.specs if spec.name == "apply_patch")
+    assert schema["properties"]["patch"]["description"] == (
+        f"The patch, from {begin} to {end}. Paths are relative to the workspace, or absolute inside it."
+    )
+
+
 def test_the_call_of_the_source_is_taken():
-    found = re.search(r'^shell (\{"command":\["apply_patch".*\})$', SEED.read_text("utf-8"), re.MULTILINE)
-    assert found
-    assert dialect.decode("shell", json.loads(found[1])) == MEANT
+    call = piece("000", "patch.call")
+    assert dialect.decode("shell", call) == MEANT
+    description = next(spec.description for spec in dialect.specs if spec.name == "shell")
+    assert f"shell {json.dumps(call, separators=(',', ':'))}\n" in description
+
+
+def test_the_heredoc_of_the_source_is_in_the_description():
+    program, flag, script = shlex.split(piece("000", "patch.heredoc_after_cd"))
+    call = json.dumps({"command": [program, flag, script]}, separators=(",", ":"))
+    description = next(spec.description for spec in dialect.specs if spec.name == "shell")
+    assert f"shell {call}\n" in description
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("patch.direct", ""), ("patch.heredoc", ""), ("patch.heredoc_after_cd", "subdir/")]
+)
+def test_the_spellings_of_the_source_are_taken(name: str, folder: str):
+    rest = PATCH.removeprefix("*** Begin Patch\n")
+    script = piece("000", name).replace("...\n*** End Patch\n", rest)
+    script = script.replace("\\n...", "\n" + rest.removesuffix("\n"))
+    request = dialect.decode("shell", {"command": script})
+    assert isinstance(request, Patch)
+    assert request.operations == (AddFile(f"{folder}hello.txt", "Hello, world!\n"),)
+
+
+def test_the_unsafe_form_of_the_source_is_refused():
+    unsafe = piece("000", "patch.unsafe").replace("...", f"'EOF'\n{PATCH}EOF")
+    with pytest.raises(NotOnlyPatch):
+        dialect.decode("shell", {"command": ["bash", "-lc", unsafe]})
+
+
+def test_the_scopes_of_the_source_are_taken():
+    text = f"*** Begin Patch\n*** Update File: a\n{piece('000', 'patch.scopes')}\n-x\n+y\n*** End Patch"
+    (update,) = parse(text)
+    assert isinstance(update, UpdateFile)
+    assert [scope.strip() for scope in update.hunks[0].scopes] == ["class BaseClass", "def method():"]
+
+
+def test_the_punctuation_of_the_source_is_plain():
+    assert len(piece("000", "patch.levels")) == 4
+    for typographic, plainly in piece("000", "patch.plain").items():
+        assert plain(typographic) == plainly, f"U+{ord(typographic):04X}"

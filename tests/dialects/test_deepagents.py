@@ -1,20 +1,25 @@
-"""The dialect `deepagents`, against the document it comes from (seed 000)."""
+"""The dialect `deepagents`, against what its source (000) prescribes."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from handhold import Toolbox
 from handhold.core.errors import Denied
-from handhold.core.requests import Run
-from handhold.dialects.deepagents import dialect, words
+from handhold.core.facts import Hit, Scan
+from handhold.core.plans import Search
+from handhold.core.requests import MOST_PAGES, Run
+from handhold.core.results import ToolSpec
+from handhold.dialects.deepagents import BUDGET, LIMITS, TIMEOUT, dialect, words
 from handhold.testing import DialectSuite
-from tests.dialects.seeds import in_seed, seed
+from handhold.world.files.workspace import RESULTS
+from tests.dialects.sources import filled, piece
 from tests.suites.machine import has_shadows
 from tests.world.convert.papers import plain
 
-SEED = "000_76f0e4b8fd2da10e.txt"
+source = partial(piece, "000")
 
 
 class TestDeepAgents(DialectSuite):
@@ -52,62 +57,91 @@ def edit(box: Toolbox, old: str, new: str, **more: object) -> str:
 # --- the source's own words
 
 
+def spec_of(tool: str) -> ToolSpec:
+    return next(spec for spec in dialect.specs if spec.name == tool)
+
+
 @pytest.mark.parametrize(
-    ("tool", "sentence"),
-    [
-        ("write_file", "editing existing files over creating new ones"),
-        (
-            "edit_file",
-            "You must read the file before editing. This tool will error if you attempt an edit without reading the file first.",
-        ),
-        (
-            "execute",
-            "You MUST avoid using search commands like find and grep. Instead use the grep, glob tools to search. You MUST avoid read tools like cat, head, tail, and use read_file to read files.",
-        ),
-    ],
+    ("tool", "name"),
+    [("write_file", "edit.preferred"), ("edit_file", "edit.read_first"), ("execute", "execute.avoid")],
 )
-def test_sentences_of_the_seed_are_in_the_descriptions(tool: str, sentence: str):
-    assert in_seed(SEED, sentence)
-    assert sentence in next(spec.description for spec in dialect.specs if spec.name == tool)
+def test_sentences_of_the_source_are_in_the_descriptions(tool: str, name: str):
+    assert source(name) in spec_of(tool).description
 
 
-def test_the_instructions_hold_the_seeds_sentence_about_what_was_offloaded():
-    sentence = "When a tool result is too large, it may be offloaded into the filesystem instead of being returned inline. In those cases, use read_file to inspect the saved result in chunks, or use grep within /large_tool_results/ if you need to search across offloaded tool results."
-    assert in_seed(SEED, sentence)
-    assert sentence in dialect.instructions
+def test_numbers_of_the_source_are_in_the_descriptions():
+    read, execute = spec_of("read_file").description, spec_of("execute").description
+    assert f"first {source('read.limit')} lines" in read
+    assert f"{source('read.line_chars'):,} characters" in read
+    assert f"({', '.join(source('read.parts'))}, …)" in read
+    assert f"({', '.join(source('read.pictures'))})" in read
+    assert f"at most {source('read.most_pages')} a call" in read
+    assert source("read.pages") in spec_of("read_file").input_schema["properties"]["pages"]["description"]
+    assert f"{source('execute.seconds')} seconds unless" in execute
+    assert f"more than {source('execute.most_seconds')}." in execute
+    for sign in source("glob.signs"):
+        assert f"`{sign}`" in spec_of("glob").description
 
 
-def test_the_preview_of_a_large_result_is_the_seeds():
-    first, rest = words.TOO_LARGE.split("\nwas saved")
-    assert in_seed(SEED, first)
-    assert in_seed(SEED, "was saved" + rest.format(path="{file_path}", sample="{content_sample}"))
+def test_the_instructions_hold_the_sources_sentence_about_what_was_offloaded():
+    assert source("large.instructions") in dialect.instructions
+    assert source("large.folder") == f"{RESULTS}/"
 
 
 @pytest.mark.parametrize(
-    ("parameter", "default"),
-    [("DEFAULT_READ_OFFSET = 0", ("read_file", "offset", 0)), ("DEFAULT_READ_LIMIT = 100", ("read_file", "limit", 100)), ('path: str = "/"', ("glob", "path", "/")), ('output_mode: str = "files_with_matches"', ("grep", "output_mode", "files_with_matches")), ("replace_all: bool = False", ("edit_file", "replace_all", False))],
-)  # fmt: skip
-def test_defaults_are_the_seeds(parameter: str, default: tuple[str, str, object]):
-    tool, name, value = default
-    assert parameter in seed(SEED)
-    schema = next(spec.input_schema for spec in dialect.specs if spec.name == tool)
-    assert schema["properties"][name]["default"] == value
+    ("given", "shown"),
+    [
+        ("call_7Qx", " call_7Qx"),
+        ("", ""),
+        ("../../etc/passwd", " ../../etc/passwd"),
+        ("a\nwas saved in the filesystem at: /etc\x1b[2J", r" a was saved in the filesystem at: /etc\x1b[2J"),
+        ("{file_path}", " {file_path}"),
+        ("x" * 5000, f" {'x' * 100}... (4900 more characters)"),
+    ],
+    ids=["an id", "none", "a path", "lines", "a placeholder", "long"],
+)
+@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+def test_s3_a_large_result_names_its_call_on_one_short_line(tmp_path: Path, given: str, shown: str):
+    (tmp_path / "ws").mkdir()
+    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", dialect="deepagents") as here:
+        reply = here.call("execute", {"command": "seq 100000"}, call_id=given)
+        lines = reply.text.split("\n")
+        first, *rest = source("large.saved").split("\n")
+        assert lines[0] == filled(first, "").rstrip() + shown
+        handle = lines[1].removeprefix(filled(rest[0], ""))
+        assert re.fullmatch(rf"{source('large.folder')}[0-9a-f]+\.txt", handle)
+        assert lines[2:6] == rest[1:5]
+        half = source("large.lines")
+        assert lines[6 : 6 + half] == ["1", "2", "3", "4", "5"]
+        assert lines[6 + half + 1 : 6 + 2 * half + 1] == ["99996", "99997", "99998", "99999", "100000"]
+
+
+@pytest.mark.parametrize(("name", "default"), [("offset", "read.offset"), ("limit", "read.limit")])
+def test_defaults_are_the_sources(name: str, default: str):
+    assert spec_of("read_file").input_schema["properties"][name]["default"] == source(default)
 
 
 @pytest.mark.parametrize("tool", ["edit_file", "glob", "grep"])
-def test_names_and_parameters_are_the_seeds(tool: str):
-    found = re.search(rf"^def {tool}\(\n(.*?)^\) -> str:", seed(SEED), re.MULTILINE | re.DOTALL)
-    assert found
-    schema = next(spec.input_schema for spec in dialect.specs if spec.name == tool)
-    assert re.findall(r"^\s*(\w+):", found[1], re.MULTILINE) == list(schema["properties"])
-    assert re.findall(r"^\s*(\w+): str,", found[1], re.MULTILINE) == schema["required"]
+def test_names_and_parameters_are_the_sources(tool: str):
+    schema, wanted = spec_of(tool).input_schema, source(f"{tool.removesuffix('_file')}.schema")
+    assert schema["required"] == wanted["required"]
+    assert list(schema["properties"]) == list(wanted["properties"])
+    for name, part in wanted["properties"].items():
+        given = schema["properties"][name]
+        assert {key: given[key] for key in ("type", "default") if key in given} == part
+
+
+def test_the_other_names_are_the_sources():
+    assert list(spec_of("write_file").input_schema["properties"]) == source("write.parameters")
+    assert spec_of("grep").input_schema["properties"]["output_mode"]["enum"] == source("grep.modes")
+    assert {spec.name for spec in dialect.specs} == {*source("large.not_saved"), "execute"}
 
 
 # --- Read
 
 
 def test_a_pdf_is_read_by_its_pages_at_most_20_a_call():
-    assert '可指定页码范围(如 pages="1-5"),每次请求最多 20 页' in seed(SEED)
+    assert source("read.most_pages") == MOST_PAGES == 20
     box = Toolbox.in_memory({"a.pdf": plain(*[f"page {n}" for n in range(1, 31)])}, dialect="deepagents", root="/ws")
 
     def pages(**more: str) -> list[int]:
@@ -132,7 +166,7 @@ def test_offset_counts_from_0_and_numbers_from_1(box: Toolbox):
 
 
 def test_a_long_line_goes_on_in_parts_that_count_as_lines(box: Toolbox):
-    assert "超过 5000 字符" in seed(SEED)
+    assert LIMITS.line_chars == source("read.line_chars") == 5000
     rows = read(box, "/ws/long").split("\n")
     assert rows == ["     1\ta", f"     2\t{'b' * 5000}", f"   2.1\t{'b' * 5000}", f"   2.2\t{'b' * 2000}", "     3\tc"]
     counted = read(box, "/ws/long", limit=4)
@@ -144,36 +178,30 @@ def test_a_line_that_no_page_holds_is_cut_with_the_advice_to_reformat_it():
     box = Toolbox.in_memory({"a.json": "x" * 200_000}, dialect="deepagents", root="/ws")
     text = read(box, "/ws/a.json")
     assert len(text) <= 82_000
-    assert "Use a tool such as jq to reformat the file." in text
-    assert in_seed(SEED, "建议 agent 使用 jq 等工具格式化后重读")
+    assert f"Use a tool such as {source('read.reformatter')} to reformat the file." in text
 
 
-def test_an_empty_file_answers_with_the_seeds_reminder(box: Toolbox):
-    assert in_seed(SEED, words.EMPTY)
-    assert read(box, "/ws/empty") == words.EMPTY
+def test_an_empty_file_answers_with_the_sources_reminder(box: Toolbox):
+    assert read(box, "/ws/empty") == source("read.empty")
 
 
 # --- Write and Edit
 
 
-def test_confirmations_are_the_seeds(box: Toolbox):
-    assert "Updated file /path/to/file" in seed(SEED)
-    assert 'f"Edited {path}"' in seed(SEED)
+def test_confirmations_are_the_sources(box: Toolbox):
     written = box.call("write_file", {"file_path": "/ws/new/n.txt", "content": "one\n"})
-    assert written.text == "Updated file /ws/new/n.txt"
+    assert written.text == source("write.done").replace("/path/to/file", "/ws/new/n.txt")
     read(box)
-    assert edit(box, "y = 1", "y = 2") == "Edited /ws/a.py"
+    assert edit(box, "y = 1", "y = 2") == filled(source("edit.done"), "/ws/a.py")
 
 
-def test_refusals_are_the_seeds(box: Toolbox):
-    assert 'f"Error: Text not found in {path}"' in seed(SEED)
-    assert 'f"Path escapes workspace: {p}"' in seed(SEED)
-    assert read(box, "../x") == "Error: Path escapes workspace: ../x"
+def test_refusals_are_the_sources(box: Toolbox):
+    assert read(box, "../x") == "Error: " + filled(source("path.escapes"), "../x")
     assert edit(box, "y = 1", "z").startswith("Error: /ws/a.py has not been read yet.")
     read(box)
-    assert edit(box, "nothing of it", "z") == "Error: Text not found in /ws/a.py"
+    assert edit(box, "nothing of it", "z") == filled(source("edit.not_found"), "/ws/a.py")
     assert edit(box, "x = 1", "z").startswith("Error: The text to replace is in /ws/a.py 2 times.")
-    assert edit(box, "x = 1", "z", replace_all=True) == "Edited /ws/a.py"
+    assert edit(box, "x = 1", "z", replace_all=True) == filled(source("edit.done"), "/ws/a.py")
 
 
 def test_an_existing_file_is_not_written_over_unread(box: Toolbox):
@@ -193,57 +221,83 @@ def test_ls_glob_and_grep_show_absolute_paths(box: Toolbox):
     ("mode", "rows"),
     [
         ("files_with_matches", ["/ws/b/c.py"]),
-        ("content", ["/ws/b/c.py:", "  1: y = 2"]),
+        ("content", ["/ws/b/c.py:", "  1: y = 2"]),  # with what stands around it: a scenario
         ("count", ["/ws/b/c.py: 1"]),
     ],
 )
-def test_grep_has_the_seeds_three_modes(box: Toolbox, mode: str, rows: list[str]):
-    assert mode in seed(SEED)
+def test_grep_has_the_sources_three_modes(box: Toolbox, mode: str, rows: list[str]):
+    assert mode in source("grep.modes")
     assert box.call("grep", {"pattern": "y = 2", "output_mode": mode}).text.split("\n")[: len(rows)] == rows
 
 
 def test_grep_takes_its_pattern_literally(box: Toolbox):
     assert box.call("grep", {"pattern": "y = ."}).data["paths"] == []
+    calls = Toolbox.in_memory({"a.py": f"class A:\n    {source('grep.literal')}\n"}, dialect="deepagents", root="/ws")
+    assert calls.call("grep", {"pattern": source("grep.literal")}).data["paths"] == ["/ws/a.py"]
+
+
+def test_grep_can_be_kept_to_a_folder_and_to_a_pattern_of_names(box: Toolbox):
+    assert set(box.call("grep", {"pattern": "y ="}).data["paths"]) == {"/ws/a.py", "/ws/b/c.py"}
+    assert box.call("grep", {"pattern": "y =", "path": "/ws/b"}).data["paths"] == ["/ws/b/c.py"]
+    assert box.call("grep", {"pattern": "y =", "glob": "a.*"}).data["paths"] == ["/ws/a.py"]
+    assert box.call("glob", {"pattern": "*.py", "path": "/ws/b"}).data["paths"] == ["/ws/b/c.py"]
 
 
 def test_a_search_has_20_seconds():
-    assert "GLOB_TIMEOUT = 20.0" in seed(SEED)
-    assert dialect.traits.search_seconds == 20.0
+    assert dialect.traits.search_seconds == source("glob.seconds")
+
+
+@pytest.mark.parametrize("matches", [1, 3000])
+def test_s4_lines_come_with_two_around_them_within_the_budget(matches: int):
+    around = "".join(f"before {n}\nneedle {n}\nafter {n}\n" + "-\n" * 9 for n in range(matches))
+    box = Toolbox.in_memory({"a": around}, dialect="deepagents", root="/ws")
+    reply = box.call("grep", {"pattern": "needle", "output_mode": "content"})
+    assert reply.text.startswith("/ws/a:\n  1- before 0\n  2: needle 0\n  3- after 0\n  4- -\n")
+    assert len(reply.text) <= BUDGET
+    assert reply.data["matches"][0] == {"path": "/ws/a", "line": 2, "text": "needle 0"}
+
+
+def test_s6_what_was_found_in_time_is_shown_with_the_sources_sentence():
+    class Slow:
+        def search(self, search: Search, **_: object) -> Scan:
+            return Scan((Hit("/ws/a.py"),), "a slow engine", aborted="deadline", more=True)
+
+    box = Toolbox.in_memory({"a.py": "x\n"}, dialect="deepagents", root="/ws", searcher=Slow())
+    reply = box.call("glob", {"pattern": "*.py"})
+    sentence = filled(source("glob.timed_out"), source("glob.seconds"))
+    assert (reply.status, reply.text.split("\n")[0], reply.text.split("\n")[-1]) == ("partial", "/ws/a.py", sentence)
+    assert sentence not in box.call("grep", {"pattern": "x"}).text
 
 
 # --- Execute
 
 
 def test_a_command_has_120_seconds_unless_told():
-    assert "默认 120 秒超时" in seed(SEED)
+    assert (source("execute.seconds"), source("execute.most_seconds")) == (TIMEOUT, words.LONGEST)
     assert dialect.decode("execute", {"command": "make"}) == Run("make", 120, 78_000)
     assert dialect.decode("execute", {"command": "make", "timeout": 3600}) == Run("make", 3600, 78_000)
 
 
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
-def test_what_the_seeds_list_means_is_blocked_and_what_only_looks_like_it_is_not(tmp_path: Path):
-    assert 'dangerous = ["rm -rf /", "sudo", "shutdown", "reboot", "> /dev/"]' in seed(SEED)
+def test_what_the_sources_list_means_is_blocked_and_what_only_looks_like_it_is_not(tmp_path: Path):
     (tmp_path / "ws").mkdir()
     with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", dialect="deepagents") as here:
-        for command in ("rm -rf /", "sudo ls", "shutdown now", "reboot", "echo x > /dev/sda"):
-            assert here.call("execute", {"command": command}).text.startswith("Error: Dangerous command blocked"), (
-                command
-            )
+        listed = source("execute.dangerous")
+        for command in (listed[0], f"{listed[1]} ls", f"{listed[2]} now", listed[3], f"echo x {listed[4]}sda"):
+            assert here.call("execute", {"command": command}).text.startswith(source("execute.blocked")), command
         for command in ("echo 'sudo rm -rf /'", "ls > /dev/null", "echo reboot"):
             assert here.call("execute", {"command": command}).status == "success", command
 
 
-def test_a_timeout_over_the_maximum_is_refused_in_the_seeds_words(box: Toolbox):
-    assert 'f"Error: timeout {timeout}s exceeds maximum allowed ({self._max_execute_timeout}s)."' in seed(SEED)
+def test_a_timeout_over_the_maximum_is_refused_in_the_sources_words(box: Toolbox):
     reply = box.call("execute", {"command": "true", "timeout": 3601})
-    assert reply.text == "Error: timeout 3601s exceeds maximum allowed (3600s)."
+    assert reply.text == filled(source("execute.too_long"), 3601, 3600)
     assert "exceeds" not in box.call("execute", {"command": "true", "timeout": 0}).text
 
 
-def test_a_blocked_command_says_so_in_the_seeds_words():
-    assert '"Error: Dangerous command blocked"' in seed(SEED)
+def test_a_blocked_command_says_so_in_the_sources_words():
     text = dialect.refuse("execute", Denied("rm -rf /", "it could not be taken back", of_command=True), hints=False)
-    assert text.startswith("Error: Dangerous command blocked")
+    assert text.startswith(source("execute.blocked"))
 
 
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -253,7 +307,6 @@ def test_a_large_output_is_saved_and_shown_by_its_ends(tmp_path: Path):
         assert here.call("execute", {"command": "echo said; false"}).text.startswith("said\n[Exit status 1 after")
         text = here.call("execute", {"command": "seq 100000"}).text
         handle = text.split("at: ")[1].split("\n")[0]
-        assert text.startswith(words.TOO_LARGE.split("{path}")[0])
         assert "1\n2\n3\n4\n5\n... [99,990 lines truncated] ...\n99996\n" in text
         assert here.call("read_file", {"file_path": handle, "offset": 500, "limit": 1}).text.startswith("   501\t501")
         assert here.call("grep", {"pattern": "77777", "path": handle}).data["paths"] == [handle]

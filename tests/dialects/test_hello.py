@@ -1,21 +1,26 @@
-"""The dialect `hello`, against the document it comes from (seed 003)."""
+"""The dialect `hello`, against what its source (003) prescribes."""
 
 import json
-import re
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from handhold import Toolbox
-from handhold.dialects.hello import dialect
+from handhold.core.facts import Exit, Held, Output
+from handhold.core.results import Ran
+from handhold.dialects.hello import dialect, words
 from handhold.testing import DialectSuite
-from tests.dialects.seeds import in_seed, seed
+from tests.dialects.sources import piece
+from tests.suites.machine import has_shadows
 
-SEED = "003_ed2811946ec4866f.txt"
+source = partial(piece, "003")
 
 
 class TestHello(DialectSuite):
     dialect = dialect
     calls = (
+        ("bash", {"command": "ls src"}),
         ("read_file", {"file_path": "src/app.py", "offset": 1, "limit": 2}),
         ("read_file", {"file_path": "src/app.py"}),
         ("edit_file", {"file_path": "src/app.py", "old_string": "'Hello, '", "new_string": "'Hi, '"}),
@@ -38,30 +43,24 @@ def edit(box: Toolbox, old: str, new: str, **more: object) -> str:
     return box.call("edit_file", {"file_path": "a.py", "old_string": old, "new_string": new, **more}).text
 
 
-@pytest.mark.parametrize("spec", dialect.specs, ids=lambda spec: spec.name)
-def test_descriptions_stand_in_the_seed(spec):
-    assert in_seed(SEED, spec.description)
-    for part in spec.input_schema["properties"].values():
-        assert in_seed(SEED, part.get("description", ""))
+@pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
+def test_description_and_schema_are_the_sources(name: str):
+    spec = next(spec for spec in dialect.specs if spec.name == name)
+    assert spec.description == source(f"{name}.description")
+    assert spec.input_schema == source(f"{name}.schema")
+    assert list(spec.input_schema["properties"]) == list(source(f"{name}.schema")["properties"])
 
 
-@pytest.mark.parametrize("spec", dialect.specs, ids=lambda spec: spec.name)
-def test_names_and_parameters_are_the_seeds(spec):
-    text = seed(SEED)
-    block = text[text.index(f'function: {{\nname: "{spec.name}",') :].split("async execute")[0]
-    properties = block.split("properties: {")[1].split("required:")[0]
-    named = dict(re.findall(r'(\w+): \{\s*type: "(\w+)"', properties))
-    assert named == {name: part["type"] for name, part in spec.input_schema["properties"].items()}
-    assert re.findall(r'"(\w+)"', block.split("required: [")[1].split("]")[0]) == spec.input_schema["required"]
+def test_the_numbers_are_the_sources():
+    assert (source("read.lines"), source("read.chars")) == (words.LINES, words.MOST)
 
 
 def test_2000_lines_are_read_unless_more_are_asked_for():
-    assert in_seed(SEED, "const maxLines = 2000;")
     box = Toolbox.in_memory({"a.py": "x\n" * 5000}, dialect="hello", root="/ws")
     rows = read(box).split("\n")
-    assert rows[1999:] == ["  2000→x", "...(truncated)"]
+    assert rows[1999:] == ["  2000→x", source("read.cut").removeprefix("\n")]
     assert len(read(box, limit=3000).split("\n")) == 3000
-    assert len(read(box, limit=10**9).split("\n")) == 5000
+    assert len(read(box, limit=10**9).split("\n")) == 5001  # the last one is empty
 
 
 def test_an_empty_file_has_one_empty_line():
@@ -74,42 +73,57 @@ def test_what_is_left_out_is_not_taken_for_empty(box: Toolbox):
     assert read(box, offset=9).startswith("错误:起始行号 9 超出文件末尾")
 
 
-def test_a_page_is_the_seeds(box: Toolbox):
-    assert read(box) == "     1→x = 1\n     2→y = 1\n     3→x = 1"
-    assert read(box, offset=2, limit=1) == "     2→y = 1"
-    assert read(box, offset=-3, limit=0) == "     1→x = 1\n     2→y = 1\n     3→x = 1"
+def test_a_page_is_the_sources(box: Toolbox):
+    def numbered(*lines: str) -> str:
+        width, arrow = source("read.number_width"), source("read.arrow")
+        return "\n".join(f"{number:>{width}}{arrow}{text}" for number, text in enumerate(lines, 1))
+
+    whole = numbered("x = 1", "y = 1", "x = 1", "")
+    assert read(box) == whole
+    assert read(box, offset=2, limit=1) == whole.split("\n")[1]
+    assert read(box, offset=-3, limit=0) == whole
+
+
+def test_what_follows_the_last_line_break_is_a_line(box: Toolbox):
+    assert read(box, limit=3).endswith("     3→x = 1")
+    assert read(box, limit=4).endswith("     3→x = 1\n     4→")
+    assert read(box, offset=3).split("\n") == ["     3→x = 1", "     4→"]
+    open_end = Toolbox.in_memory({"a.py": "x\ny", "b": "\n"}, dialect="hello")
+    assert read(open_end) == "     1→x\n     2→y"
+    assert read(open_end, "b") == "     1→\n     2→"
 
 
 @pytest.mark.parametrize(
-    ("message", "made"),
+    ("name", "made"),
     [
-        ("错误:file_path 为空", lambda box: read(box, "  ")),
-        ("错误:禁止访问工作区外的路径", lambda box: read(box, "../x")),
-        ("错误:文件不存在", lambda box: read(box, "missing")),
-        ("错误:请先用 read_file 读取该文件,再调用 edit_file", lambda box: edit(box, "x", "z")),
-        (
-            "错误:目标文件已存在,请先用 read_file 读取后再 write_file(与先读后写策略一致)",
-            lambda box: box.call("write_file", {"file_path": "a.py", "content": "z"}).text,
-        ),
-        ("错误:old_string 与 new_string 相同,无需修改", lambda box: edit(box, "x", "x")),
-        ("错误:找不到 old_string,请与磁盘一致(可重新 read_file)", lambda box: read(box) and edit(box, "q", "z")),
-        ("错误:找不到任何 old_string", lambda box: read(box) and edit(box, "q", "z", replace_all=True)),
-        (
-            "错误:old_string 出现多次,请扩大上下文使片段唯一,或设置 replace_all: true",
-            lambda box: read(box) and edit(box, "x = 1", "z"),
-        ),
+        ("path.empty", lambda box: read(box, "  ")),
+        ("path.outside", lambda box: read(box, "../x")),
+        ("path.missing", lambda box: read(box, "missing")),
+        ("edit.unread", lambda box: edit(box, "x", "z")),
+        ("write.unread", lambda box: box.call("write_file", {"file_path": "a.py", "content": "z"}).text),
+        ("edit.same", lambda box: edit(box, "x", "x")),
+        ("edit.none", lambda box: read(box) and edit(box, "q", "z")),
+        ("edit.none_at_all", lambda box: read(box) and edit(box, "q", "z", replace_all=True)),
+        ("edit.many", lambda box: read(box) and edit(box, "x = 1", "z")),
     ],
 )
-def test_refusals_are_the_seeds(box: Toolbox, message: str, made):
-    assert in_seed(SEED, message)
-    assert made(box) == message
+def test_refusals_are_the_sources(box: Toolbox, name: str, made):
+    assert made(box) == source(name)
 
 
 def test_success_is_json(box: Toolbox):
+    facts = {"ok": True, "path": "/ws/a.py", "bytes": 3}
+    indent = source("json.indent")
     read(box)
-    assert edit(box, "y = 1", "y = 2") == json.dumps({"ok": True, "path": "/ws/a.py"}, indent=2)
+    assert edit(box, "y = 1", "y = 2") == json.dumps(named(facts, source("edit.done")), indent=indent)
     written = box.call("write_file", {"file_path": "new.txt", "content": "é\n"}).text
-    assert written == json.dumps({"ok": True, "path": "/ws/new.txt", "bytes": 3}, indent=2)
+    facts["path"] = "/ws/new.txt"
+    assert written == json.dumps(named(facts, source("write.done")), indent=indent)
+
+
+def named(facts: dict[str, object], literal: list[str]) -> dict[str, object]:
+    """Those of these facts that a literal of the source names, in its order."""
+    return {name: facts[name] for name in literal if name in facts}
 
 
 def test_a_write_clears_the_read_mark_and_an_edit_keeps_it(box: Toolbox):
@@ -117,7 +131,7 @@ def test_a_write_clears_the_read_mark_and_an_edit_keeps_it(box: Toolbox):
     edit(box, "y = 1", "y = 2")
     assert json.loads(edit(box, "y = 2", "y = 3"))["ok"]
     assert json.loads(box.call("write_file", {"file_path": "a.py", "content": "whole\n"}).text)["ok"]
-    assert edit(box, "whole", "part") == "错误:请先用 read_file 读取该文件,再调用 edit_file"
+    assert edit(box, "whole", "part") == source("edit.unread")
     read(box)
     assert json.loads(edit(box, "whole", "part"))["ok"]
 
@@ -125,37 +139,92 @@ def test_a_write_clears_the_read_mark_and_an_edit_keeps_it(box: Toolbox):
 def test_a_long_page_is_cut_and_says_so():
     box = Toolbox.in_memory({"a": "x" * 130_000}, dialect="hello")
     text = read(box, "a")
-    assert text.endswith("\n...(truncated)")
-    assert len(text) == 120_000 + len("\n...(truncated)")
+    assert text.endswith(source("read.cut"))
+    assert len(text) == 120_000 + len(source("read.cut"))
 
 
 def test_c11_what_was_cut_is_not_written_over():
     box = Toolbox.in_memory({"a": "word\n" * 12_000}, dialect="hello")
     text = read(box, "a", limit=12_000)
-    assert len(text) == 120_000 + len("\n...(truncated)")
+    assert len(text) == 120_000 + len(source("read.cut"))
     assert box.call("write_file", {"file_path": "a", "content": "x"}).code == "PARTLY_READ"
 
 
-def test_the_task_at_the_end_of_the_seed():
-    assert in_seed(SEED, "修改 README.md,把所有 TODO 改为 DONE")
+def test_the_task_at_the_end_of_the_source():
+    assert "TODO" in source("task")
     box = Toolbox.in_memory({"a.py": "TODO one\nTODO two\n"}, dialect="hello")
     assert "TODO" in read(box)
     assert json.loads(edit(box, "TODO", "DONE", replace_all=True))["ok"]
     assert box.files.read("a.py").data == b"DONE one\nDONE two\n"
 
 
-def test_the_instructions_hold_the_seeds_sentences():
-    for sentence in dialect.instructions.split("\n\n")[0].split("。")[:-1]:
-        assert in_seed(SEED, sentence)
+def test_the_instructions_hold_the_sources_sentences():
+    assert dialect.instructions.startswith(source("prompt.real_output") + source("prompt.order") + "\n\n")
 
 
 def test_a_file_that_cannot_be_read_says_why():
     box = Toolbox.in_memory({"a": b"a\0b", "d/x": "x"}, dialect="hello")
-    assert in_seed(SEED, "错误:读取失败 — ")
-    assert read(box, "a").startswith("错误:读取失败 — ")
-    assert read(box, "d").startswith("错误:读取失败 — ")
+    assert read(box, "a").startswith(source("read.failed"))
+    assert read(box, "d").startswith(source("read.failed"))
 
 
-def test_a_missing_file_is_said_to_be_missing_even_where_it_was_never_read(box: Toolbox):
-    missing = box.call("edit_file", {"file_path": "missing", "old_string": "a", "new_string": "b"})
-    assert missing.text == "错误:文件不存在"
+# --- bash, which the registry lists first
+
+
+def test_s5_the_registry_is_the_sources():
+    named = {
+        "bashTool": "bash",
+        "readFileTool": "read_file",
+        "writeFileTool": "write_file",
+        "editFileTool": "edit_file",
+    }
+    listed = [named[name] for name in source("registry") if name != "uppercaseTool"]
+    assert [spec.name for spec in dialect.specs] == listed
+
+
+@pytest.mark.parametrize(
+    ("end", "output", "text"),
+    [
+        (Exit(0, seconds=0.1), "one\ntwo\n", "one\ntwo"),
+        (Exit(0, seconds=0.1), "", "(无输出)"),
+        (Exit(3, seconds=0.1), "said\n", "错误:执行失败 — exit status 3\nsaid"),
+        (Exit(None, signal="SIGKILL", seconds=0.1), "", "错误:执行失败 — signal SIGKILL\n(无输出)"),
+        (Exit(None, timed_out=True, seconds=120.2), "so far\n", "错误:执行超时(120s),已被终止\nso far"),
+    ],
+    ids=["output", "silence", "status", "signal", "timeout"],
+)
+def test_s5_a_command_is_worded_as_the_other_tools_are(end: Exit, output: str, text: str):
+    request = dialect.decode("bash", {"command": "x"})
+    held = Held("bubblewrap", shadow=True, network=False)
+    ran = Ran("x", end, Output(output, bytes=len(output)), held, "all", "all")
+    assert dialect.encode("bash", request, ran, hints=False) == text
+
+
+def test_s5_long_output_is_cut_in_the_sources_words_and_kept_whole():
+    request = dialect.decode("bash", {"command": "x"})
+    held = Held("bubblewrap", shadow=True, network=False)
+    output = Output("x\n" * 40_000, bytes=10**6, lines=500_000, left_out=460_000, handle="/large_tool_results/a.txt")
+    text = dialect.encode("bash", request, Ran("x", Exit(0, seconds=1.0), output, held, "all", "all"), hints=False)
+    assert text.endswith(f"x{source('read.cut')}\n[完整输出: /large_tool_results/a.txt]")
+
+
+@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+def test_s5_a_command_runs_and_a_long_one_is_kept(tmp_path: Path):
+    (tmp_path / "ws").mkdir()
+    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", dialect="hello") as here:
+        text = here.call("bash", {"command": "seq 100000"}).text
+        handle = text.rpartition("[完整输出: ")[2].removesuffix("]")
+        assert text.startswith("1\n2\n3\n")
+        assert here.call("read_file", {"file_path": handle, "limit": 2}).text.startswith("     1→1\n     2→2")
+
+
+def test_a_missing_file_is_unread_unless_it_was_read(box: Toolbox):
+    def edited() -> str:
+        return box.call("edit_file", {"file_path": "b.txt", "old_string": "b", "new_string": "c"}).text
+
+    box.files.put("b.txt", None)  # pyright: ignore[reportAttributeAccessIssue]
+    assert edited() == source("edit.unread")
+    box.files.put("b.txt", b"b\n")  # pyright: ignore[reportAttributeAccessIssue]
+    read(box, "b.txt")
+    box.files.put("b.txt", None)  # pyright: ignore[reportAttributeAccessIssue]
+    assert edited() == source("path.missing")

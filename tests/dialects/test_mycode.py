@@ -1,18 +1,29 @@
-"""The dialect `mycode`, against the document it comes from (seed 004)."""
+"""The dialect `mycode`, against what its source (004) prescribes."""
 
 import json
+from functools import partial
+from os import utime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handhold import Toolbox
+from handhold.assembly import DIALECTS, dialect_named
 from handhold.core.facts import Scan
+from handhold.core.plans import Search
+from handhold.core.requests import Glob
+from handhold.core.text.encoding import BINARY_PROBE
 from handhold.core.text.heavy import HEAVY
-from handhold.dialects.mycode import dialect
-from handhold.testing import DialectSuite
-from tests.dialects.seeds import in_seed
+from handhold.dialects.mycode import dialect, words
+from handhold.testing import FILES as FILES_OF_SUITE
+from handhold.testing import OTHERS, DialectSuite
+from handhold.world.files.workspace import Workspace
+from handhold.world.memory import MemoryStore
+from handhold.world.search import DiskSearch
+from tests.dialects.sources import piece
 
-SEED = "004_a39344133325a2e7.txt"
+source = partial(piece, "004")
 
 FILES = {
     "agents/base.py": "class Base:\n    pass\n",
@@ -67,23 +78,38 @@ def test_ls_is_directories_first_without_heavy_and_hidden_ones():
     form = call("LS")
     assert form["data"]["entries"] == [{"path": "agents", "type": "directory"}, {"path": "README.md", "type": "file"}]
     assert form["context"]["path_resolved"] == "/ws"
-    assert in_seed(SEED, "`node_modules`、`dist`、`.git`")
-    assert {"node_modules", "dist", ".git"} <= HEAVY
+    assert set(source("ls.heavy")) <= HEAVY
+    assert form["stats"][source("ls.entries")] == len(form["data"][source("ls.entries")]) == 2
+    assert all(list(entry) == source("ls.entry") for entry in form["data"]["entries"])
 
 
 def test_ls_goes_on_by_offset():
     first = call("LS", limit=1)
-    assert (first["status"], first["data"]["truncated"]) == ("partial", True)
-    assert "offset=1" in first["text"]
+    assert (first["status"], first["data"]["truncated"]) == (source("status"), True)
+    assert f"{source('ls.next')}=1" in first["text"]
     second = call("LS", limit=1, offset=1)
     assert second["data"]["entries"] == [{"path": "README.md", "type": "file"}]
     assert call("LS", limit=201)["error"]["code"] == "BAD_ARGUMENTS"
 
 
 def test_glob_has_a_star_that_stays_in_one_directory():
-    assert call("Glob", pattern="agents/*.py")["data"]["paths"] == ["agents/base.py"]
+    assert call("Glob", pattern=source("glob.pattern"))["data"]["paths"] == ["agents/base.py"]
     assert sorted(call("Glob", pattern="agents/**/*.py")["data"]["paths"]) == ["agents/base.py", "agents/deep/tool.py"]
     assert call("Glob")["error"]["code"] == "BAD_ARGUMENTS"
+
+
+def test_every_search_can_be_kept_to_a_folder():
+    assert [each["path"] for each in call("LS", path="agents")["data"]["entries"]] == ["agents/deep", "agents/base.py"]
+    assert call("Glob", path="agents", pattern="*.py")["data"]["paths"] == ["agents/base.py"]
+    assert [each["path"] for each in call("Grep", path="agents", pattern="Base")["data"]["matches"]] == [
+        "agents/base.py"
+    ]
+    assert call("Glob", pattern="*", limit=1)["stats"]["paths"] == 1
+
+
+def test_read_begins_where_it_is_told():
+    first, _ = source("read.parameters")
+    assert call("Read", path="agents/base.py", **{first: 2})["data"]["content"] == "     2→    pass"
 
 
 def test_grep_gives_matches_with_path_line_and_text():
@@ -104,19 +130,70 @@ def test_read_pages_with_numbers_and_refuses_what_is_binary():
 def test_read_says_that_somebody_changed_the_file():
     box = Toolbox.in_memory({"a": "1\n"}, dialect="mycode", root="/ws")
     other = Toolbox.on(box.files, box.store, dialect="handhold", session="other")
-    assert json.loads(box.call("Read", {"path": "a"}).text)["data"]["modified_externally"] is False
+    assert json.loads(box.call("Read", {"path": "a"}).text)["data"][source("read.changed")] is False
     other.call("read_file", {"path": "a"})
     other.call("write_file", {"path": "a", "content": "2\n"})
-    assert json.loads(box.call("Read", {"path": "a"}).text)["data"]["modified_externally"] is True
+    assert json.loads(box.call("Read", {"path": "a"}).text)["data"][source("read.changed")] is True
 
 
 @pytest.mark.parametrize(
-    ("tool", "name", "most"), [("LS", "limit", 200), ("Glob", "limit", 200), ("Read", "limit", 2000)]
-)
-def test_the_numbers_are_the_seeds(tool: str, name: str, most: int):
+    ("tool", "name", "most"), [("LS", "limit", "ls.limit"), ("Glob", "limit", "glob.limit"), ("Read", "limit", "read.most_lines")]
+)  # fmt: skip
+def test_the_numbers_are_the_sources(tool: str, name: str, most: str):
     arguments: dict[str, Any] = {"LS": {}, "Glob": {"pattern": "*"}, "Read": {"path": "README.md"}}[tool]
-    assert "error" not in call(tool, **arguments, **{name: most})
-    assert call(tool, **arguments, **{name: most + 1})["error"]["code"] == "BAD_ARGUMENTS"
+    assert "error" not in call(tool, **arguments, **{name: source(most)})
+    assert call(tool, **arguments, **{name: source(most) + 1})["error"]["code"] == "BAD_ARGUMENTS"
+
+
+def test_s2_read_gives_the_time_of_the_last_change(tmp_path: Path):
+    file = tmp_path / "ws/a"
+    file.parent.mkdir()
+    file.write_text("1\n")
+    utime(file, ns=(0, 1_700_000_000_123_456_789))
+    with Toolbox.open(file.parent, state=tmp_path / "state", dialect="mycode") as box:
+        data = json.loads(box.call("Read", {"path": "a"}).text)["data"]
+        assert data[source("read.mtime")] == 1_700_000_000_123
+        assert source("read.mtime") not in json.loads(box.call("LS", {}).text)["data"]
+
+
+@pytest.mark.parametrize("name", ["picture.png", "book.ipynb"])
+def test_s2_so_does_a_read_of_what_is_not_text(tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(OTHERS.get(name) or FILES_OF_SUITE[name].encode())
+    utime(tmp_path / name, ns=(0, 1_700_000_000_123_456_789))
+    with Toolbox.open(tmp_path, state=tmp_path / ".state", dialect="mycode") as box:
+        data = json.loads(box.call("Read", {"path": name}).text)["data"]
+        assert data[source("read.mtime")] == 1_700_000_000_123
+
+
+# --- the bound on visited entries
+
+
+def tree(box: Path, folders: int, files: int) -> None:
+    for n in range(folders):
+        (box / f"d{n:02}").mkdir(parents=True)
+        for each in range(files):
+            (box / f"d{n:02}/{each:03}.txt").touch()
+
+
+def test_s6_the_bound_on_visited_entries_is_the_sources():
+    assert dialect.traits.visited_entries == source("glob.most_visited") == words.MOST_VISITED
+    others = [dialect_named(name) for name in DIALECTS if name != "mycode"]
+    assert [each.traits.visited_entries for each in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize("most", [1, 5, 12, 34, 54, 55, 56])
+def test_s6_a_glob_visits_so_many_entries_in_a_defined_order(tmp_path: Path, most: int):
+    tree(tmp_path, 5, 10)
+    search = Search(Glob(pattern="**", limit=1000, chars=10**6, sort="none"), str(tmp_path), 60, entries=most)
+    files = Workspace([tmp_path], MemoryStore())
+    scans = [DiskSearch(files).search(search, visible=lambda _: True) for _ in range(3)]
+    files.close()
+    found = [[hit.place for hit in scan.hits] for scan in scans]
+    assert found[0] == found[1] == found[2] == sorted(found[0])
+    assert len(found[0]) == max(0, most - 5) if most < 56 else 50
+    assert {(scan.aborted, scan.more, scan.weaker) for scan in scans} == {
+        ("entries" if most < 55 else "", most < 55, "")
+    }
 
 
 def test_ls_shows_hidden_entries_on_request_and_leaves_out_what_is_told():
@@ -127,14 +204,18 @@ def test_ls_shows_hidden_entries_on_request_and_leaves_out_what_is_told():
 def test_grep_stops_at_100_matches_and_says_so():
     box = Toolbox.in_memory({"a": "needle\n" * 150}, dialect="mycode", search_seconds=60)
     form = json.loads(box.call("Grep", {"pattern": "needle"}).text)
-    assert (form["status"], form["stats"]["matches"], form["data"]["truncated"]) == ("partial", 100, True)
+    assert (form["status"], form["stats"]["matches"], form["data"]["truncated"]) == (
+        source("status"),
+        source("grep.matches"),
+        True,
+    )
 
 
 def test_read_shows_500_lines_unless_told():
     box = Toolbox.in_memory({"a": "x\n" * 600}, dialect="mycode", search_seconds=60)
     form = json.loads(box.call("Read", {"path": "a"}).text)
     assert form["data"]["truncated"] is True
-    assert "start_line=501" in form["text"]
+    assert f"{source('read.parameters')[0]}={source('read.lines') + 1}" in form["text"]
 
 
 def test_read_shows_what_cannot_be_decoded_replaced_and_as_partial():
@@ -145,30 +226,89 @@ def test_read_shows_what_cannot_be_decoded_replaced_and_as_partial():
 
 
 def test_a_search_has_two_seconds():
-    assert dialect.traits.search_seconds == 2.0
-    assert in_seed(SEED, "MAX_DURATION_MS=2_000")
-    assert in_seed(SEED, "TIMEOUT_SEC = 2.0")
+    assert dialect.traits.search_seconds == source("grep.seconds") == source("glob.most_ms") / 1000
 
 
 @pytest.mark.parametrize(
-    ("scan", "name", "value"),
+    ("scan", "name", "value", "text"),
     [
-        (Scan(engine="git grep", weaker="ripgrep is not there", hits=()), "fallback_used", "ripgrep is not there"),
-        (Scan(engine="ripgrep", aborted="deadline", hits=()), "aborted_reason", "deadline"),
+        (
+            Scan(engine="the walk", weaker="ripgrep is not there", hits=()),
+            source("grep.fallback"),
+            "ripgrep is not there",
+            f"没有找到匹配项\n({source('grep.fallback')}: 未使用 ripgrep,而是 the walk)",
+        ),
+        (
+            Scan(engine="ripgrep", aborted="deadline", hits=()),
+            source("grep.aborted"),
+            "deadline",
+            f"超时之前没有找到匹配项\n({source('grep.aborted')}: 搜索超时,结果可能不完整)",
+        ),
+        (
+            Scan(engine="our own", aborted="entries", hits=()),
+            source("grep.aborted"),
+            "entries",
+            "前 {most} 个条目中没有找到匹配项\n({aborted}: 已访问 {most} 个条目,搜索停止,结果可能不完整)".format(
+                most=source("glob.most_visited"), aborted=source("grep.aborted")
+            ),
+        ),
+        (
+            Scan(engine="our own", aborted="limit", more=True, hits=()),  # a full page, and nothing on it is confirmed
+            source("grep.aborted"),
+            "limit",
+            "没有找到匹配项\n(部分结果: 可能还有更多,请缩小 path 或 pattern)",
+        ),
     ],
-    ids=["fallback", "aborted"],
+    ids=["fallback", "deadline", "entries", "limit"],
 )
-def test_grep_tells_nothing_there_from_not_all_of_it_searched(scan: Scan, name: str, value: str):
+def test_grep_tells_nothing_there_from_not_all_of_it_searched(scan: Scan, name: str, value: str, text: str):
     class Says:
         def search(self, search: object, **_: object) -> Scan:
             return scan
 
     box = Toolbox.in_memory({"a": "x\n"}, dialect="mycode", searcher=Says())
     form = json.loads(box.call("Grep", {"pattern": "y"}).text)
-    assert (form["status"], form["data"][name]) == ("partial", value)
-    assert name in form["text"]
+    assert (form["status"], form["data"][name], form["text"]) == ("partial", value, text)
 
 
-def test_the_instructions_are_the_seeds():
-    for line in dialect.instructions.split("\n\n")[:3]:
-        assert in_seed(SEED, line)
+def test_a_tool_for_the_other_kind_names_the_one_that_is_meant():
+    list_files, glob, _, read = source("tools")
+    for tool, arguments in ((list_files, {}), (glob, {"pattern": "*"})):
+        error = call(tool, path="README.md", **arguments)["error"]
+        assert error == {"code": "NOT_DIRECTORY", "message": f"README.md 不是目录,请用 {read}"}
+    error = call(read, path="agents")["error"]
+    assert error == {"code": "IS_DIRECTORY", "message": f"agents 是目录,请用 {list_files}"}
+
+
+def test_the_instructions_are_the_sources():
+    assert dialect.instructions.startswith(source("instructions") + "\n\n")
+
+
+def test_names_and_arguments_are_the_sources():
+    schemas = {spec.name: spec.input_schema for spec in dialect.specs}
+    assert list(schemas) == source("tools")
+    start, limit = source("read.parameters")
+    pattern, flags = source("glob.required"), source("glob.flags")
+    assert {name: list(schema["properties"]) for name, schema in schemas.items()} == {  # what has no piece is ours
+        "LS": ["path", source("ls.next"), limit, source("ls.hidden"), source("ls.ignore")],
+        "Glob": [pattern, "path", limit, *flags],
+        "Grep": [pattern, "path", "include", "case_sensitive"],
+        "Read": ["path", start, limit],
+    }
+    assert [schema["required"] for schema in schemas.values()] == [[], [pattern], [pattern], ["path"]]
+    ls, glob, read = (schemas[name]["properties"] for name in ("LS", "Glob", "Read"))
+    assert ls[source("ls.hidden")]["default"] is False
+    assert all(glob[name]["default"] is False for name in flags)
+    assert read["limit"]["default"] == source("read.lines")
+    for tool, numbers in (
+        ("LS", ["ls.limit"]),
+        ("Glob", ["glob.limit"]),
+        ("Grep", ["grep.matches"]),
+        ("Read", ["read.lines", "read.most_lines"]),
+    ):
+        description = next(spec.description for spec in dialect.specs if spec.name == tool)
+        assert all(str(source(name)) in description for name in numbers), tool
+
+
+def test_a_nul_in_the_first_8_kb_makes_a_file_binary():
+    assert source("read.probe_kb") * 1024 == BINARY_PROBE

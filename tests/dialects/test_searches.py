@@ -20,7 +20,7 @@ ASKED = Glob(pattern="*", limit=1, chars=1)
 
 def how(shown=0, *, path=".", start=0, more=False, cursor="", hint: Any = "", **facts: Any) -> Searched:
     given: dict[str, Any] = {"order": "modified", **facts}
-    return Searched(path, Scan((), "git grep 2.39", **given), start, shown, more, cursor, "success", hint)
+    return Searched(path, Scan((), "the walk", **given), start, shown, more, cursor, "success", hint)
 
 
 def said(result, dialect: Family = PLAIN, *, hints=True) -> str:
@@ -140,7 +140,7 @@ def test_c74_a_deadline_says_that_more_may_exist_and_how_to_narrow():
 
 
 def test_c73_a_weaker_engine_says_so():
-    assert "[Searched by git grep 2.39, not by ripgrep: there is none.]" in said(globbed("a", weaker="there is none"))
+    assert "[Searched by the walk, not by ripgrep: there is none.]" in said(globbed("a", weaker="there is none"))
 
 
 def test_what_moved_meanwhile_is_told():

@@ -1,7 +1,7 @@
-"""The dialect `claude` against the document it was drawn from, where that lies beside the project."""
+"""The dialect `claude` against what its source prescribes."""
 
 import re
-from pathlib import Path
+from functools import partial
 
 import pytest
 
@@ -20,33 +20,20 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import Line
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement
-from handhold.core.results import Edited, Shown, Snippet, Step
-from handhold.dialects.arguments import parsed
-from handhold.dialects.claude import LIMITS, dialect
+from handhold.core.results import Edited, Shown, Snippet, Step, Written
+from handhold.core.text import diff
+from handhold.dialects.claude import LIMITS, dialect, words
+from tests.dialects.sources import filled, piece
 
-SEED = Path(__file__).parents[3] / "shared/seeds/002_514d1e3e15788c30.txt"
-pytestmark = pytest.mark.skipif(not SEED.exists(), reason=f"the source, {SEED.name}, is not beside the project")
-
-
-@pytest.fixture(scope="module")
-def seed() -> str:
-    return SEED.read_text("utf-8")
-
-
-@pytest.fixture(scope="module")
-def blocks(seed) -> list[str]:
-    """The fenced texts of the second half: the messages, in order."""
-    return re.findall(r"^```\n(.*?)\n```$", seed[seed.index("## 工具实现") :], re.MULTILINE | re.DOTALL)
+source = partial(piece, "002")
 
 
 @pytest.mark.parametrize("name", ["Read", "Edit", "MultiEdit"])
-def test_description_and_schema_are_verbatim(seed, name):
-    found = re.search(rf"^#+ {name}\nDesc:\n```\n(.*?)\n```\n\nParams:\n(\{{.*?^\}})", seed, re.MULTILINE | re.DOTALL)
-    assert found
+def test_description_and_schema_are_verbatim(name):
     spec = next(spec for spec in dialect.specs if spec.name == name)
-    assert spec.description == found[1]
-    assert spec.input_schema == parsed(found[2])
-    assert list(spec.input_schema["properties"]) == list(parsed(found[2])["properties"])
+    assert spec.description == source(f"{name}.description")
+    assert spec.input_schema == source(f"{name}.schema")
+    assert list(spec.input_schema["properties"]) == list(source(f"{name}.schema")["properties"])
 
 
 def refused(error, tool="Edit") -> str:
@@ -80,56 +67,64 @@ EDIT = Edit("", Replacement("", ""))
 MULTI = MultiEdit("", ())
 
 
-def test_every_block_is_one_that_is_compared_here(blocks):
-    assert len(blocks) == 16
+def test_the_numbers_are_the_sources():
+    assert (LIMITS.lines, LIMITS.line_chars) == (source("read.lines"), source("read.line_chars"))
+    assert (LIMITS.whole_bytes, LIMITS.chars) == (source("read.most_kb") * 1024, source("read.most_chars"))
+    assert (source("read.lines"), source("read.line_chars")) == (words.MOST_ROWS, words.LINE_CHARS)
+    assert source("edit.diff_lines") == diff.CONTEXT
 
 
-def test_the_trackers_messages(seed):
-    unread, stale = re.findall(r"```([^`\n]+)```", seed)
-    assert refused(Unread("/a")) == unread.strip('"')
-    assert refused(Stale("/a")) == stale
+def test_the_trackers_messages():
+    assert refused(Unread("/a")) == source("tracker.unread")
+    assert refused(Stale("/a")) == source("tracker.stale")
 
 
-def test_messages_about_any_file(blocks):
-    assert refused(NotFound("/a")) == blocks[0]
+def test_messages_about_any_file():
+    assert refused(NotFound("/a")) == source("path.missing")
     for tool, verb in (("Read", "read"), ("Edit", "edit"), ("MultiEdit", "multi_edit")):
-        assert refused(IsDirectory("/a"), tool) == blocks[1].replace("{read|edit|multi_edit}", verb)
+        assert verb in source("path.directory")
+        assert refused(IsDirectory("/a"), tool) == filled(source("path.directory"), verb)
 
 
-def test_a_page(blocks):
-    assert read(*[text for _, text in numbered(blocks[2])]) == blocks[2]
+def test_a_page():
+    page = source("read.page")
+    assert read(*[text for _, text in numbered(page)]) == page
 
 
-def test_a_page_that_is_cut(blocks):
+def test_a_page_that_is_cut():
     told = read("a", Line("b", 17), rest=23).split("\n")
-    assert told[2] == blocks[3].replace("{remaining_line_count}", "23")
-    assert told[1] == "     2→b" + blocks[4].replace("{len(line_content) - line_char_limit}", "17")
+    assert told[2] == filled(source("read.more_lines"), 23)
+    assert told[1] == "     2→b" + filled(source("read.more_characters"), 17)
 
 
-def test_a_page_that_is_refused(blocks):
-    size = blocks[5].replace("{size:.1f}", "300.5").replace("{max_size}", "256")
+def test_a_page_that_is_refused():
+    size = filled(source("read.too_large"), "300.5", 256)
     assert refused(TooLarge("/a", int(300.5 * 1024), 256 * 1024), "Read") == size
-    length = blocks[6].replace("{tokens}", "60001").replace("{max_char}", "60000")
+    length = filled(source("read.too_long"), 60_001, 60_000)
     assert refused(PageTooLong("/a", 60_001, 60_000), "Read") == length
-    assert [refused(PastEnd("/a", 1, 0), "Read"), refused(PastEnd("/a", 1000, 264), "Read")] == blocks[7].split("\n")
+    told = [refused(PastEnd("/a", 1, 0), "Read"), refused(PastEnd("/a", 1000, 264), "Read")]
+    assert told == source("read.past_end").split("\n")
 
 
-def test_an_edit(blocks):
-    path = "/tmp/test_edit_file.txt"
-    assert encoded(edited(path, step("a", "b"), rows=numbered(blocks[8])), EDIT) == blocks[8]
+def test_an_edit():
+    path, done = "/tmp/test_edit_file.txt", source("edit.done")
+    assert encoded(edited(path, step("a", "b"), rows=numbered(done)), EDIT) == done
 
 
-def test_the_six_cases_of_edit(blocks):
-    assert refused(NoMatch("/a", "不存在的内容")) == blocks[9]
-    assert refused(NoChange("/a")) == blocks[10]
-    assert refused(AlreadyExists("/a")) == blocks[11]
-    assert encoded(edited("/tmp/test.txt", step("", "x"), created=True), EDIT) == blocks[12]
-    assert refused(Ambiguous("/a", "重复行", (1, 2, 4), "exact")) == blocks[13]
+def test_the_six_cases_of_edit():
+    assert refused(NoMatch("/a", "不存在的内容")) == source("edit.not_found")
+    assert refused(NoChange("/a")) == source("edit.same")
+    assert refused(AlreadyExists("/a")) == source("edit.exists")
+    assert refused(NoMatch("/a", "")) == source("edit.exists")
+    assert encoded(edited("/tmp/test.txt", step("", "x"), created=True), EDIT) == source("edit.created")
+    assert encoded(Written("/tmp/test.txt", "/tmp/test.txt", True, 2, 1, "utf-8", ""), EDIT) == source("edit.created")
+    assert refused(Ambiguous("/a", "重复行", (1, 2, 4), "exact")) == source("edit.many")
     everywhere = edited("/tmp/duplicate_content.txt", step("重复行", "修改后的行", places=3))
-    assert encoded(everywhere, EDIT) == blocks[14]
+    assert encoded(everywhere, EDIT) == source("edit.every")
 
 
-def test_the_list_of_several_edits(blocks):
-    steps = [step(old, new) for old, new in re.findall(r'Replaced "(.*)" with "(.*)"', blocks[15])]
+def test_the_list_of_several_edits():
+    done = source("multi_edit.done")
+    steps = [step(old, new) for old, new in re.findall(r'Replaced "(.*)" with "(.*)"', done)]
     assert len(steps) == 3
-    assert encoded(edited("/tmp/multiedit_test.txt", *steps), MULTI) == blocks[15]
+    assert encoded(edited("/tmp/multiedit_test.txt", *steps), MULTI) == done

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.docs.pages import Block
 
-ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,12}\b")
+ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,12}\b|\b[0-9a-z]{4}(?:-[0-9a-z]{4}){2}\b")
 VARYING = (  # what is another each time, and what it counts as
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),

@@ -67,6 +67,20 @@ def test_what_it_says_of_edits_is_what_was_measured():
     assert totals["wrong_on_negatives"] == totals["wrong_on_positives"] == 0
 
 
+def test_s7_every_dialect_says_what_it_follows_and_for_whom_it_is():
+    pages = (ENGLISH, CHINESE, PROJECT / "docs/reference/tools.md")
+    heads = (
+        "| dialect | follows | as of | for |",
+        "| 方言 | 采用什么 | 时间 | 适合谁 |",
+        "| dialect | follows | as of | for |",
+    )
+    for page, head in zip(pages, heads, strict=True):
+        table = text(page).split(f"{head}\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
+        assert sorted(row[0] for row in cells) == sorted(f"`{name}`" for name in DIALECTS), page.name
+        assert all(len(row) == 4 and all(row) for row in cells), page.name
+
+
 def test_the_dialects_are_counted():
     count = len(DIALECTS)
     assert f"{('Eight', 'Nine', 'Ten', 'Eleven', 'Twelve')[count - 8]} dialects" in text(ENGLISH)

@@ -12,14 +12,15 @@ import pytest
 
 
 @contextmanager
-def disk(home: Path, size: int = 16 * 1024 * 1024) -> Iterator[Path]:
+def disk(home: Path, size: int = 16 * 1024 * 1024, *, kind: str = "ext4") -> Iterator[Path]:
     """A disk of this size, in `disk.img`; skips where there can be none."""
-    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
-        pytest.skip("needs root and mkfs.ext4")
+    if os.geteuid() != 0 or not shutil.which(f"mkfs.{kind}"):
+        pytest.skip(f"needs root and mkfs.{kind}")
     image, point = home / "disk.img", home / "disk"
     with open(image, "wb") as file:
         file.truncate(size)
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True, capture_output=True)
+    flags = {"ext4": ("-F", "-m", "0")}.get(kind, ())
+    subprocess.run([f"mkfs.{kind}", "-q", *flags, image], check=True, capture_output=True)
     with mounted("-o", "loop", str(image), point=point):
         yield point
 

@@ -12,9 +12,10 @@ import pytest
 
 from handhold.core.errors import ToolError
 from handhold.world.files.workspace import Workspace
+from tests.scale import scaled
 from tests.world.files.opening import Opener
 
-READS = 200_000
+READS = scaled(50_000, 200_000)
 CHECKED = 16  # every so many reads, one by a check on the resolved string
 PATHS = ("dir/file", "dir/sub/../file", "dir/sub/file", "dir/./file")
 INSIDE, OUTSIDE = b"inside\n", b"outside\n"

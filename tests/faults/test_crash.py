@@ -10,6 +10,7 @@ from tests.faults import crash, trees
 from tests.faults.apart import apart
 from tests.faults.crash import Bench, Commanding, Patching, Undoing, kill_commits, kill_recoveries, killed, stops_of
 from tests.faults.trees import as_nobody
+from tests.scale import scaled
 
 why_not = crash.unavailable()
 pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(900), pytest.mark.slow]
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.tim
 PR_SET_DUMPABLE = 4
 PARTS = 4
 EVERY = 20
+STEP = scaled(4, 1)  # of the calls, every so many
 
 
 def calls(stops: int, part: int, every: int = 1) -> range:
@@ -29,11 +31,11 @@ def calls(stops: int, part: int, every: int = 1) -> range:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @apart
-def test_c62_nasty_49_a_commit_killed_at_every_system_call_is_whole(tmp_path: Path, part: int):
+def test_c62_nasty_49_a_commit_killed_at_any_system_call_is_whole(tmp_path: Path, part: int):
     bench = Bench(tmp_path)
     stops = stops_of(bench)
     assert stops > 300  # else the marker was missed
-    tally = kill_commits(bench, calls(stops, part))
+    tally = kill_commits(bench, calls(stops, part, STEP))
     tally.stops = stops
     print(tally)
     assert not tally.torn, tally.torn
@@ -45,18 +47,18 @@ def test_c62_nasty_49_a_commit_killed_at_every_system_call_is_whole(tmp_path: Pa
 @apart
 def test_c62_nasty_49_a_recovery_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
     bench = Bench(tmp_path)
-    stops = range(EVERY * (1 + part), stops_of(bench) + 1, EVERY * PARTS)
+    stops = range(EVERY * (1 + part), stops_of(bench) + 1, EVERY * PARTS * STEP)
     tally = kill_recoveries(bench, stops, 2 * EVERY)  # a call has two stops
     print(tally)
     assert not tally.torn, tally.torn
-    assert tally.repeats > 100
+    assert tally.repeats > 100 // STEP
 
 
 @apart
 def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
     bench = Bench(tmp_path, exchange=False)
     stops = stops_of(bench)
-    tally = kill_commits(bench, range(1, stops + 1, 5))
+    tally = kill_commits(bench, range(1, stops + 1, 5 * STEP))
     tally += kill_recoveries(bench, range(100, stops + 1, 100), 50)
     print(tally)
     assert not tally.torn, tally.torn
@@ -64,12 +66,12 @@ def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
 
 @pytest.mark.parametrize("part", range(PARTS))
 @apart
-def test_c62_the_commit_of_a_command_killed_at_every_system_call_is_whole(tmp_path: Path, part: int):
+def test_c62_the_commit_of_a_command_killed_at_any_system_call_is_whole(tmp_path: Path, part: int):
     bench = Commanding(tmp_path)
     assert len(bench.changes()) >= 50
     stops = stops_of(bench)
     assert stops > 300
-    tally = kill_commits(bench, calls(stops, part))
+    tally = kill_commits(bench, calls(stops, part, STEP))
     tally.stops = stops
     print(tally)
     assert not tally.torn, tally.torn
@@ -82,10 +84,10 @@ def test_c62_the_commit_of_a_command_killed_at_every_system_call_is_whole(tmp_pa
 def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
     bench = Commanding(tmp_path)  # all of them: python -m tests.faults.crash --full --command
     stops = stops_of(bench)
-    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS), 2 * EVERY)
+    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS * STEP), 2 * EVERY)
     print(tally)
     assert not tally.torn, tally.torn
-    assert tally.repeats > 20
+    assert tally.repeats > 20 // STEP
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -93,7 +95,7 @@ def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tm
 def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
     bench = Undoing(tmp_path, exchange)
     stops = stops_of(bench)
-    tally = kill_commits(bench, range(1, stops + 1, 11))
+    tally = kill_commits(bench, range(1, stops + 1, 11 * STEP))
     tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
     print(tally)
     assert not tally.torn, tally.torn
@@ -105,7 +107,7 @@ def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
 def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
     bench = Commanding(tmp_path, exchange=False)
     stops = stops_of(bench)
-    tally = kill_commits(bench, range(1, stops + 1, 9))
+    tally = kill_commits(bench, range(1, stops + 1, 9 * STEP))
     tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
     print(tally)
     assert not tally.torn, tally.torn
@@ -121,7 +123,7 @@ def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # or nobody may trace us, not even ourselves
         bench = Commanding(plain)
         stops = stops_of(bench)
-        tally = kill_commits(bench, range(1, stops + 1, 9))
+        tally = kill_commits(bench, range(1, stops + 1, 9 * STEP))
         tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
         assert not tally.torn, tally.torn
         assert tally.old
@@ -137,11 +139,11 @@ def test_c62_f3_a_patch_killed_at_its_system_calls_is_whole_and_sent_again_happe
     stops = stops_of(bench)
     assert stops > 300
     assert len(bench.old.items() ^ bench.new.items()) > 20
-    tally = kill_commits(bench, calls(stops, part, every=3))  # all of them: python -m tests.faults.crash --patch
+    tally = kill_commits(bench, calls(stops, part, 3 * STEP))  # all of them: python -m tests.faults.crash --patch
     tally.stops = stops
     print(tally)
     assert not tally.torn, tally.torn
-    for stop in range(1 + part, stops + 1, EVERY * PARTS * 2):
+    for stop in range(1 + part, stops + 1, EVERY * PARTS * 2 * STEP):
         bench.lay()
         killed(bench.commit, stop)
         assert bench.once(), f"killed at {stop}"

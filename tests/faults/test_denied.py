@@ -145,7 +145,7 @@ GREPS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("engine", ["ripgrep", "git grep", "walk"])
+@pytest.mark.parametrize("engine", ["ripgrep", "walk"])
 def test_no_search_tells_what_is_in_it(tmp_path: Path, engine: str):
     """Whether a guess is right cannot be told from the reply: neither of the file nor of its other name."""
     from handhold.world.search import DiskSearch
@@ -439,7 +439,7 @@ def tried(desk: Desk, commands: Sequence[str], **arguments: Any) -> Reply:
 @pytest.mark.slow
 def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
     """Whatever it starts."""
-    rg = found("rg")
+    rg = found()
 
     def work() -> None:
         free, denied = desks(place)
@@ -648,3 +648,19 @@ def test_explain_names_the_rule_for_every_spelling(tmp_path: Path, monkeypatch: 
     assert said.exit_code == 0, said.output
     facts = json.loads(said.output)
     assert (facts["decision"], facts["rule"], facts["source"]) == ("deny", RULE.name, str(settings))
+
+
+def test_r24_a_denied_link_hides_the_folder_outside_that_it_leads_to(tmp_path: Path):
+    root, outside = tmp_path / "ws", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "f").write_text("SECRET")
+    (root / "vault").symlink_to(outside)
+    (root / ".env").symlink_to("/usr")  # what commands need to run is not hidden
+    (root / ".env.local").symlink_to(tmp_path)
+    rule = Rule("vault", "deny", ["read"], "kept apart", covers=["vault"], spares=["a"], paths=["vault"])
+    with Toolbox.open(root, state=tmp_path / "state", settings=False, policy="open", rules=[rule]) as box:
+        assert box.to_hide() == (str(outside),)
+        reply = box.call("bash", {"command": f"cat vault/f {outside}/f; echo ran"})
+    assert "SECRET" not in reply.text
+    assert "ran" in reply.text

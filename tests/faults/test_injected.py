@@ -9,9 +9,11 @@ from tests.faults.apart import apart
 from tests.faults.crash import Bench, Commanding
 from tests.faults.injection import CODES, injected, needs_strace
 from tests.faults.trees import tree
+from tests.scale import scaled
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
+STEP = scaled(3, 1)  # of the calls, every so many
 CALLS = (
     *("write", "fsync", "openat", "openat2", "renameat2", "unlinkat", "mkdirat", "close", "read"),
     *("fchmod", "ftruncate", "fallocate", "newfstatat", "flistxattr"),
@@ -42,7 +44,7 @@ def refused(bench: Bench, call: str, error: str, every: int = 1) -> dict[str, in
 def test_c62_nasty_45_46_an_error_at_any_call_leaves_all_or_nothing(tmp_path: Path, call: str):
     bench = Bench(tmp_path)
     for error in ("ENOSPC", "EIO", "EXDEV"):
-        refused(bench, call, error)
+        refused(bench, call, error, STEP)
 
 
 @needs_strace
@@ -51,7 +53,7 @@ def test_c62_nasty_45_46_an_error_at_any_call_leaves_all_or_nothing(tmp_path: Pa
 def test_c62_nasty_45_46_an_error_at_a_call_of_a_commands_commit_leaves_all_or_nothing(tmp_path: Path, call: str):
     bench = Commanding(tmp_path)
     for error in ("ENOSPC", "EIO"):
-        assert refused(bench, call, error, every={"newfstatat": 17, "openat": 5}.get(call, 1))
+        assert refused(bench, call, error, every={"newfstatat": 17, "openat": 5}.get(call, 1) * STEP)
 
 
 @needs_strace

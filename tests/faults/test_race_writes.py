@@ -15,8 +15,9 @@ from handhold.core.plans import Bytes, FileChange
 from handhold.world.files.commit import Committer
 from handhold.world.files.workspace import Workspace
 from tests.faults.trees import Kept
+from tests.scale import scaled
 
-WRITES = 50_000
+WRITES = scaled(12_000, 50_000)
 CHECKED = WRITES // 5  # writes by a check on the resolved string
 HERE = Path(__file__).parent
 

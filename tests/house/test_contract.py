@@ -5,8 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs/contract.md").read_text("utf-8")
 SEEDS = re.findall(r"^## Seed (\d{3}): .*\(`(\S+\.txt)`\)$", PAGE, re.MULTILINE)
@@ -40,10 +38,8 @@ def missing(name: str) -> bool:
 def test_all_five_sources_are_there():
     assert [number for number, _ in SEEDS] == ["000", "001", "002", "003", "004"]
     assert PAGE.count(HEAD) == 5
-    folder = PROJECT.parent / "shared/seeds"
-    if not folder.exists():
-        pytest.skip("the folder of source documents is not beside the project")
-    assert sorted(file.name for file in folder.iterdir()) == [file for _, file in SEEDS]
+    extracted = sorted(file.stem for file in (PROJECT / "tests/sources").glob("*.json"))
+    assert extracted == [file.removesuffix(".txt") for _, file in SEEDS]
 
 
 def test_no_row_is_empty():
@@ -54,6 +50,12 @@ def test_no_row_is_empty():
         assert place
         assert promise.endswith("."), promise
         assert named(held) or re.match(r"\*Not ours\*.{20,}", held), promise
+
+
+def test_what_is_not_ours_would_harm_a_user_or_lies_outside_this_layer():
+    for _, promise, held in rows():
+        if "*Not ours*" in held:
+            assert ("would harm" in held) != ("lies outside this layer" in held), promise
 
 
 def test_every_test_that_is_named_exists():

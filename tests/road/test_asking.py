@@ -155,7 +155,7 @@ def test_c90_a_pattern_allowed_on_a_shadow_is_asked_about_where_it_could_not_be_
 @pytest.mark.parametrize("command", ["python3 -c 'print(1)'", "bash -c 'curl x.example'", "$(cat cmd)", "sudo ls"])
 def test_c90_no_pattern_is_offered_for_what_could_be_anything(opened: Opened, command: str):
     person = Person("no")
-    opened(approver=person, policy="edit").call("bash", {"command": command})
+    opened(approver=person, policy="edit").call("bash", {"command": command, "background": True})
     assert [question.patterns for question in person.asked] == [()]
 
 
@@ -187,6 +187,7 @@ def test_c90_a_question_that_waits_can_be_answered_by_another_process(ws: Path, 
         Path(sys.executable).with_name("handhold"),
         "approve",
         waiting,
+        "--yes",
         "--root",
         str(ws),
         "--state",
@@ -213,6 +214,18 @@ def test_c90_an_approval_is_of_the_change_and_not_of_the_words(ws: Path, opened:
     (ws / "a").write_text("one\n")
     assert box.call("bash", {"command": "sed -i s/o/0/ a"}).status == "success"
     assert (ws / "a").read_text() == "0ne\n"
+
+
+def test_r15_a_session_that_asks_too_much_is_refused_and_told_why(opened: Opened):
+    box = opened(policy="ask")
+    first, *_, last = [box.call("write_file", {"path": f"{n}", "content": "1"}, call_id=f"{n}") for n in range(101)]
+    assert (last.code, last.data["asked"], last.data["approval"]) == ("NOT_APPROVED", False, "")
+    assert "The question was not kept for anybody to answer: too many questions" in last.text
+    assert box.store.waiting()[0].id == first.data["approval"]
+    box.store.answer(first.data["approval"], "once", by="ann")
+    again = box.call("write_file", {"path": "100", "content": "1"}, call_id="100")
+    assert again.data["approval"], "a refusal for lack of room is not replayed"
+    assert box.call("write_file", {"path": "0", "content": "1"}, call_id="0").status == "success"
 
 
 def test_c90_no_is_an_answer(ws: Path, opened: Opened):
@@ -261,7 +274,7 @@ def test_c90_where_nobody_can_be_asked_many_files_go_and_can_come_back(ws: Path,
 
 @pytest.mark.parametrize(("policy", "ran"), [("read-only", False), ("ask", False), ("edit", False), ("open", True)])
 def test_c90_what_is_dangerous_by_its_words_runs_unasked_in_open_alone(opened: Opened, policy: str, ran: bool):
-    reply = opened(policy=policy).call("bash", {"command": "python3 -c 'print(6 * 7)'"})
+    reply = opened(policy=policy).call("bash", {"command": "ls ~/Documents; expr 6 '*' 7"})
     assert ("42" in reply.text) is ran
     assert ran or reply.code in ("NOT_APPROVED", "DENIED")
 

@@ -54,7 +54,7 @@ NEXT = """
 with opened() as box:
     done = box.call("bash", {"command": sys.argv[3], "timeout": 300}, call_id="c")
     after = box.call("bash", {"command": "cat *"}).text
-    back = box.undo()
+    back = box.undo(keep_times=True)
     print(json.dumps([done.text, done.replayed, after, back.status]))
 """
 

@@ -15,6 +15,7 @@ from handhold.core.tools import read
 from handhold.core.tools.read_many import shared
 from handhold.dialects.handhold import BUDGET
 from tests.road.conftest import Files, Ground
+from tests.suites.policies import OnPlaces
 
 Make = Callable[[Files], Ground]
 
@@ -31,7 +32,7 @@ def numbered(count: int, width: int = 0) -> str:
     return "".join(f"line {n} {'x' * width}\n" for n in range(1, count + 1))
 
 
-class Hides:
+class Hides(OnPlaces):
     """Denies reading whatever has this in its path."""
 
     name = "hides"

@@ -103,7 +103,7 @@ def both(test: Callable[[Desk], None]) -> Callable[..., None]:
 def back_and_forth(desk: Desk, before: Facts, after: Facts) -> None:
     """Taken back, done again and taken back once more: each time exactly."""
     for verb, wanted in (("undo", before), ("redo", after), ("undo", before)):
-        reply = getattr(desk.box, verb)()
+        reply = getattr(desk.box, verb)(keep_times=True)
         assert reply.status == "success", reply.text
         assert desk.see() == wanted, verb
 
@@ -145,7 +145,7 @@ def test_u8_a_folder_without_git_previews_undoes_and_redoes(desk: Desk):
     }
     desk.done("rm src/a; echo 3 >src/b; echo new >src/c")
     after = desk.see()
-    assert "-3\n+2" in desk.box.undo(preview=True).ui_extra
+    assert "-3\n+2" in desk.box.undo(keep_times=True, preview=True).ui_extra
     assert desk.see() == after
     back_and_forth(desk, before, after)
 
@@ -170,7 +170,7 @@ def test_u8_a_conflict_is_kept_and_never_overwritten(desk: Desk):
     assert conflict["path"] == "a"
     assert "cmd" in desk.tool("read_file", path=conflict["kept"]).text
     assert "stays as they left it" in held.text
-    assert desk.box.undo().status == "success"
+    assert desk.box.undo(keep_times=True).status == "success"
     assert (desk.text("a"), desk.text("b")) == ("by hand\n", "1\n")
 
 
@@ -181,7 +181,7 @@ def test_a_folder_that_comes_or_goes_whole_is_shown_file_by_file(desk: Desk):
     )
     for line in ("-gone", "+++ b/new/deep/f", "+came", "[new/deep/l: nothing -> a link to f]", "[new/b: binary"):
         assert line in reply.ui_extra
-    assert "+gone" in desk.box.undo().ui_extra
+    assert "+gone" in desk.box.undo(keep_times=True).ui_extra
     for n in range(3):
         desk.done(f"mkdir many{n}; cd many{n}; seq 1000 | xargs touch")
     assert "[800 more entries of many2 are not shown]" in desk.box.diff()
@@ -242,7 +242,7 @@ def test_c80_what_a_command_did_until_its_time_ran_out_counts_and_can_be_taken_b
     assert (reply.status, reply.data["timed_out"]) == ("partial", True)
     assert "counts, and can be taken back" in reply.text
     assert desk.text("half") == "half\n"
-    assert desk.box.undo().status == "success"
+    assert desk.box.undo(keep_times=True).status == "success"
     assert desk.see() == {}
 
 
@@ -253,9 +253,9 @@ def test_c92_an_edit_after_a_command_and_then_the_command_are_taken_back(desk: D
     desk.done("sed -i s/one/two/ a.py; chmod 755 a.py")
     assert desk.tool("edit_file", path="a.py", old_string="two", new_string="three").status == "success"
     assert desk.text("a.py") == "three\n"
-    assert desk.box.undo().status == "success"
+    assert desk.box.undo(keep_times=True).status == "success"
     assert desk.text("a.py") == "two\n"
-    assert desk.box.undo().status == "success"
+    assert desk.box.undo(keep_times=True).status == "success"
     assert desk.see() == before
 
 
@@ -269,18 +269,18 @@ def test_c92_a_session_with_commands_is_taken_back_and_done_again_as_one(desk: D
     desk.tool("write_file", path="d/y", content="y\n")
     desk.done("echo 4 >>a; echo z >>d/y")
     after = _plain(desk)
-    preview = desk.box.undo(session=True, preview=True)
+    preview = desk.box.undo(keep_times=True, session=True, preview=True)
     assert len(preview.data["calls"]) == 5
     assert _plain(desk) == after
-    reply = desk.box.undo(session=True)
+    reply = desk.box.undo(keep_times=True, session=True)
     assert reply.status == "success", reply.text
     assert _plain(desk) == before
-    reply = desk.box.redo()
+    reply = desk.box.redo(keep_times=True)
     assert reply.status == "success", reply.text
     assert _plain(desk) == after
-    assert desk.box.undo(session=True).status == "success"
+    assert desk.box.undo(keep_times=True, session=True).status == "success"
     assert _plain(desk) == before
-    assert desk.box.redo(session=True).status == "success"
+    assert desk.box.redo(keep_times=True, session=True).status == "success"
     assert _plain(desk) == after
 
 
@@ -295,9 +295,9 @@ def test_c92_a_file_that_came_back_after_its_folder_went_is_done_again(desk: Des
     desk.done("echo 2 >d/f")
     desk.done("rm -r d")
     assert desk.tool("write_file", path="d/f", content="3\n").status == "success"
-    assert desk.box.undo(session=True).status == "success"
+    assert desk.box.undo(keep_times=True, session=True).status == "success"
     assert desk.see() == before
-    reply = desk.box.redo(session=True)
+    reply = desk.box.redo(keep_times=True, session=True)
     assert reply.status == "success", reply.text
     assert desk.text("d/f") == "3\n"
 
@@ -306,7 +306,7 @@ def test_c92_taking_back_a_command_is_refused_where_it_would_lose_a_later_change
     desk.lay("echo 1 >a; echo 1 >b")
     desk.done("echo 2 >a; echo 2 >b", call_id="c")
     (desk.ws / "b").write_text("by hand\n")
-    reply = desk.box.undo()
+    reply = desk.box.undo(keep_times=True)
     assert (reply.code, reply.data["paths"]) == ("UNDO_CONFLICT", [str(desk.ws / "b")])
     assert (desk.text("a"), desk.text("b")) == ("2\n", "by hand\n")
 
@@ -316,7 +316,7 @@ def test_c92_a_turn_that_cannot_be_taken_back_as_a_whole_is_not_begun(desk: Desk
     desk.done("echo 2 >a", turn="t")
     desk.done("echo 2 >b", turn="t")
     (desk.ws / "a").write_text("by hand\n")
-    assert desk.box.undo(turn="t").code == "UNDO_CONFLICT"
+    assert desk.box.undo(keep_times=True, turn="t").code == "UNDO_CONFLICT"
     assert (desk.text("a"), desk.text("b")) == ("by hand\n", "2\n")
 
 
@@ -326,12 +326,12 @@ def test_c92_a_step_that_fails_half_way_says_what_was_taken_back_and_what_was_no
     (desk.ws / "d" / "y").write_text(
         "by hand\n"
     )  # whether the folder is as it was made is known only after the first step
-    reply = desk.box.undo(turn="t")
+    reply = desk.box.undo(keep_times=True, turn="t")
     assert (reply.status, reply.code) == ("error", "TAKEN_BACK_PARTLY")
     assert (reply.data["done"], reply.data["left"], reply.data["paths"]) == (["two"], ["one"], [str(desk.ws / "d")])
     assert (desk.text("d/x"), desk.text("d/y")) == ("1\n", "by hand\n")
     assert [entry.undone for entry in desk.box.log()][:2] == [False, True]
-    assert desk.box.redo().status == "success"
+    assert desk.box.redo(keep_times=True).status == "success"
     assert desk.text("d/x") == "2\n"
 
 
@@ -356,11 +356,11 @@ def test_nasties_19_to_21_a_command_on_strange_names_is_told_by_how_they_are_sho
         assert desk.tool("read_file", path=shown).text == "     1→of old\n     2→more"
     assert desk.tool("read_file", path=r"q\\n/z\\\\t").text == "     1→x"
     back_and_forth(desk, before, after)
-    assert desk.box.redo().status == "success"
+    assert desk.box.redo(keep_times=True).status == "success"
     desk.done(r"""rm -r 'q\n' $'a\nb'; mv $'\xff\xfe.txt' $'\xfe'""")
     last = desk.see()
     for verb, wanted in (("undo", before), ("redo", last), ("undo", before)):
-        taken = getattr(desk.box, verb)(session=True)
+        taken = getattr(desk.box, verb)(session=True, keep_times=True)
         assert taken.status == "success", taken.text
         assert desk.see() == wanted
 
@@ -398,7 +398,7 @@ def test_a_denied_path_makes_nothing_of_the_command_count(tmp_path: Path, comman
 
 PROTECTED = [
     "mkdir -p .git/hooks && echo x >.git/hooks/pre-commit",
-    "git init -q .",
+    "git init -q . && echo x >.git/commondir",
     "mkdir -p a/b/.vscode && echo '{}' >a/b/.vscode/tasks.json",
     "echo x >.envrc",
     "ln -s /tmp/evil .husky",
@@ -417,7 +417,7 @@ def test_a_protected_name_does_not_count_without_a_question(tmp_path: Path, comm
         assert desk.see() == {}
         assert "printed" in reply.text
         assert "nothing of what it did counts" in reply.text
-        assert desk.box.undo().code == "NOTHING_TO_UNDO"
+        assert desk.box.undo(keep_times=True).code == "NOTHING_TO_UNDO"
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -623,7 +623,7 @@ def test_without_a_shadow_every_surface_says_so(tmp_path: Path):
         assert reply.data["undo"] == "file tools only"
         assert "undo: file tools only" in reply.text
         assert desk.text("a") == "1\n"
-        assert desk.box.undo().code == "NOTHING_TO_UNDO"
+        assert desk.box.undo(keep_times=True).code == "NOTHING_TO_UNDO"
         assert desk.bash("echo 2 >a", preview=True).code == "NO_SHELL"
         assert desk.text("a") == "1\n"
 
@@ -674,7 +674,7 @@ def test_cancelling_acall_leaves_no_process_and_nothing_of_the_command(desk: Des
 
     asyncio.run(cancelled())
     assert desk.see() == {}
-    assert desk.box.undo().code == "NOTHING_TO_UNDO"
+    assert desk.box.undo(keep_times=True).code == "NOTHING_TO_UNDO"
     [entry, *_] = desk.box.log()
     assert entry.outcome
     assert entry.outcome.status == "interrupted"
@@ -809,12 +809,12 @@ class Histories(RuleBasedStateMachine):
 
     def back_and_forth(self, verb: str) -> None:
         before = _plain(self.desk)
-        reply = getattr(self.desk.box, verb)()
+        reply = getattr(self.desk.box, verb)(keep_times=True)
         if reply.status == "error":
             assert _plain(self.desk) == before, reply
 
     def teardown(self) -> None:
-        reply = self.desk.box.undo(session=True)
+        reply = self.desk.box.undo(keep_times=True, session=True)
         assert reply.code in (None, "NOTHING_TO_UNDO"), reply
         assert _plain(self.desk) == self.start
         self.desk.box.close()

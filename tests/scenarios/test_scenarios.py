@@ -6,10 +6,12 @@
     reply.txt   what the model reads, and one newline
 
 `{{root}}` stands for the workspace's root. `"make"` makes files that cannot be kept here, because they are too large
-or mean something to git; `{{rows 1-9}}line {n}` is nine such lines in a reply; `{x*80}` is x eighty times; `{{seconds}}`
-and `{{name}}` are whatever a command took and whatever a file or a job was called. `{"outside": {path: content}}` between
+or mean something to git; `{{rows 1-9}}line {n}` is nine such lines in a reply; `{x*80}` is x eighty times there, in an
+argument and in what is made; `{{seconds}}`
+`{{name}}` and `{{number}}` are whatever a command took, whatever a file or a job was called, and any number, `{{question}}`
+is the id of a question. `"many"` makes so many empty files in a folder. `{"outside": {path: content}}` between
 calls rewrites a file behind the tools' back, with null it deletes it. Files are made in the order of their paths, so the
-last of them is the newest. `{{cursor}}` in a call is the one that the reply before ended with, in a reply its own.
+last of them is the newest. `"id"` beside a tool is the id of that call. `{{cursor}}` in a call is the one that the reply before ended with, in a reply its own.
 `"world": "disk"` is for commands, which a dictionary cannot run.
 """
 
@@ -81,14 +83,22 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+def repeat(template: str) -> str:
+    return re.sub(r'\{([^{}*"]+)\*(\d+)\}', lambda found: found[1] * int(found[2]), template)
+
+
 def filled(template: str, n: int) -> str:
-    repeated = re.sub(r"\{(.)\*(\d+)\}", lambda found: found[1] * int(found[2]), template)
-    return repeated.replace("{n}", str(n))
+    return repeat(template).replace("{n}", str(n))
 
 
 def made(recipes: Mapping[str, Any]) -> dict[str, bytes]:
     """Each is the content itself, or a line and how often it stands there."""
     return {path: content(recipe).encode() for path, recipe in recipes.items()}
+
+
+def made_many(scenario: Mapping[str, Any]) -> dict[str, bytes]:
+    many = scenario.get("many", {"folder": "", "count": 0})
+    return {f"{many['folder']}/{n}": b"" for n in range(many["count"])}
 
 
 def content(recipe: Any) -> str:
@@ -102,10 +112,15 @@ def spelled_out(reply: str, root: str, cursor: str) -> str:
         return "\n".join(f"{n:>6}→{filled(found[3], n)}" for n in range(int(found[1]), int(found[2]) + 1))
 
     reply = re.sub(r"^\{\{rows (\d+)-(\d+)\}\}(.*)$", rows, reply, flags=re.MULTILINE)
-    return reply.removesuffix("\n").replace("{{root}}", root).replace("{{cursor}}", cursor)
+    return repeat(reply).removesuffix("\n").replace("{{root}}", root).replace("{{cursor}}", cursor)
 
 
-UNFORESEEN = {"{{seconds}}": r"\d+\.\d\d s", "{{name}}": r"[0-9a-f]+(?:\.txt)?"}
+UNFORESEEN = {
+    "{{seconds}}": r"\d+\.\d\d s",
+    "{{name}}": r"[0-9a-f]+(?:\.txt)?",
+    "{{number}}": r"\d+",
+    "{{question}}": r"[0-9a-z]{4}(?:-[0-9a-z]{4}){2}",
+}
 
 
 def reads_like(reply: str, wanted: str) -> bool:
@@ -117,8 +132,8 @@ def reads_like(reply: str, wanted: str) -> bool:
 
 
 def placed(value: Any, root: str, cursor: str) -> Any:
-    """The same arguments, with the root and the cursor in place."""
-    return json.loads(json.dumps(value).replace("{{root}}", root).replace("{{cursor}}", cursor))
+    """The same arguments, with the root, the cursor and what is repeated in place."""
+    return json.loads(repeat(json.dumps(value)).replace("{{root}}", root).replace("{{cursor}}", cursor))
 
 
 def play(calls: list[dict[str, Any]], world: World) -> Iterator[Reply]:
@@ -127,7 +142,9 @@ def play(calls: list[dict[str, Any]], world: World) -> Iterator[Reply]:
         for path, text in step.get("outside", {}).items():
             world.outside(path, None if text is None else text.encode())
         if "tool" in step:
-            reply = world.box.call(step["tool"], placed(step["arguments"], world.root, cursor))
+            reply = world.box.call(
+                step["tool"], placed(step["arguments"], world.root, cursor), call_id=step.get("id", "")
+            )
             cursor = reply.data.get("cursor") or ""
             yield reply
 
@@ -154,8 +171,14 @@ def played() -> Iterator[Any]:
 @pytest.mark.parametrize(("folder", "world"), list(played()))
 def test_scenario(folder: Path, world: type[Memory] | type[Disk], tmp_path: Path) -> None:
     scenario = json.loads((folder / "call.json").read_text("utf-8"))
-    begin = dict(sorted((contents(folder / "before") | made(scenario.get("make", {}))).items()))
-    options = {name: scenario[name] for name in ("dialect", "matching", "hints", "policy") if name in scenario}
+    begin = dict(sorted((contents(folder / "before") | made(scenario.get("make", {})) | made_many(scenario)).items()))
+    options = {
+        name: scenario[name]
+        for name in ("dialect", "matching", "hints", "policy", "search_seconds")
+        if name in scenario
+    }
+    if "answer" in scenario:
+        options["approver"] = lambda _: scenario["answer"]
     here = world(tmp_path, begin, options)
     with here.box:
         *_, reply = play(scenario["calls"], here)

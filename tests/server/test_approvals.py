@@ -112,7 +112,7 @@ def test_without_anybody_to_ask_the_refusal_says_how_to_approve_and_then_the_sam
             words = text_of(refused).split("`")[1].split()
             assert words[:2] == ["handhold", "approve"]
             where = ["--root", str(shop.root), "--state", str(shop.state)]
-            approved = await asyncio.to_thread(CliRunner().invoke, handhold, [*words[1:], *where])
+            approved = await asyncio.to_thread(CliRunner().invoke, handhold, [*words[1:], "--yes", *where])
             assert approved.exit_code == 0, approved.output
             done = await client.call_tool("write_file", NEW, meta=meta)
             assert not done.is_error

@@ -3,17 +3,18 @@
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from handhold.server.http import Access, Limits
+from handhold.server.admission import Limits
+from handhold.server.http import Access
 from handhold.server.tokens import Tokens
-from tests.server.web import PLAIN, Client, Web, served, token_for
+from tests.server.web import PLAIN, Answer, Client, Web, served, token_for
 
 
 @pytest.fixture
@@ -286,6 +287,23 @@ def test_too_many_calls_at_once_are_told_to_come_again(root: Path, tmp_path: Pat
         assert anna.raw("GET", "/healthz").status == 200
         assert all("awake" in each.result(30).text for each in [*waiting, *more])
         assert anna.modern("tools/list").status == 200
+
+
+class InChunks(Client):
+    def raw(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Answer:
+        return super().raw(method, path, cast("bytes", iter([body])), headers)
+
+
+def test_r21_a_small_body_in_chunks_is_a_small_body(root: Path, tmp_path: Path):
+    """How long it is, nobody knows beforehand; afterwards it takes no more than it has."""
+    with (
+        served(Tokens((token_for("anna", root, tmp_path / "state"),)), limits=Limits(body=10_000)) as web,
+        ThreadPoolExecutor(12) as pool,
+    ):
+        many = 10
+        waiting = [pool.submit(InChunks(web.port, "anna").tool, "bash", {"command": "sleep 3.5"}) for _ in range(many)]
+        until(lambda: len(running("sleep 3.5")) >= many)
+        assert [each.result(30).status for each in waiting] == [200] * many
 
 
 # --- the log

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from handhold.server.http import Limits
+from handhold.server.admission import Limits
 from handhold.server.tokens import Tokens
 from tests.server.web import ENVELOPE, HANDSHAKE, MODERN, Client, Web, served, token_for
 

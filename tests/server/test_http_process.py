@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,24 +40,20 @@ class Started:
         return self.process.wait(30), time.monotonic() - began
 
 
+def started(root: Path, *options: str) -> AbstractContextManager[Started]:
+    return served_by_process("--root", str(root), "--state", str(root.parent / "state"), *options)
+
+
 @contextmanager
-def started(root: Path, *options: str) -> Generator[Started]:
-    command = [
-        *HANDHOLD,
-        "serve",
-        "--root",
-        str(root),
-        "--state",
-        str(root.parent / "state"),
-        "--listen",
-        "127.0.0.1:0",
-        *options,
-    ]
+def served_by_process(*options: str, files: int = 0) -> Generator[Started]:
+    """`files` is how many it may have open, if that is not what this process may."""
+    limited = ["prlimit", f"--nofile={files}:{files}"] if files else []
+    command = [*limited, *HANDHOLD, "serve", "--listen", "127.0.0.1:0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr
         told = ""
-        while "/mcp" not in told or not ("Token" in told or "--no-token" in options):
+        while "/mcp" not in told or not ("Token" in told or {"--no-token", "--tokens"} & {*options}):
             line = process.stderr.readline()
             assert line, told
             told += line

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from bench.load.runs import survived
+from tests.scale import scaled
 
-ROUNDS = 25
+ROUNDS = scaled(8, 300)
 
 
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(scaled(600, 3_000))
 def test_a_call_that_is_sent_again_to_the_next_server_happens_once_and_nothing_outlives_the_first(tmp_path: Path):
     survival = survived(tmp_path, rounds=ROUNDS, clients=8, seed=1)
     print(survival)

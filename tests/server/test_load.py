@@ -12,6 +12,7 @@ from bench.load.runs import loaded
 from bench.load.sleepers import among
 from bench.load.words import WORDS
 from handhold.assembly import dialect_for
+from tests.scale import scaled
 from tests.server.hosting import Nap, Shop, talk
 
 CALLS, SLEEPERS = 950, 50
@@ -70,13 +71,13 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads_over_http_either(tmp_pat
 
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_two_minutes_of_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing(tmp_path: Path):
-    clients = 32
-    report = loaded(tmp_path, minutes=2, clients=clients, pause=0.2, seed=1)
+@pytest.mark.timeout(scaled(300, 3_000))
+def test_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing(tmp_path: Path):
+    clients, minutes = 32, scaled(1, 30)
+    report = loaded(tmp_path, minutes=minutes, clients=clients, pause=0.2, seed=1)
     print(report)
     assert not report.wrong
-    assert report.killed >= 60
+    assert report.killed >= 30 * minutes
     assert {said["tool"] for lines in report.ledgers.values() for said in lines if "ok" in said} == {
         spec.name for dialect in WORDS for spec in dialect_for({"dialect": dialect, "model": ""}).specs
     }

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int):
     [
         ("tokens = 1", "begins with"),
         ("[tokens]\nanna = 1", "begins with"),
-        ("[[rule]]", "nobody knows 'rule'"),
+        ("[[rule]]", "unknown key 'rule'"),
         ("[tokens.anna", ""),
         (entry(hash="sha256:12"), "64 letters"),
         (entry(hash="anna"), "64 letters"),
@@ -80,9 +81,10 @@ def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int):
         (entry(dialect='"latin"'), "no dialect is called 'latin'"),
         (entry(policy='"lax"'), "no policy is called 'lax'"),
         (entry(shell="[]"), "no shell is called"),
-        (entry(rooms="1"), "nobody knows 'rooms'"),
+        (entry(rooms="1"), "unknown key 'rooms'"),
         (entry(structured="1"), "true or false"),
         (entry(network='"x"'), "list of hosts"),
+        (entry(network='["localhost"]'), "network must be"),
         (entry('"an na"'), "cannot be the name"),
         (entry('"../x"'), "cannot be the name"),
         (entry('"a\\u0000b"'), "cannot be the name"),
@@ -190,8 +192,6 @@ def two(tmp_path: Path, file: Path) -> Iterator[tuple[Web, Path]]:
         with served(tokens) as web:
             yield web, place
     finally:
-        import shutil
-
         if place != tmp_path:
             shutil.rmtree(place)
 
@@ -310,3 +310,40 @@ def test_token_b_reaches_nothing_of_token_a_in_two_hundred_tries(two: tuple[Web,
 def seen(folder: Path) -> dict[str, str]:
     files = (each for each in sorted(folder.rglob("*")) if each.is_file())
     return {str(each): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
+
+
+def test_r20_roots_given_through_a_link_are_known_by_their_real_path(tmp_path: Path, file: Path):
+    (tmp_path / "real" / "bens").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    text = entry(roots=f'["{tmp_path}/annas"]') + entry(
+        "ben", hash_of("ben"), roots=f'["{tmp_path}/link/bens"]', read_only=f'["{tmp_path}/link"]'
+    )
+    anna, ben = load(written(file, text), replace(NOBODYS, state=str(tmp_path / "state"))).servings
+    assert ben.all_roots == (str(tmp_path / "real" / "bens"), str(tmp_path / "real"))
+    assert {f"{tmp_path}/real/bens", f"{tmp_path}/real/.bens.handhold", f"{tmp_path}/.real.handhold"} <= {*anna.hidden}
+
+
+@pytest.mark.root
+def test_r20_commands_of_one_token_do_not_see_what_another_deleted_behind_a_link(file: Path):
+    place = Path("/opt") / f"handhold-r20-{os.getpid()}"  # in /tmp a command would see nothing anyway
+    state = Path("/dev/shm") / place.name  # on another file system: what is deleted is kept beside the root
+    (place / "real" / "bens").mkdir(parents=True)
+    (place / "annas").mkdir()
+    (place / "link").symlink_to("real/bens")
+    (place / "real" / "bens" / "secret.txt").write_text(f"{SECRET}\n")
+    roots = {"anna": place / "annas", "ben": place / "link"}
+    text = "".join(entry(name, hash_of(name), roots=f'["{root}"]', policy='"open"') for name, root in roots.items())
+    try:
+        with served(load(written(file, text), replace(NOBODYS, state=str(state), settings=False))) as web:
+            deleted = Client(web.port, "ben").tool("bash", {"command": "rm secret.txt"})
+            assert deleted.result["isError"] is False, deleted.text
+            assert (place / "real" / ".bens.handhold").exists(), "it should be kept beside the root"
+            found = Client(web.port, "anna").tool(
+                "bash", {"command": f"grep -rh {WORD[:4]} {place} 2>&1; ls -laR {place}"}
+            )
+            assert found.result["isError"] is False, found.text
+            assert WORD not in found.text
+            assert "secret" not in found.text
+    finally:
+        for folder in (place, state):
+            shutil.rmtree(folder, ignore_errors=True)

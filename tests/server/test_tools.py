@@ -38,7 +38,7 @@ TOOLS = {
     "deepagents": {LOOKS: "ls read_file glob grep", REPLACES: "write_file", CHANGES: "edit_file", RUNS: "execute"},
     "codex": {CHANGES: "apply_patch", RUNS: "shell"},
     "tiny": {LOOKS: "read_file", REPLACES: "write_file", CHANGES: "edit_file", RUNS: "bash"},
-    "hello": {LOOKS: "read_file", REPLACES: "write_file", CHANGES: "edit_file"},
+    "hello": {LOOKS: "read_file", REPLACES: "write_file", CHANGES: "edit_file", RUNS: "bash"},
     "mycode": {LOOKS: "LS Glob Grep Read"},
     "anthropic": {CHANGES: "str_replace_based_edit_tool", RUNS: "bash"},
     "gemini": {

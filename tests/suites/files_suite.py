@@ -583,9 +583,10 @@ def journalled(ground: Kept, changes: Sequence[FileChange]) -> Mapping[str, Iden
     seq = ground.store.begin(Call("s", "", "", "bash", "{}", "none"))
     with ground.files.transaction(changes) as transaction:
         assert transaction.files == tuple(changes)
-        ground.store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
+        calls = ground.store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
         identities = transaction.perform()
-        ground.store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
+        given_up = [entry.seq for entry in calls]
+        ground.store.settle(seq, Outcome("success", None, 0.0, None), durable=True, given_up=given_up)
         transaction.finish()
         ground.store.finish(seq)
         return identities

@@ -2,12 +2,15 @@
 
 import os
 import random
+import re
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Event, Thread
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +25,7 @@ from handhold.world.state import asked as rules
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
 ALLOWED = Decision("allowed", "mode edit (built in)", "ann@desk")
 ABSENT = digest(b"never kept")
+ASKED_AT = round(time.time(), 1)
 
 
 def call(tool: str = "Edit", *, session: str = "s", turn: str = "t", call_id: str = "c") -> Call:
@@ -46,7 +50,8 @@ def shelved(slot: str, before: bytes | None, after: bytes | None, path: str = "/
     def thing(data: bytes | None, number: int) -> Shelved | None:
         if data is None:
             return None
-        return Shelved(slot, "file", digest(data), len(data), 0o640, (2**63 + 5, 2**64 - number), -7 * number)
+        inode, mtime = (2**63 + 5, 2**64 - number), -7 * number
+        return Shelved(slot, "file", digest(data), len(data), 0o640, inode, mtime, allocated=len(data))
 
     return FileChange(path, thing(before, 1), thing(after, 2))
 
@@ -60,10 +65,18 @@ def begun(store: Store, *files: FileChange, asked: Call | None = None, takes_bac
 
 def done(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
     """A call from end to end."""
-    seq = begun(store, *files, asked=asked, takes_back=takes_back)
-    store.settle(seq, success(), durable=True)
+    return replied(store, *files, asked=asked, takes_back=takes_back)[0]
+
+
+def replied(
+    store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()
+) -> tuple[int, list[int]]:
+    """The same, and the calls of which its reply says that their undo will be dropped."""
+    seq = store.begin(asked or call())
+    given_up = [entry.seq for entry in store.intend(seq, f"x{seq}", files, decision=ALLOWED, takes_back=takes_back)]
+    store.settle(seq, success(), durable=True, given_up=given_up)
     store.finish(seq)
-    return seq
+    return seq, given_up
 
 
 def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> Asked:
@@ -71,7 +84,7 @@ def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> 
         id="",
         hash=hash or digest(what.encode("utf-8", "surrogatepass")),
         session=session,
-        at=1000.5,
+        at=ASKED_AT,
         tool="Bash",
         because="it deletes",
         command=what,
@@ -79,6 +92,13 @@ def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> 
         allows=(f"run={what}",),
         patterns=("run rm *",),
     )
+
+
+def put(store: Store, question: Asked) -> Asked:
+    """Ask where there is room."""
+    waiting = store.ask(question)
+    assert waiting
+    return waiting
 
 
 def noise(n: int, size: int) -> bytes:
@@ -486,7 +506,7 @@ class StoreSuite:
     def test_u21_a_question_waits_until_it_is_answered(self, store: Store):
         store.ask(asked())
         (waiting,) = store.waiting()
-        assert waiting == replace(asked(), id=asked().hash[:8])
+        assert waiting == replace(asked(), id=waiting.id)
         answered = store.answer(waiting.id, "once", by="ann@desk")
         assert (answered.hash, answered.answer, answered.by, answered.spent) == (
             asked().hash,
@@ -538,21 +558,89 @@ class StoreSuite:
         with pytest.raises(NothingAsked):
             store.answer(asked().hash, "once", by="bob")
 
-    def test_u21_only_the_id_of_one_question_is_taken(self, store: Store):
-        one, other = "abcdef0123" + "0" * 54, "abcdef0124" + "0" * 54
-        store.ask(asked("one", hash=one))
-        assert store.waiting()[0].id == "abcdef01"
-        store.ask(asked("other", hash=other))
-        assert [each.id for each in store.waiting()] == ["abcdef0123", "abcdef0124"]
-        for wanted in ("", "a", "abcdef0", "abcdef01", "abcdef012", "00000000", one + "0", "abcdef0123 ", "%" * 8):
+    def test_u21_only_the_whole_id_of_a_question_is_taken(self, store: Store):
+        one, other = put(store, asked("one")), put(store, asked("other"))
+        for wanted in ("", "-", "a", one.id[:-1], one.id + "0", one.hash[:12], one.hash + "0", "%" * 8):
             with pytest.raises(NothingAsked) as refused:
                 store.answer(wanted, "once", by="ann")
             assert refused.value.wanted == wanted
             with pytest.raises(NothingAsked):
                 store.asked(wanted)
-        assert store.asked("abcdef0123").command == "one"
-        assert store.answer("ABCDEF0124", "once", by="ann").command == "other"
+        assert store.asked(one.id).command == "one"
+        assert store.asked(one.hash).command == "one"
+        typed = other.id.upper().replace("-", "").replace("1", "L").replace("0", "O")
+        assert store.answer(typed, "once", by="ann").command == "other"
         assert [each.command for each in store.waiting()] == ["one"]
+
+    @pytest.mark.parametrize("answer", ["deny", "yes", "", "Once"])
+    def test_r1_only_a_documented_answer_is_kept(self, store: Store, answer: Any):
+        question = put(store, asked("one"))
+        with pytest.raises(ValueError, match="an answer is one of"):
+            store.answer(question.id, answer, by="ann")
+        assert store.spend(question.hash, question.session) is None
+
+    def test_r15_ids_never_follow_from_what_is_asked(self, store: Store):
+        """Who chooses the call can choose the beginning of its hash, and must not choose the id."""
+        alike = [put(store, asked(f"{n}", hash="abcdef0123456789" + f"{n:048x}")) for n in range(20)]
+        assert len({each.id for each in alike}) == 20
+        assert all(re.fullmatch(r"[0-9a-z]{4}-[0-9a-z]{4}-[0-9a-z]{4}", each.id) for each in alike)
+        assert not [each for each in alike if each.id.replace("-", "")[:4] == each.hash[:4]]
+        assert {store.asked(each.id).command for each in alike} == {each.command for each in alike}
+        with self.fresh() as another:
+            assert put(another, asked("0")).id != put(store, asked("0")).id
+
+    @given(st.lists(st.sampled_from(["s", "other"]), max_size=12))
+    @settings(max_examples=20)
+    def test_r15_a_question_that_waits_is_never_evicted(self, sessions: list[str]):
+        """Whatever is asked after it: what there is no room for is refused."""
+        with pytest.MonkeyPatch.context() as patched, self.fresh() as store:
+            patched.setattr(rules, "MOST_OF_SESSION", 3)
+            patched.setattr(rules, "MOST", 5)
+            waiting: list[str] = []
+            for n, session in enumerate(sessions):
+                of_session = [each for each in waiting if each.startswith(session)]
+                has_room = len(of_session) < 3 and len(waiting) < 5
+                question = store.ask(asked(f"{session} {n}", session=session))
+                assert (question is not None) == has_room
+                waiting += [f"{session} {n}"] if has_room else []
+                assert [each.command for each in store.waiting()] == waiting
+
+    def test_r15_long_questions_take_their_room(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(rules, "HELD_OF_SESSION", 13_000)
+        long = noise(1, 6_000).hex()
+        assert store.ask(replace(asked("one"), diff=long))
+        assert store.ask(replace(asked("two"), diff=noise(2, 12_000).hex())) is None
+        assert store.ask(replace(asked("one"), diff=long))  # it is there already
+        assert store.ask(asked("three"))
+        assert [each.command for each in store.waiting()] == ["one", "three"]
+
+    def test_r15_an_answer_makes_room(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(rules, "MOST_OF_SESSION", 1)
+        one = put(store, asked("one"))
+        assert store.ask(asked("two")) is None
+        store.answer(one.id, "no", by="ann")
+        assert store.ask(asked("two"))
+
+    def test_r15_a_question_that_nobody_answers_is_dropped_after_a_week(self, store: Store):
+        assert rules.UNANSWERED_FOR == 7 * 24 * 3600
+        old = put(store, replace(asked("old"), at=ASKED_AT - rules.UNANSWERED_FOR - 60))
+        put(store, asked("new"))
+        assert [each.command for each in store.waiting()] == ["new"]
+        with pytest.raises(NothingAsked):
+            store.asked(old.id)
+
+    def test_r15_the_last_thousand_answers_are_known(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        assert rules.MOST_OVER == 1000
+        monkeypatch.setattr(rules, "MOST_OVER", 2)
+        ids: list[str] = []
+        for n in range(4):
+            ids.append(put(store, asked(f"{n}")).id)
+            store.answer(ids[-1], "once", by="ann")
+            store.spend(asked(f"{n}").hash, "s")
+        put(store, asked("next"))
+        for n, because in enumerate(("nothing was asked", "nothing was asked", "by ann", "by ann")):
+            with pytest.raises(NothingAsked, match=because):
+                store.asked(ids[n])
 
     def test_u21_an_id_of_two_sessions_is_nobodys(self, store: Store):
         store.ask(asked(session="one"))
@@ -562,8 +650,11 @@ class StoreSuite:
 
     def test_u21_to_ask_again_takes_nothing_away(self, store: Store):
         store.ask(asked())
-        store.ask(replace(asked(), at=2000.0, because="another reason"))
-        assert [each.at for each in store.waiting()] == [1000.5]
+        first = store.waiting()[0].id
+        again = store.ask(replace(asked(), at=ASKED_AT + 5, because="another reason"))
+        assert again
+        assert [(each.id, each.at) for each in store.waiting()] == [(first, ASKED_AT)]
+        assert again.id == first
         store.answer(asked().hash, "once", by="ann")
         store.ask(asked())
         assert list(store.waiting()) == []
@@ -588,20 +679,13 @@ class StoreSuite:
         monkeypatch.undo()
         assert store.spend(asked().hash, "s") is None
 
-    def test_u21_the_last_thousand_questions_are_kept(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        assert rules.MOST == 1000
-        monkeypatch.setattr(rules, "MOST", 3)
-        for n in range(5):
-            store.ask(asked(f"{n}"))
-        assert [each.command for each in store.waiting()] == ["2", "3", "4"]
-
     @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
     @settings(max_examples=20)
     def test_u21_a_question_always_comes_back_as_it_was_asked(self, session: str, command: str, diff: str, key: str):
         with self.fresh() as store:
-            put = replace(asked(command, session=session), diff=diff, allows=(key,), patterns=(key, command))
-            store.ask(put)
-            assert list(store.waiting(session)) == [replace(put, id=put.hash[:8])]
+            question = replace(asked(command, session=session), diff=diff, allows=(key,), patterns=(key, command))
+            waiting = put(store, question)
+            assert list(store.waiting(session)) == [waiting] == [replace(question, id=waiting.id)]
 
     def test_what_is_allowed_for_a_session_is_allowed_for_no_other(self, store: Store):
         assert store.allowed("s") == {}
@@ -679,43 +763,85 @@ class StoreSuite:
         assert not store.gone()
         assert store.entries()[0].kept
 
-    def test_slots_count_within_the_bound_and_the_oldest_go_first(self, tmp_path: Path):
+    def test_e1_slots_count_by_what_lies_there(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=3500)) as store:
-            done(store, change("/ws/edited", noise(1, 400), b"new"))
-            seen = noise(2, 900)
+            seen = noise(1, 900)
             store.keep([seen])
-            done(store, shelved("a/1", noise(3, 900), b"small"))
-            done(store, shelved("b/1", b"small", noise(4, 900), "/ws/b"))
-            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b"}, True)
-            done(store, shelved("c/1", noise(5, 1000), None, "/ws/c"))
-            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c"}, False)
-            done(store, shelved("d/1", noise(6, 1000), None, "/ws/d"))
-            assert set(store.slots()) == {"b", "c", "d"}
-            assert list(store.gone()) == ["a"]
-            assert [entry.kept for entry in store.entries()] == [True, False, True, True, True]
+            done(store, shelved("a/1", noise(2, 900), b"small"))
+            done(store, shelved("b/1", None, noise(3, 90_000), "/ws/b"))  # it only created: nothing is in its slot
+            done(store, shelved("c/1", noise(4, 1000), None, "/ws/c"))
+            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c"}, True)
+            assert replied(store, shelved("d/1", noise(5, 1000), None, "/ws/d"))[1] == []
+            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c", "d"}, False)
+            assert all(entry.kept for entry in store.entries())
+
+    def test_e1_an_undo_is_given_up_by_one_reply_and_dropped_by_a_later_change(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            first, second = (done(store, shelved(f"{n}/1", noise(n, 1000), None, f"/ws/{n}")) for n in range(2))
+            third, given_up = replied(store, shelved("2/1", noise(2, 1000), None, "/ws/2"))
+            assert given_up == [first]
+            assert set(store.slots()) == {"0", "1", "2"}
+            assert all(entry.kept for entry in store.entries())
+            fourth, given_up = replied(store, shelved("3/1", noise(3, 1000), None, "/ws/3"))
+            assert given_up == [second]
+            assert (set(store.slots()), list(store.gone())) == ({"1", "2", "3"}, ["0"])
+            assert {entry.seq: entry.kept for entry in store.entries()} == {
+                first: False,
+                second: True,
+                third: True,
+                fourth: True,
+            }
+
+    def test_e1_a_change_that_failed_gives_nothing_up(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=1500)) as store:
+            first = done(store, shelved("a/1", noise(1, 1000), None))
+            for n in range(3):
+                seq = store.begin(call())
+                proposed = store.intend(seq, f"x{seq}", [shelved(f"{n}/1", noise(n, 1000), None)], decision=ALLOWED)
+                assert [entry.seq for entry in proposed] == [first]
+                store.settle(seq, failure(), durable=True, given_up=[first])
+                assert store.entries()[0].kept
+                assert set(store.slots()) == {"a"}
 
     def test_slots_that_are_used_again_go_later(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=2500)) as store:
-            first = done(store, shelved("a/1", noise(1, 1000), None))
-            done(store, shelved("b/1", noise(2, 1000), None, "/ws/b"))
-            undone = shelved("a/1", noise(1, 1000), None).reversed()
-            done(store, undone, asked=call("undo"), takes_back=(first,))
-            done(store, shelved("c/1", noise(3, 1000), None, "/ws/c"))
+            deletes = shelved("a/1", noise(1, 1000), None)
+            first = done(store, deletes)
+            second = done(store, shelved("b/1", noise(2, 1000), None, "/ws/b"))
+            undo = done(store, deletes.reversed(), asked=call("undo"), takes_back=(first,))
+            done(store, deletes, asked=call("redo"), takes_back=(undo,))
+            assert replied(store, shelved("c/1", noise(3, 1000), None, "/ws/c"))[1] == [second]
+            done(store, change("/ws/d", None, b""))
             assert set(store.slots()) == {"a", "c"}
 
-    def test_slots_of_an_open_intent_never_go_and_too_many_go_once_it_is_finished(self, tmp_path: Path):
-        with closing(self.opened(tmp_path, bound=1500)) as store:
-            seq = begun(store, shelved("a/1", noise(1, 5000), None))
-            store.keep([noise(2, 1000)])
+    def test_e1_an_undo_never_costs_another_and_what_only_a_redo_needs_goes_first(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            first = done(store, shelved("a/1", noise(1, 1000), None))
+            creates = shelved("b/1", None, noise(2, 2000), "/ws/b")
+            second = done(store, creates)
+            _, given_up = replied(store, creates.reversed(), asked=call("undo"), takes_back=(second,))
+            assert (given_up, set(store.slots())) == ([], {"a", "b"})  # the last undo can be redone
+            assert replied(store, change("/ws/c", None, b""))[1] == []
             assert set(store.slots()) == {"a"}
-            store.settle(seq, success(), durable=True)
-            store.finish(seq)
+            assert store.entries()[0].seq == first
+            assert store.entries()[0].kept
+
+    def test_e1_the_last_change_can_be_undone_whatever_its_size(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=1500)) as store:
+            first, given_up = replied(store, shelved("a/1", noise(1, 5000), None))
+            store.keep([noise(2, 1000)])
+            assert (given_up, set(store.slots()), only(store).kept) == ([], {"a"}, True)
+            assert replied(store, change("/ws/b", None, b""))[1] == [first]
+            assert store.entries()[0].kept
+            assert replied(store, change("/ws/c", None, b""))[1] == []
             assert not store.slots()
-            assert not only(store).kept
+            assert not store.entries()[0].kept
 
     def test_a_call_about_slots_that_had_to_go_is_not_kept(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=1500)) as store:
             done(store, shelved("a/1", noise(1, 5000), None))
+            for n in range(2):
+                done(store, change(f"/ws/{n}", None, b""))
             begun(store, shelved("a/1", noise(1, 5000), None).reversed(), asked=call("undo"))
             assert not store.slots()
 
@@ -745,11 +871,13 @@ class StoreSuite:
             old = noise(1, 400)
             done(store, change("/ws/a", old, b"new"), change("/ws/b", old, b"newer"))
             done(store, change("/ws/c", b"small", b"other"))
-            done(store, change("/ws/d", None, noise(2, 1500)))
+            done(store, change("/ws/d", noise(2, 1500), b"new"))
             assert [entry.kept for entry in store.entries()] == [True, True, True]
-            done(store, change("/ws/e", None, noise(3, 1900)))
+            done(store, change("/ws/e", noise(3, 1900), b"new"))
+            done(store, change("/ws/f", None, b"new"))
             assert not store.has(digest(old))
-            assert [entry.kept for entry in store.entries()] == [False, store.has(digest(b"small")), True, True]
+            others = [store.has(digest(data)) for data in (b"small", noise(2, 1500))]
+            assert [entry.kept for entry in store.entries()] == [False, *others, True, True]
             store.keep([old])
             assert store.entries()[0].kept
 
@@ -767,9 +895,17 @@ class StoreSuite:
 
     def test_of_what_can_be_taken_back_the_oldest_goes_first(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=2500)) as store:
-            for n in range(3):
+            for n in range(4):
                 done(store, change(f"/ws/{n}", noise(n, 1000), None))
-            assert [entry.kept for entry in store.entries()] == [False, True, True]
+            assert [entry.kept for entry in store.entries()] == [False, True, True, True]
+
+    def test_e1_new_contents_go_before_any_undo(self, tmp_path: Path):
+        with closing(self.opened(tmp_path, bound=2500)) as store:
+            done(store, change("/ws/a", noise(1, 1000), None))
+            for n in range(2, 6):
+                assert replied(store, change(f"/ws/{n}", None, noise(n, 1400)))[1] == []
+            assert all(entry.kept for entry in store.entries())
+            assert store.has(digest(noise(1, 1000)))
 
     @pytest.mark.parametrize("at_hand", [True, False])
     def test_what_was_seen_is_raised_by_an_intent(self, tmp_path: Path, at_hand: bool):
@@ -795,6 +931,78 @@ class StoreSuite:
                     store.keep([noise(n, 100), noise(n + 6, 100)])
             assert all(entry.kept for entry in store.entries())
 
+    @given(
+        st.integers(100, 2000),
+        st.lists(
+            st.tuples(
+                st.sampled_from(["edit", "command", "undo", "redo", "fail", "keep"]),
+                st.integers(0, 9),
+                st.integers(0, 900),
+                st.integers(0, 900),
+            ),
+            max_size=25,
+        ),
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_e1_an_undo_works_until_a_reply_has_given_it_up(self, bound: int, steps: list[tuple[str, int, int, int]]):
+        with self.fresh(bound=bound) as store:
+            made: dict[int, FileChange] = {}  # by call
+            promised: set[int] = set()
+            undos: dict[int, int] = {}  # what stands taken back, by whom
+
+            def check() -> None:
+                kept = {entry.seq: entry.kept for entry in store.entries()}
+                for seq in promised - {*undos}:
+                    before = made[seq].before
+                    assert kept[seq], f"call {seq} was never given up"
+                    if isinstance(before, Shelved):
+                        assert before.slot.partition("/")[0] in store.slots()
+                    elif before:
+                        assert store.has(before.hash)
+
+            def commit(what: FileChange) -> None:
+                seq, given_up = replied(store, what)
+                promised.difference_update(given_up)
+                made[seq] = what
+                promised.add(seq)
+                assert seq not in given_up
+
+            for n, (step, which, old, new) in enumerate(steps):
+                standing = sorted(made.keys() - undos.keys())
+                match step:
+                    case "edit":
+                        commit(change(f"/ws/{which}", noise(which, old) if old else None, noise(n + 100, new)))
+                    case "command":
+                        commit(shelved(f"{n}/1", noise(n, old) if old else None, noise(-n, new), f"/ws/{which}"))
+                    case "undo" if standing:
+                        seq = standing[which % len(standing)]
+                        kept = {entry.seq: entry.kept for entry in store.entries()}
+                        if kept[seq]:
+                            undos[seq] = done(store, made[seq].reversed(), asked=call("undo"), takes_back=(seq,))
+                    case "redo" if undos:
+                        seq = sorted(undos)[which % len(undos)]
+                        kept = {entry.seq: entry.kept for entry in store.entries()}
+                        if kept[undos[seq]]:
+                            done(store, made[seq], asked=call("redo"), takes_back=(undos.pop(seq),))
+                    case "fail":
+                        seq = begun(store, shelved(f"{n}/1", noise(n, old), None), change("/ws/f", noise(-n, new), b""))
+                        store.settle(seq, failure(), durable=True)
+                    case "keep":
+                        store.keep([noise(n, old)])
+                    case _:
+                        pass
+                check()
+            # What was given up goes, so that the bound holds in the end.
+            for n in range(len(made) + 2):
+                commit(change(f"/ws/last{n}", None, b""))
+                check()
+            sides = (each.before for seq, each in made.items() if seq not in undos)
+            lying = [side for side in sides if isinstance(side, Shelved)]
+            on_shelf = sum(side.size for side in lying if side.slot.partition("/")[0] in store.slots())
+            sides = (side for each in made.values() for side in (each.before, each.after))
+            contents = {side.hash: side.size for side in sides if isinstance(side, Bytes) and store.has(side.hash)}
+            assert sum(contents.values()) + on_shelf <= bound
+
     def test_an_entry_whose_old_content_never_came_is_not_kept(self, store: Store):
         done(store, FileChange("/ws/a", Stored(ABSENT, 5), None))
         assert not only(store).kept
@@ -812,8 +1020,8 @@ class StoreSuite:
             assert store.has(digest(before))
             assert store.has(digest(after))
             store.settle(seq, success(), durable=True)
-            store.keep([noise(5, 1000)])
-            assert not (store.has(digest(before)) and store.has(digest(after)))
+            done(store, change("/ws/b", None, b""))
+            assert (store.has(digest(before)), store.has(digest(after))) == (True, False)
 
     # --- marks
 

@@ -69,12 +69,14 @@ class Raw(deepagents.DeepAgents):
         match request:
             case Read(limits=limits):
                 return replace(request, limits=replace(limits, split=False, line_chars=limits.chars))
-            case ListFiles() | Glob() | Grep():
+            case Grep():
+                return replace(request, limit=MOST, chars=ROOM, before=0, after=0)
+            case ListFiles() | Glob():
                 return replace(request, limit=MOST, chars=ROOM)
             case _:
                 return request
 
-    def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str:
+    def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
         return sendable(self.said(request, result))
 
     def said(self, request: Request, result: Result) -> str:

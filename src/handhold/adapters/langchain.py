@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from handhold.adapters.calls import CUT_OFF, InOrder, Watch, facts_of
 from handhold.adapters.pausing import approves, shown
 from handhold.adapters.threads import InThreads
+from handhold.core.ports import RunPaused
 from handhold.core.results import Block, Printed, Reply, ToolSpec
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def by_interrupt(question: "Question", /) -> bool:
     for place in count():
         try:
             answer: object = interrupt(now)
-        except GraphInterrupt:
+        except GraphInterrupt as pause:
             asked[place] = now["change"]
-            raise
+            raise RunPaused(pause) from None
         approved = approves(answer, now, before=asked.get(place) if certain else None)
         if approved is not None:
             _asked.pop(task, None)

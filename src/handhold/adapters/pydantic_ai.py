@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from handhold.adapters.calls import CUT_OFF, InOrder, arguments_of, facts_of
 from handhold.adapters.pausing import approves, shown
+from handhold.core.ports import RunPaused
 from handhold.core.results import Block, Printed, Reply, ToolSpec
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def by_deferral(question: "Question", /) -> bool:
         if approves(known.get("change", True), now, before=_asked.pop(call, None)):
             return True
     _asked[call] = now["change"]
-    raise ApprovalRequired(metadata=now)
+    raise RunPaused(ApprovalRequired(metadata=now))
 
 
 def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":  # noqa: A002 - the framework's name

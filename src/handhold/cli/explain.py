@@ -106,7 +106,7 @@ def is_path(target: str, roots: Sequence[Path]) -> bool:
 
 
 def of_command(box: Toolbox, command: str) -> Explanation:
-    study, judgement = box.judged_command(command)
+    study, judgement = box.judged_command(command, contained=has_overlay() and not box.policy.connects)
     return Explanation(command, command, study.kind, judgement, commands=study.commands, patterns=study.patterns)
 
 
@@ -131,6 +131,13 @@ def contained() -> bool:
     from handhold.world.shell.abilities import abilities
 
     return abilities().bubblewrap is not None
+
+
+def has_overlay() -> bool:
+    from handhold.world.shell.abilities import abilities
+
+    bubblewrap = abilities().bubblewrap
+    return bubblewrap is not None and bubblewrap.overlay
 
 
 def rule_of(judgement: Judgement, policy: "RulePolicy") -> "Rule | None":

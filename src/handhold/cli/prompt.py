@@ -13,10 +13,9 @@ import click
 from handhold.cli.screen import coloured, painted
 from handhold.cli.state import somebody
 from handhold.core.ports import Consent, Question
-from handhold.core.text.visible import lines_of, on_one_line
+from handhold.core.text.visible import all_lines_of, lines_of, on_one_line
 
-MOST_LINES = 200  # of a diff
-COMMAND_LINES = 40
+MOST_LINES = 200  # of a diff, besides those that are never cut
 
 
 def at_a_terminal() -> bool:
@@ -55,11 +54,11 @@ def shown(question: Question) -> Iterator[str]:
     yield f"{on_one_line(question.tool)}: {on_one_line(question.because)}{by_rule}"
     if question.command:
         yield "It would run:" if not question.files else "It ran on a shadow of the workspace:"
-        yield from (f"    {line}" for line in lines_of(question.command, most=COMMAND_LINES))
+        yield from (f"    {line}" for line in all_lines_of(question.command))
     if question.files:
         yield f"It would change {len(question.files)} {'place' if len(question.files) == 1 else 'places'}:"
     if question.diff:
-        yield from (coloured(line) for line in lines_of(question.diff, most=MOST_LINES))
+        yield from (coloured(line) for line in lines_of(question.diff, most=MOST_LINES, uncut=question.uncut))
 
 
 def choices(question: Question) -> dict[str, tuple[Consent, str]]:

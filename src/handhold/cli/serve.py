@@ -77,7 +77,8 @@ def serve(
     except SettingsBroken as error:
         raise click.ClickException(plain(error)) from error
 
-    from handhold.server.http import LOOPBACK, Access, Face, Limits, to_stderr
+    from handhold.server.admission import Limits
+    from handhold.server.http import LOOPBACK, Access, Face, to_stderr
     from handhold.server.listening import bound
     from handhold.server.listening import listen as listened
 
@@ -95,6 +96,7 @@ def serve(
     def ready() -> None:
         for each in tokens.servings:
             click.echo(f"{each.name}: {', '.join(each.roots)}", err=True)
+            each.log_warnings()
         click.echo(f"Handhold serves at http://{name}:{at.getsockname()[1]}/mcp", err=True)
         if shown:
             click.echo(f"Token: {shown}", err=True)

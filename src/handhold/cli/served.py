@@ -65,16 +65,19 @@ def serving(options: Options, **more: Any) -> "Serving":
 
     if options["dialect"] == "auto" and not options["model"]:
         raise click.UsageError("--dialect auto needs --model.")
-    return Serving(
-        options["root"] or (str(Path.cwd()),),
-        read_only=options["read_only"],
-        dialect=options["dialect"],
-        model=options["model"],
-        policy=options["policy"],
-        shell=options["shell"],
-        network=options["host"] or options["network"],
-        state=options["state"],
-        structured=options["structured"],
-        budget=options["budget"],
-        **more,
-    )
+    try:
+        return Serving(
+            options["root"] or (str(Path.cwd()),),
+            read_only=options["read_only"],
+            dialect=options["dialect"],
+            model=options["model"],
+            policy=options["policy"],
+            shell=options["shell"],
+            network=options["host"] or options["network"],
+            state=options["state"],
+            structured=options["structured"],
+            budget=options["budget"],
+            **more,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None

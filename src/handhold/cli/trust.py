@@ -1,4 +1,4 @@
-"""A project's own rules count once somebody has looked at them. This shows them, and remembers that."""
+"""A project's own allow rules count once somebody has looked at them. This shows all rules, and remembers that."""
 
 import os
 from collections.abc import Iterator
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--forget", is_flag=True, help="From now on they do not count.")
+@click.option("--forget", is_flag=True, help="From now on its allow rules do not count.")
 @where.as_json
 @where.told
 def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
-    """Show the rules in FOLDER/handhold.toml, and let them count until the file changes.
+    """Show the rules in FOLDER/handhold.toml, and let its allow rules count until the file changes.
 
-    They can forbid, and spare the mode's question; they cannot allow what your own settings forbid.
+    Its deny and ask rules count without this. An allow rule spares the mode's question; it cannot allow what your own
+    settings forbid.
     """
     from handhold.world.settings import NAME
-    from handhold.world.settings.reading import read, said_in
+    from handhold.world.settings.reading import MOST_OF_PROJECT, read, said_in
     from handhold.world.state import trust as records
 
     root = os.path.realpath(folder)
@@ -38,7 +39,7 @@ def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
             click.echo(f"{on_one_line(root)} {'is no longer trusted' if known else 'was not trusted'}.")
         return 0
     file = os.path.join(root, NAME)
-    data = read(file, follow=False)
+    data = read(file, follow=False, most=MOST_OF_PROJECT)
     if data is None:
         raise FileNotFoundError(f"There is no {NAME} in {on_one_line(root)}.")
     said = said_in(data, file, of_project=True)

@@ -12,7 +12,9 @@ from handhold.cli.progress import watched
 from handhold.cli.prompt import agreed, at_a_terminal
 from handhold.cli.reply import shown
 from handhold.cli.screen import looked_at, painted
+from handhold.cli.state import somebody
 from handhold.cli.where import REFUSED, Where, meant, on_a_toolbox, opened
+from handhold.core.ports import Question
 from handhold.core.results import Reply
 from handhold.core.text.visible import visible
 
@@ -21,11 +23,22 @@ MOST_LINES = 40  # of a diff, before the question
 ASKS: dict[Way, str] = {"undo": "Take this back?", "redo": "Do this again?"}
 
 
+class Confirmed:
+    """Answers what the person at the terminal has answered already. A preview asks nothing."""
+
+    def __init__(self) -> None:
+        self.name = somebody()
+
+    def __call__(self, _: Question) -> bool:
+        return True
+
+
 def reversal(verb: Way) -> Callable[..., None]:
     """The two ways through a history differ in their direction only."""
 
     @click.option("--preview", is_flag=True, help="Only show what it would do.")
     @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask.")
+    @click.option("--keep-times", is_flag=True, help="Files get their old times back too, which `make` may go by.")
     @meant
     @on_a_toolbox
     def run(
@@ -34,17 +47,19 @@ def reversal(verb: Way) -> Callable[..., None]:
         all_of_it: bool,  # noqa: FBT001
         preview: bool,  # noqa: FBT001
         sure: bool,  # noqa: FBT001
+        keep_times: bool,  # noqa: FBT001
         as_json: bool,  # noqa: FBT001
         **where: Unpack[Where],
     ) -> int:
         with opened(where) as box:
             way = box.undo if verb == "undo" else box.redo
-            go = partial(way, call=one, turn=turn, session=all_of_it)
+            go = partial(way, call=one, turn=turn, session=all_of_it, keep_times=keep_times)
+            asks = at_a_terminal() and not (sure or as_json)
+            if sure or asks:  # whoever says yes to all of it says so to what a rule or a protected name asks
+                box.approver = Confirmed()
             if preview:
                 return previewed(seen(go), as_json=as_json)
-            if sure or as_json or not at_a_terminal():
-                return shown(done(go), as_json=as_json)
-            return asked_about(go, verb)
+            return asked_about(go, verb) if asks else shown(done(go), as_json=as_json)
 
     return run
 

@@ -131,6 +131,7 @@ class OutsideWorkspace(PathError):
 class NotFound(PathError):
     code, blame = "NOT_FOUND", Blame.MODEL
     near: tuple[str, ...] = ()
+    was_read: bool = False  # by this session, where that was looked for
 
 
 class IsDirectory(PathError):
@@ -283,6 +284,12 @@ class Stale(PathError):
     now: str = ""  # the hash of what is there now
 
 
+class Overtaken(Stale):
+    """Found before anything was put in place: the others of a command's changes can still be made."""
+
+    paths: tuple[str, ...] = ()  # all that are no longer what they were
+
+
 # --- edits
 
 
@@ -306,6 +313,7 @@ class NoMatch(PathError):
     differs: tuple[Difference, ...] = ()
     again: bool = False  # the very same call failed just before
     every: bool = False  # all the places were meant
+    longer: bool = False  # it has more lines than the file
 
 
 class Ambiguous(PathError):
@@ -495,6 +503,13 @@ class SettingsBroken(PathError):
     because: str
 
 
+class ToolboxClosed(RuntimeError):
+    """A toolbox was used after `close`. It is a mistake of the program, so it is raised and no model reads it."""
+
+    def __init__(self) -> None:
+        super().__init__("the toolbox is closed; open another one with Toolbox.open")
+
+
 class NotApproved(PathError):
     """The policy wanted a person to look, and nobody said yes."""
 
@@ -504,10 +519,17 @@ class NotApproved(PathError):
     rule: str = ""
     approval: str = ""  # the question that waits for an answer: the same call, sent again after it, goes ahead
     of_command: bool = False
+    unasked: str = ""  # why the question could not wait for an answer either
+
+
+class ApproverInvalid(NotApproved):
+    """The approver raised, or gave an answer that is none. The log of the program says which, for its developer."""
+
+    code, blame = "APPROVER_INVALID", Blame.INFRA
 
 
 class NothingAsked(ToolError):
-    """An answer to a question that nobody put, or that is not the only one of this name, or was answered."""
+    """An answer to a question that nobody put, or that was answered."""
 
     code, blame = "NOTHING_ASKED", Blame.POLICY
     wanted: str

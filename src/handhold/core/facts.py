@@ -194,6 +194,9 @@ class Skipped:
     at_least: bool = False  # nobody counted to the end
 
 
+Aborted = Literal["", "limit", "deadline", "entries"]  # a full page, the time, or the bound on visited entries
+
+
 @dataclass(frozen=True)
 class Scan:
     """What a search brought, from where its cursor stood on, and how far it looked."""
@@ -202,7 +205,7 @@ class Scan:
     engine: str  # with its version
     weaker: str = ""  # why it was not ripgrep
     order: Literal["modified", "path"] = "path"
-    aborted: Literal["", "limit", "deadline"] = ""  # why it did not look at everything
+    aborted: Aborted = ""  # why it did not look at everything
     more: bool = False  # there are, or may be, hits after these
     searched: int | None = None  # files looked at; None: nobody counted
     skipped: tuple[Skipped, ...] = ()  # told where nothing was found, and where it costs nothing

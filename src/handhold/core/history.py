@@ -1,25 +1,28 @@
 """Looking back: which calls are meant, what remains of them as one change, and how that reads."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
 from handhold.core.errors import BinaryFile, NothingToUndo, UndoConflict
 from handhold.core.facts import Declared
-from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved, hash_of
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, hash_of
 from handhold.core.ports import Entry, Journal
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.encoding import Text
-from handhold.core.text.names import spelled
+from handhold.core.text.names import spelled, unmistakable
 
 MOST_CHARS = 200_000  # of a diff over many files
+MOST_WHOLE = 4 * 1024 * 1024  # characters of a diff that may not be cut; a longer one is not shown at all
 MOST_FILES = 500
 FIRST_LOOK = 50  # entries; most of what is taken back was done just now
 
 MOST_UNFOLDED = 200  # entries of a folder that came or went whole
 MOST_READ = 4 * 1024 * 1024  # bytes of a file of a command's; a larger one is not shown
+NOTABLE_MODE = 0o7113  # permission bits of a new file that are shown: special, executable, writable by everybody
+NOTABLE_FOLDER_MODE = 0o7002
 
 
 class Source(Protocol):
@@ -101,7 +104,10 @@ def _companions(journal: Journal, session: str, meant: Callable[[Entry], bool], 
 
 def batch_of(entry: Entry) -> int:
     """The number of the first step of the undo or redo that this one is a step of; 0 if it was the only one."""
-    return json.loads(entry.call.arguments).get("batch", 0)
+    try:
+        return json.loads(entry.call.arguments).get("batch", 0)
+    except (ValueError, AttributeError):  # a tampered journal: it is found out elsewhere
+        return 0
 
 
 def _latest(journal: Journal, session: str, meant: Callable[[Entry], bool], which: Which) -> list[Entry]:
@@ -205,32 +211,87 @@ def diff_of(files: Sequence[FileChange], source: Source, roots: Sequence[str]) -
             room -= len(piece)
             if (room < 0 and out) or n >= MOST_FILES:
                 return "".join([*out, f"[{len(shown) - n} more files are not shown]\n"])
-            out.append(piece[:MOST_CHARS])
+            over = len(piece) - MOST_CHARS
+            more = f"\n[{over:,} more characters of {short(change.path, roots)} are not shown]\n" if over > 0 else ""
+            out.append(piece[:MOST_CHARS] + more)
     return "".join(out)
 
 
-def _pieces(change: FileChange, source: Source, roots: Sequence[str]) -> Iterator[str]:
+def diff_for_approval(
+    files: Sequence[FileChange], places: Collection[str], source: Source, roots: Sequence[str]
+) -> tuple[str, int] | None:
+    """A diff whose first lines show all that happens at these places, and how many lines that is; the rest is bounded.
+
+    A place may lie in a folder that comes or goes whole. None: these places alone are too long to be shown.
+    """
+    whole: list[str] = []
+    others: list[FileChange] = []
+    above = {folder for place in places for folder in _upwards(place)}
+    room = MOST_WHOLE
+    for change in files:
+        if _is_at(change.path, places):
+            pieces = _pieces(change, source, roots, whole=True)
+        else:
+            others.append(change)
+            inside = _entries(change, source, None) if change.path in above else ()
+            pieces = (_entry(one, source, roots, named=True) for one in inside if _is_at(one.path, places))
+        for piece in pieces:
+            whole.append(piece)
+            room -= len(piece)
+            if room < 0:
+                return None
+    first = "".join(whole)
+    return first + diff_of(others, source, roots), first.count("\n")
+
+
+def _is_at(path: str, places: Collection[str]) -> bool:
+    """Whether it is one of these places, or lies in one."""
+    return any(each in places for each in _upwards(path))
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path, and the folders that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _pieces(change: FileChange, source: Source, roots: Sequence[str], *, whole: bool = False) -> Iterator[str]:
+    """A change, and what is in a folder that came or went whole, as if each file had by itself."""
+    yield _piece(change, source, roots)
+    entries = _entries(change, source, None if whole else MOST_UNFOLDED)
+    yield from (_entry(one, source, roots, named=whole) for one in entries)
+    if (more := sum(tree.entries - 1 for tree in _trees(change)) - len(entries)) > 0:
+        yield f"[{more:,} more entries of {short(change.path, roots)} are not shown]\n"
+
+
+def _piece(change: FileChange, source: Source, roots: Sequence[str]) -> str:
     name = short(change.path, roots)
-    if _is_text(change.before) and _is_text(change.after):
-        yield _modes(name, change) + _text_diff(name, change, source)
-    else:
-        yield _in_words(name, change, source)
-        yield from _unfolded(change, source, roots)
+    is_text = _is_text(change.before) and _is_text(change.after)
+    return _modes(name, change) + (_text_diff if is_text else _in_words)(name, change, source)
 
 
-def _unfolded(change: FileChange, source: Source, roots: Sequence[str]) -> Iterator[str]:
-    """What is in a folder that came or went whole, as if each file had by itself."""
-    for tree in (change.before, change.after):
-        if isinstance(tree, Shelved) and tree.kind == "tree":
-            came = tree is change.after
-            entries = source.unfolded(tree, change.path, MOST_UNFOLDED)
-            for way, thing in entries:
-                if thing.kind != "tree":
-                    path = f"{change.path}/{way}"
-                    one = FileChange(path, None, thing) if came else FileChange(path, thing, None)
-                    yield from _pieces(one, source, roots)
-            if (more := tree.entries - 1 - len(entries)) > 0:
-                yield f"[{more:,} more entries of {short(change.path, roots)} are not shown]\n"
+def _entry(one: FileChange, source: Source, roots: Sequence[str], *, named: bool) -> str:
+    """What happens to something in a folder. A folder is `named`, or shown only if its mode or owner is unusual."""
+    if not _trees(one):
+        return _piece(one, source, roots)
+    name = short(one.path, roots)
+    before, after = ("nothing", "a folder") if one.before is None else ("a folder", "nothing")
+    return _modes(name, one) + (f"[{name}: {before} -> {after}]\n" if named else "")
+
+
+def _trees(change: FileChange) -> list[Shelved]:
+    return [side for side in (change.before, change.after) if isinstance(side, Shelved) and side.kind == "tree"]
+
+
+def _entries(change: FileChange, source: Source, most: int | None) -> list[FileChange]:
+    """What is in the folders that come or go, each as a change by itself; of each folder at most so many."""
+    return [
+        FileChange(path, None, thing) if tree is change.after else FileChange(path, thing, None)
+        for tree in _trees(change)
+        for way, thing in source.unfolded(tree, change.path, tree.entries if most is None else most)
+        for path in (f"{change.path}/{unmistakable(way)}",)
+    ]
 
 
 def _text_diff(name: str, change: FileChange, source: Source) -> str:
@@ -268,11 +329,32 @@ def _is_text(content: Content | None) -> bool:
 
 
 def _modes(name: str, change: FileChange) -> str:
+    """Permission bits and owners that differ, or that are out of the ordinary on something new."""
+    out = ""
     match change.before, change.after:
         case Shelved(mode=old), Shelved(mode=new) if old != new:
-            return f"[{name}: mode {old & 0o7777:o} -> {new & 0o7777:o}]\n"
+            out = f"[{name}: mode {old & 0o7777:o} -> {new & 0o7777:o}]\n"
+        case None, Shelved(kind="file" | "tree" as kind, mode=mode) if _is_notable(kind, mode):
+            out = f"[{name}: new {'file' if kind == 'file' else 'folder'}, mode {mode & 0o7777:o}]\n"
+        case None, Bytes() | Stored() if change.mode and _is_notable("file", change.mode):
+            out = f"[{name}: new file, mode {change.mode & 0o7777:o}]\n"
         case _:
-            return ""
+            pass
+    match change.before, change.after:
+        case Shelved(owner=old), Shelved(owner=new) if old != new:
+            return f"{out}[{name}: owner {_user(old)} -> {_user(new)}]\n"
+        case None, Shelved(owner=int(new)):
+            return f"{out}[{name}: owner {_user(new)}]\n"
+        case _:
+            return out
+
+
+def _is_notable(kind: str, mode: int) -> bool:
+    return bool(mode & (NOTABLE_MODE if kind == "file" else NOTABLE_FOLDER_MODE))
+
+
+def _user(owner: int | None) -> str:
+    return "this user" if owner is None else f"user {owner}"
 
 
 def _in_words(name: str, change: FileChange, source: Source) -> str:

@@ -4,8 +4,8 @@ A plan is an answer already known, a set of file changes, a search, or a file to
 so that a set of fifty thousand files is a list and not a heap of bytes.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
@@ -67,6 +67,8 @@ class Shelved:
     inode: tuple[int, int]  # device and number
     mtime_ns: int
     entries: int = 1  # of a tree: everything in it, and itself
+    owner: int | None = None  # the user id, if Handhold runs as another; not kept in the journal
+    allocated: int = field(default=0, compare=False)  # bytes on the disk, of a tree all together; not kept either
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Search:
     start: int = 0
     after: str = ""
     state: int | None = None
+    entries: int | None = None  # the most that are visited, in the order of paths; None: all
 
 
 @dataclass(frozen=True)
@@ -192,13 +195,47 @@ class Conflict:
 
 
 @dataclass(frozen=True)
+class FolderTime:
+    """When a folder that stays was last changed (its mtime), without the command and by it.
+
+    A time is no content: it is never a conflict, and a command that changed nothing else has nothing to undo.
+    """
+
+    path: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
 class Effects:
     """What a command did, as changes that have not been made yet."""
 
     files: tuple[FileChange, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     protected: tuple[str, ...] = ()  # the places among them, also inside new trees, that nobody changes unasked
+    privileged: tuple[str, ...] = ()  # those that would run with rights of their own (set-user-id, …), and devices
     notes: tuple[str, ...] = ()  # what a shadow could not do as a plain folder would
+    times: tuple[FolderTime, ...] = ()  # of folders that it changed something in, or touched
+
+    def exclude(self, conflicts: Sequence[Conflict]) -> "Effects":
+        """Without the changes of these paths. What is in them stays protected where another change is about it."""
+        paths = {each.path for each in conflicts}
+        files = tuple(change for change in self.files if change.path not in paths)
+        left = {change.path for change in files}
+
+        def stays(place: str) -> bool:
+            return not _is_within(place, paths) or _is_within(place, left)
+
+        protected, privileged = (tuple(filter(stays, places)) for places in (self.protected, self.privileged))
+        return replace(
+            self, files=files, conflicts=(*self.conflicts, *conflicts), protected=protected, privileged=privileged
+        )
+
+
+def _is_within(place: str, paths: Set[str]) -> bool:
+    while place and place not in paths:
+        place = place.rpartition("/")[0]
+    return bool(place)
 
 
 Plan = Answer | Changes | Search | Convert | Command | Job | Restart

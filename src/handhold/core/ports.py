@@ -3,11 +3,11 @@
 Each port has one published suite of tests; every implementation passes it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from handhold.core.errors import ToolError
 from handhold.core.facts import (
@@ -25,7 +25,7 @@ from handhold.core.facts import (
     Undo,
     Whole,
 )
-from handhold.core.plans import Content, Convert, Effects, FileChange, Search, Shelved
+from handhold.core.plans import Conflict, Content, Convert, Effects, FileChange, FolderTime, Search, Shelved
 from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
 from handhold.core.results import Reply, Result, ToolSpec
 
@@ -93,16 +93,26 @@ class FileView(Protocol):
         """Whether a file has another name, a hard link, that does not lie below the roots."""
         ...
 
-    def hiding(self, denies: Callable[[str], bool]) -> "Hiding":
-        """What of the workspace `denies` names, of places really spelled; for as long as the workspace is open."""
+    def hiding(self, denies: Callable[[str], bool], *, near: bool = False) -> "Hiding":
+        """What of the workspace `denies` names, of places really spelled; for as long as the workspace is open.
+
+        With `near`, nothing is looked up in folders that another machine or process serves.
+        """
         ...
 
 
 class Hiding(Protocol):
     """Files that may not be read, as of now: under the names that a rule is about, and under every other."""
 
-    def places(self) -> Sequence[str]:
-        """Where they are, really spelled; of a folder that is hidden whole, the folder."""
+    def places(self, until: float | None = None) -> Sequence[str]:
+        """Where they are, really spelled; of a folder that is hidden whole, the folder.
+
+        TimeoutError if that is not known at `until`, on the monotonic clock.
+        """
+        ...
+
+    def files(self, until: float | None = None) -> Sequence[str]:
+        """The files among them one by one, also those in folders that are hidden whole. TimeoutError likewise."""
         ...
 
     def twins(self) -> Mapping[tuple[int, int], str]:
@@ -129,16 +139,18 @@ class Transaction(Protocol):
         """Undo `perform`, for when the journal could not say that it happened."""
         ...
 
-    def finish(self) -> None:
-        """Throw away what was kept for taking back."""
+    def finish(self, *, renew: bool = False) -> None:
+        """Throw away what was kept for taking back. With `renew`, files that got other contents are of this moment."""
         ...
 
 
 class Files(FileView, Protocol):
     """The workspace: the view, and the one door through which it changes."""
 
-    def transaction(self, changes: Sequence[FileChange]) -> AbstractContextManager[Transaction]:
-        """Stale if a file is no longer its `before`."""
+    def transaction(
+        self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()
+    ) -> AbstractContextManager[Transaction]:
+        """Stale if a file is no longer its `before`. `times` are set once the changes of a command are made."""
         ...
 
     def alone(self) -> AbstractContextManager[None]:
@@ -159,6 +171,11 @@ class Files(FileView, Protocol):
 
     def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
         """What lies in a shelved tree, in its slot or at its path, by the way there: the first of it, unread."""
+        ...
+
+    def exact_hash(self, content: Shelved, path: str) -> str | None:
+        """Of all that a shelved thing is, in its slot or at its path: kind, mode, owner and content, of a tree of all
+        that is in it. The same hash means the same thing; None if it is in neither place."""
         ...
 
     def on_shelf(self, content: Shelved) -> bool:
@@ -226,6 +243,8 @@ class Finished:
     effects: Effects | None
     folder: str  # where a lasting shell stands now
     notes: tuple[str, ...] = ()  # what it was kept from
+    set_aside: Callable[[FileChange], Conflict] = lambda change: Conflict(change.path, "changed")
+    """Keep the command's version of a change that somebody else got ahead of, to be read."""
 
 
 class Shell(Protocol):
@@ -308,10 +327,14 @@ class Marks(Protocol):
 
 
 class Contents(Protocol):
-    """Contents by hash, bounded: what was only seen goes first, then what came in an intent, each oldest first."""
+    """Contents by hash, and slots of commands, within one bound for both.
+
+    What was only seen goes first, then what only a redo needs, then what the undo of calls needs that were given up;
+    each oldest first. What the undo of any other call needs stays, even beyond the bound.
+    """
 
     def keep(self, datas: Iterable[bytes]) -> None:
-        """What was seen. It never costs an undo: it goes itself before what came in an intent does."""
+        """What was seen. It never costs an undo or a redo: it goes itself before what came in an intent does."""
         ...
 
     def get(self, hash: str) -> bytes | None:
@@ -321,10 +344,7 @@ class Contents(Protocol):
     def has(self, hash: str) -> bool: ...
 
     def slots(self) -> Collection[str]:
-        """The commands whose slots are needed: for taking back, or for an intent without an outcome.
-
-        They count within the bound, and go oldest first, after what was only seen and before what came in an intent.
-        """
+        """The commands whose slots are needed: for taking back, or for an intent without an outcome."""
         ...
 
     def gone(self) -> Collection[str]:
@@ -423,12 +443,27 @@ class Journal(Protocol):
         *,
         decision: Decision,
         takes_back: Sequence[int] = (),
-    ) -> None:
-        """Durable before it returns, with the contents that are at hand."""
+    ) -> Sequence[Entry]:
+        """Durable before it returns, with the contents that are at hand.
+
+        Returns the calls whose undo has to be given up for lack of room. Nothing of them is dropped before `settle`
+        was told that the reply says so.
+        """
         ...
 
-    def settle(self, seq: int, outcome: Outcome, *, durable: bool, decision: Decision | None = None) -> None:
-        """The decision comes here for a call that had no intent: one that only read, or was refused."""
+    def settle(
+        self,
+        seq: int,
+        outcome: Outcome,
+        *,
+        durable: bool,
+        decision: Decision | None = None,
+        given_up: Sequence[int] = (),
+    ) -> None:
+        """The decision comes here for a call that had no intent: one that only read, or was refused.
+
+        `given_up` are the calls of which the reply says that their undo will be dropped: later intents may drop it.
+        """
         ...
 
     def finish(self, seq: int) -> None:
@@ -465,26 +500,30 @@ Consent = Literal["no", "once", "session", "pattern"]
 class Asked:
     """A question that was put down for somebody to answer, in this process or another."""
 
-    id: str  # the first letters of the hash
+    id: str  # random; the store gives it
     hash: str  # of the request and the changes
     session: str
     at: float
     tool: str
     because: str
     command: str
-    diff: str  # its beginning, if it is long
+    diff: str  # what needs approval first; it says where it leaves something out
     allows: tuple[str, ...] = ()  # the keys that an answer for the session would give
     patterns: tuple[str, ...] = ()  # and for a pattern
     answer: Consent | Literal[""] = ""
     by: str = ""
     spent: bool = False  # the approval was used
+    uncut: int = 0  # lines at the beginning of the diff that show what needs approval: they are never cut
 
 
 class Approvals(Protocol):
     """Questions and answers. An answer is good for what was asked, by its hash, and for nothing else."""
 
-    def ask(self, asked: Asked) -> None:
-        """Put down, or put again: an answer that was not used yet stays."""
+    def ask(self, asked: Asked) -> Asked | None:
+        """Put down, or put again: under its id. An answer that was not used yet stays.
+
+        None: there is no room for it beside the questions that wait, and none of them makes way.
+        """
         ...
 
     def waiting(self, session: str | None = None) -> Sequence[Asked]:
@@ -492,7 +531,7 @@ class Approvals(Protocol):
         ...
 
     def asked(self, which: str) -> Asked:
-        """NothingAsked if no question, or more than one, begins with this id, or it was answered already."""
+        """By its id or its hash. NothingAsked if there is none, or it was answered already."""
         ...
 
     def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
@@ -551,15 +590,31 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
+INVALID_ANSWER = "invalid policy answer"  # the rule of a judgement that stands for an answer which was none
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """What is decided, why, and by which rule: its name, and where it is written."""
+    """What is decided, why, and by which rule: its name, and where it is written.
+
+    The verdict may be given as a text. One that is unknown denies.
+    """
 
     verdict: Verdict
     because: str
     rule: str = ""
     source: str = ""
     remedy: str = ""  # how a person allows it, where there is a way
+
+    def __post_init__(self) -> None:
+        given = cast(object, self.verdict)
+        if type(given) is Verdict:
+            return
+        known = isinstance(given, str) and given in frozenset(Verdict)
+        object.__setattr__(self, "verdict", Verdict(given) if known else Verdict.DENY)
+        if not known:
+            object.__setattr__(self, "because", f"the policy gave the verdict {given!r}: not allow, ask or deny")
+            object.__setattr__(self, "rule", INVALID_ANSWER)
 
 
 CommandClass = Literal["read-only", "workspace-change", "network", "dangerous", "unknown"]
@@ -575,6 +630,8 @@ class Study:
     commands: tuple[tuple[str, ...], ...] = ()  # every simple command in it, in its words, also behind wrappers
     patterns: tuple[str, ...] = ()  # those that an approval of the like of it would name; none: only itself
     invisible: str = ""  # characters in it that nobody could see: it is not even asked about
+    connects: str = ""  # what part of it uses the network, also where a worse part decides its class
+    contained: bool = False  # it would run on an overlay, without a network: its effects are judged later
 
 
 class Policy(Protocol):
@@ -606,17 +663,33 @@ class Question:
     diff: str
     because: str
     command: str = ""  # that did it, on a shadow; without files, that has not run yet
-    id: str = ""  # of the request and the changes: an answer is for these and no others
+    id: str = ""  # a hash of the request and of every change from end to end: an answer is for these and no others
     rule: str = ""
     session: str = ""  # what "session" would allow from now on, in words; empty: it cannot be said
     patterns: tuple[str, ...] = ()  # what "pattern" would
+    uncut: int = 0  # lines at the beginning of the diff that show what needs approval: they are never cut
+
+
+class RunPaused(Exception):
+    """Raised by an approver that stops the whole run to ask: the call changes nothing and raises `reason`."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+Answer = bool | Consent | None
 
 
 class Approver(Protocol):
     """Whoever can be asked. One whose `present` is false cannot, just now; one with a `name` is called so."""
 
-    def __call__(self, question: Question, /) -> bool | Consent | None:
-        """None: the answer will come later, and the question waits for it."""
+    def __call__(self, question: Question, /) -> Answer | Awaitable[Answer]:
+        """True is "once", False is "no". None: the answer will come later, and the question waits for it.
+
+        An awaitable is awaited. Every other answer, and an exception other than RunPaused, refuses the call with
+        APPROVER_INVALID.
+        """
         ...
 
 
@@ -636,6 +709,7 @@ class Traits:
     mark_after_write: bool = True  # whether a file that was written whole counts as seen; one that was edited does
     absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
     search_seconds: float = 20.0  # the longest that a search may take
+    visited_entries: int | None = None  # the most that a search for names visits, in the order of paths; None: all
     shell_lasts: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
 
 
@@ -672,7 +746,9 @@ class Dialect(Protocol):
         """The same, and what had to be mended in these arguments."""
         ...
 
-    def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str: ...
+    def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
+        """The words for a result. `call_id` is the call's id, fit to be shown; empty if the client gave none."""
+        ...
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
 

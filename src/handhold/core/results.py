@@ -33,6 +33,7 @@ class Shown:
     unlike: str = ""  # the encoding that was declared, where the bytes say otherwise
     newline_at_end: bool = False  # whether the last line shown is the file's last and ends with one
     width: int = 0  # where a dialect splits long lines instead of cutting them: characters of a part
+    mtime_ns: int = 0  # of the file
 
     @property
     def status(self) -> Status:
@@ -53,6 +54,7 @@ class Shown:
             "undecodable": self.replaced,
             "cut_lines": [self.first + n for n, line in enumerate(self.lines) if line.cut],
             "changed_since_last_read": self.stale,
+            "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
@@ -114,6 +116,7 @@ class Pictured:
     frames: int | None  # None: several, and nobody counted them
     stale: bool  # the session saw another content of it before
     images: "tuple[Block, ...]" = field(repr=False)
+    mtime_ns: int = 0
 
     @property
     def status(self) -> Status:
@@ -132,6 +135,7 @@ class Pictured:
             "turned": self.turned,
             "frames": self.frames,
             "changed_since_last_read": self.stale,
+            "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
@@ -147,6 +151,7 @@ class PdfShown:
     named: str
     stale: bool
     images: "tuple[Block, ...]" = field(repr=False)
+    mtime_ns: int = 0
 
     @property
     def status(self) -> Status:
@@ -165,6 +170,7 @@ class PdfShown:
             "left_out": [list(run) for run in self.left],
             "ended": self.ended or None,
             "changed_since_last_read": self.stale,
+            "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
@@ -230,6 +236,7 @@ class NotebookShown:
     stale: bool
     changed: str = field(repr=False)
     images: "tuple[Block, ...]" = field(repr=False)
+    mtime_ns: int = 0
 
     @property
     def more(self) -> bool:
@@ -252,6 +259,7 @@ class NotebookShown:
             "language": self.language or None,
             "nbformat": list(self.version),
             "changed_since_last_read": self.stale,
+            "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
@@ -414,6 +422,7 @@ class Searched:
     cursor: str  # to go on from; empty if that was all, or nobody could
     status: Status
     hint: Hint = ""
+    seconds: float = 0.0  # that it had
 
     def facts(self) -> dict[str, Any]:
         scan = self.scan

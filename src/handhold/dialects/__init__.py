@@ -1,4 +1,4 @@
-"""Words: the names, schemas, limits and wording that each family of models was trained on."""
+"""Words: the names, schemas, limits and wording of the source that each dialect follows."""
 
 from pathlib import Path
 

@@ -6,7 +6,7 @@ uses. What could mean two things is refused, with what was wanted.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -236,7 +236,11 @@ class _Fitting:
     def renamed(self, given: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         """The same members, under the names that the schema has for them."""
         out = {str(key): value for key, value in given.items()}
-        for key in [key for key in out if key not in known]:
+        unknown = [key for key in out if key not in known]
+        names = _names(known) if unknown else set[str]()
+        for key in unknown:
+            if _bare(key) not in names:  # one look-up for each of what may be many thousands
+                continue
             meant = [own for own in known if _same(own, key)]
             if len(meant) == 1 and meant[0] not in out:
                 out[meant[0]] = out.pop(key)
@@ -253,6 +257,12 @@ class _Fitting:
 def _wanted(schema: Mapping[str, Any]) -> str:
     kind = KINDS.get(schema.get("type", ""))
     return kind.called if kind else "a value"
+
+
+def _names(known: Iterable[str]) -> set[str]:
+    """All that `_same` would take for one of them, bare."""
+    own = {_bare(name) for name in known}
+    return own.union(*(names for names in SYNONYMS if not own.isdisjoint(names)))
 
 
 def _same(own: str, sent: str) -> bool:

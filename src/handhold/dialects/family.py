@@ -36,6 +36,10 @@ class Family(ABC):
     @abstractmethod
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
 
+    def word_result(self, request: Request, result: Result, call_id: str) -> str:
+        """As `said`, for a family whose messages name the id of the call."""
+        return self.said(request, result)
+
     def object_of(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
         """Arguments as the schema has them, where the family also sends them in another form."""
         return arguments
@@ -71,8 +75,8 @@ class Family(ABC):
             error.example = error.example or self._example(tool, arguments, error.argument)
             raise
 
-    def encode(self, tool: str, request: Request, result: Result, *, hints: bool) -> str:
-        return sendable(hinted(self.said(request, result), notes_on(result) if hints else ()))
+    def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
+        return sendable(hinted(self.word_result(request, result, call_id), notes_on(result) if hints else ()))
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str:
         notes = notes_about(error) if hints or self.tells_more(error) else ()

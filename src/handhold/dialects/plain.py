@@ -144,13 +144,18 @@ def plain(error: e.ToolError) -> str:
             return f"This is not allowed on {path} ({because}). {remedy}"
         case e.SettingsBroken(because=because):
             return f"The settings in {path} cannot be taken as they are: {because}. Nothing was done; somebody must mend them."
-        case e.NotApproved(because=because, asked=asked, approval=approval, of_command=of_command):
+        case e.ApproverInvalid(because=because, of_command=of_command):
+            what = "The command" if of_command else f"The change to {path}"
+            return f"{what} needs the approval of a person ({clipped(because)}), and the program that should ask gave no valid answer. Nothing was done. Tell the user that its approver is broken."
+        case e.NotApproved(because=because, asked=asked, approval=approval, of_command=of_command, unasked=unasked):
             what = "The command" if of_command else f"The change to {path}"
             if asked:
                 return f"{what} was shown to a person, who did not approve it ({clipped(because)}). Do not try again; ask what they want instead."
             how = (
                 f" A person can allow exactly this with `handhold approve {approval}`; after that, send it again."
                 if approval
+                else f" The question was not kept for anybody to answer: {unasked}."
+                if unasked
                 else ""
             )
             return f"{what} needs the approval of a person, and there is nobody to ask ({clipped(because)}). Say what you would do instead.{how}"

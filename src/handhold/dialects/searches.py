@@ -30,6 +30,7 @@ class Manner:
     itself: str  # what is named is always looked at
     regex: str
     literal: str
+    late: str = ""  # what a source says at the time limit, with {seconds} in it
 
 
 Found = Listed | Globbed | Grepped
@@ -105,6 +106,8 @@ def miss(found: Found) -> str:
         return "There is nothing more."
     if search.scan.aborted == "deadline":
         return f"Nothing was found in {where} before time ran out."
+    if search.scan.aborted == "entries":
+        return f"Nothing was found in {where} among the entries that were visited."
     if isinstance(found, Listed):
         return f"Nothing in {where} is shown." if skipped else f"There is nothing in {where}."
     among = f" that matches {clipped(found.glob)}" if isinstance(found, Grepped) and found.glob else ""
@@ -141,8 +144,12 @@ def notes(found: Found, manner: Manner) -> Iterator[str]:
     scan = search.scan
     if search.shown:
         yield from on_page(found, manner)
-    if scan.aborted == "deadline":
+    if scan.aborted == "deadline" and manner.late:
+        yield manner.late.format(seconds=search.seconds)
+    elif scan.aborted == "deadline":
         yield f"[Time ran out before everything was searched{on_newest(found)}. {narrow(found, manner)}]"
+    if scan.aborted == "entries":
+        yield f"[Not every entry was visited: there are too many. {narrow(found, manner)}]"
     if scan.weaker:
         yield f"[Searched by {scan.engine}, not by ripgrep: {scan.weaker}.]"
     if scan.unsteady:
@@ -167,7 +174,7 @@ def on_page(found: Found, manner: Manner) -> Iterator[str]:
         yield f"[{where}. That is the last page.]"
     elif search.cursor and manner.rest:
         yield f"[{where}, and there may be more. {manner.rest.format(cursor=search.cursor)}]"
-    elif search.scan.aborted == "deadline":
+    elif search.scan.aborted in ("deadline", "entries"):
         yield f"[{where}.]"  # the next note says what to do
     else:
         yield f"[{where}, and there may be more. {narrow(found, manner)}]"

@@ -21,11 +21,10 @@ from pydantic import ValidationError
 
 from handhold.core.errors import ToolError
 from handhold.core.ports import Asked, Consent, Question, Store
-from handhold.core.text.visible import lines_of, on_one_line
+from handhold.core.text.visible import all_lines_of, lines_of, on_one_line
 from handhold.live import Live
 
-MOST_LINES = 200  # of a diff
-COMMAND_LINES = 40
+MOST_LINES = 200  # of a diff, besides those that are never cut
 LOOK_UP = 0.2  # seconds between two looks whether the call is still wanted
 APPROVAL = "approval"  # the one question of a result that asks
 ANSWERS: Mapping[str, Consent] = {
@@ -112,10 +111,10 @@ def shown(question: Question | Asked) -> Iterator[str]:
     yield f"{on_one_line(question.tool)}: {on_one_line(question.because)}{rule}"
     if question.command:
         yield "It ran on a shadow of the workspace:" if question.diff else "It would run:"
-        yield from (f"    {line}" for line in lines_of(question.command, most=COMMAND_LINES))
+        yield from (f"    {line}" for line in all_lines_of(question.command))
     if question.diff:
         yield "It would change:"
-        yield from lines_of(question.diff, most=MOST_LINES)
+        yield from lines_of(question.diff, most=MOST_LINES, uncut=question.uncut)
 
 
 def form(*, session: bool, pattern: bool) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Desk:
                 box.interrupt()
                 self._lock.wait(STEP)
         if box:
-            box.close()
+            box.close(timeout=0)  # it has been waited for
 
 
 class Desks:

@@ -1,6 +1,5 @@
 """The revision without sessions (2026-07-28) over HTTP: every request says all there is to know of its client."""
 
-import json
 from typing import Any, cast
 
 from mcp.server.connection import Connection
@@ -13,7 +12,7 @@ from mcp.shared.inbound import (
     find_duplicated_routing_header,
     unsupported_protocol_version_rejection,
 )
-from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, PARSE_ERROR, JSONRPCNotification, JSONRPCRequest
+from mcp_types import HEADER_MISMATCH, INVALID_REQUEST, JSONRPCNotification, JSONRPCRequest
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,10 +29,7 @@ async def handle(server: Server[Any], request: Request, send: Send) -> None:
         raise Refused(405, "Only POST is answered here", headers={"allow": "POST"})
     if check_accept_headers(request) != (True, True):
         raise Refused(406, "The client must accept application/json and text/event-stream")
-    try:
-        body: Any = json.loads(request.scope["state"]["body"])
-    except (ValueError, RecursionError):
-        raise Refused(400, "The body is not JSON", PARSE_ERROR) from None
+    body: Any = request.scope["state"]["message"]
     try:
         if isinstance(body, dict) and "id" not in body:
             JSONRPCNotification.model_validate(body)

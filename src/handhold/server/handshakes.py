@@ -5,7 +5,6 @@ that ten thousand idle sessions cost nothing and outlive a restart. What is unde
 that is asked on the stream of a call is answered by another request, and finds its way by session and id.
 """
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -20,7 +19,6 @@ from mcp.server.streamable_http import check_accept_headers
 from mcp_types import (
     DEFAULT_NEGOTIATED_VERSION,
     INVALID_REQUEST,
-    PARSE_ERROR,
     JSONRPCNotification,
     JSONRPCRequest,
     jsonrpc_message_adapter,
@@ -120,11 +118,9 @@ class Handshakes:
         if check_accept_headers(request) != (True, True):
             raise Refused(406, "The client must accept application/json and text/event-stream")
         try:
-            message = jsonrpc_message_adapter.validate_python(json.loads(request.scope["state"]["body"]), by_name=False)
+            message = jsonrpc_message_adapter.validate_python(request.scope["state"]["message"], by_name=False)
         except ValidationError:
             raise Refused(400, "The body must be one JSON-RPC message", INVALID_REQUEST) from None
-        except (ValueError, RecursionError):
-            raise Refused(400, "The body is not JSON", PARSE_ERROR) from None
         if isinstance(message, JSONRPCRequest):
             if message.method == "initialize":
                 session = Session(self._sessions.new(), asks=asks(message.params))

@@ -1,20 +1,20 @@
 """The server over HTTP: who comes in, how much at once, and how it ends.
 
-A request passes, in this order: Host and Origin, path, token, how many are under way, body. Behind that are `envelopes`
-for the revision without sessions, and `handshakes` for those with. Nobody reaches what another token is for: each has a
-server of its own, and what it hands out is signed for its name.
+A request passes, in this order: framing, Host and Origin, path, token, how much of that token is under way, body.
+Behind that are `envelopes` for the revision without sessions, and `handshakes` for those with. Nobody reaches what
+another token is for: each has a server of its own, and what it hands out is signed for its name.
 """
 
 import asyncio
 import json
 import sys
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter, time
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import anyio
 from anyio.to_thread import run_sync
@@ -27,8 +27,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from handhold.server import envelopes
+from handhold.server.admission import RETRY_LATER, Allowance, Limits
 from handhold.server.answers import Refused
 from handhold.server.app import served
+from handhold.server.bodies import CLOSE, check_framing, declared_length, is_worth_draining, parse_json, read_body
 from handhold.server.desks import Desks, NoSuchSession
 from handhold.server.envelopes import VERSION
 from handhold.server.handshakes import Handshakes
@@ -38,20 +40,6 @@ from handhold.server.tokens import Tokens
 PATH, HEALTH = "/mcp", "/healthz"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 METHODS = ("POST", "GET", "DELETE")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one server takes on. Of all that are under way, one token may have a half."""
-
-    calls: int = 256
-    body: int = 4 * 1024 * 1024  # bytes
-    sending: float = 30.0  # seconds for a client to send its body
-
-    @property
-    def requests(self) -> int:
-        """Those with their bodies still on the way count too, but must not keep an answer from a call that waits."""
-        return self.calls * 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +63,18 @@ def listed(given: str, allowed: Sequence[str]) -> bool:
     return given.lower() in allowed or bool(colon and port.isdecimal() and name in allowed)
 
 
+class Connected(Protocol):
+    """The connection that a request came by, where the server that listens tells it."""
+
+    def belong_to(self, token: str) -> bool:
+        """Count it for a token; False if the token has too many."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the client has taken what it was sent."""
+        ...
+
+
 class Face:
     """The whole of it, as an ASGI application."""
 
@@ -87,12 +87,15 @@ class Face:
         log: Callable[[str], object] | None = None,
     ) -> None:
         self._tokens = tokens
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self._access = access or Access()
         self._log = log
         self._behind: dict[str, Behind] = {}
-        self._calls: Counter[str] = Counter()
-        self._requests = 0
+        several = len(tokens.servings) > 1
+        self._calls = Allowance("calls", self.limits.calls, has_several_tokens=several)
+        self._requests = Allowance("requests", self.limits.requests, has_several_tokens=several)
+        self._bytes = Allowance("bytes", self.limits.bytes, has_several_tokens=several)
+        self._parsing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._leaving = False
 
     @asynccontextmanager
@@ -119,6 +122,8 @@ class Face:
             try:
                 await self._answered(scope, receive, watched)
             except Refused as refused:
+                if not is_worth_draining(Headers(scope=scope)):
+                    refused.headers = {**refused.headers, **CLOSE}
                 await refused.response(scope, receive, watched)
             finally:
                 if self._log:
@@ -135,6 +140,7 @@ class Face:
 
     async def _answered(self, scope: Scope, receive: Receive, send: "Watched") -> None:
         headers = Headers(scope=scope)
+        check_framing(headers)
         self._access.check(headers)
         if scope["path"] == HEALTH:
             await healthy(scope, receive, send)
@@ -147,60 +153,37 @@ class Face:
         send.who = serving.name
         if scope["method"] not in METHODS:
             raise Refused(405, "This is not a way to ask", headers={"allow": ", ".join(METHODS)})
-        with self._counted():
-            body = await self._body(headers, receive) if scope["method"] == "POST" else b""
-            scope["state"] = {"body": body}
-            await self._behind[serving.name].handle(Request(scope, receive), send)
+        if self._leaving:
+            raise Refused(503, "The server is stopping", headers=RETRY_LATER)
+        await self._handle(serving.name, scope, receive, send)
 
-    @contextmanager
-    def _counted(self) -> Generator[None]:
-        if self._leaving or self._requests >= self._limits.requests:
-            raise Refused(503, "The server is busy" if not self._leaving else "The server is stopping", headers=LATER)
-        self._requests += 1
-        try:
-            yield
-        finally:
-            self._requests -= 1
+    async def _handle(self, token: str, scope: Scope, receive: Receive, send: "Watched") -> None:
+        """Admit by token first, then read: what is refused takes neither memory nor time."""
+        headers, has_body, state = Headers(scope=scope), scope["method"] == "POST", scope.setdefault("state", {})
+        connection: Connected | None = state.get("connection")
+        if connection and not connection.belong_to(token):
+            raise Refused(429, "Too many of your connections are open", headers={**RETRY_LATER, **CLOSE})
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if has_body and kind != "application/json":
+            raise Refused(415, "The body must be application/json")
+        size = declared_length(headers, self.limits) if has_body else 0
+        with self._requests.take(token), self._bytes.take(token, size) as keep:
+            if has_body:
+                body = await read_body(receive, self.limits)
+                keep(len(body))
+                # One at a time for each token: between two, the event loop turns to the others.
+                async with self._parsing[token]:
+                    state["message"] = parse_json(body)
+                    await asyncio.sleep(0)
+                del body
+            await self._behind[token].handle(Request(scope, receive), send)
+            if connection:
+                await connection.drain()
 
     def _busy_for(self, name: str) -> "Busy":
-        @contextmanager
-        def busy() -> Generator[None]:
-            if self._calls.total() >= self._limits.calls:
-                raise Refused(503, "Too many calls are under way", headers=LATER)
-            if len(self._behind) > 1 and self._calls[name] >= max(1, self._limits.calls // 2):
-                raise Refused(429, "Too many of your calls are under way", headers=LATER)
-            self._calls[name] += 1
-            try:
-                yield
-            finally:
-                self._calls[name] -= 1
-
-        return busy
-
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise Refused(415, "The body must be application/json")
-        said = headers.get("content-length", "0")
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._limits.sending):
-                while not said.isdecimal() or int(said) <= self._limits.body:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refused(400, "The body broke off")
-                    body += message.get("body", b"")
-                    if len(body) > self._limits.body:
-                        break
-                    if not message.get("more_body"):
-                        return bytes(body)
-        except TimeoutError:
-            raise Refused(408, "The body took too long", headers=CLOSE) from None
-        raise Refused(413, f"The body is larger than {self._limits.body} bytes", headers=CLOSE)
+        return lambda: self._calls.take(name)
 
 
-LATER = {"retry-after": "1"}
-CLOSE = {"connection": "close"}  # what is still to come of the body is nothing to us
 Busy = Callable[[], Any]
 
 

@@ -8,17 +8,20 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from handhold.server.connections import Connections, raise_file_limit
 from handhold.server.http import Face
 
 HEADERS = 10.0  # seconds that a client may take to say what it wants
 READING = 60.0  # seconds that it may leave unread what it is sent
-KEPT = 60  # seconds that a connection is kept without a request
+KEPT = 60  # seconds that a connection is kept without a request, if it brought a token
+ACCEPTED_AT_ONCE, QUEUED = 32, 1024  # connections: few at once, so that those that say something are heard in between
 HEAPS = {-8: 2, -3: 128 * 1024}  # of mallopt(3): M_ARENA_MAX, M_MMAP_THRESHOLD
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -29,9 +32,32 @@ class Hurried(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
+    def __init__(self, *, open_connections: Connections, app_state: dict[str, Any], **given: Any) -> None:
+        super().__init__(app_state={**app_state, "connection": self}, **given)
+        self._open = open_connections
+        self.timeout_keep_alive = int(HEADERS)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._hurry()
+        if self._open.add(self):
+            self._hurry()
+        else:
+            transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        under_way: RequestResponseCycle | None = self.cycle
+        return not (under_way and not under_way.response_complete)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def belong_to(self, token: str) -> bool:
+        self.timeout_keep_alive = KEPT
+        return self._open.add(self, token)
+
+    async def drain(self) -> None:
+        await self.flow.drain()
 
     def data_received(self, data: bytes) -> None:
         before: RequestResponseCycle | None = self.cycle  # there is none before the first request
@@ -51,6 +77,7 @@ class Hurried(H11Protocol):
             self._unread.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._open.discard(self)
         self._calm()
         if self._unread:
             self._unread.cancel()
@@ -96,6 +123,11 @@ class Listener(uvicorn.Server):
             for each in SIGNALS:
                 loop.remove_signal_handler(each)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(QUEUED)  # asyncio knows one number only, for the queue and for how many it takes at once
+
     def leave(self) -> None:
         """No new calls from now on; at the second time, no more waiting for those that are under way."""
         self.force_exit = self.should_exit
@@ -111,7 +143,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         at.bind((host, port))
-        at.listen(1024)
+        at.listen(QUEUED)
     except OSError:
         at.close()
         raise
@@ -120,9 +152,11 @@ def bound(host: str, port: int) -> socket.socket:
 
 def listener(face: Face, *, grace: float) -> Listener:
     """`grace` is for how many seconds calls may go on that are under way when it is to stop."""
+    open_connections = Connections(raise_file_limit(face.limits.connections))
     config = uvicorn.Config(
         face,
-        http=Hurried,
+        http=partial(Hurried, open_connections=open_connections),  # pyright: ignore[reportArgumentType] - it is only called
+        backlog=ACCEPTED_AT_ONCE,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -1,11 +1,12 @@
 """What one client is served: which folders, in which words, how freely, and who it is."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import fspath
+from os.path import join, lexists
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from handhold.core.choices import Confinement, Mode
+from handhold.core.choices import SETTINGS_FILE, Confinement, Mode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,14 @@ class Serving:
     structured: bool = False  # whether results carry their facts as data besides the text
     budget: int = BUDGET
     name: str = ""  # whose this is: what is handed out to one name means nothing under another
+
+    def __post_init__(self) -> None:
+        """TypeError or ValueError if a value is one that no toolbox would take: not only at the first call."""
+        from handhold.options import CHECKS, check_options
+
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name in CHECKS}
+        for name, value in check_options(given).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def on(cls, *roots: "Place") -> "Serving":
@@ -77,6 +86,22 @@ class Serving:
         return dialect_for({"dialect": self.dialect, "model": self.model})
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know of the roots' own settings before a toolbox is opened. Without any, nothing is imported."""
+        files = (join(root, SETTINGS_FILE) for root in self.all_roots)
+        if self.settings is False or not any(map(lexists, files)):
+            return ()
+        from handhold.world.settings import find_warnings
+
+        return find_warnings(self.all_roots, self.settings)
+
+    def log_warnings(self) -> None:
+        for warning in self.warnings:
+            from handhold.world.settings import log_warning
+
+            log_warning(warning)
+
+    @property
     def instructions(self) -> str:
         """What teaches a model to use these tools together, and says how a person takes back what they did."""
         from handhold.dialects import instructions
@@ -84,7 +109,8 @@ class Serving:
         taught = self.words.instructions if self.dialect == "auto" else instructions(self.dialect)
         whose = f" --session {quote(self.session)}" if self.session else ""
         undo = f"Every change made with these tools can be taken back by a person: `handhold undo{whose}`."
-        return f"{taught.rstrip()}\n\n{undo}\n".lstrip()
+        notes = "\n\n".join((undo, *self.warnings))
+        return f"{taught.rstrip()}\n\n{notes}\n".lstrip()
 
     @property
     def folder(self) -> "Path":

@@ -20,6 +20,7 @@ def serve(serving: Serving) -> None:
     """Until the client goes, or a signal comes; what runs then is ended, and nothing is left behind."""
     desks = Desks()
     serving = replace(serving, session=serving.session or desks.mint())
+    serving.log_warnings()
     try:
         anyio.run(_served, serving, desks)
     finally:

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES
 from handhold.core.errors import SettingsBroken
+from handhold.core.text.alike import suggest
 from handhold.server.serving import Serving
 from handhold.world.settings.reading import read
 from handhold.world.state.folder import default_state
@@ -126,7 +127,7 @@ def within(place: str, root: str) -> bool:
 
 def _tokens(table: Mapping[str, Any], otherwise: Serving) -> Sequence[Token]:
     if unknown := sorted(table.keys() - {"tokens"}):
-        raise ValueError(f"nobody knows {unknown[0]!r}; there is [tokens.NAME]")
+        raise ValueError(f"unknown key {unknown[0]!r}; there is [tokens.NAME]")
     given: Any = table.get("tokens", {})
     if not isinstance(given, dict):
         raise ValueError("a token begins with [tokens.NAME]")
@@ -142,7 +143,7 @@ def _token(name: str, given: Any, otherwise: Serving) -> Token:
         raise ValueError("a token begins with [tokens.NAME]")
     said = cast(dict[str, Any], given)
     if unknown := sorted(said.keys() - set(KEYS)):
-        raise ValueError(f"token {name!r}: nobody knows {unknown[0]!r}; there are {', '.join(KEYS)}")
+        raise ValueError(f"token {name!r}: unknown key {unknown[0]!r}. {suggest(unknown[0], KEYS)}")
     hash = said.pop("hash", "")
     if not (isinstance(hash, str) and hash.startswith(SCHEME) and len(hash) == len(SCHEME) + 64):
         raise ValueError(f"token {name!r}: its hash is {SCHEME} and 64 letters and digits")
@@ -163,6 +164,8 @@ def _token(name: str, given: Any, otherwise: Serving) -> Token:
     for root in said.get("roots", ()):
         if not os.path.isabs(root):
             raise ValueError(f"token {name!r}: {root!r} is not an absolute path")
+    # Real paths, as on the command line: beside them lies what was deleted, and a link may be changed later.
+    said |= {key: tuple(map(os.path.realpath, said[key])) for key in LISTS if key in said}
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be the name of a token; letters, digits, dots, dashes and underscores can")
     if not said.get("roots"):

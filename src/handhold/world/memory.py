@@ -25,7 +25,7 @@ from handhold.core.errors import (
     ToolError,
 )
 from handhold.core.facts import Beginning, Declared, Identity, Look, Page, Whole
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
+from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, FolderTime, Shelved, Stored, digest
 from handhold.core.ports import (
     MOST_EDITABLE,
     Asked,
@@ -46,6 +46,8 @@ from handhold.world.files.index import SMALL, count_of, page_of
 from handhold.world.files.roots import Root, Roots, meant, names
 from handhold.world.state import asked as rules
 from handhold.world.state.chain import START, link
+from handhold.world.state.contents import FOR_REDO, FOR_UNDO, SEEN
+from handhold.world.state.room import LEFT, MOST_GIVEN_UP
 from handhold.world.state.slots import commands_of
 from handhold.world.state.taken import DONE, taken_back
 
@@ -146,7 +148,7 @@ class MemoryFiles:
     def names_outside(self, path: str) -> bool:
         return False
 
-    def hiding(self, denies: Callable[[str], bool]) -> "MemoryHiding":
+    def hiding(self, denies: Callable[[str], bool], *, near: bool = False) -> "MemoryHiding":
         return MemoryHiding(self, denies)
 
     def is_directory(self, name: str) -> bool:
@@ -251,7 +253,9 @@ class MemoryFiles:
     # --- the one door
 
     @contextmanager
-    def transaction(self, changes: Sequence[FileChange]) -> Generator["MemoryTransaction | MemoryExchange"]:
+    def transaction(
+        self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()
+    ) -> Generator["MemoryTransaction | MemoryExchange"]:
         kind = MemoryExchange if any(isinstance(each.before or each.after, Shelved) for each in changes) else None
         with self.alone():
             yield (kind or MemoryTransaction)(self, changes, f"m{next(self._ticks)}")
@@ -282,6 +286,9 @@ class MemoryFiles:
     def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
         return ()  # no command runs here, so no tree is shelved
 
+    def exact_hash(self, content: Shelved, path: str) -> str | None:
+        return content.hash if self.shelved(content, path) is not None else None
+
     def on_shelf(self, content: Shelved) -> bool:
         data = self.slots.get(content.slot)
         return data is not None and digest(data) == content.hash
@@ -302,12 +309,15 @@ class MemoryFiles:
 class MemoryHiding:
     """By name: no file has two of them here."""
 
-    files: MemoryFiles
+    workspace: MemoryFiles
     denies: Callable[[str], bool]
 
-    def places(self) -> tuple[str, ...]:
-        places = (real(self.files.place_at(unmistakable(name))) for name in sorted(self.files.files))
+    def places(self, until: float | None = None) -> tuple[str, ...]:
+        places = (real(self.workspace.place_at(unmistakable(name))) for name in sorted(self.workspace.files))
         return tuple(place for place in places if self.denies(place))
+
+    def files(self, until: float | None = None) -> tuple[str, ...]:
+        return self.places(until)
 
     def twins(self) -> Mapping[tuple[int, int], str]:
         return {}
@@ -364,7 +374,7 @@ class MemoryTransaction:
         for path in reversed(self._made):
             self._workspace.directories.discard(self._workspace.name_at(path))
 
-    def finish(self) -> None:
+    def finish(self, *, renew: bool = False) -> None:
         for change in self.files:
             if isinstance(change.before, Directory):
                 self._workspace.remove_directory(change.path)
@@ -436,7 +446,7 @@ class MemoryExchange:
             self._exchange(name, slot)
         self._exchanged.clear()
 
-    def finish(self) -> None:
+    def finish(self, *, renew: bool = False) -> None:
         pass
 
     def _verify(self, change: FileChange) -> None:
@@ -493,14 +503,27 @@ class Record:
         return self.outcome is not None and self.outcome.status in DONE
 
 
+@dataclass(frozen=True)
+class Slot:
+    """What the slots of a command hold now, and once they are swapped; and whether only a redo needs them."""
+
+    bytes: int
+    other: int
+    for_redo: bool = False
+
+    def swapped(self) -> "Slot":
+        return Slot(self.other, self.bytes, not self.for_redo)
+
+
 class MemoryStore:
     def __init__(self, *, bound: int = 2 * 1024**3) -> None:
         self._records: list[Record] = []
         self._contents: OrderedDict[str, bytes] = OrderedDict()  # the longest unused first
-        self._intended: set[str] = set()  # those of them that came in an intent
+        self._levels: dict[str, int] = {}  # what they are kept for, unless they were only seen
+        self._given_up: set[int] = set()  # calls whose undo may go
         self._bound = bound
         self._dropped = 0
-        self._slots: OrderedDict[str, int] = OrderedDict()  # bytes by command, the longest unused first
+        self._slots: OrderedDict[str, Slot] = OrderedDict()  # by command, the longest unused first
         self._gone: list[str] = []  # commands that are no longer among them
         self._chain = [START]
         self._asked: dict[tuple[str, str], tuple[Asked, float]] = {}  # with the time of the answer, the oldest first
@@ -531,7 +554,7 @@ class MemoryStore:
     def keep(self, datas: Iterable[bytes]) -> None:
         with self._lock:
             self._keep(datas)
-            self._make_room()
+            self._make_room(seen_only=True)
 
     def _keep(self, datas: Iterable[bytes]) -> None:
         for data in datas:
@@ -560,32 +583,77 @@ class MemoryStore:
             gone, self._gone = self._gone, []
             return gone
 
-    def _make_room(self) -> None:
-        over = self.held()[0] + sum(self._slots.values()) - self._bound
-        if over <= 0:
-            return
+    @property
+    def _kept(self) -> int:
+        return self.held()[0] + sum(each.bytes for each in self._slots.values())
+
+    def _make_room(self, *, seen_only: bool = False) -> None:
+        """As `state.room` tells: what was only seen, what only a redo needs, and what calls need that were given up."""
+        for level in (SEEN,) if seen_only else (SEEN, FOR_REDO, FOR_UNDO):
+            slots = self._free_slots(for_redo=level == FOR_REDO) if level != SEEN else []
+            for command in slots:
+                if self._kept > self._bound and (level == FOR_REDO or not self._promised(slot=command)):
+                    del self._slots[command]
+                    self._gone.append(command)
+                    self._dropped += 1
+            for hash in self._free_contents(level):
+                if self._kept > self._bound and (level != FOR_UNDO or not self._promised(content=hash)):
+                    del self._contents[hash]
+                    self._levels.pop(hash, None)
+                    self._dropped += 1
+
+    def _choose(self) -> list[int]:
+        """The calls whose undo has to be given up, the longest unused first."""
+        needed = self._kept - sum(
+            len(data) for hash, data in self._contents.items() if self._levels.get(hash, SEEN) < FOR_UNDO
+        )
+        over = needed - int(self._bound * LEFT) if needed > self._bound else 0
+        chosen: dict[int, None] = {}
+        victims = [
+            *((self._slots[each].bytes, self._promised(slot=each)) for each in self._free_slots(for_redo=False)),
+            *((len(self._contents[each]), self._promised(content=each)) for each in self._free_contents(FOR_UNDO)),
+        ]
+        for size, calls in victims:
+            if over <= 0 or len(chosen) >= MOST_GIVEN_UP:
+                break
+            chosen |= dict.fromkeys(calls)
+            over -= size
+        return sorted(chosen)
+
+    def _free_contents(self, level: int) -> list[str]:
+        """Contents that no open intent needs, the longest unused first."""
         open_intents = [each for each in self._records if each.transaction is not None and each.outcome is None]
         needed = {hash for each in open_intents for change in each.files for hash in _hashes(change)}
-        free = [hash for hash in self._contents if hash not in needed]
-        # What was only seen goes first, then slots: a command may leave a thousand times what an edit does.
-        over = self._drop_contents((hash for hash in free if hash not in self._intended), over)
-        under_way = {each.seq for each in self._records if each.transaction is not None and not each.finished}
-        for command in [each for each in self._slots if not under_way & self._uses(each)]:
-            if over <= 0:
-                return
-            over -= self._slots.pop(command)
-            self._gone.append(command)
-            self._dropped += 1
-        self._drop_contents((hash for hash in free if hash in self._intended), over)
+        return [hash for hash in self._contents if self._levels.get(hash, SEEN) == level and hash not in needed]
 
-    def _drop_contents(self, hashes: Iterable[str], over: int) -> int:
-        for hash in list(hashes):
-            if over <= 0:
-                break
-            over -= len(self._contents.pop(hash))
-            self._intended.discard(hash)
-            self._dropped += 1
-        return over
+    def _free_slots(self, *, for_redo: bool) -> list[str]:
+        under_way = {each.seq for each in self._records if each.transaction is not None and not each.finished}
+        return [
+            command
+            for command, slot in self._slots.items()
+            if slot.for_redo == for_redo and not under_way & self._uses(command)
+        ]
+
+    def _promised(self, *, slot: str = "", content: str = "") -> list[int]:
+        """The calls that need this for their undo, which is possible so far, and was not given up."""
+
+        def needs(record: Record) -> bool:
+            if slot:
+                return slot in commands_of(record.files)
+            return any(isinstance(each.before, Stored) and each.before.hash == content for each in record.files)
+
+        return [
+            each.seq
+            for each in self._records
+            if each.done and each.call.tool not in ("undo", "redo") and each.seq not in self._given_up and needs(each)
+            if self._is_kept(each)
+        ]
+
+    def _is_kept(self, record: Record) -> bool:
+        """Whether the contents for taking it back are still there."""
+        return all(self.has(each.before.hash) for each in record.files if isinstance(each.before, Stored)) and (
+            not record.done or all(command in self._slots for command in commands_of(record.files))
+        )
 
     def _uses(self, command: str) -> set[int]:
         """The calls that are about these slots, unless they came to nothing."""
@@ -609,7 +677,7 @@ class MemoryStore:
         *,
         decision: Decision,
         takes_back: Sequence[int] = (),
-    ) -> None:
+    ) -> Sequence[Entry]:
         with self._lock:
             record = self._record(seq)
             if record.transaction is not None:
@@ -621,16 +689,34 @@ class MemoryStore:
             self._chained("intend", record)
             contents = [content for change in files for content in (change.before, change.after)]
             self._keep(content.data for content in contents if isinstance(content, Bytes))
-            for hash in (hash for change in files for hash in _hashes(change) if hash in self._contents):
-                self._contents.move_to_end(hash)
-                self._intended.add(hash)
-            for command, size in commands_of(files).items():
-                if command in self._slots or self._uses(command) == {seq}:
-                    self._slots[command] = size
+            for_old = FOR_REDO if record.call.tool == "undo" else FOR_UNDO
+            for level, sides in (
+                (FOR_REDO, [each.after for each in files]),
+                (for_old, [each.before for each in files]),
+            ):
+                for hash in [each.hash for each in sides if isinstance(each, Bytes | Stored)]:
+                    if hash in self._contents:
+                        self._contents.move_to_end(hash)
+                        self._levels[hash] = max(level, self._levels.get(hash, SEEN))
+            for command, (committed, reverted) in commands_of(files).items():
+                if command in self._slots:
+                    self._slots[command] = self._slots[command].swapped()
                     self._slots.move_to_end(command)
-            self._make_room()
+                elif self._uses(command) == {seq}:
+                    self._slots[command] = Slot(committed, reverted)
+            self._make_room(seen_only=bool(takes_back))
+            given_up = [] if takes_back else self._choose()
+            return [self._entry(self._record(each), self._takers()) for each in given_up]
 
-    def settle(self, seq: int, outcome: Outcome, *, durable: bool, decision: Decision | None = None) -> None:
+    def settle(
+        self,
+        seq: int,
+        outcome: Outcome,
+        *,
+        durable: bool,
+        decision: Decision | None = None,
+        given_up: Sequence[int] = (),
+    ) -> None:
         with self._lock:
             record = self._record(seq)
             if record.outcome is not None:
@@ -638,8 +724,13 @@ class MemoryStore:
             record.outcome = outcome
             record.decision = record.decision or decision
             self._chained("settle", record)
-            for command in () if record.done else commands_of(record.files):
-                if not self._uses(command) and self._slots.pop(command, None) is not None:
+            if record.done:
+                self._given_up.update(given_up)
+            for command in {*self._slots} & {*commands_of(record.files)} if not record.done else ():
+                if self._uses(command):
+                    self._slots[command] = self._slots[command].swapped()
+                else:
+                    del self._slots[command]
                     self._gone.append(command)
 
     def finish(self, seq: int) -> None:
@@ -648,7 +739,6 @@ class MemoryStore:
             if not record.finished:
                 record.finished = True
                 self._chained("finish", record)
-            self._make_room()
 
     def broken(self) -> Sequence[Broken]:
         return [
@@ -717,33 +807,40 @@ class MemoryStore:
             changed=len(record.files),
             takes_back=record.takes_back,
             undone=taken_back(record.seq, takers),
-            kept=all(self.has(each.before.hash) for each in record.files if isinstance(each.before, Stored))
-            and (not record.done or all(command in self._slots for command in commands_of(record.files))),
+            kept=self._is_kept(record),
         )
 
     # --- approvals
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: Asked) -> Asked | None:
         key = (asked.session, asked.hash)
         with self._lock:
             if key in self._asked and not self._is_over(key):
-                return
-            self._asked.pop(key, None)
-            self._asked[key] = (replace(asked, answer="", by="", spent=False), 0.0)
-            for oldest in list(self._asked)[: -rules.MOST]:
-                del self._asked[oldest]
+                return replace(asked, id=self._asked[key][0].id)
+            over = [each for each in self._asked if self._is_over(each)]
+            answered = [each for each in over if self._asked[each][0].answer]
+            for each in {*over} - {*answered[-rules.MOST_OVER :]} | {key}:
+                self._asked.pop(each, None)
+            waiting = [each for each in self._questions() if not each.answer]
+            of_session = [each for each in waiting if each.session == asked.session]
+            if not rules.has_room(_total(of_session), _total(waiting), len(asked.diff)):
+                return None
+            asked = replace(asked, id=rules.new_id(), answer="", by="", spent=False)
+            self._asked[key] = (asked, 0.0)
+            return asked
 
     def waiting(self, session: str | None = None) -> Sequence[Asked]:
         with self._lock:
-            return [each for each in self._named() if not each.answer and session in (None, each.session)]
+            return [each for each in self._questions() if not each.answer and session in (None, each.session)]
 
     def asked(self, which: str) -> Asked:
         with self._lock:
-            return rules.meant(which, self._named())
+            return rules.meant(which, self._questions())
 
     def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
+        rules.check_answer(answer)
         with self._lock:
-            asked = replace(rules.meant(which, self._named()), answer=answer, by=by)
+            asked = replace(rules.meant(which, self._questions()), answer=answer, by=by)
             self._asked[asked.session, asked.hash] = (asked, time.time())
             return asked
 
@@ -754,7 +851,7 @@ class MemoryStore:
                 return None
             asked, answered = self._asked[key]
             self._asked[key] = (replace(asked, spent=True), answered)
-            return next(each for each in self._named() if (each.session, each.hash) == key)
+            return self._asked[key][0]
 
     def allow(self, session: str, key: str, *, by: str) -> None:
         with self._lock:
@@ -764,12 +861,12 @@ class MemoryStore:
         with self._lock:
             return dict(self._granted[session])
 
-    def _named(self) -> list[Asked]:
-        return rules.named([asked for asked, _ in self._asked.values()])
+    def _questions(self) -> list[Asked]:
+        return [asked for asked, _ in self._asked.values()]
 
     def _is_over(self, key: tuple[str, str]) -> bool:
         asked, answered = self._asked[key]
-        return rules.is_over(asked.answer, asked.spent, answered, now=time.time())
+        return rules.is_over(asked.answer, asked.spent, answered, asked.at, now=time.time())
 
     # --- marks
 
@@ -797,6 +894,10 @@ class MemoryMarks:
 
     def paths(self) -> Collection[str]:
         return tuple(self._marks)
+
+
+def _total(questions: Sequence[Asked]) -> tuple[int, int]:
+    return len(questions), sum(len(each.diff) for each in questions)
 
 
 def _by_hash(change: FileChange) -> FileChange:

@@ -5,14 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.shell import Standing, study
 from handhold.core.ports import Study, Verdict
 
-PROJECT = Path(__file__).parents[3]
-SHARED = PROJECT.parent / "shared" / "faults" / "commands.json"
+KNOWN = Path(__file__).with_name("known_commands.json")
 OURS = Path(__file__).with_name("commands.json")
 HARMLESS = ("read-only", "workspace-write")
 STANDING = Standing(roots=("/ws/project",), folder="/ws/project", home="/home/user")
@@ -47,20 +44,15 @@ def wrongly_judged(table: list[Row]) -> list[str]:
     return [row.shown for row in table if (row.verdict is Verdict.ALLOW) != (row.expect in HARMLESS)]
 
 
-beside = pytest.mark.skipif(not SHARED.exists(), reason=f"the list, {SHARED.name}, is not beside the project")
-
-
-@beside
 def test_c84_none_of_the_82_runs_unasked_in_mode_edit_and_none_of_the_15_is_asked_about():
-    table = rows(SHARED, "edit")
+    table = rows(KNOWN, "edit")
     expected = Counter(row.expect in HARMLESS for row in table)
     assert expected == {False: 82, True: 15}
     assert wrongly_judged(table) == []
 
 
-@beside
 def test_c84_the_ten_that_only_read_are_not_asked_about_in_mode_ask():
-    table = [row for row in rows(SHARED, "ask") if row.expect == "read-only"]
+    table = [row for row in rows(KNOWN, "ask") if row.expect == "read-only"]
     assert len(table) == 10
     assert [row.shown for row in table if row.verdict is not Verdict.ALLOW or row.study.kind != "read-only"] == []
 

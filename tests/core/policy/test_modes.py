@@ -26,6 +26,9 @@ def test_c90_the_table_of_modes_is_what_they_do(mode: Mode):
     policy = ModePolicy(mode)
     done = {verb: policy.may(verb, "/ws/a").verdict for verb in Verb if verb is not Verb.RUN}
     run = {f"run, {kind}": policy.may_run(Study("x", kind, "so")).verdict for kind in KINDS}
+    run["run, unknown, elsewhere"] = run.pop("run, unknown")
+    contained = policy.may_run(Study("x", "unknown", "so", contained=True)).verdict
+    run["run, unknown, on an overlay without network"] = contained
     told = {what: verdicts[mode].split()[0] for what, verdicts in table().items()}
     assert told == {
         "read": done[Verb.READ],
@@ -34,6 +37,17 @@ def test_c90_the_table_of_modes_is_what_they_do(mode: Mode):
         **run,
     }
     assert done[Verb.CHANGE] == done[Verb.CREATE] == done[Verb.DELETE]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_e5_nothing_but_what_is_unknown_is_judged_otherwise_where_every_effect_is_seen(mode: Mode):
+    policy = ModePolicy(mode)
+    for kind in KINDS[:-1]:
+        elsewhere, contained = (policy.may_run(Study("x", kind, "so", contained=each)) for each in (False, True))
+        assert contained == elsewhere
+    connecting = policy.may_run(Study("x", "unknown", "so", connects="`curl` connects", contained=True))
+    assert connecting.verdict == policy.may_run(Study("x", "network", "so")).verdict
+    assert mode == "open" or "`curl` connects" in connecting.because
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from handhold.core.policy.protected import MOUNTED, NAMES, Name, Protection, why_protected
 
-COVERED = [way for name in NAMES for way in name.covers]
-SPARED = sorted({way for name in NAMES for way in name.spares})
+GIT = [".git", ".git/config", ".git/hooks/pre-commit", ".git/commondir", ".git/modules/lib/gitdir", ".git/unheard-of"]
+COVERED = [*GIT, *(way for name in NAMES for way in name.covers)]
+DATA = {".git/index", ".git/HEAD", ".git/objects/ab/cd", ".git/refs/heads/main", ".git/modules/lib/index"}
+SPARED = sorted({*DATA, ".gitignore", "hooks/pre-commit", *(way for name in NAMES for way in name.spares)})
 folders = st.lists(st.sampled_from(["src", "app", "Ä b", "x\ny", "git", "a.b"]), max_size=3)
 
 
@@ -27,8 +29,8 @@ def test_what_one_name_spares_no_other_covers(way: str):
 
 @pytest.mark.parametrize("dependencies", ["node_modules/x", "web/node_modules/@a/b", ".venv", "lib/site-packages/y"])
 @pytest.mark.parametrize("way", COVERED)
-def test_packages_may_ship_what_they_like(dependencies: str, way: str):
-    assert not why_protected(f"{dependencies}/{way}")
+def test_r10_packages_may_ship_what_they_like_except_repositories(dependencies: str, way: str):
+    assert bool(why_protected(f"{dependencies}/{way}")) == (way in GIT)
 
 
 def test_a_wrong_pattern_cannot_be_loaded():
@@ -48,3 +50,17 @@ def test_what_stands_above_a_root_does_not_matter():
 
 def test_what_is_mounted_read_only_is_protected():
     assert all(why_protected(way) for way in MOUNTED)
+
+
+R24 = ["opencode.json", "opencode.jsonc", ".opencode/x", ".kiro/x", ".roo/x", ".helix/config.toml", "a.code-workspace"]
+
+
+@pytest.mark.parametrize("way", [*R24, ".qwen/settings.json", ".amp/x", ".cline/x", ".clinerules/x", ".roomodes"])
+def test_r24_what_agents_and_editors_obey_is_protected(way: str):
+    assert why_protected(way)
+    assert why_protected(f"web/{way}")
+
+
+@pytest.mark.parametrize("way", ["AGENTS.md", "CLAUDE.md", ".pre-commit-config.yaml", "lefthook.yml", ".cursorrules"])
+def test_r24_prose_and_what_a_project_reviews_is_not(way: str):
+    assert not why_protected(way)

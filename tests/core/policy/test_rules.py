@@ -275,7 +275,8 @@ def test_a_secret_is_never_allowed_by_a_project():
 def test_a_question_of_the_users_does_not_lift_what_is_built_in():
     ask, allow = on_paths("ask", ".env"), on_paths("allow", ".env")
     assert verdict(policy(ask), Verb.READ, ".env") == "deny"
-    assert verdict(policy(ask, allow), Verb.READ, ".env") == "ask"
+    assert verdict(policy(ask, allow), Verb.CHANGE, ".env") == "ask"
+    assert verdict(policy(ask, allow), Verb.READ, ".env") == "deny"  # of reading nobody is asked
 
 
 def test_the_rules_of_a_project_hold_below_its_root_only():

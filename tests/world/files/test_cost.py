@@ -1,8 +1,10 @@
 """What reading and committing may cost, as ratios inside one run. Others use the machine too, so the best of some tries counts."""
 
+import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import pytest
 
@@ -14,17 +16,23 @@ pytestmark = pytest.mark.alone
 TRIES = 5
 
 
+def spent(work: Callable[[], object]) -> float:
+    begun = process_time()
+    work()
+    return process_time() - begun
+
+
 @pytest.mark.timeout(120)
-def test_opening_beneath_a_root_costs_at_most_ten_microseconds_more():
-    over = 0.0
+def test_opening_beneath_a_root_costs_at_most_six_times_a_bare_open():
+    ratios = list[float]()
     for _ in range(TRIES):
         costs = boundary.measured(100)
         if "openat2" not in costs:
             pytest.skip("this kernel has no openat2, or forbids it")
-        over = costs["openat2"] - costs["os.open"]
-        if over <= 10:
+        ratios.append(costs["openat2"] / costs["os.open"])
+        if ratios[-1] <= 6:
             return
-    pytest.fail(f"{over:.1f} µs over os.open")
+    pytest.fail(f"{min(ratios):.1f} times os.open")
 
 
 @pytest.mark.slow
@@ -50,24 +58,38 @@ def test_a_page_at_line_1_000_000_of_a_1_gb_file(tmp_path: Path, capsys: pytest.
         path.unlink()
 
 
-def test_a_changed_file_of_a_command_costs_at_most_40_microseconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     desk = Desk(tmp_path)
     command = desk.command()
     for n in range(2_000):
         (desk.root / f"{n // 50}").mkdir(exist_ok=True)
         (desk.root / f"{n // 50}/{n}").write_bytes(b"old")
         command.puts(f"{n // 50}/{n}", file("new"))
-    changes, costs = command.changes, list[float]()
-    while len(costs) < 3 * TRIES and min(costs, default=1) > 40e-6:
-        started = perf_counter()
+    changes = command.changes
+
+    def bare() -> None:
+        """Two files looked at and exchanged by names, as often as a file is changed."""
+        for n in range(2_000):
+            path, other = desk.root / f"{n // 50}/{n}", desk.root / f"{n // 50}/{n ^ 1}"
+            for each in (path, other):
+                os.stat(each, follow_symlinks=False)
+            os.rename(path, tmp_path / "aside")
+            os.rename(other, path)
+            os.rename(tmp_path / "aside", other)
+
+    ratios = list[float]()
+    while len(ratios) < 3 * TRIES and min(ratios, default=9) > 1.5:
+        least, started = spent(bare), process_time()
         with desk.open(changes) as transaction:
             transaction.perform()
             transaction.finish()
-        costs.append((perf_counter() - started) / len(changes))
+        ratios.append((process_time() - started) / least)
         changes = [change.reversed() for change in changes]
     with capsys.disabled():
-        print(f"\n{min(costs) * 1e6:.1f} µs a changed file")
-    assert min(costs) <= 40e-6
+        print(f"\na changed file costs {min(ratios):.2f} times what its system calls cost")
+    assert min(ratios) <= 1.5
 
 
 def test_a_new_tree_of_20_000_files_is_taken_over_in_5_ms(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

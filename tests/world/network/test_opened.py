@@ -126,13 +126,10 @@ def test_c83_the_option_names_hosts_and_the_reply_says_what_was_refused(tmp_path
 
 
 @pytest.mark.parametrize("host", ["*", "127.0.0.1", "*.org", "a b"])
-def test_c83_a_host_that_cannot_be_meant_is_refused_at_the_first_command(tmp_path: Path, host: str):
+def test_c83_r4_a_host_that_cannot_be_meant_is_refused_when_a_toolbox_is_opened(tmp_path: Path, host: str):
     (tmp_path / "ws").mkdir()
-    with (
-        Toolbox.open(tmp_path / "ws", state=tmp_path / "state", network=[host], policy="open") as box,
-        pytest.raises(ValueError, match="it "),
-    ):
-        box.call("bash", {"command": "true"})
+    with pytest.raises(ValueError, match="network"):
+        Toolbox.open(tmp_path / "ws", state=tmp_path / "state", network=[host], policy="open")
 
 
 def test_c83_without_a_name_there_is_no_proxy_at_all(tmp_path: Path):

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from random import Random
-from time import monotonic, sleep
+from time import monotonic
 from typing import cast
 
 import pytest
@@ -127,17 +127,20 @@ def test_nothing_is_told_of_what_may_not_be_seen(tmp_path: Path):
     assert (scan.hits, scan.skipped) == ((), ())
 
 
-def test_a_listing_ends_at_its_deadline(tmp_path: Path):
+def test_a_listing_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     planted(tmp_path, {f"{n}/a": "" for n in range(50)})
     workspace = Workspace([tmp_path], MemoryStore())
+    clock = 0.0
+    monkeypatch.setattr("handhold.world.search.running.monotonic", lambda: clock)
 
     def slow(_: str) -> bool:
-        sleep(0.01)
+        nonlocal clock
+        clock += 0.01
         return True
 
     try:
         request = ListFiles(limit=1_000, chars=1, depth=2)
-        scan = listing(workspace, Search(request, workspace.roots[0], 0.6), slow, monotonic() + 0.6)
+        scan = listing(workspace, Search(request, workspace.roots[0], 0.6), slow, 0.6)
     finally:
         workspace.close()
     assert scan.aborted == "deadline"

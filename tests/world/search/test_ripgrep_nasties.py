@@ -76,7 +76,7 @@ def swapping(tmp_path: Path) -> Iterator[Path]:
 def test_nasty_28_no_line_from_outside_is_ever_shown(swapping: Path, capsys: pytest.CaptureFixture[str]):
     shown, bare = Counter[str](), Counter[str]()
     unsteady = 0
-    ripgrep = found("rg")
+    ripgrep = found()
     assert isinstance(ripgrep, Program)
     with looking(swapping, "ripgrep") as look:
         for n in range(400):

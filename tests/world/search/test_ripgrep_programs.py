@@ -29,7 +29,7 @@ def fake(folder: Path, says: str) -> Path:
 def test_the_systems_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = fake(tmp_path, "echo 'ripgrep 13.0.0 (rev 1)'; echo 'PCRE2 10.45'")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert found("rg") == Program(str(path), "13.0.0")
+    assert found() == Program(str(path), "13.0.0")
 
 
 @pytest.mark.parametrize("says", ["echo ripgrep 12.1.1", "exit 1", "echo nothing of the kind", "kill -9 $$"])
@@ -37,20 +37,20 @@ def test_one_that_is_too_old_or_broken_is_passed_over(tmp_path: Path, monkeypatc
     fake(tmp_path / "first", says)
     path = fake(tmp_path / "second", "echo ripgrep 14.1.0")
     monkeypatch.setenv("PATH", f"{tmp_path}/first:{tmp_path}/second")
-    assert found("rg") == Program(str(path), "14.1.0")
+    assert found() == Program(str(path), "14.1.0")
 
 
 def test_one_in_the_working_directory_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fake(tmp_path, f"touch {tmp_path}/ran; echo ripgrep 99.0.0")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", ".:")
-    found("rg")
+    found()
     assert not (tmp_path / "ran").exists()
 
 
 def test_the_wheel_is_found_without_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    ripgrep = found("rg")
+    ripgrep = found()
     assert isinstance(ripgrep, Program)
     assert os.path.dirname(ripgrep.path) == os.path.dirname(os.path.abspath(sys.executable))
 
@@ -68,4 +68,4 @@ def test_why_there_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fake(tmp_path, says)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(programs, "wheels", lambda: iter(()))
-    assert found("rg") == because
+    assert found() == because

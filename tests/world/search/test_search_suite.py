@@ -17,7 +17,7 @@ from tests.suites.search_suite import Ground, Make, SearchSuite
 class TestDiskSearch(SearchSuite):
     """With each engine alone: what it cannot do, the walk does."""
 
-    @pytest.fixture(params=["ripgrep", "git grep", "walk"])
+    @pytest.fixture(params=["ripgrep", "walk"])
     def make(self, request: pytest.FixtureRequest) -> Iterator[Make]:
         with ExitStack() as opened:
 

@@ -114,14 +114,14 @@ def test_without_a_home_nothing_that_stands_in_its_place_counts(root: Path, monk
     text = rule("allow", ".env")
     (root / ".config/handhold").mkdir(parents=True)
     (root / ".config/handhold/handhold.toml").write_text(text)
-    projects(root, rule("deny", "a"), trusted=False)
+    projects(root, rule("allow", "a"), trusted=False)
     record = root / ".local/state/handhold/trusted" / trust.digest(os.fsencode(root))
     record.parent.mkdir(parents=True)
     record.write_text(trust.digest((root / NAME).read_bytes()))
     monkeypatch.chdir(root)
     monkeypatch.setenv("HOME", ".")
-    policy = loaded(root)
-    assert (read(policy, root, ".env"), read(policy, root, "a")) == ("deny", "allow")
+    policy = loaded(root, "ask")
+    assert (read(policy, root, ".env"), policy.may(Verb.CHANGE, f"{root}/a").verdict) == ("deny", Verdict.ASK)
     assert "not trusted" in policy.remarks[0]
 
 
@@ -193,54 +193,40 @@ def test_whatever_a_file_holds_it_is_settings_or_broken(data: bytes):
 # --- a project's file
 
 
-def test_a_project_counts_only_once_it_is_trusted(root: Path):
-    text = 'mode = "read-only"\n' + rule("deny", "private")
+def test_a_project_spares_the_modes_question_only_once_it_is_trusted(root: Path):
+    text = 'mode = "ask"\n' + rule("deny", "private") + rule("allow", "src", "spared")
     projects(root, text, trusted=False)
     policy = loaded(root)
-    assert (policy.name, read(policy, root, "private")) == ("edit", "allow")
+    assert (policy.name, read(policy, root, "private")) == ("ask", "deny")
+    assert policy.may(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ASK
     assert "not trusted" in policy.remarks[0]
     trust.record(str(root), text.encode())
     policy = loaded(root)
-    assert (policy.name, read(policy, root, "private"), policy.remarks) == ("read-only", "deny", ())
+    assert (policy.name, read(policy, root, "private"), policy.remarks) == ("ask", "deny", ())
+    assert policy.may(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ALLOW
 
 
 def test_a_file_that_changed_is_not_trusted(root: Path):
-    projects(root, rule("deny", "private"))
+    projects(root, rule("deny", "private") + rule("allow", "src", "spared"))
     with (root / NAME).open("a") as file:
         file.write("\n")
-    policy = loaded(root)
-    assert read(policy, root, "private") == "allow"
+    policy = loaded(root, "ask")
+    assert read(policy, root, "private") == "deny"
+    assert policy.may(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ASK
     assert "changed since" in policy.remarks[0]
 
 
 def test_trust_is_of_a_folder_and_of_what_it_holds(root: Path):
-    text = rule("deny", "private")
+    text = rule("allow", "src")
     projects(root, text)
     copy = root.parent / "copy"
     copy.mkdir()
     projects(copy, text, trusted=False)
-    assert read(loaded(copy), copy, "private") == "allow"
+    assert loaded(copy).remarks
     (root.parent / "link").symlink_to(root)
     assert trust.recorded(str(root.parent / "link")) == trust.digest(text.encode())
     assert trust.forget(str(root))
     assert not trust.forget(str(root))
-    assert read(loaded(root), root, "private") == "allow"
-
-
-@pytest.mark.parametrize("thing", ["a link", "a pipe", "a folder", "nonsense"])
-def test_whatever_an_untrusted_project_holds_it_is_opened(root: Path, thing: str):
-    match thing:
-        case "a link":
-            (root / NAME).symlink_to("/dev/zero")
-        case "a pipe":
-            os.mkfifo(root / NAME)
-        case "a folder":
-            (root / NAME).mkdir()
-        case _:
-            (root / NAME).write_bytes(b"\xff" * 100)
-    with Toolbox.open(root, state=root.parent / "state") as box:
-        assert box.policy.remarks  # pyright: ignore[reportAttributeAccessIssue]
-    trust.record(str(root), b"what was there before")
     assert loaded(root).remarks
 
 

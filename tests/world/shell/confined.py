@@ -4,19 +4,31 @@ It is a program of its own so that a test can start it as another user.
 """
 
 import json
+import os
 import subprocess
 import sys
 
+from handhold.world.shell.layout import Guarded, Mount
 from handhold.world.shell.limits import Limits
-from handhold.world.shell.sandbox import Mount, sandbox
+from handhold.world.shell.loopback import Loopback
+from handhold.world.shell.sandbox import sandbox
 
 
 def main() -> int:
     given = json.loads(sys.argv[1])
-    mounts = [Mount(**{**mount, "protected": tuple(mount.get("protected", ()))}) for mount in given.pop("mounts")]
+    mounts = [Mount(**mount) for mount in given.pop("mounts")]
+    names = [os.path.join(given["folder"], name) for name in given.pop("protected", ())]
+
+    def holds(place: str, _is_folder: bool) -> bool:
+        return any(place == name or place.startswith(f"{name}/") for name in names)
+
+    guarded = Guarded(holds, [name for name in names if os.path.exists(name)])
     box = sandbox(given.pop("mode"))
     limits = Limits(**given.pop("limits", {}))
-    launch = box.launch(["bash", "-c", given.pop("command")], mounts=mounts, limits=limits, **given)
+    if given.pop("shared", False):
+        assert box.bubblewrap
+        given["loopback"] = Loopback(box.bubblewrap.path)
+    launch = box.launch(["bash", "-c", given.pop("command")], mounts=mounts, limits=limits, guarded=guarded, **given)
     try:
         return subprocess.run(
             launch.argv,

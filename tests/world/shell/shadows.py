@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from handhold.core.plans import Effects, FileChange, Shelved
+from handhold.core.plans import Effects, FileChange, FolderTime, Shelved
 from handhold.world.files.workspace import Workspace
 from handhold.world.shell.sandbox import sandbox
 from handhold.world.shell.shadow import Shadow
@@ -93,10 +93,10 @@ class Desk:
         finally:
             shadow.discard()
 
-    def commit(self, changes: Sequence[FileChange]) -> None:
+    def commit(self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()) -> None:
         things = [change.after or change.before for change in changes]
         self.kept.commands |= {thing.slot.split("/")[0] for thing in things if isinstance(thing, Shelved)}
-        with self.files.transaction(changes) as transaction:
+        with self.files.transaction(changes, times) as transaction:
             transaction.perform()
             transaction.finish()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from handhold.core.errors import NoShell
+from handhold.core.policy.protected import Protection
 from handhold.core.ports import Finished
 from handhold.core.requests import Run
 from handhold.world.files.workspace import Workspace
@@ -37,11 +38,14 @@ class Bench:
                 self.files.roots_open,
                 self.files.shelf_of,
                 state=self.state,
-                **{"session": "s", "protected": lambda _: False} | options,
+                **{"session": "s", "protected": lambda _: False, "holds": self.holds} | options,
             )
         except NoShell as error:
             self.files.close()
             pytest.skip(f"no shell on this machine: {error.because}")
+
+    def holds(self, place: str, is_folder: bool) -> bool:
+        return Protection((str(self.ws),)).covers(place)
 
     def __call__(
         self, command: str, *, seconds: float = 20, watch: Callable[[str], None] | None = None, **options: Any

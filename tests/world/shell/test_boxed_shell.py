@@ -1,6 +1,7 @@
 """The parts together: a command on its shadow, and where there is none."""
 
 import os
+import shutil
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,45 @@ def test_u10_long_output_as_a_plain_user_too(who: str, place: Path):  # noqa: F8
             assert shell.shows(f"tail -1 {output.handle}") == "3000000\n"
 
     as_user(who, work)
+
+
+def test_e15_a_folder_of_programs_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    programs = tmp_path / "programs/bin"  # below /tmp, which commands have of their own
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    with bench(tmp_path) as shell:
+        for said in ("first", "again"):
+            assert shell.shows("command -v mine") == ""
+            programs.mkdir(parents=True)
+            (programs / "mine").write_text(f"#!/bin/sh\necho {said}\n")
+            (programs / "mine").chmod(0o755)
+            assert shell.shows("mine") == f"{said}\n"
+            shutil.rmtree(programs)
+
+
+LEAKS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words) {
+    char *place = malloc(10);
+    if (rename("old", "new")) perror("rename");
+    puts("ran");
+    if (count > 1) place[10] = 1;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "leak", "undefined", "thread"])
+def test_e10_programs_with_sanitizers_run(tmp_path: Path, sanitizer: str):
+    build = ["gcc", f"-fsanitize={sanitizer}", "-o", "program", "program.c"]
+    with bench(tmp_path) as shell:
+        (shell.ws / "program.c").write_text(LEAKS)
+        (shell.ws / "old/inner").mkdir(parents=True)
+        if subprocess.run(build, cwd=shell.ws, capture_output=True, check=False).returncode:
+            pytest.skip(f"no compiler here, or none with -fsanitize={sanitizer}")
+        assert shell.shows("./program && ls new; echo $?") == "ran\ninner\n0\n"
+        if sanitizer == "address":
+            assert "heap-buffer-overflow" in shell.shows("ASAN_OPTIONS=exitcode=7 ./program x", lines=5)
 
 
 def test_two_commands_at_once_do_not_see_each_other(tmp_path: Path):

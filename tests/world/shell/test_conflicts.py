@@ -219,9 +219,25 @@ def test_changes_beside_those_of_the_command_are_no_conflicts(desk: Desk):
 
 
 @both
-def test_a_file_moved_beside_something_that_changed_is_kept_to_be_safe(desk: Desk):
+def test_e17_a_file_moved_beside_something_that_changed(desk: Desk):
+    conflicts(desk, "mv f d/f; mv d/a d/b; mv e/sub/c d/c; rm -r e/sub", lambda ws: text(ws / "d/new"))
+    assert [(desk.ws / "d" / name).read_text() for name in ("f", "b", "c", "new")] == ["1\n", "3\n", "6\n", "theirs\n"]
+    assert not (desk.ws / "f").exists()
+    assert not (desk.ws / "d/a").exists()
+
+
+@both
+def test_e17_a_file_that_was_deleted_beside_one_that_was_moved(desk: Desk):
+    """The one that the command changed in place is theirs, and deleted; the one that it moved is its own."""
+    kept = conflicts(desk, "echo ours >>d/a; mv f d/f", lambda ws: (ws / "d/a").unlink(), "d/a")
+    assert Path(kept["d/a"]).read_text() == "3\nours\n"
+    assert (desk.ws / "d/f").read_text() == "1\n"
+
+
+@both
+def test_e17_a_moved_file_whose_original_was_deleted_too_is_kept_to_be_safe(desk: Desk):
     """Whether it was moved here or deleted here cannot be told: nothing is lost either way."""
-    kept = conflicts(desk, "mv f d/f", lambda ws: text(ws / "d/new"), "d/f")
+    kept = conflicts(desk, "mv f d/f", lambda ws: ((ws / "f").unlink(), text(ws / "d/new")), "d/f")
     assert Path(kept["d/f"]).read_text() == "1\n"
 
 

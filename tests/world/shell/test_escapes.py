@@ -562,7 +562,7 @@ def test_protected_names_are_read_only_where_a_command_runs_direct(direct: Perso
     for name, text in kept.items():
         assert (direct.root / name).read_text() == text
     left = {str(each.relative_to(direct.root)) for each in direct.root.rglob("*")}
-    assert left - {"new", "x", "x/tasks.json", ".git/HEAD"} == {".git", ".git/hooks", *kept}
+    assert left - {"new", "x", "x/tasks.json", ".git/HEAD", ".deep", ".deep/er"} == {".git", ".git/hooks", *kept}
     shutil.rmtree(direct.root / "x", ignore_errors=True)
     assert direct.bare(attack.replace("&& rmdir .vscode;", "&&")).returncode == 0
 
@@ -582,10 +582,19 @@ def test_every_name_that_the_policy_protects_is_held(who: Person, there: bool):
         who.write(who.root / name / "file" if "." not in Path(name).name[1:] else who.root / name, "old\n")
     before = {str(each): each.is_file() and each.read_text() for each in who.root.rglob("*")}
     command = EACH.format(names=" ".join(MOUNTED))
-    done = who.contained(command, shadow=False, protected=MOUNTED)
+    done = who.contained(command, shadow=False, protected=(*MOUNTED, ".git"))
     assert (done.returncode, done.stdout) == (0, "")
     assert {str(each): each.is_file() and each.read_text() for each in who.root.rglob("*")} == before
     assert len(who.bare(command).stdout.splitlines()) > len(MOUNTED)
+
+
+def test_without_a_launcher_no_command_runs_on_the_workspace_itself(direct: Person):
+    """Nothing could keep it from protected names."""
+    direct.launcher = False
+    done = direct.contained("echo x >file", shadow=False, protected=PROTECTED)
+    assert done.returncode != 0
+    assert "needs a launcher that was not compiled" in done.stderr
+    assert not (direct.root / "file").exists()
 
 
 def test_beside_protected_names_everything_can_be_changed(direct: Person):

@@ -76,6 +76,15 @@ def test_c85_each_reply_goes_on_where_the_last_one_ended(shell: Bench):
     assert asked(shell, state.job).output.head == ""
 
 
+def test_e17_a_prompt_is_shown_as_soon_as_it_is_printed(shell: Bench):
+    state = start(shell, "echo 2; printf '>>> '; read line; echo $line; printf '>>> '; read line")
+    printed(shell, state.job, ">>> ")
+    assert asked(shell, state.job, offset=0).output.head == "2\n>>> "
+    assert asked(shell, state.job, offset=0).next_offset == len("2\n>>> ")
+    shell.shell.job(JobInput(state.job, "on\n"))
+    printed(shell, state.job, "on\n>>> ")
+
+
 def test_a_job_that_fails_at_once_says_so_at_once(shell: Bench):
     state = start(shell, "nosuchcommand")
     state = state if state.exit else ended(shell, state.job)

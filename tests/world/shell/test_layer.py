@@ -72,14 +72,14 @@ def test_a_new_tree_is_one_change_and_keeps_what_belongs_to_it(desk: Desk):
     desk.lay("mkdir old")
     with desk.ran(
         "mkdir -p old/new/deep; cd old/new; echo 1 >deep/a; ln deep/a b; ln -s nowhere l; mkfifo p;"
-        'chmod 4711 b; touch -d @1000000000.123456789 b deep; python3 -c \'import os; os.setxattr("b", "user.mine", b"1")\''
+        'chmod 1711 b; touch -d @1000000000.123456789 b deep; python3 -c \'import os; os.setxattr("b", "user.mine", b"1")\''
     ) as effects:
         assert desk.ways(effects) == {"old/new": "new"}
         desk.commit(effects.files)
     new = desk.ws / "old" / "new"
     assert os.stat(new / "b").st_nlink == 2
     assert os.stat(new / "b").st_mtime_ns == 1_000_000_000_123_456_789 == os.stat(new / "deep").st_mtime_ns
-    assert stat.S_IMODE(os.stat(new / "deep" / "a").st_mode) == 0o4711
+    assert stat.S_IMODE(os.stat(new / "deep" / "a").st_mode) == 0o1711
     assert os.listxattr(new / "b") == ["user.mine"]
     assert os.readlink(new / "l") == "nowhere"
 
@@ -232,7 +232,7 @@ def test_attributes_of_a_folder_that_stays_are_told_and_left(desk: Desk):
     mark = 'python3 -c \'import os; os.setxattr("d", "user.mine", b"1")\''
     with desk.ran(mark) as effects:
         assert effects.files == ()
-        assert effects.notes == (f"{desk.ws}/d: mode or attributes of the folder are left as they were",)
+        assert effects.notes == (f"{desk.ws}/d: owner, mode or attributes of the folder are left as they were",)
     assert os.listxattr(desk.ws / "d") == []
 
 
@@ -253,7 +253,7 @@ def test_a_root_is_never_closed_so_that_it_can_be_opened_again(desk: Desk):
     desk.lay("mkdir d; echo 1 >d/f")
     before = desk.see()
     with desk.ran("chmod 644 d; chmod 644 .") as effects:
-        assert effects.notes == (f"{desk.ws}: mode or attributes of the folder are left as they were",)
+        assert effects.notes == (f"{desk.ws}: owner, mode or attributes of the folder are left as they were",)
         desk.commit(effects.files)
         assert stat.S_IMODE(os.stat(desk.ws / "d").st_mode) == 0o644
         desk.undo(effects.files)
@@ -360,3 +360,54 @@ def test_a_deletion_may_be_noted_by_an_attribute(desk: Desk):
     desk.commit(effects.files)
     shadow.discard()
     assert os.listdir(desk.ws / "new") == []
+
+
+@both
+def test_e12_folders_get_the_times_that_the_command_gave_them(desk: Desk):
+    desk.lay("mkdir -p a/b/c d; echo 1 >a/b/f")
+    before = desk.see()
+    with desk.ran(
+        "echo 2 >a/b/c/g; rm a/b/f; touch -d @1500000000 a; touch -d @1400000000.5 a/b; touch -d @1300000000 d"
+    ) as effects:
+        inside = {os.path.relpath(time.path, desk.ws): time.after for time in effects.times}
+        desk.commit(effects.files, effects.times)
+    assert {way: os.stat(desk.ws / way).st_mtime_ns for way in inside} == inside
+    assert inside["a/b"] == 1_400_000_000_500_000_000
+    assert inside.keys() == {"a", "a/b", "a/b/c", "d"}
+    desk.undo(effects.files)
+    assert desk.see() == before
+    desk.commit(effects.files)
+    assert {way: os.stat(desk.ws / way).st_mtime_ns for way in inside} == inside
+
+
+@both
+def test_e12_of_two_times_the_later_one_stays(desk: Desk):
+    desk.lay("mkdir -p theirs ours; echo 1 >ours/f")
+    later = 4_000_000_000_000_000_000
+
+    def meanwhile() -> None:
+        (desk.ws / "theirs" / "new").write_text("a person's")
+        os.utime(desk.ws / "theirs", ns=(later, later))
+        (desk.ws / "ours" / "new").write_text("a person's")
+
+    script = "touch theirs/by_command; echo 2 >ours/f; touch -d @4100000000 ours"
+    with desk.ran(script, meanwhile=meanwhile) as effects:
+        assert not effects.conflicts
+        desk.commit(effects.files, effects.times)
+    assert os.stat(desk.ws / "theirs").st_mtime_ns == later
+    assert os.stat(desk.ws / "ours").st_mtime == 4_100_000_000
+    desk.undo(effects.files)
+    assert os.stat(desk.ws / "theirs").st_mtime_ns == later
+
+
+@both
+def test_e12_a_folder_that_went_away_meanwhile_is_no_failure(desk: Desk):
+    desk.lay("mkdir -p d/touched; echo 1 >f")
+    with desk.ran("echo 2 >f; touch d/touched") as effects:
+        os.rmdir(desk.ws / "d" / "touched")
+        os.rmdir(desk.ws / "d")
+        desk.commit(effects.files, effects.times)
+    assert (desk.ws / "f").read_text() == "2\n"
+    (desk.ws / "d").write_text("a file now")
+    desk.undo(effects.files)
+    assert (desk.ws / "f").read_text() == "1\n"

@@ -7,13 +7,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from handhold.world.shell.orphans import MARK, end_orphans, mark, named
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handhold.world.shell.orphans import MARK, MARK_FORM, end_orphans, mark, named
+from tests.world.shell.people import NOBODY, ROOT
 from tests.world.shell.shells import PATIENCE
 
 
 @contextmanager
-def of_tool(tool: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "60"], env={MARK: tool}) as process:
+def of_tool(tool: str | bytes, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"], env={MARK: tool}, **options) as process:  # pyright: ignore[reportArgumentType, reportCallIssue]
         try:
             yield process
         finally:
@@ -76,3 +81,41 @@ def test_the_command_does_not_see_the_mark(tmp_path):
         printed = box.call("bash", {"command": "env; cat /proc/self/environ"}).text
     assert "PATH=" in printed
     assert MARK not in printed
+
+
+MALFORMED = {
+    "a word": "x",
+    "nothing": "",
+    "no number": "x-1-{here}",
+    "a negative number": "-1-1-{here}",
+    "a number too long to be one": f"{'9' * 5000}-1-{{here}}",
+    "digits of another script": "١-1-{here}",
+    "a path": "1/../self-1-{here}",
+    "not text": b"\xff-1-{here}",
+}
+
+
+@pytest.mark.parametrize("mark", MALFORMED.values(), ids=MALFORMED.keys())
+def test_r19_a_malformed_mark_is_not_ours(mark: str | bytes):
+    here = os.readlink("/proc/self/ns/pid")
+    filled = mark.replace(b"{here}", here.encode()) if isinstance(mark, bytes) else mark.replace("{here}", here)
+    with of_tool(filled) as somebodys:
+        end_orphans()
+        assert lives(somebodys)
+
+
+@given(st.text())
+def test_r19_only_what_we_write_has_the_form_of_a_mark(text: str):
+    assert MARK_FORM.fullmatch(named(os.getpid()))
+    if match := MARK_FORM.fullmatch(text):
+        assert int(match["pid"]) > 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not ROOT, reason="needs root")
+@pytest.mark.parametrize("uids", [{"user": NOBODY}, {"preexec_fn": lambda: os.setresuid(NOBODY, 0, 0)}])
+def test_r19_a_process_of_another_user_is_left_alone(uids: dict[str, object]):
+    """Also one that runs as us although somebody else started it, as set-user-id programs do: its environment is theirs."""
+    with of_tool(gone_tool(), **uids) as theirs:
+        end_orphans()
+        assert lives(theirs)

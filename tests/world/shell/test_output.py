@@ -245,6 +245,12 @@ def test_a_page_does_not_end_within_a_letter_that_is_still_to_come(source: Sourc
     assert source.sink.page(0, 100, ended=True) == (0, b"50 \xe2\x82")
 
 
+def test_e17_a_page_ends_with_a_line_only_where_more_is_left(source: Source):
+    source.print(b"one\ntwo\n>>> ")
+    assert source.sink.page(0, 100, ended=False) == (0, b"one\ntwo\n>>> ")
+    assert source.sink.page(0, 10, ended=False) == (0, b"one\ntwo\n")
+
+
 def test_a_page_from_beyond_the_end_is_empty(source: Source):
     source.print(b"some\n")
     assert source.sink.page(1_000, 100, ended=False) == (5, b"")

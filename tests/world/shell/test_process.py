@@ -15,6 +15,7 @@ import pytest
 
 from handhold.core.errors import NoShell, SystemTrouble
 from handhold.core.facts import Exit
+from tests.scale import scaled
 from tests.world.shell.shells import MODES, Bench, alive, appears, bare, bench, gone, marked
 
 
@@ -161,10 +162,10 @@ def test_c80_no_daemon_outlives_a_time_limit(shell: Bench, kind: str):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", DAEMONS)
-def test_c80_of_two_hundred_daemons_none_is_left(tmp_path: Path, kind: str):
+def test_c80_of_many_daemons_none_is_left(tmp_path: Path, kind: str):
     mark = marked()
     with bench(tmp_path) as shell:
-        for _ in range(200):
+        for _ in range(scaled(40, 200)):
             shell(DAEMONS[kind].format(mark=mark) + LATER)
             assert not alive(mark)
 
@@ -298,11 +299,11 @@ def open_descriptors() -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_no_descriptor_is_left_after_a_thousand_commands(tmp_path: Path):
+def test_no_descriptor_is_left_after_many_commands(tmp_path: Path):
     with bench(tmp_path, lasting="exports") as shell:
         shell("true")
         before = open_descriptors()
-        for n in range(1_000):
+        for n in range(scaled(200, 1_000)):
             shell("false" if n % 2 else "seq 100000 | head -c 300000")
         assert open_descriptors() == before
 

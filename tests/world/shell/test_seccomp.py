@@ -17,7 +17,9 @@ HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
 }
-by_argument = {
+modes = seccomp.CHANGE_MODE | seccomp.MAKE_FILE | seccomp.OPEN_FILE
+by_argument = {name: numbers for name, (numbers, _) in modes.items()} | {
+    "openat2": seccomp.OPENAT2,
     "clone": seccomp.CLONE,
     "clone3": seccomp.CLONE3,
     "unshare": seccomp.UNSHARE,
@@ -27,12 +29,12 @@ by_argument = {
 }
 
 
-def answer(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
+def answer(machine: str, number: int, *arguments: int, audit: int | None = None, direct: bool = False) -> int:
     """What the kernel would do: ALLOW, or the error it would give."""
     kind = seccomp.MACHINES[machine]
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, kind.audit if audit is None else audit, 0, *padded)
-    steps = list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
+    steps = list(struct.iter_unpack("=HBBI", seccomp.program(machine, direct=direct)))
     value, at = 0, 0
     while True:
         code, then, otherwise, given = steps[at]
@@ -98,6 +100,29 @@ def test_nobody_types_into_a_terminal(machine: str, above: int):
     assert answer(machine, number, 0, 0x5412 | above << 32) == errno.EPERM
     assert answer(machine, number, 0, 0x541C | above << 32) == errno.EPERM
     assert answer(machine, number, 0, 0x5413 | above << 32) == ALLOW  # the size of a window
+
+
+@given(
+    machine=st.sampled_from(MACHINES),
+    name=st.sampled_from(sorted(modes)),
+    mode=st.integers(0, 2**64 - 1),
+    flags=st.integers(0, 2**32 - 1),
+    direct=st.booleans(),
+)
+def test_r14_no_file_is_ever_made_set_user_id(machine: str, name: str, mode: int, flags: int, direct: bool):
+    """The kernel looks at the lower bits of a mode only. Without a file to be made, open does not look at it at all."""
+    numbers, at = modes[name]
+    number = numbers[seccomp.MACHINES[machine].column]
+    if number is None:
+        return
+    opens = name in seccomp.OPEN_FILE
+    arguments = [0] * at
+    if opens:
+        arguments[-1] = flags
+    bits = 0o4000 | (0o2000 if direct or name not in seccomp.CHANGE_MODE else 0)
+    refused = mode & bits and (not opens or flags & 0o20000100)
+    assert answer(machine, number, *arguments, mode, direct=direct) == (errno.EPERM if refused else ALLOW)
+    assert answer(machine, seccomp.OPENAT2[0], 0, 0, mode) == errno.ENOSYS
 
 
 @pytest.mark.parametrize("machine", MACHINES)

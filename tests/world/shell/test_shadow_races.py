@@ -6,11 +6,12 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 
+from tests.scale import scaled
 from tests.world.shell.shadows import Desk, both
 from tests.world.shell.test_shadow_scripts import POWERLESS, empty, facts, lay, scripts
 
 NEVER = 1 << 62
-RACES = 200  # for each user
+RACES = scaled(60, 200)  # for each user
 
 
 def check(desk: Desk, ours: list[str], theirs: list[str]) -> None:

@@ -152,7 +152,6 @@ def test_what_all_slots_hold_is_always_known(sizes: list[tuple[int, str]]):
             store.finish(seq)
             kept, found = in_slots(store)
             assert kept == found
-            assert kept <= 5_000
 
 
 def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_path: Path):
@@ -169,7 +168,7 @@ def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_pa
         few = max(steps(n) for n in range(10))
         with store._database.writing() as connection:
             others = ((f"other{n}".encode(), n, 100) for n in range(5_000))
-            connection.executemany("INSERT INTO slots VALUES (?, ?, ?)", others)
+            connection.executemany("INSERT INTO slots (command, used, bytes) VALUES (?, ?, ?)", others)
         many = max(steps(n) for n in range(10, 20))
         assert 0 < many <= 2 * few
 
@@ -182,6 +181,10 @@ def test_what_all_slots_of_version_4_hold_is_counted(tmp_path: Path):
             for statement in (
                 "DROP TRIGGER slots_come",
                 "DROP TRIGGER slots_go",
+                "DROP TRIGGER slots_swap",
+                "DROP TABLE given_up",
+                "ALTER TABLE slots DROP COLUMN swapped",
+                "ALTER TABLE slots DROP COLUMN for_redo",
                 "ALTER TABLE held DROP COLUMN in_slots",
             ):
                 connection.execute(statement)

@@ -81,4 +81,4 @@ SECRETS: tuple[Rule, ...] = (
     ),
 )
 
-BUILT_IN = Book("built in", "built in", SECRETS)
+BUILT_IN = Book("built in", "built in", SECRETS, usable=True)

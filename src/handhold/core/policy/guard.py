@@ -131,7 +131,11 @@ class GuardedView:
 
     def whole(self, path: str, *, all_of_it: bool = False) -> Whole:
         """The same, text or not."""
-        self.file(path)
+        try:
+            self.file(path)
+        except NotFound as error:
+            error.was_read = self.tracker.marks.get(self.files.place(path), None) is not None
+            raise
         whole = self.files.read(path)
         self._may_read(path, whole.path)
         if self.traits.needs_read:

@@ -22,6 +22,15 @@ MODE = "mode "  # what the name of a mode as a rule begins with, and no other ru
 ON_THE_SHADOW = ("read-only", "workspace-change")  # commands that are judged by what they did
 
 
+def is_judged_by_effects(study: Study) -> bool:
+    """Whether a command runs first, and what it did is judged.
+
+    That goes for what its text does not tell too, where everything it does is seen: on an overlay without a network.
+    """
+    seen_later = study.kind == "unknown" and study.contained and not study.connects
+    return study.kind in ON_THE_SHADOW or seen_later
+
+
 @dataclass(frozen=True)
 class ModePolicy:
     name: Mode
@@ -53,7 +62,10 @@ class ModePolicy:
         """What runs on a shadow is judged by what it did; the rest before it runs."""
         if study.invisible:
             return Judgement(Verdict.DENY, f"it holds characters that nobody can see: {study.invisible}", "invisible")
-        if study.kind in ON_THE_SHADOW:
+        if is_judged_by_effects(study):
             return Judgement(Verdict.ALLOW, "it is judged by what it did", self.rule)
         verdict, because = _BEFOREHAND[self.name]
-        return Judgement(verdict, f"{study.kind}: {study.because} ({because})", self.rule)
+        kind, why = study.kind, study.because
+        if kind == "unknown" and study.contained:  # that alone would be no question
+            kind, why = "network", study.connects
+        return Judgement(verdict, f"{kind}: {why} ({because})", self.rule)

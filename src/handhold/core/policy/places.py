@@ -38,8 +38,9 @@ class Places:
     def __init__(self, patterns: Iterable[str], roots: Sequence[str], home: str = "", *, folds: bool = False) -> None:
         """ValueError for a pattern that is none. Without a home `~/…` is nowhere; `folds` takes A and a for one."""
         self._below, self._anywhere = Patterns(), Patterns()
+        self._spell = folded if folds else composed
         for pattern in patterns:
-            line = _line(folded(pattern) if folds else pattern, folded(home) if folds else home)
+            line = _line(self._spell(pattern), self._spell(home))
             if line is not None:
                 (self._anywhere if pattern.startswith(("/", "~")) else self._below).add(line)
         self._roots = tuple(root.rstrip("/") for root in roots)
@@ -50,15 +51,17 @@ class Places:
     def covers(self) -> Callable[[str], bool]:
         """Whether a place, spelled really, or a folder that it is in, is one of them."""
         names, endings, beginnings = self._glance
-        known, entered, named, folds = self._folders.get, self._entered, self._named, self._folds
+        known, entered, named, folds, spell = self._folders.get, self._entered, self._named, self._folds, self._spell
 
         def covers(place: str) -> bool:
             above, _, name = place.rpartition("/")
             covered, ways, full = known(above) or entered(above)
             if covered:
                 return True
-            if folds:
-                name = name.casefold() if name.isascii() else folded(name)
+            if not name.isascii():
+                name = spell(name)
+            elif folds:
+                name = name.casefold()
             if name in names or name.endswith(endings) or name.startswith(beginnings):
                 return named(ways, full, name)
             return False
@@ -90,7 +93,7 @@ class Places:
             folder = self._folders[""] = Folder(covered=False, ways=self._at(""))
         for place in reversed(unknown):
             name = place.rpartition("/")[2]
-            folder = self._step(folder, folded(name) if self._folds else name, self._at(place))
+            folder = self._step(folder, self._spell(name), self._at(place))
             if len(place) <= LONGEST_KEPT:
                 self._folders[place] = folder
         return folder
@@ -170,6 +173,11 @@ def glance(lasts: Iterable[str]) -> Glance:
 def folded(name: str) -> str:
     """A name as a file system that folds case keeps it."""
     return name.casefold() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())
+
+
+def composed(name: str) -> str:
+    """A name in its composed form. A file may have it in parts: to a person it is the same."""
+    return name if name.isascii() else normalize("NFC", name)
 
 
 def literal(path: str) -> str:

@@ -6,14 +6,18 @@ there before or not, and whichever tool changes them. With nobody to ask, the ch
 
 Not among them is what people edit every day and what runs only when somebody builds or pushes: README, AGENTS.md and
 CLAUDE.md (text that is read, and seen in the diff), package.json, Makefile, .github/ (it runs elsewhere, after a push),
-.gitmodules and .gitattributes (git takes no command from them), .pre-commit-config.yaml. Folders that a package manager
-fills are left alone: packages ship such files, and nobody opens them there.
+.gitmodules and .gitattributes (git takes no command from them), .pre-commit-config.yaml and lefthook.yml (they are part
+of the project like a Makefile: reviewed with it, and run by a tool that somebody installed for them). Folders that a
+package manager fills are left alone: packages ship such files, and nobody opens them there. Only git does: a repository
+is protected there, too.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from handhold.core.policy import gitdir
 
 
 @dataclass(frozen=True)
@@ -42,40 +46,13 @@ class Name:
         return self._expression.fullmatch(way.casefold()) is not None
 
 
+_UNDOTTED = re.compile(r"handhold\.toml|opencode\.json|\.code-workspace", re.IGNORECASE)  # protected, without a dot
 DEPENDENCIES = re.compile(r"(?:.*/)?(?:node_modules|\.venv|site-packages)/.*", re.DOTALL)
 
 NAMES: tuple[Name, ...] = (
     Name(
-        r"\.git(?:/(?:(?:modules|worktrees)/.+/)?(?:hooks(?:/.*)?|config|config\.worktree))?$",
-        because="git runs the hooks and obeys the configuration that stand there",
-        covers=(
-            ".git",  # made, a link or a file that leads elsewhere, or gone: all of it
-            ".git/config",
-            ".git/hooks",
-            ".git/hooks/pre-commit",
-            ".GIT/Config",
-            "vendor/lib/.git/hooks/post-checkout",
-            ".git/modules/lib/hooks/pre-commit",
-            ".git/modules/deep/lib/config",
-            ".git/worktrees/w/config.worktree",
-        ),
-        spares=(
-            ".git/index",
-            ".git/HEAD",
-            ".git/objects/ab/cd",
-            ".git/refs/heads/config",
-            ".git/info/attributes",
-            ".git/modules/lib/index",
-            ".gitignore",
-            ".gitmodules",
-            ".gitattributes",
-            "src/config",
-            "hooks/pre-commit",
-        ),
-        fixed=(".git/config", ".git/hooks"),
-    ),
-    Name(
-        r"\.claude|\.cursor|\.codex|\.gemini|\.opencode|\.windsurf|\.continue|\.mcp\.json|\.aider\.conf\.yml",
+        r"\.claude|\.cursor|\.codex|\.gemini|\.opencode|opencode\.jsonc?|\.windsurf|\.continue|\.mcp\.json"
+        r"|\.aider\.conf\.yml|\.kiro|\.roo|\.roomodes|\.cline|\.clinerules|\.amp|\.qwen",
         because="coding agents take their permissions, hooks and servers from there",
         covers=(
             ".claude/settings.json",
@@ -83,16 +60,45 @@ NAMES: tuple[Name, ...] = (
             ".mcp.json",
             "app/.claude/hooks/x.sh",
             ".codex/config.toml",
+            "opencode.json",
+            "app/OpenCode.jsonc",
+            ".opencode/plugin/x.ts",
+            ".kiro/hooks/x.json",
+            ".roo/mcp.json",
+            ".clinerules/hooks/PreToolUse",
+            ".qwen/settings.json",
         ),
-        spares=("CLAUDE.md", "AGENTS.md", ".cursorrules", "docs/claude/settings.json", "mcp.json"),
-        fixed=(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".mcp.json"),
+        spares=(
+            "my-opencode.json",
+            "opencode/x.ts",
+            "kiro/a",
+            "CLAUDE.md",
+            "AGENTS.md",
+            ".cursorrules",
+            "docs/claude/settings.json",
+            "mcp.json",
+        ),
+        fixed=(
+            *(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".mcp.json", ".kiro"),
+            *(".roo", ".roomodes", ".cline", ".clinerules", ".amp", ".qwen", "opencode.json", "opencode.jsonc"),
+        ),
     ),
     Name(
-        r"\.vscode|\.idea|\.zed|\.fleet|\.devcontainer|\.devcontainer\.json",
+        r"\.vscode|[^/]*\.code-workspace|\.idea|\.zed|\.helix|\.fleet|\.devcontainer|\.devcontainer\.json",
         because="editors run tasks and programs that are named there",
-        covers=(".vscode/tasks.json", "web/.idea/workspace.xml", ".devcontainer.json", ".devcontainer/Dockerfile"),
-        spares=(".editorconfig", "vscode/tasks.json", "idea.md", "Dockerfile"),
-        fixed=(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json"),
+        covers=(
+            *(".vscode/tasks.json", "web/.idea/workspace.xml", ".devcontainer.json", ".devcontainer/Dockerfile"),
+            *(".helix/languages.toml", "app.code-workspace", "web/My App.Code-Workspace"),
+        ),
+        spares=(
+            "code-workspace",
+            "app.code-workspace.md",
+            ".editorconfig",
+            "vscode/tasks.json",
+            "idea.md",
+            "Dockerfile",
+        ),
+        fixed=(".vscode", ".idea", ".zed", ".helix", ".fleet", ".devcontainer", ".devcontainer.json"),
     ),
     Name(
         r"\.envrc|\.husky|\.direnv",
@@ -110,16 +116,26 @@ NAMES: tuple[Name, ...] = (
     ),
 )
 
-MOUNTED: tuple[str, ...] = tuple(fixed for name in NAMES for fixed in name.fixed)
+MOUNTED: tuple[str, ...] = (".git/config", ".git/hooks", *(fixed for name in NAMES for fixed in name.fixed))
 
 
 def why_protected(way: str) -> str:
-    """Why nobody changes this path unasked; empty if it is like any other. `way` is spelled from its root."""
-    if "/." not in f"/{way}" and "handhold.toml" not in way.casefold():  # most paths need no second look
+    """Why nobody changes this path unasked; empty if it is like any other. `way` is spelled from its root.
+
+    By the name alone: what `.git` holds under an obeyed name may still be harmless, which `repositories` decides.
+    """
+    if "/." not in f"/{way}" and not _UNDOTTED.search(way):  # most paths need no second look
         return ""
-    if DEPENDENCIES.fullmatch(way.casefold()):
+    if named := gitdir.split(way):
+        return "" if gitdir.is_stored(named[1]) else gitdir.BECAUSE
+    if is_brought_along(way):
         return ""
     return next((name.because for name in NAMES if name.matches(way)), "")
+
+
+def is_brought_along(way: str) -> bool:
+    """Whether a package manager put it there."""
+    return DEPENDENCIES.fullmatch(way.casefold()) is not None
 
 
 @dataclass(frozen=True)
@@ -132,10 +148,25 @@ class Protection:
     def _above(self) -> list[str]:
         return sorted((root.rstrip("/") + "/" for root in self.roots), key=len, reverse=True)
 
-    def because(self, place: str) -> str:
-        """Why a place, spelled really, is protected; empty if it is not."""
+    def way(self, place: str) -> str | None:
+        """A place, spelled really, as the way from its root; None outside all roots."""
         above = next((above for above in self._above if place.startswith(above)), None)
-        return why_protected(place[len(above) :]) if above else ""
+        return place[len(above) :] if above else None
+
+    def root_of(self, place: str) -> str:
+        """The root that a place lies in; itself if it lies in none."""
+        way = self.way(place)
+        return place if way is None else place[: len(place) - len(way)].rstrip("/") or "/"
+
+    def applies(self, place: str) -> bool:
+        """Whether plain names are protected there: below a root, and not in what a package manager fills."""
+        way = self.way(place)
+        return way is not None and not is_brought_along(way)
+
+    def because(self, place: str) -> str:
+        """Why a place, spelled really, is protected by its name; empty if it is not."""
+        way = self.way(place)
+        return "" if way is None else why_protected(way)
 
     def covers(self, place: str) -> bool:
         return bool(self.because(place))

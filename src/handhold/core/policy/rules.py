@@ -10,11 +10,12 @@ does not mean what its author meant cannot be loaded.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
-from handhold.core.policy.modes import MODE, ON_THE_SHADOW, ModePolicy
+from handhold.core.choices import Secrets
+from handhold.core.policy.modes import MODE, ModePolicy, is_judged_by_effects
 from handhold.core.policy.places import Places, literal
 from handhold.core.ports import Judgement, Study, Verb, Verdict
 from handhold.core.text.names import escaped, real
@@ -157,6 +158,8 @@ class Book:
     source: str
     rules: tuple[Rule, ...]
     root: str = ""
+    trusted: bool = True  # else whoever reads its reasons is told that nobody has reviewed them
+    usable: bool = False  # commands may use what it denies, unless secrets are strict
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +218,8 @@ class Bound:
         return Places(patterns, self.roots, self.home, folds=self.folds or self.rule.folds)
 
     def judgement(self, remedy: str = "") -> Judgement:
-        return Judgement(self.rule.verdict, self.rule.because, self.rule.name, self.book.source, remedy)
+        because = self.rule.because if self.book.trusted else f"an untrusted file of rules says: {self.rule.because}"
+        return Judgement(self.rule.verdict, because, self.rule.name, self.book.source, remedy)
 
 
 @dataclass(frozen=True)
@@ -227,12 +231,26 @@ class RulePolicy:
     roots: tuple[str, ...]
     home: str = ""  # what ~ is; empty: nothing
     folds: bool = False  # whether the file system takes A and a for one
+    secrets: Secrets = "usable"
     user_file: str = ""  # where a user would write a rule; empty: only in code
     remarks: tuple[str, ...] = field(default=(), compare=False)  # what was found and does not count
 
     @property
     def name(self) -> str:
         return self.mode.name
+
+    @cached_property
+    def for_commands(self) -> "RulePolicy":
+        """The policy for what commands do: unless secrets are strict, they may use files that the built-in rules name.
+
+        Where that is all the same, the policy itself.
+        """
+        books = tuple(book for book in self.books if not book.usable)
+        return self if self.secrets == "strict" or books == self.books else replace(self, books=books)
+
+    @cached_property
+    def denies_reading(self) -> bool:
+        return any(each.rule.verdict is not Verdict.ALLOW for each in self._bound[Verb.READ])
 
     # --- paths
 
@@ -246,21 +264,33 @@ class RulePolicy:
         if not self._near.covers(place):
             return self.mode.may(verb, target)
         hits = [each for each in self._bound[verb] if each.about_place(place)]
-        return self._judged(hits, self.mode.may(verb, target), remedy=(verb, place))
+        judgement = self._judged(hits, self.mode.may(verb, target), remedy=(verb, place))
+        return deny_question(judgement) if verb is Verb.READ else judgement
 
     def concerns(self, place: str) -> bool:
         return self._near.covers(real(place))
 
     @cached_property
+    def reading(self) -> str:
+        """All that decides what may be read: replies that were made under other rules may show something else."""
+        rules = (
+            (rule.verdict.value, rule.paths, rule.but, rule.folds, book.origin, book.root)
+            for book in self.books
+            for rule in book.rules
+            if Verb.READ in rule.verbs
+        )
+        return repr(sorted(rules)) + ("strict" if self.secrets == "strict" else "")
+
+    @cached_property
     def visible(self) -> Callable[[str], bool]:
         """Whether a place, spelled as the disk does, may be read: the same as `may`, for who asks of every file."""
         readers = self._bound[Verb.READ]
-        perhaps = self._together([each for each in readers if each.rule.verdict is Verdict.DENY]).covers
+        perhaps = self._together([each for each in readers if each.rule.verdict is not Verdict.ALLOW]).covers
         by_mode = self.mode.may(Verb.READ, "")
 
         def allowed(place: str) -> bool:
             hits = [each for each in readers if each.about_place(place)]
-            return self._judged(hits, by_mode).verdict is not Verdict.DENY
+            return self._judged(hits, by_mode).verdict is Verdict.ALLOW
 
         return lambda place: not perhaps(place) or allowed(place)
 
@@ -325,7 +355,10 @@ class RulePolicy:
             return True
         standing = Standing(self.roots, self.roots[0], self.home)
         return bool(study.patterns) and all(
-            allowed(words) or studied(" ".join(map(_quoted, words)), standing).kind in ON_THE_SHADOW
+            allowed(words)
+            or is_judged_by_effects(
+                replace(studied(" ".join(map(_quoted, words)), standing), contained=study.contained)
+            )
             for words in study.commands
         )
 
@@ -373,6 +406,14 @@ class RulePolicy:
         if not self.user_file:
             return f"A person can allow it in code: rules=[Rule({in_code})]"
         return f"A person can allow it in {self.user_file}:\n\n{in_file}\n\nor in code: rules=[Rule({in_code})]"
+
+
+def deny_question(judgement: Judgement) -> Judgement:
+    """The same, but denied where it asks: of reading there is nothing to show a person beforehand."""
+    if judgement.verdict is not Verdict.ASK:
+        return judgement
+    because = f"{judgement.because} (reading is not asked about: what asks about it denies it)"
+    return replace(judgement, verdict=Verdict.DENY, because=because)
 
 
 def _quoted(word: str) -> str:

@@ -34,3 +34,10 @@ def _shared_end(one: str, other: str) -> int:
     while (one := dirname(one)) and (other := dirname(other)) and basename(one) == basename(other):
         count += 1
     return count
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What to write instead of a name that nobody knows: the nearest known one, else all of them."""
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."

@@ -55,6 +55,7 @@ def locate(body: str, edit: Replacement, path: str, matching: Matching) -> Found
     if found is None:
         miss = no_match(path, edit.old, sheet)
         miss.every = edit.every
+        miss.longer = unified(edit.old).strip().count("\n") > unified(body).count("\n")
         raise miss
     lines = numbers_at(body, [span.start for span in found.spans])
     if edit.count is not None and len(lines) != edit.count:

@@ -8,8 +8,13 @@ nearly every name is its own spelling.
 
 import re
 
-FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
-"""Printable by their category, and seen by nobody."""
+_UNSEEN = re.compile(
+    # Default_Ignorable_Code_Point in DerivedCoreProperties.txt of the Unicode Character Database, 14.0 to 16.0,
+    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    # and what is drawn as nothing besides: blanks of Braille, Khitan, hieroglyphs and music.
+    "\u2800\U00016fe4\U00013441\U00013442\U0001d159]"
+)
 
 _SHORT = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _LONG = {spelled: char for char, spelled in _SHORT.items()}
@@ -57,17 +62,18 @@ def spelled(path: str) -> str:
 def _plain(name: str) -> bool:
     if name.isascii():
         return name.isprintable() and "\\" not in name
-    return name.isprintable() and "\\" not in name and not any(char in FILLERS for char in name)
+    return name.isprintable() and "\\" not in name and not _UNSEEN.search(name)
 
 
 def _escaped(part: str) -> str:
-    if all(char == "\\" or _seen(char) for char in part) and _unescaped(part) is None:
+    if all(char == "\\" or is_visible(char) for char in part) and _unescaped(part) is None:
         return part
-    return "".join(char if char != "\\" and _seen(char) else _spelled(char) for char in part)
+    return "".join(char if char != "\\" and is_visible(char) else _spelled(char) for char in part)
 
 
-def _seen(char: str) -> bool:
-    return char.isprintable() and char not in FILLERS
+def is_visible(char: str) -> bool:
+    """Whether a screen shows this character as itself."""
+    return char.isprintable() and not _UNSEEN.match(char)
 
 
 def _spelled(char: str) -> str:

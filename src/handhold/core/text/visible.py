@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from handhold.core.text.names import FILLERS
+from handhold.core.text.names import is_visible
 
 WIDEST = 400  # characters of a line
+LONGEST_ID = 100
 KEPT = "\n\t"
 
 
@@ -12,11 +13,7 @@ def visible(text: str) -> str:
     """Every character that is not seen as itself is spelled out; lines and tabs stay."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(char if char in KEPT or _seen(char) else _spelled(char) for char in text)
-
-
-def _seen(char: str) -> bool:
-    return char.isprintable() and char not in FILLERS
+    return "".join(char if char in KEPT or is_visible(char) else _spelled(char) for char in text)
 
 
 def _spelled(char: str) -> str:
@@ -32,9 +29,23 @@ def on_one_line(text: str) -> str:
     return visible(text.replace("\n", " "))
 
 
-def lines_of(text: str, *, most: int) -> Iterator[str]:
-    """The first lines, none too wide; what is left out is said."""
+def format_id(text: str) -> str:
+    """An id that somebody else chose, as a reply may show it: on one line, and short."""
+    line = " ".join(visible(text).split())
+    over = len(line) - LONGEST_ID
+    return line if over <= 0 else f"{line[:LONGEST_ID]}... ({over} more characters)"
+
+
+def all_lines_of(text: str) -> Iterator[str]:
+    """Every line, whole."""
+    return map(visible, text.removesuffix("\n").split("\n"))
+
+
+def lines_of(text: str, *, most: int, uncut: int = 0) -> Iterator[str]:
+    """The first `uncut` lines whole, then the next ones, none too wide; what is left out is said."""
     lines = text.removesuffix("\n").split("\n")
+    yield from map(visible, lines[:uncut])
+    lines = lines[uncut:]
     for line in lines[:most]:
         over = len(line) - WIDEST
         yield visible(line) if over <= 0 else f"{visible(line[:WIDEST])}… ({over} more characters)"

@@ -45,6 +45,7 @@ def conclude(convert: Convert, made: ConvertedImage | ConvertedPdf, files: Guard
             frames=made.frames,
             stale=stale,
             images=(block(picture),),
+            mtime_ns=convert.whole.identity.mtime_ns,
         )
         return Answer(shown, parts=Parts(convert.whole, (1,), 1))
     pages = PdfShown(
@@ -56,6 +57,7 @@ def conclude(convert: Convert, made: ConvertedImage | ConvertedPdf, files: Guard
         named=lies,
         stale=stale,
         images=tuple(block(page.picture) for page in made.pages if page.picture),
+        mtime_ns=convert.whole.identity.mtime_ns,
     )
     return Answer(pages, parts=Parts(convert.whole, tuple(n.number for n in made.pages if is_whole(n)), made.count))
 

@@ -1,7 +1,7 @@
 """Grep: files by what is in them, newest first; literal unless a regular expression is asked for."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from handhold.core.errors import BadPattern, NotRegularFile
@@ -56,6 +56,19 @@ def conclude(search: Search, scan: Scan, files: GuardedView) -> Grepped:
     hits = fitting(scan.hits, request, paths) if request.mode == "content" else whole(scan.hits, request, paths)
     how = covered(search, scan, hits, files, hint=meant(request))
     return Grepped(how, request.pattern, request.mode, tuple((paths[hit.place], hit) for hit in hits), request.glob)
+
+
+def redact_hits(grepped: Grepped, redact: Callable[[str], str]) -> Grepped:
+    """The same, with what `redact` replaces. Where a line was changed, nobody knows where in it the match is."""
+
+    def redacted(row: Row) -> Row:
+        text = redact(row.text)
+        if text == row.text:
+            return row
+        return row._replace(text=text, start=min(row.start, 0), end=len(text) if row.is_match else row.end)
+
+    hits = ((path, replace(hit, rows=tuple(map(redacted, hit.rows)))) for path, hit in grepped.files)
+    return replace(grepped, files=tuple((redact(path), hit) for path, hit in hits))
 
 
 def whole(hits: Sequence[Hit], request: Grep, paths: dict[str, str]) -> Sequence[Hit]:

@@ -68,6 +68,7 @@ def cells_of(request: Read, files: GuardedView) -> Answer:
         stale=stale,
         changed=diff,
         images=tuple(pictures.blocks),
+        mtime_ns=whole.identity.mtime_ns,
     )
     seen = tuple(cell.number for cell in cells if cell.is_whole)
     return Answer(result, parts=Parts(whole, seen, total, is_text=True))

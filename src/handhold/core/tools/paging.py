@@ -44,11 +44,12 @@ def unfit(pattern: str) -> str:
 
 def begin(request: ListFiles | Glob | Grep, place: str, files: GuardedView) -> Search:
     """The search from its first item on, or from where its cursor stands; BadCursor."""
-    seconds = files.traits.search_seconds
+    entries = files.traits.visited_entries if isinstance(request, Glob) else None
+    search = Search(request, place, files.traits.search_seconds, entries=entries)
     if not request.cursor:
-        return Search(request, place, seconds)
+        return search
     cursor = Cursor.decode(request.cursor, *query(request, place))
-    return Search(request, place, seconds, cursor.start, cursor.last, cursor.state)
+    return replace(search, start=cursor.start, after=cursor.last, state=cursor.state)
 
 
 def query(request: ListFiles | Glob | Grep, place: str) -> tuple[str, ...]:
@@ -86,6 +87,7 @@ def covered(search: Search, scan: Scan, hits: Sequence[Hit], files: GuardedView,
         cursor=rest(search, scan, hits) if more and shown else "",
         status=status(scan, hits, more=more),
         hint=hint if not found else "",
+        seconds=search.seconds,
     )
 
 

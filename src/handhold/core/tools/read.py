@@ -87,6 +87,7 @@ def text(request: Read, begun: Beginning, files: GuardedView) -> Answer:
             stale=changed,
             newline_at_end=not seen.more and ends_with_newline(page, lines),
             width=limits.line_chars if limits.split else 0,
+            mtime_ns=page.identity.mtime_ns,
         ),
         (seen,),
     )

@@ -6,7 +6,7 @@ index that cannot be read here counts as changed.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from handhold.core.plans import Content, Effects, FileChange, Shelved
 
 INDEX = re.compile(r".*/\.git/(?:(?:modules|worktrees)/.+/)?index", re.DOTALL)
+LOCK = re.compile(r".*/\.git/(?:.+/)?[^/]+\.lock", re.DOTALL)
 CONFIG = re.compile(r".*/\.git/(?:modules/.+/)?config", re.DOTALL)
 MOST = 16 * 1024 * 1024  # bytes of a file that is looked into
 HEADER, FIXED, CHECKSUM = 12, 62, 20  # bytes; object names of 20
@@ -31,11 +32,21 @@ class Staged(NamedTuple):
 
 def without_refreshed(effects: Effects, read: Callable[[Content, str], bytes | None]) -> Effects:
     """The effects, except on an index that lists the same as before, and on a configuration that says the same."""
-    same = {change.path for change in effects.files if _is_refreshed(change, read)}
+    return _without(effects, {change.path for change in effects.files if _is_refreshed(change, read)})
+
+
+def without_locks(effects: Effects, spelled: Callable[[str], str]) -> Effects:
+    """The effects of a command that was killed, except for locks that it held: they would keep git from working."""
+    held = {change.path for change in effects.files if change.before is None and LOCK.fullmatch(change.path)}
+    told = (f"Left out: {spelled(path)}, which the command held when it was ended" for path in sorted(held))
+    return replace(_without(effects, held), notes=(*effects.notes, *told))
+
+
+def _without(effects: Effects, paths: Collection[str]) -> Effects:
     return replace(
         effects,
-        files=tuple(change for change in effects.files if change.path not in same),
-        protected=tuple(path for path in effects.protected if path not in same),
+        files=tuple(change for change in effects.files if change.path not in paths),
+        protected=tuple(path for path in effects.protected if path not in paths),
     )
 
 

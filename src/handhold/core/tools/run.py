@@ -50,7 +50,7 @@ def conclude(request: Run, finished: Finished, spelled: Spelled) -> Ran:
         ),
         totals=dict(Counter(each.verb for each in touched)),
         conflicts=tuple((spelled(each.path), each.clash, each.kept) for each in effects.conflicts),
-        protected=tuple(map(spelled, effects.protected)),
+        protected=tuple(map(spelled, dict.fromkeys((*effects.protected, *effects.privileged)))),
         notes=(*finished.notes, *effects.notes),
         folder=finished.folder,
     )

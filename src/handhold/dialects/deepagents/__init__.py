@@ -10,7 +10,7 @@ from typing import Any
 from handhold.core.errors import ToolError
 from handhold.core.ports import Traits
 from handhold.core.requests import MOST_PAGES, Edit, Glob, Grep, Limits, ListFiles, Read, Request, Run, Write
-from handhold.core.results import Result
+from handhold.core.results import Ran, Result
 from handhold.dialects.arguments import counted, page_runs, seconds
 from handhold.dialects.deepagents import words
 from handhold.dialects.family import Family, replacement, unknown
@@ -21,6 +21,7 @@ FRAME = 2_000  # numbers of long lines and the notice that there is more
 LIMITS = Limits(lines=2000, line_chars=5000, chars=BUDGET - FRAME, split=True)
 TIMEOUT = 120.0  # seconds that a command may take
 LISTED, FOUND = 1000, 200
+AROUND = 2  # lines before and after a match
 
 
 class DeepAgents(Family):
@@ -52,6 +53,8 @@ class DeepAgents(Family):
                     path=folder(a.get("path", "")),
                     glob=a.get("glob", ""),
                     mode=a["output_mode"],
+                    before=AROUND,
+                    after=AROUND,
                     hidden=True,
                     limit=FOUND,
                     chars=ROOM,
@@ -64,6 +67,9 @@ class DeepAgents(Family):
 
     def said(self, request: Request, result: Result) -> str:
         return words.said(result)
+
+    def word_result(self, request: Request, result: Result, call_id: str) -> str:
+        return words.ran(result, call_id) if isinstance(result, Ran) else self.said(request, result)
 
     def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.refused(tool, error)

@@ -1,9 +1,10 @@
 """The messages of the dialect `deepagents`, verbatim where its source has one. A refusal begins with `Error:`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from handhold.core import errors as e
-from handhold.core.facts import Line
+from handhold.core.facts import Hit, Line
 from handhold.core.results import (
     Edited,
     Globbed,
@@ -26,15 +27,14 @@ from handhold.dialects.searches import Found, Manner, miss, notes
 NUMBER = "the number "  # as arguments tell one
 EMPTY = "System reminder: File exists but has empty contents"
 TOO_LARGE = """\
-Tool result too large, the result of this tool call
-was saved in the filesystem at: {path}
+Tool result too large, the result of this tool call {tool_call_id}
+was saved in the filesystem at: {file_path}
 
 You can read the result using read_file with offset and limit parameters.
 
 Here is a preview showing the head and tail of the result:
-{sample}
+{content_sample}
 """
-"""The source names the call behind its first line. A dialect is not told the id; the agent's loop knows it."""
 
 WAYS = notebooks.Ways(rest="Go on with offset={skip}.", by_cells=False)
 LONGEST = 3600.0  # seconds that a command may take
@@ -48,6 +48,11 @@ MANNER = Manner(
     regex="The pattern is taken literally, not as a regular expression.",
     literal="",
 )
+MANNERS = {
+    Listed: MANNER,
+    Globbed: replace(MANNER, late="Error: glob timed out after {seconds:.1f}s. Try a more specific pattern."),
+    Grepped: MANNER,
+}
 
 
 # --- what was done
@@ -93,18 +98,21 @@ def rest(shown: Shown) -> Iterator[str]:
     yield from notebooks.none(shown)
 
 
-def ran(result: Ran) -> str:
+def ran(result: Ran, call_id: str = "") -> str:
     output = result.output
     if output.handle:
         sample = f"{output.head}\n... [{several(output.left_out, 'line')} truncated] ...\n{output.tail}"
-        text = TOO_LARGE.format(path=output.handle, sample=sample)
+        first, saved = TOO_LARGE.format(tool_call_id=call_id, file_path=output.handle, content_sample=sample).split(
+            "\n", 1
+        )
+        text = f"{first.rstrip()}\n{saved}"  # without an id no blank is left behind
     else:
         text = "\n".join(commands.printed(output))
     return "\n".join([text, commands.status(result), *commands.warnings(result)]).lstrip("\n")
 
 
 def searched(found: Found) -> str:
-    told = notes(found, MANNER)
+    told = notes(found, MANNERS[type(found)])
     if not found.search.shown:
         return hinted(miss(found), told)
     return hinted("\n".join(found_rows(found)), told)
@@ -123,7 +131,17 @@ def found_rows(found: Found) -> Iterator[str]:
         case Grepped(files=files):
             for path, hit in files:
                 yield f"{path}:"
-                yield from (f"  {each.number}: {each.text}" for each in hit.rows)
+                yield from lines(hit)
+
+
+def lines(hit: Hit) -> Iterator[str]:
+    """Matching lines and those around them, with a mark where lines between are left out."""
+    before = None
+    for each in hit.rows:
+        if before is not None and each.number > before + 1:
+            yield "  ..."
+        yield f"  {each.number}{':' if each.is_match else '-'} {each.text}"
+        before = each.number
 
 
 # --- what was refused

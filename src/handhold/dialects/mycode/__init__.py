@@ -1,6 +1,7 @@
 """The dialect `mycode`: four tools to look around with. Every reply is one JSON object with the same members.
 
-Its numbers are the document's: 200 entries at most, 100 matches, two seconds, 500 lines and never more than 2000.
+Its numbers are the document's: 200 entries at most, 100 matches, two seconds, 20,000 visited entries, 500 lines and never
+more than 2000.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,9 @@ DEEPEST_OFFSET = 10_000
 
 class MyCode(Family):
     name = "mycode"
-    traits = Traits(matching="exact", hints=False, search_seconds=2.0, lists_folders=False)
+    traits = Traits(
+        matching="exact", hints=False, search_seconds=2.0, visited_entries=words.MOST_VISITED, lists_folders=False
+    )
 
     def request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:

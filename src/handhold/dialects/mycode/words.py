@@ -16,6 +16,12 @@ from handhold.dialects.chinese import chinese, shown
 from handhold.dialects.quoting import clipped, row
 from handhold.dialects.searches import Found
 
+MOST_VISITED = 20_000  # entries that Glob visits
+MISS = "没有找到匹配项"
+MISSES = {  # where a search ended early
+    "deadline": f"超时之前{MISS}",
+    "entries": f"前 {MOST_VISITED} 个条目中{MISS}",
+}
 DATA = ("entries", "paths", "matches", "aborted_reason", "fallback_used", "encoding")
 
 
@@ -64,13 +70,15 @@ def rows(found: Found) -> Iterator[str]:
 def notes(found: Found) -> Iterator[str]:
     search = found.search
     if not search.shown:
-        yield "没有找到匹配项" if not search.scan.aborted else "超时之前没有找到匹配项"
+        yield MISSES.get(search.scan.aborted, MISS)
     if isinstance(found, Listed) and search.more:
         yield f"(部分结果: 用 offset={search.start + search.shown} 继续)"
     elif search.more:
         yield "(部分结果: 可能还有更多,请缩小 path 或 pattern)"
     if search.scan.aborted == "deadline":
         yield "(aborted_reason: 搜索超时,结果可能不完整)"
+    if search.scan.aborted == "entries":
+        yield f"(aborted_reason: 已访问 {MOST_VISITED} 个条目,搜索停止,结果可能不完整)"
     if search.scan.weaker:
         yield f"(fallback_used: 未使用 ripgrep,而是 {search.scan.engine})"
     left = sum(each.files for each in search.scan.skipped)
@@ -120,6 +128,7 @@ def data(reply: Reply) -> dict[str, Any]:
     facts = {name: reply.data[name] for name in DATA if reply.data.get(name) is not None}
     if "changed_since_last_read" in reply.data:  # something that was read
         facts |= {"content": reply.text, "modified_externally": reply.data["changed_since_last_read"]}
+        facts |= {"file_mtime_ms": reply.data["mtime_ms"]}
     return facts | {"truncated": any(reply.data.get(name) for name in ("truncated", "more", "left_out"))}
 
 

@@ -95,6 +95,8 @@ def refused(tool: str, error: e.ToolError) -> str:
             return f"{clipped(error.path)} 只读取了前 {MOST} 字节,不能整体覆盖,请用 edit_file 修改"
         case e.BadArguments():
             return f"参数解析失败: {chinese(error)}"
+        case e.NoMatch(longer=True):
+            return "找不到该代码片段"
         case e.NoMatch():
             return "在文件中未找到 old_text,请大模型先调用 read_file 仔细确认文件内容和缩进"
         case e.Ambiguous(lines=lines, matched_by="exact"):

@@ -48,12 +48,12 @@ class Distant:
         self._roots = roots
         self._lock = Lock()
         self._lost = 0
-        self._found: str | None = None  # unknown yet
+        self._found: list[str] | None = None  # unknown yet
         self._changed = select.poll()
         try:
             self._fd = os.open(MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self._fd, self._found = -1, ""  # nobody can tell
+            self._fd, self._found = -1, []  # nobody can tell
         else:
             self._changed.register(self._fd, select.POLLPRI)
 
@@ -65,12 +65,19 @@ class Distant:
     @property
     def named(self) -> str:
         """The points of such mounts; empty if there are none."""
+        return ", ".join(self._points())
+
+    def below_roots(self) -> list[str]:
+        """Those that lie below a root, and not around it."""
+        return [point for point in self._points() if any(_in(point, root) and point != root for root in self._roots)]
+
+    def _points(self) -> list[str]:
         with self._lock:
             if self._found is None or (self._fd >= 0 and self._changed.poll(0)):
                 self._found = None
                 with suppress(OSError):  # no descriptor to spare: it is looked up next time
-                    self._found = ", ".join(self._look())
-            return self._found or ""
+                    self._found = self._look()
+            return self._found or []
 
     def _look(self) -> list[str]:
         found = list(mounts())

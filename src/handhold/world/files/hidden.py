@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
-from time import time_ns
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from handhold.core.facts import Identity
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from handhold.world.search.tree import DiskTree, EntryKind
 
 FRESH = 2_000_000_000  # ns; what changed so shortly before it was listed may have changed again within the same tick
+
+TOPS = ("/etc", "/var", "/tmp", "/opt")
+RUN_ON = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/nix/", "/proc/", "/sys/", "/dev/", "/run/")
 
 Denies = Callable[[str], bool]
 Number = tuple[int, int]  # device and inode: one file, whatever it is called
@@ -53,64 +56,85 @@ class Listed:
 class Found(NamedTuple):
     places: tuple[str, ...]
     numbers: dict[Number, str]  # of those that have several names: one that is denied
+    files: tuple[str, ...]  # one by one
 
 
 class HiddenFiles:
     """Fulfils the port Hiding. Several threads may ask at once."""
 
-    def __init__(self, roots: Sequence[Root], denies: Denies) -> None:
-        """`denies` gets places as they are really spelled, and always says the same of the same."""
-        self._below = [Below(root, denies) for root in outermost(roots)]
+    def __init__(self, roots: Sequence[Root], denies: Denies, left_out: Callable[[], Sequence[str]] = list) -> None:
+        """`denies` gets places as they are really spelled, and always says the same of the same.
+
+        `left_out` names folders that are not looked into.
+        """
+        self._below = [Below(root, denies, left_out) for root in outermost(roots)]
         self._lock = Lock()
         self._wanted: frozenset[Number] = frozenset()
 
-    def places(self) -> tuple[str, ...]:
-        """Where they are now, really spelled: the topmost of each, and what links with such a name lead to."""
-        return self._now().places
+    def places(self, until: float | None = None) -> tuple[str, ...]:
+        """Where they are now, really spelled: the topmost of each, and what links with such a name lead to.
+
+        TimeoutError if that is not known at `until`, on the monotonic clock; the next to ask goes on from there.
+        """
+        return self._now(until).places
+
+    def files(self, until: float | None = None) -> tuple[str, ...]:
+        """The denied files one by one, also those in denied folders, and what links with such a name lead to."""
+        return self._now(until).files
 
     def twins(self) -> Mapping[Number, str]:
         """Denied files that have several names, each with one that is denied."""
         return self._now().numbers
 
-    def _now(self) -> Found:
+    def _now(self, until: float | None = None) -> Found:
         with self._lock:
             for below in self._below:
-                below.look()
+                below.look(until)
             numbers = {number: place for below in self._below for number, place in below.linked()}
             wanted = frozenset(numbers)
             places = {place: None for below in self._below for place in below.hidden()}
             for below in self._below if wanted else ():
                 places |= {place: None for place in below.named(wanted, again=wanted != self._wanted)}
             self._wanted = wanted
-            return Found(tuple(topmost(places)), numbers)
+            files = {place: None for below in self._below for place in below.files()}
+            return Found(tuple(topmost(places)), numbers, tuple(files))
 
 
 class Below:
     """The folders below one root, as far as they are known."""
 
-    def __init__(self, root: Root, denies: Denies) -> None:
+    def __init__(self, root: Root, denies: Denies, left_out: Callable[[], Sequence[str]]) -> None:
         self._root = root
         self._denies = denies
+        self._left_out = left_out
+        self._outside: list[bytes] = []  # ways to what is left out
         self._known: dict[bytes, Listed] = {}
+        self._begun: dict[bytes, Listed] = {}  # by a look that ran out of time
         self._shut: list[bytes] = []  # of all of them together, as the following
         self._denied: list[bytes] = []
         self._links: list[bytes] = []
 
-    def look(self) -> None:
-        """List what is new or has changed; forget what is gone."""
-        known, now = self._known, dict[bytes, Listed]()
+    def look(self, until: float | None = None) -> None:
+        """List what is new or has changed; forget what is gone. TimeoutError if it takes longer."""
+        outside = [os.fsencode(each.removeprefix(self._root.prefix)) for each in self._left_out()]
+        if outside != self._outside:
+            self._outside, self._known, self._begun = outside, {}, {}
+        known, now = self._known or self._begun, dict[bytes, Listed]()
         ahead = [b""]
         with opened(self._root) as tree:
-            if known and self._is_as_it_was(tree.top):
+            if self._known and self._is_as_it_was(tree.top):
                 return
             while ahead:
+                if until is not None and monotonic() > until:
+                    self._begun = known | now
+                    raise TimeoutError
                 way = ahead.pop()
                 listed = known.get(way)
                 if listed is None or not listed.settled or listed.stamp != stamp_of(tree.top, way):
                     listed = self._listed(tree, way)
                 now[way] = listed
-                ahead += listed.below
-        self._known = now
+                ahead += (below for below in listed.below if below not in outside)
+        self._known, self._begun = now, {}
         self._shut = [way for way, listed in now.items() if listed.closed]
         self._shut += [way for listed in now.values() for way in listed.folders if not self._shows(way)]
         self._denied = [way for listed in now.values() for way in listed.denied]
@@ -133,8 +157,8 @@ class Below:
         """Whether anything in a folder, or below it, may be read: a rule may spare some of what another denies."""
         ahead = [way]
         while ahead:
-            listed = self._known[ahead.pop()]
-            if listed.shows:
+            listed = self._known.get(ahead.pop())
+            if listed is None or listed.shows:
                 return True
             ahead += listed.below
         return False
@@ -180,11 +204,20 @@ class Below:
     # --- what was found
 
     def hidden(self) -> Iterator[str]:
-        yield from map(self.place, (*self._shut, *self._denied))
+        yield from map(self.place, self._shut)
+        yield from self.files()
+
+    def files(self) -> Iterator[str]:
+        yield from map(self.place, self._denied)
         for link in self._links:
             target = os.path.realpath(self.place(link))
-            if os.path.exists(target) and (not os.path.isdir(target) or target.startswith(self._root.prefix)):
+            if os.path.exists(target) and not (os.path.isdir(target) and self._is_needed(target)):
                 yield target
+
+    def _is_needed(self, folder: str) -> bool:
+        """Whether no command could run without a folder: it holds the root, or the system's programs."""
+        above = folder.rstrip("/") + "/"
+        return self._root.prefix.startswith(above) or folder in TOPS or above.startswith(RUN_ON)
 
     def linked(self) -> Iterator[tuple[Number, str]]:
         """Denied files that have several names, by their numbers."""

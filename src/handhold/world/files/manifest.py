@@ -3,10 +3,14 @@
 A tree counts by everything in it. Small files count by their content, as long as not too much has to be read; large
 ones, and what we may not read, by size and time, which a rename leaves alone, and a good copy. So the hash stays the
 same wherever the thing is moved, and a tree of any size costs one look at each of its entries.
+
+`exact_hash` is for approvals, where size and time are not enough: it covers kind, mode, owner, access lists and every
+byte, whatever that costs.
 """
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from hashlib import sha256
@@ -20,6 +24,7 @@ MOST_READ = 256 * 1024 * 1024  # bytes read of one tree
 PIECE = 1024 * 1024
 
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ACCESS = ("security.capability", "system.posix_acl_access", "system.posix_acl_default")  # attributes that grant rights
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Meet = Callable[[int, str, str, os.stat_result, int], bool]
@@ -30,6 +35,7 @@ class Manifest(NamedTuple):
     entries: int  # everything in the tree, and itself
     size: int  # of its files and links, all together
     newest: int  # the latest change of anything in it, by its ctime
+    allocated: int  # bytes on the disk of everything in it, and of itself
 
 
 class Thing(NamedTuple):
@@ -43,9 +49,12 @@ class Thing(NamedTuple):
     mtime_ns: int
     entries: int
     newest: int
+    owner: int | None = None  # as in Shelved
+    allocated: int = 0  # as in Shelved
 
     def shelved(self, slot: str) -> Shelved:
-        return Shelved(slot, self.kind, self.hash, self.size, self.mode, self.inode, self.mtime_ns, self.entries)
+        kind, size, mode, inode, owner = self.kind, self.size, self.mode, self.inode, self.owner
+        return Shelved(slot, kind, self.hash, size, mode, inode, self.mtime_ns, self.entries, owner, self.allocated)
 
 
 def thing(
@@ -60,8 +69,8 @@ def thing(
         if stat.S_ISREG(found.st_mode):
             return _thing(found, "file", *_file(name, dir_fd, found))
         if stat.S_ISDIR(found.st_mode):
-            hash, entries, size, newest = manifest(name, dir_fd=dir_fd, meet=meet)
-            return _thing(found, "tree", hash, size, entries, newest)
+            hash, entries, size, newest, allocated = manifest(name, dir_fd=dir_fd, meet=meet)
+            return _thing(found, "tree", hash, size, entries, newest)._replace(allocated=allocated)
         if stat.S_ISLNK(found.st_mode):
             hash = sha256(os.fsencode(os.readlink(name, dir_fd=dir_fd))).hexdigest()
             return _thing(found, "link", hash, found.st_size)
@@ -79,11 +88,68 @@ def manifest(name: str, *, dir_fd: int | None = None, meet: Meet | None = None) 
     return _Walk(meet).run(name, dir_fd)
 
 
+def exact_hash(name: str, *, dir_fd: int | None = None) -> str:
+    """Of all that stands under a name: kind, mode, owner, access lists, content; of a tree, everything in it.
+
+    It is the same for two things only if they are. What cannot be read, or changes meanwhile, has another each time.
+    """
+    try:
+        found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            return _Walk(None, exact=True).run(name, dir_fd).hash
+    except OSError:
+        return secrets.token_hex()
+    return sha256(_exact_line(name, dir_fd, found).encode()).hexdigest()
+
+
+def _exact_line(name: str, dir_fd: int | None, found: os.stat_result) -> str:
+    """One entry; of a directory, without what is in it."""
+    try:
+        content = _exact_content(name, dir_fd, found)
+        path = name if dir_fd is None else f"/proc/self/fd/{dir_fd}/{name}"
+        access = ",".join(_attribute(path, attribute) for attribute in ACCESS)
+    except OSError:
+        return secrets.token_hex()
+    return f"{found.st_mode:o} {found.st_uid}:{found.st_gid} {access} {content}"
+
+
+def _exact_content(name: str, dir_fd: int | None, found: os.stat_result) -> str:
+    if stat.S_ISLNK(found.st_mode):
+        return sha256(os.fsencode(os.readlink(name, dir_fd=dir_fd))).hexdigest()
+    if not stat.S_ISREG(found.st_mode):
+        return _other(found)
+    fd = os.open(name, READ, dir_fd=dir_fd)
+    try:
+        return _content_hash(fd, found.st_size)
+    finally:
+        os.close(fd)
+
+
+def _attribute(path: str, name: str) -> str:
+    try:
+        return os.getxattr(path, name, follow_symlinks=False).hex()
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+            raise
+        return "-"
+
+
 def file_hash(fd: int, found: os.stat_result) -> str:
     """Of a file that is open at its beginning: of its content, unless that is too much to be read."""
-    size = found.st_size
-    if size > MOST_EDITABLE:
-        return unread(found)
+    return unread(found) if found.st_size > MOST_EDITABLE else _content_hash(fd, found.st_size)
+
+
+def allocated_by(found: os.stat_result) -> int:
+    """Bytes that it takes on the disk: a sparse file takes less than its size."""
+    return found.st_blocks * 512
+
+
+def owner_of(found: os.stat_result) -> int | None:
+    """The user whose it is, if that is not us."""
+    return None if found.st_uid == os.geteuid() else found.st_uid
+
+
+def _content_hash(fd: int, size: int) -> str:
     piece = os.read(fd, min(size + 1, PIECE))
     state = sha256(piece)
     if len(piece) != size:  # there is more of it, or it has changed
@@ -123,26 +189,34 @@ def _thing(
     newest: int = 0,
 ) -> Thing:
     mode, newest = stat.S_IMODE(found.st_mode), max(newest, found.st_ctime_ns)
-    return Thing(kind, hash, size, mode, which(found), found.st_mtime_ns, entries, newest)
+    owner, allocated = owner_of(found), allocated_by(found)
+    return Thing(kind, hash, size, mode, which(found), found.st_mtime_ns, entries, newest, owner, allocated)
 
 
 class _Walk:
-    def __init__(self, meet: Meet | None) -> None:
+    def __init__(self, meet: Meet | None, *, exact: bool = False) -> None:
         self.meet = meet
+        self.exact = exact
         self.hash = sha256()
         self.entries = 1
         self.size = 0
         self.read = 0
         self.newest = 0
+        self.allocated = 0
+        self.linked: set[tuple[int, int]] = set()
 
     def run(self, name: str, dir_fd: int | None) -> Manifest:
         found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         self.newest = found.st_ctime_ns
-        self.hash.update(b"%o\0" % stat.S_IMODE(found.st_mode))
+        self.allocated = allocated_by(found)
+        if self.exact:
+            self.hash.update(_exact_line(name, dir_fd, found).encode() + b"\0")
+        else:
+            self.hash.update(b"%o\0" % stat.S_IMODE(found.st_mode))
         fd = self._open(name, dir_fd, found)
         if fd is not None:
             self._below(fd)
-        return Manifest(self.hash.hexdigest(), self.entries, self.size, self.newest)
+        return Manifest(self.hash.hexdigest(), self.entries, self.size, self.newest, self.allocated)
 
     def _below(self, fd: int) -> None:
         # Only one directory is held open, however deep the tree: the way up is `..`, and must lead to where we were.
@@ -188,7 +262,8 @@ class _Walk:
                 return fd
             except PermissionError:
                 os.close(fd)
-        self.hash.update(b"closed %d %d\0" % (found.st_ino, found.st_mtime_ns))
+        closed = secrets.token_bytes() if self.exact else b"%d %d" % (found.st_ino, found.st_mtime_ns)
+        self.hash.update(b"closed %s\0" % closed)
         return None
 
     def _list(self, fd: int, way: str) -> list[tuple[str, os.stat_result]]:
@@ -202,7 +277,11 @@ class _Walk:
             except FileNotFoundError:
                 continue  # it went away this moment
             mode = found.st_mode
-            if stat.S_ISREG(mode):
+            if self.exact:
+                line = _exact_line(name, fd, found)
+                if stat.S_ISDIR(mode):
+                    directories.append((name, found))
+            elif stat.S_ISREG(mode):
                 line = self._file(fd, name, way, found)
                 if line is None:
                     continue
@@ -218,11 +297,20 @@ class _Walk:
                 line = f"o {_other(found)}"
             if found.st_ctime_ns > self.newest:
                 self.newest = found.st_ctime_ns
+            self._count(found)
             lines.append(f"{way}{name}\0{mode & 0o7777:o} {line}\0")
         self.entries += len(lines)
         self.hash.update(os.fsencode("".join(lines)))
         directories.reverse()
         return directories
+
+    def _count(self, found: os.stat_result) -> None:
+        """A file with several names in the tree lies there once."""
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            if which(found) in self.linked:
+                return
+            self.linked.add(which(found))
+        self.allocated += allocated_by(found)
 
     def _file(self, directory: int, name: str, way: str, found: os.stat_result) -> str | None:
         """How a file is told; None if it does not count."""

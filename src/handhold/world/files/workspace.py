@@ -26,7 +26,7 @@ from handhold.core.errors import (
     ToolError,
 )
 from handhold.core.facts import Beginning, Declared, Identity, Look, Page, Whole
-from handhold.core.plans import Content, FileChange, Shelved, digest
+from handhold.core.plans import Content, FileChange, FolderTime, Shelved, digest
 from handhold.core.ports import MOST_EDITABLE, Broken, Contents, Hiding, Transaction
 from handhold.core.text.alike import near
 from handhold.core.text.names import unmistakable
@@ -39,6 +39,7 @@ from handhold.world.files.declarations import MOST_CONFIG, Declarations
 from handhold.world.files.distant import Distant
 from handhold.world.files.index import PIECE, SMALL, Indexes, Torn, count_of, page_of, pieces
 from handhold.world.files.kinds import identity_of, kind_of, other_kind, virtual
+from handhold.world.files.manifest import exact_hash
 from handhold.world.files.roots import Root, Roots, Spot, meant, names
 from handhold.world.files.shelf import Shelf
 from handhold.world.files.trouble import named, trouble
@@ -147,10 +148,10 @@ class Workspace:
 
         return names_below(self._roots.all, look.identity, look.links) < look.links
 
-    def hiding(self, denies: Callable[[str], bool]) -> Hiding:
+    def hiding(self, denies: Callable[[str], bool], *, near: bool = False) -> Hiding:
         from handhold.world.files.hidden import HiddenFiles
 
-        return HiddenFiles(self._roots.all, denies)
+        return HiddenFiles(self._roots.all, denies, self._distant.below_roots if near else list)
 
     # --- contents
 
@@ -249,8 +250,10 @@ class Workspace:
         finally:
             os.close(fd)
 
-    def transaction(self, changes: Sequence[FileChange]) -> AbstractContextManager[Transaction]:
-        return self._committer.transaction(changes)
+    def transaction(
+        self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()
+    ) -> AbstractContextManager[Transaction]:
+        return self._committer.transaction(changes, times)
 
     def alone(self) -> AbstractContextManager[None]:
         return self._committer.alone()
@@ -302,15 +305,22 @@ class Workspace:
             return None
 
     def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+        return self._at(content, path, lambda fd, name: entries_of(fd, name, content.slot, most)) or ()
+
+    def exact_hash(self, content: Shelved, path: str) -> str | None:
+        return self._at(content, path, lambda fd, name: exact_hash(name, dir_fd=fd))
+
+    def _at(self, content: Shelved, path: str, look: Callable[[int, str], T]) -> T | None:
+        """What `look` finds where the thing lies, in its slot or at its path; None if it is in neither."""
         for place in self._slots(content):
             with place as (fd, name):
                 if is_thing(stat_of(fd, name), content):
-                    return entries_of(fd, name, content.slot, most)
+                    return look(fd, name)
         try:
             with self.directory(path) as (fd, name):
-                return entries_of(fd, name, content.slot, most) if is_thing(stat_of(fd, name), content) else ()
-        except UNSEEN:
-            return ()
+                return look(fd, name) if is_thing(stat_of(fd, name), content) else None
+        except (*UNSEEN, PermissionError):  # the last: the folder itself is closed
+            return None
 
     def on_shelf(self, content: Shelved) -> bool:
         for place in self._slots(content):

@@ -1,10 +1,11 @@
-"""The proxy itself: it lives as long as the command, and takes one request a connection."""
+"""The proxy itself: it lives as long as the network that it serves, and takes one request a connection."""
 
 import errno
 import os
 import re
 import select
 import socket
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread, current_thread
@@ -19,6 +20,7 @@ PATIENCE = 20.0  # seconds for a head, and for a host to answer its phone
 IDLE = 300.0  # seconds without a byte in either direction
 PIECE = 64 * 1024
 MOST_TOLD = 20  # hosts in a note
+MOST_KNOWN = 1_000  # hosts that were refused
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\x20-\x7e]*)?\r\n")
 _TURN = 0.2  # seconds; how late a proxy may learn that its command has ended
 
@@ -34,7 +36,7 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._workers: set[Thread] = set()
         self.reached: dict[str, None] = {}
-        self.refused: dict[str, str] = {}
+        self.refused: dict[str, tuple[float, str]] = {}  # when last, and why; in that order
         self._thread = Thread(target=self._serve, name="handhold-proxy", daemon=True)
         self._thread.start()
 
@@ -51,11 +53,12 @@ class Proxy:
             worker.join(GRACE)  # one may still wait for the answer to a name; it ends with that, by itself
         self._handed.close()
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was refused, for the reply."""
-        told = [f"{host} ({why})" for host, why in list(self.refused.items())[:MOST_TOLD]]
-        more = f" and {len(self.refused) - MOST_TOLD} more" if len(self.refused) > MOST_TOLD else ""
+    def notes(self, since: float) -> tuple[str, ...]:
+        """What was refused since a moment of the monotonic clock, for the reply to the command that began then."""
+        with self._lock:
+            refused = [f"{host} ({why})" for host, (last, why) in self.refused.items() if last >= since]
+        told = refused[:MOST_TOLD]
+        more = f" and {len(refused) - MOST_TOLD} more" if len(refused) > MOST_TOLD else ""
         return (f"The network is open for named hosts only. Refused: {', '.join(told)}{more}",) if told else ()
 
     # --- connections
@@ -169,8 +172,10 @@ class Proxy:
 
     def _refuse(self, client: socket.socket, what: str, why: str, status: int) -> None:
         with self._lock:
-            if len(self.refused) < 1000:
-                self.refused.setdefault(what, why)
+            self.refused.pop(what, None)
+            self.refused[what] = time.monotonic(), why
+            if len(self.refused) > MOST_KNOWN:
+                del self.refused[next(iter(self.refused))]
         _reply(client, status, f"{what} was refused: {why}")
 
     def _relay(self, client: socket.socket, server: socket.socket, *, both: bool = True) -> None:

@@ -1,11 +1,11 @@
-"""Searching the disk with the best engine that is there: ripgrep, else git, else our own walk. All answer the same."""
+"""Searches the disk: with ripgrep, or by reading the files ourselves, which is slower."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from handhold.core.requests import Grep, ListFiles
+from handhold.core.requests import ListFiles
 from handhold.core.text.names import real
 from handhold.world.search.running import Broken
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a process that only reads files comes by here too, and has 
     from handhold.core.ports import Hiding
     from handhold.world.files.workspace import Workspace
 
-ENGINES = ("ripgrep", "git grep", "walk")
+ENGINES = ("ripgrep", "walk")
 
 
 class DiskSearch:
@@ -33,20 +33,15 @@ class DiskSearch:
 
             return listing(self._workspace, search, visible, until)
         because = "" if "ripgrep" in self._engines else "ripgrep is switched off"
-        for engine in self._engines:
+        counted = search.entries is not None  # in a defined order, which only our own walk has
+        if not because and not counted:
             try:
-                match engine:
-                    case "ripgrep":
-                        return self._ripgrep(search, visible, until, hiding)
-                    case "git grep" if isinstance(search.request, Grep):
-                        return self._git_grep(search, visible, until, because, hiding)
-                    case _:
-                        continue
+                return self._ripgrep(search, visible, until, hiding)
             except Broken as broken:
-                because = because or str(broken)
+                because = str(broken)
         from handhold.world.search.walk import WalkSearch
 
-        return WalkSearch(self._workspace).search(search, visible, until, because, hiding)
+        return WalkSearch(self._workspace).search(search, visible, until, "" if counted else because, hiding)
 
     def _ripgrep(
         self, search: "Search", visible: Callable[[str], bool], until: float, hiding: "Hiding | None"
@@ -54,23 +49,7 @@ class DiskSearch:
         from handhold.world.search.programs import found
         from handhold.world.search.ripgrep import Ripgrep
 
-        program = found("rg", self._workspace.roots)
+        program = found(self._workspace.roots)
         if isinstance(program, str):
             raise Broken(program)
         return Ripgrep(self._workspace, program).search(search, visible, until, hiding)
-
-    def _git_grep(
-        self,
-        search: "Search",
-        visible: Callable[[str], bool],
-        until: float,
-        because: str,
-        hiding: "Hiding | None",
-    ) -> "Scan":
-        from handhold.world.search.git_grep import GitGrep
-        from handhold.world.search.programs import found
-
-        program = found("git", self._workspace.roots)
-        if isinstance(program, str):
-            raise Broken(program)
-        return GitGrep(self._workspace, program).search(search, visible, until, because, hiding)

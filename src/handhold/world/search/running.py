@@ -26,6 +26,10 @@ class Late(Exception):
     """The time for a search is over."""
 
 
+class Spent(Exception):
+    """A search has visited as many entries as it may."""
+
+
 @dataclass
 class Deadline:
     """When the time is over. It may be moved while a program runs."""
@@ -44,7 +48,14 @@ class Deadline:
 class Running:
     """A program at work in a folder, which it gets as a descriptor: nobody can move the name from under it."""
 
-    def __init__(self, argv: Sequence[str | bytes], folder: int, deadline: Deadline, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str | bytes],
+        folder: int,
+        deadline: Deadline,
+        env: Mapping[str, str],
+        fds: Sequence[int] = (),
+    ) -> None:
         self.complaints = b""
         self._deadline = deadline
         # Without preexec_fn, Python starts it by vfork: that costs the same however large this process is.
@@ -56,6 +67,7 @@ class Running:
                 stderr=subprocess.PIPE,
                 cwd=f"/proc/self/fd/{folder}",
                 env=env,
+                pass_fds=fds,
                 bufsize=0,
             )
         except OSError as error:

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from handhold.core.text.ignore import EXCLUDE, GIT, NAMES, Rules
@@ -67,8 +67,10 @@ class Tree(Protocol):
 class DiskTree:
     """What is below a folder that is open. Use it in one thread at a time."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, shows: Callable[[bytes, os.stat_result], bool] | None = None) -> None:
+        """`shows` tells of a file by its way and name, and by its status, whether it may be read as an ignore file."""
         self.top = fd
+        self._shows = shows
         self._held: OrderedDict[bytes, int] = OrderedDict()
         self._real = set[int]()  # devices that are no door into the kernel
 
@@ -93,13 +95,14 @@ class DiskTree:
         return f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
 
     def content(self, way: bytes, name: str, most: int) -> bytes | None:
-        *above, last = os.fsencode(name).split(b"/")
+        path = way + os.fsencode(name)
+        above, slash, last = path.rpartition(b"/")
         try:
-            fd, _ = self.open(way + b"".join(part + b"/" for part in above), last)
+            fd, status = self.open(above + slash, last)
         except OSError:
             return None
         try:
-            return b"".join(_pieces(fd, most))
+            return b"".join(_pieces(fd, most)) if self._shows is None or self._shows(path, status) else None
         except OSError:
             return None
         finally:
@@ -213,8 +216,11 @@ def rules_in(tree: Tree, place: str, way: bytes, entries: Iterable[Entry], rules
     return rules.below(place, found, is_top=is_top)
 
 
-def rules_above(workspace: "Workspace", place: str) -> Rules:
-    """Those of the folders above a place, up to the top of the file system: what is above the root decides too."""
+def rules_above(workspace: "Workspace", place: str, shows: Callable[[str, os.stat_result], bool]) -> Rules:
+    """Those of the folders above a place, up to the top of the file system: what is above the root decides too.
+
+    `shows` tells whether a file in the workspace may be read.
+    """
     rules = Rules()
     root = workspace.root_of(unmistakable(place))
     for folder in _above(root.real):
@@ -227,7 +233,11 @@ def rules_above(workspace: "Workspace", place: str) -> Rules:
                 rules = rules_in(tree, folder, b"", tree.marks(b""), rules)
         finally:
             os.close(fd)
-    with workspace.directory(root.prefix + "x") as (fd, _), DiskTree(fd) as tree:
+
+    def shows_below(name: bytes, status: os.stat_result) -> bool:
+        return shows(root.prefix + os.fsdecode(name), status)
+
+    with workspace.directory(root.prefix + "x") as (fd, _), DiskTree(fd, shows_below) as tree:
         for folder in _above(place)[len(_above(root.real)) :]:
             way = os.fsencode(folder.removeprefix(root.prefix) + "/") if folder != root.real else b""
             try:

@@ -14,7 +14,7 @@ from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
 from handhold.world.search.folders import Walk, overrides_of
 from handhold.world.search.running import Deadline, Late
-from handhold.world.search.tree import DiskTree, Tree, above, rules_above, rules_in
+from handhold.world.search.tree import Tree, above, rules_above, rules_in
 
 ACCOUNT = 0.5  # seconds, for telling what was not searched
 
@@ -126,8 +126,8 @@ def skipped_by_rule(
 ) -> list[Skipped]:
     """Why a search of a folder leaves out these places below it, by rule."""
     prefix = place.rstrip("/") + "/"
-    with opened(workspace, place, lambda _: True) as (folder, _), DiskTree(folder.fd) as tree:
-        rules = Rules() if ignored else rules_above(workspace, place)
+    with opened(workspace, place, lambda _: True) as (folder, _), folder.tree() as tree:
+        rules = Rules() if ignored else rules_above(workspace, place, folder.shows_place)
         judge = Judge(tree, place, rules, Overrides(), hidden, ignored)
         ways = (os.fsencode(path.removeprefix(prefix)).rpartition(b"/") for path in paths)
         return list(grouped(((way + slash, name) for way, slash, name in ways), judge, Deadline(until)))

@@ -1,4 +1,4 @@
-"""Searching without ripgrep: our own walk, which gives the same answers, only later."""
+"""Searching without ripgrep: our own walk, which gives the same answers, only later, and in a defined order."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -34,9 +34,13 @@ class WalkSearch:
     ) -> Scan:
         """What ripgrep would find; `because` says why it was not asked."""
         assert isinstance(search.request, Glob | Grep)
-        with opened(self._workspace, search.place, visible, hiding) as (folder, name), DiskTree(folder.fd) as tree:
-            rules = Rules() if search.request.ignored or name else rules_above(self._workspace, search.place)
-            looking = Looking(folder, name, search.request, until, tree, search.place, rules)
+        with opened(self._workspace, search.place, visible, hiding) as (folder, name), folder.tree() as tree:
+            rules = (
+                Rules()
+                if search.request.ignored or name
+                else rules_above(self._workspace, search.place, folder.shows_place)
+            )
+            looking = Looking(folder, name, search.request, until, tree, search.place, rules, search.entries)
             try:
                 return looking.scan(search, because)
             except Broken as broken:
@@ -50,6 +54,7 @@ class Looking(Filling):
     tree: DiskTree
     place: str
     rules: Rules
+    most: int | None = None  # entries that are visited
     told: Told = field(default_factory=Told)
     walks: list[Walk] = field(default_factory=list[Walk])
 
@@ -101,6 +106,7 @@ class Looking(Filling):
             self.request.hidden,
             self.request.ignored,
             deadline,
+            most=self.most,
         )
         self.walks.append(walk)
         visible, place = self.folder.visible, self.folder.place

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from handhold.core.choices import MODES, Mode
+from handhold.core.choices import MODES, SECRETS, Mode, Secrets
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import Rule
+from handhold.core.text.alike import suggest
 
 MOST = 1024 * 1024  # bytes
+# A project's file is read before anybody has looked at it. Parsing a dotted key and matching a pattern with its
+# examples take time and memory by the square of their length.
+MOST_OF_PROJECT = 64 * 1024  # bytes
+MOST_DOTS = 200  # in a line
+LONGEST_TEXT = 500  # characters of a text in a rule
 KEYS = tuple(field.name for field in fields(Rule) if field.name != "folds")
+TOP_KEYS = ("mode", "secrets", "undo_bytes", "rule")
 LISTS = ("verbs", "paths", "but", "commands", "hosts", "covers", "spares")
 
 
@@ -21,6 +28,8 @@ class Said:
 
     mode: Mode | None = None
     rules: tuple[Rule, ...] = ()
+    undo_bytes: int | None = None
+    secrets: Secrets | None = None
 
 
 def read(file: str, *, follow: bool, most: int = MOST) -> bytes | None:
@@ -52,6 +61,8 @@ def said_in(data: bytes, file: str, *, of_project: bool = False) -> Said:
     import tomllib  # few sessions have such a file
 
     try:
+        if of_project and max(line.count(b".") for line in data.split(b"\n")) > MOST_DOTS:
+            raise ValueError(f"a line has more than {MOST_DOTS} dots")
         return _said(tomllib.loads(data.decode()), of_project=of_project)
     except RecursionError:
         raise SettingsBroken(file, "it is nested too deep") from None
@@ -60,15 +71,19 @@ def said_in(data: bytes, file: str, *, of_project: bool = False) -> Said:
 
 
 def _said(table: Mapping[str, Any], *, of_project: bool) -> Said:
-    if unknown := sorted(table.keys() - {"mode", "rule"}):
-        raise ValueError(f"nobody knows {unknown[0]!r}; there are mode and [[rule]]")
+    if unknown := sorted(table.keys() - set(TOP_KEYS)):
+        raise ValueError(f"unknown key {unknown[0]!r}. {suggest(unknown[0], TOP_KEYS)}")
     mode = table.get("mode")
     if mode is not None and mode not in MODES:
         raise ValueError(f"no mode is called {mode!r}; there are {', '.join(MODES)}")
+    secrets = table.get("secrets")
+    if secrets is not None and secrets not in SECRETS:
+        raise ValueError(f"secrets must be one of {', '.join(SECRETS)} (got {secrets!r})")
     tables: Any = table.get("rule", [])
     if not isinstance(tables, list):
         raise ValueError("a rule begins with [[rule]]")
-    rules: tuple[Rule, ...] = tuple(map(_rule, tables))  # pyright: ignore[reportUnknownArgumentType]
+    longest = LONGEST_TEXT if of_project else MOST
+    rules = tuple(_rule(each, longest) for each in cast(list[Any], tables))
     names = [rule.name for rule in rules]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two rules are called {twice!r}")
@@ -76,10 +91,19 @@ def _said(table: Mapping[str, Any], *, of_project: bool) -> Said:
         for rule in rules:
             if elsewhere := next((each for each in (*rule.paths, *rule.but) if each.startswith(("/", "~"))), None):
                 raise ValueError(f"rule {rule.name!r}: {elsewhere!r} is not a path of this project")
-    return Said(mode, rules)
+    return Said(mode, rules, _undo_bytes(table, of_project=of_project), secrets)
 
 
-def _rule(table: Any) -> Rule:
+def _undo_bytes(table: Mapping[str, Any], *, of_project: bool) -> int | None:
+    value = table.get("undo_bytes")
+    if value is not None and of_project:
+        raise ValueError("undo_bytes counts only in the user's own settings")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
+        raise ValueError(f"undo_bytes must be a whole number above 0 (got {value!r})")
+    return value
+
+
+def _rule(table: Any, longest: int) -> Rule:
     if not isinstance(table, dict):
         raise ValueError("a rule begins with [[rule]]")
     given = cast(dict[str, Any], table)
@@ -87,7 +111,7 @@ def _rule(table: Any) -> Rule:
     if not isinstance(name, str):
         raise ValueError("a rule needs a name")
     if unknown := sorted(given.keys() - set(KEYS)):
-        raise ValueError(f"rule {name!r}: nobody knows {unknown[0]!r}; there are {', '.join(KEYS)}")
+        raise ValueError(f"rule {name!r}: unknown key {unknown[0]!r}. {suggest(unknown[0], KEYS)}")
     for key in ("verdict", "verbs", "because", "covers", "spares"):
         if key not in given:
             raise ValueError(f"rule {name!r}: it has no {key}")
@@ -96,4 +120,6 @@ def _rule(table: Any) -> Rule:
             raise ValueError(f"rule {name!r}: {key} is a list of texts")
         if key not in LISTS and not isinstance(value, str):
             raise ValueError(f"rule {name!r}: {key} is a text")
+        if any(len(text) > longest for text in ([value] if isinstance(value, str) else cast(list[str], value))):
+            raise ValueError(f"rule {name[:longest]!r}: {key} has a text of more than {longest} characters")
     return Rule(**given)

@@ -12,10 +12,10 @@ from time import monotonic
 
 from handhold.core.errors import NoShell
 from handhold.core.facts import Exit, Held
-from handhold.core.plans import Effects
-from handhold.core.policy.protected import MOUNTED
+from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.core.ports import Finished, JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
+from handhold.core.text.redaction import Redaction
 from handhold.world.files.roots import Root
 from handhold.world.files.shelf import Shelf
 from handhold.world.files.trouble import named
@@ -25,16 +25,19 @@ from handhold.world.shell.abilities import abilities, memory_file
 from handhold.world.shell.environment import systems
 from handhold.world.shell.jobs import Job, Jobs
 from handhold.world.shell.lasting import Lasting, Lasts, Memory
-from handhold.world.shell.limits import UNLIMITED, Limits
-from handhold.world.shell.masks import masks, told, unhidden
+from handhold.world.shell.layout import Guarded, Mount
+from handhold.world.shell.limits import UNLIMITED, Limits, explain_uncounted
+from handhold.world.shell.loopback import Loopback
+from handhold.world.shell.masks import MOST, masks, told, unhidden
 from handhold.world.shell.offload import MOST_KEPT, Results
 from handhold.world.shell.output import SMALL_RING, Sink
 from handhold.world.shell.places import RESULTS, elsewhere
 from handhold.world.shell.preflight import objection
 from handhold.world.shell.process import Process
-from handhold.world.shell.sandbox import Launch, Mode, Mount, sandbox
+from handhold.world.shell.sandbox import Launch, Mode, sandbox
 from handhold.world.shell.shadow import NoShadow, Shadow
 from handhold.world.shell.weekly import sweep, used
+from handhold.world.shell.worktrees import advise
 from handhold.world.state.folder import private
 
 BASH = "bash"
@@ -93,14 +96,24 @@ class BoxedShell:
         network: bool | Opening = False,
         lasting: Lasts = "nothing",
         protected: Callable[[str], bool],
+        holds: Callable[[str, bool], bool] = lambda _place, _folder: False,
+        held_places: Callable[[], Sequence[str]] = tuple,
         denied: Callable[[], Sequence[str]] = tuple,
+        withheld: Callable[[str], bool] = lambda _place: False,
+        redaction: Callable[[], Redaction | None] = lambda: None,
         hidden: Sequence[str] = (),
         most_kept: int = MOST_KEPT,
         limits: Limits = UNLIMITED,
+        tracing: bool = False,
     ) -> None:
-        """NoShell where commands should be contained and cannot be. `denied` says what they may not see, each time.
+        """NoShell where commands should be contained and cannot be. `denied` says what they may not see, each time,
+        and `redaction` what is replaced in what they print. What they make and is `withheld` is left out.
 
-        `hidden` are folders and files elsewhere that they do not see either, where we contain them.
+        `protected` names what is asked about when a command has ended on its shadow. One that works on the workspace
+        itself is kept from what `holds` names, and from what it names already, `held_places`.
+
+        `hidden` are folders and files elsewhere that they do not see either, where we contain them. With `tracing`
+        they may trace their own processes.
         """
         if not hasattr(os, "pidfd_open"):
             raise NoShell("commands are run on Linux only")
@@ -111,8 +124,13 @@ class BoxedShell:
         self._shelf_of = shelf_of
         self._network = network
         self._limits = limits
+        self._tracing = tracing
         self._protected = protected
+        self._holds = holds
+        self._held_places = held_places
         self._denied = denied
+        self._withheld = withheld
+        self._redaction = redaction
         self._elsewhere = tuple(hidden)
         self._places = Places(state, session)
         self._results = Results(self._places.results, most_kept)
@@ -121,6 +139,9 @@ class BoxedShell:
         self._lock = Lock()
         self._jobs = Jobs()
         self._closed = False
+        self._loopback: Loopback | None = None
+        self._in_it = 0  # commands that share it
+        self._no_loopback = ""  # why commands do not share one
         orphans.end_orphans()
         sweep(state / "sessions")
         sweep(self._results.folder / "conflicts")
@@ -133,6 +154,10 @@ class BoxedShell:
         held = replace(self._sandbox.held, network=self._sandbox.held.network or bool(self._network), named_hosts=named)
         if not self._bubblewrap and (why_not := unhidden(self._denied(), self._first)):
             held = replace(held, why_not=(*held.why_not, why_not))
+        if why_not := explain_uncounted(self._limits):
+            held = replace(held, why_not=(*held.why_not, why_not))
+        if self._no_loopback:
+            held = replace(held, why_not=(*held.why_not, self._no_loopback))
         if not held.shadow:
             return held
         why_not = self._failed() or next((why for root in self._writable() if (why := self._objection(root))), "")
@@ -168,7 +193,7 @@ class BoxedShell:
         if direct and run.preview:
             raise NoShell("; ".join(("a preview needs a shadow of the workspace", *held.why_not)))
         with ExitStack() as stack:
-            sink = Sink(self._results, watch=watch)
+            sink = Sink(self._results, redaction=self._redaction(), watch=watch)
             stack.callback(sink.drop)
             shadow = None if direct else self._shadow(stack)
             denied = self._denied()
@@ -180,22 +205,26 @@ class BoxedShell:
                 if shadow and "overlay" in error.because:
                     self._fail(error.because)
                 raise
-            if started.memory:
+            if started.memory and not ended.timed_out:  # being asked to end, it tells how far it came
                 self._lasting.learn(started.memory, started.launch.given)
             started.opened.close()
-            if shadow is None:
-                effects = None
-            else:
-                effects = Effects() if ended.cancelled else self._readable(shadow.effects(self._protected))
-            yield Finished(
+            output = sink.output(run.chars, run.lines, first_bytes=run.first_bytes)
+            proxy = started.launch.proxy
+            advice = advise((root.real for root in self._roots), output.head + output.tail) if ended.code else ()
+            finished = Finished(
                 ended,
-                sink.output(run.chars, run.lines, first_bytes=run.first_bytes),
+                output,
                 told(replace(held, shadow=shadow is not None), denied, self._first),
                 "file tools only" if shadow is None else "all",
-                effects,
+                None,
                 self._lasting.folder,
-                started.launch.proxy.notes if started.launch.proxy else (),
+                (*(proxy.notes(since=started.process.began) if proxy else ()), *advice),
             )
+            if shadow is not None:
+                effects = Effects() if ended.cancelled else shadow.effects(self._protected, self._withheld)
+                readable = replace(effects, conflicts=tuple(map(self._readable, effects.conflicts)))
+                finished = replace(finished, effects=readable, set_aside=self._setting_aside(shadow))
+            yield finished
 
     def _shadow(self, stack: ExitStack) -> Shadow:
         """Where `held` has just said that there can be one."""
@@ -228,23 +257,51 @@ class BoxedShell:
     # --- in the background
 
     def start(self, run: Run) -> JobState:
-        denied = self._denied()
-        held = told(replace(self.held, shadow=False), denied, self._first)
+        denied, redaction = self._denied(), self._redaction()
 
         def begin(sink: Sink) -> tuple[Process, Callable[[], None]]:
             started = self._started(run, sink, self._direct(), denied, talks=True)
             return started.process, started.opened.close
 
         def make() -> Job:
-            return Job(begin, Sink(self._results, little=0, ring=SMALL_RING), run.seconds, held)
+            with self._in_loopback(create=True):
+                held = told(replace(self.held, shadow=False), denied, self._first)
+                sink = Sink(self._results, redaction=redaction, little=0, ring=SMALL_RING)
+                return Job(begin, sink, run.seconds, held)
 
         return self._jobs.start(make, run.chars)
+
+    @contextmanager
+    def _in_loopback(self, *, create: bool = False) -> Generator[Loopback | None]:
+        """The loopback that commands share: made for one in the background, and kept as long as any is in it."""
+        with self._lock:
+            if self._closed:
+                raise NoShell("the shell is closed")
+            known = self._loopback or self._no_loopback
+            if create and not known and self._bubblewrap and self._network is not True:
+                try:
+                    with named("the shell"):
+                        self._loopback = Loopback(self._bubblewrap, self._network or None)
+                except NoShell as error:
+                    self._no_loopback = f"each command has a localhost of its own: {error.because}"
+            loopback = self._loopback
+            self._in_it += loopback is not None
+        try:
+            yield loopback
+        finally:
+            if loopback:
+                with self._lock:
+                    self._in_it -= 1
+                    if not self._in_it:
+                        self._loopback = None
+                        loopback.close()
 
     def job(self, request: JobOutput | JobInput | JobStop) -> JobState:
         return self._jobs.answer(request)
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self.interrupt()
         self._jobs.close()
 
@@ -253,8 +310,6 @@ class BoxedShell:
     def _started(
         self, run: Run, sink: Sink, mounts: Sequence[Mount], denied: Sequence[str], *, talks: bool = False
     ) -> Started:
-        if self._closed:
-            raise NoShell("the shell is closed")
         if not self._bubblewrap and (why_not := unhidden(denied, self._first)):
             raise NoShell(why_not)
         with ExitStack() as opened, named("the shell"):
@@ -269,11 +324,14 @@ class BoxedShell:
                 home=self._places.home,
                 results=str(self._results.folder),
                 network=self._network,
+                loopback=opened.enter_context(self._in_loopback()),
                 env=memory.env if memory else {},
                 shim=abilities().shim,
                 hidden=[*self._hidden(), *(elsewhere(roots) if denied else ())],
                 masks=masks(denied, roots, self._places.state),
                 limits=self._limits,
+                guarded=self._guarded(mounts),
+                tracing=self._tracing,
             )
             opened.callback(launch.close)
             launch = replace(launch, pass_fds=(*launch.pass_fds, *fds, *(memory.fds if memory else ())))
@@ -288,17 +346,24 @@ class BoxedShell:
 
     def _direct(self) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""
-        mounts = (
-            Mount(root.real, "direct", protected=MOUNTED) if root.writable else Mount(root.real, "read-only")
-            for root in self._roots
-        )
+        mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 
-    def _readable(self, effects: Effects) -> Effects:
-        """What was kept of conflicts, as a model can ask for it."""
-        folder = str(self._results.folder)
-        told = (replace(each, kept=each.kept.replace(folder, RESULTS, 1)) for each in effects.conflicts)
-        return replace(effects, conflicts=tuple(told))
+    def _guarded(self, mounts: Sequence[Mount]) -> Guarded | None:
+        """NoShell if more has to stay as it is than can be mounted."""
+        if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
+            return None
+        kept = self._held_places()
+        if len(kept) > MOST:
+            raise NoShell(f"{len(kept):,} files and folders must not be changed, and at most {MOST} can be kept")
+        return Guarded(self._holds, kept)
+
+    def _setting_aside(self, shadow: Shadow) -> Callable[[FileChange], Conflict]:
+        return lambda change: self._readable(shadow.set_aside(change))
+
+    def _readable(self, conflict: Conflict) -> Conflict:
+        """What was kept of it, as a model can ask for it."""
+        return replace(conflict, kept=conflict.kept.replace(str(self._results.folder), RESULTS, 1))
 
 
 def _command(command: str, opened: ExitStack) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -4,7 +4,6 @@ A version number promises little: a container forbids namespaces, a distribution
 setuid binary mounts no overlay. So each bubblewrap that is there runs `true` with the flags we use.
 """
 
-import ctypes
 import os
 import platform
 import re
@@ -14,16 +13,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
+from handhold.world.files.distant import mounts
+from handhold.world.landlock import USABLE as LANDLOCK_USABLE
+from handhold.world.landlock import landlock_version
 from handhold.world.shell import places, seccomp
+from handhold.world.shell.causes import find_cause
 from handhold.world.shell.environment import SYSTEM_PATH
 
 SYSTEM_BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 OLDEST = (0, 11)  # the first that can lay one folder over another
 BUILT = os.path.join(os.path.dirname(__file__), "_built")
 SECONDS = 5
-LANDLOCK_CREATE_RULESET = 444
-LANDLOCK_VERSION = 1
-LANDLOCK_USABLE = 2  # the first forbids to move a file into another folder, whatever its rules say
 LANDLOCK_SCOPES = 6  # closes abstract sockets, which lie in no folder
 SYS = "/sys"
 
@@ -51,6 +51,7 @@ class Abilities:
     launcher: str  # where it was built; empty if it was not
     shim: str
     why_not: tuple[str, ...]
+    remedy: str = ""  # for the owner of the machine, where no bubblewrap works
 
     @property
     def lands(self) -> bool:
@@ -66,6 +67,9 @@ class Abilities:
 @cache
 def abilities() -> Abilities:
     found, why_not = bubblewrap()
+    remedy = ""
+    if found is None and (cause := find_cause(newest())):
+        why_not, remedy = (*why_not, cause.why), cause.remedy
     landlock = landlock_version()
     launcher, no_launcher = working("inside")
     shim, no_shim = working("rename.so")
@@ -79,7 +83,12 @@ def abilities() -> Abilities:
         why_not += (f"no Landlock and no limits: {no_launcher}",)
     if no_shim:
         why_not += (f"renaming a folder that was there before fails in programs that do not copy it: {no_shim}",)
-    return Abilities(found, bool(seccomp.program()), landlock, launcher, shim, why_not)
+    return Abilities(found, bool(seccomp.program()), landlock, launcher, shim, why_not, remedy)
+
+
+def newest() -> str:
+    """The bubblewrap that would serve, if it could make its namespaces; empty if there is none."""
+    return max(((version_of(path), path) for _, path in candidates()), default=((), ""))[1]
 
 
 def bubblewrap() -> tuple[Bubblewrap | None, tuple[str, ...]]:
@@ -124,9 +133,13 @@ def written(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
+# Any folder shows whether the kernel allows an overlay, unless something is mounted below it (in containers: /usr).
+PROBED = os.path.dirname(os.path.realpath(__file__))
+
+
 def tried(path: str, *, overlay: bool) -> str:
     """What went wrong when `true` was run with the flags that we use; empty if nothing did."""
-    said = trial(path, ("--overlay-src", "/usr", "--tmp-overlay", "/usr") if overlay else (), ("true",))
+    said = trial(path, ("--overlay-src", PROBED, "--tmp-overlay", PROBED) if overlay else (), ("true",))
     return _words(said) if said is None or said.returncode else ""
 
 
@@ -165,8 +178,54 @@ def _words(said: subprocess.CompletedProcess[bytes] | None) -> str:
     return said.stderr.decode("utf-8", "replace").strip() or f"exit status {said.returncode}"
 
 
+def overlaid(more: Sequence[str] = ()) -> tuple[str, ...]:
+    """The folders that commands see through an overlay, behind which no socket answers: those at the root, and more."""
+    return overlayable((*_folders(), *more))
+
+
+def overlayable(folders: Sequence[str]) -> tuple[str, ...]:
+    """Those of the folders that an overlay can be laid over.
+
+    In a user namespace the kernel lays none over a folder that something else is mounted in.
+    """
+    found = abilities().bubblewrap
+    if found is None or not found.overlay or not folders:
+        return ()
+    points = [point for point, _ in mounts()]
+    whole = [place for place in folders if not any(point.startswith(f"{place}/") for point in points)]
+    return _that_overlay(found.path, tuple(whole))
+
+
 @cache
-def ground(*, writable: bool = False) -> tuple[str, ...]:
+def _folders() -> tuple[str, ...]:
+    return tuple(
+        place
+        for place in places.top_level()
+        if place != SYS and os.path.isdir(place) and not os.path.islink(place) and not _is_empty(place)
+    )
+
+
+@cache
+def _that_overlay(bwrap: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the folders whose file systems take an overlay: all at once, else each by itself."""
+    if not folders or _overlays(bwrap, folders):
+        return folders
+    return tuple(each for each in folders if _overlays(bwrap, (each,)))
+
+
+@cache
+def _overlays(bwrap: str, folders: tuple[str, ...]) -> bool:
+    said = trial(bwrap, read_only_overlays(folders), ("true",))
+    return said is not None and not said.returncode
+
+
+def read_only_overlays(folders: Sequence[str]) -> tuple[str, ...]:
+    """To be made read-only in the end: until then there may be mounts to be made in them."""
+    return tuple(flag for place in folders for flag in ("--overlay-src", place, "--tmp-overlay", place))
+
+
+@cache
+def ground(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The machine as a command sees it, before anything is laid over it.
 
     Entry by entry rather than as one: so the root is ours, homes are left out instead of covered, and there is a
@@ -180,6 +239,8 @@ def ground(*, writable: bool = False) -> tuple[str, ...]:
             continue
         if os.path.islink(place):
             flags += ["--symlink", os.path.relpath(os.path.join("/", os.readlink(place)), "/"), place]
+        elif place in overlaid:
+            flags += read_only_overlays((place,))
         elif not writable and _is_empty(place):  # a folder is made in a tenth of the time that a mount takes
             flags += ["--dir", place]
         else:
@@ -187,6 +248,7 @@ def ground(*, writable: bool = False) -> tuple[str, ...]:
     return (*flags, "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--dir", "/run")
 
 
+@cache
 def kernel() -> tuple[str, ...]:
     """To be laid last: it brings a dozen mounts, and for each bind bubblewrap reads the list of all there are by then.
 
@@ -214,11 +276,6 @@ def memory_file(name: str, data: bytes) -> int:
         os.close(fd)
         raise
     return fd
-
-
-def landlock_version() -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_VERSION))
 
 
 def working(name: str) -> tuple[str, str]:

@@ -1,12 +1,12 @@
-"""The variables that a command gets: a list of those that are harmless, not of those that are not.
+"""The variables that a command gets: a list of those that are harmless, not of those that are not; and its HOME.
 
 Tokens lie in variables, under any name.
 """
 
 import os
-import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from handhold.world.shell import places
 
@@ -23,6 +23,22 @@ NETWORK = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "npm_config_registry", "GOPROXY"),
 )
+# Where it is shut: package managers use what they have, and fail at once instead of trying again for a minute.
+OFFLINE = {
+    "npm_config_offline": "true",
+    "npm_config_update_notifier": "false",
+    "npm_config_audit": "false",
+    "YARN_ENABLE_NETWORK": "0",
+    "PIP_NO_INDEX": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "UV_OFFLINE": "1",
+    "CARGO_NET_OFFLINE": "true",
+    "GOPROXY": "off",
+    "GOTOOLCHAIN": "local",
+    "COMPOSER_DISABLE_NETWORK": "1",
+    "CONDA_OFFLINE": "true",
+    "HF_HUB_OFFLINE": "1",
+}
 LOOKING_IS_NO_CHANGE = {
     "GIT_OPTIONAL_LOCKS": "0",  # `git status` would write its index, and have to be asked about
     # A repository may name programs that git runs whenever somebody looks at it. Hooks are for those who change it.
@@ -30,6 +46,7 @@ LOOKING_IS_NO_CHANGE = {
     "GIT_CONFIG_KEY_0": "core.fsmonitor",
     "GIT_CONFIG_VALUE_0": "false",
     "GIT_PAGER": "cat",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1",  # a root below the top of a repository is a mount
 }
 # What we run ourselves is looked for here only: PATH may lead through the workspace, where commands write.
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
@@ -41,6 +58,8 @@ def environment(given: Mapping[str, str], *, home: str, tmp: str, network: bool)
     kept = {name: ours[name] for name in ours if name in KEPT or name.startswith("LC_")}
     if network:
         kept |= {name: ours[name] for name in NETWORK if name in ours and "@" not in ours[name]}
+    else:
+        kept |= OFFLINE
     kept |= _installations()
     kept["PATH"] = f"{kept.get('PATH') or SYSTEM_PATH}:{home}/.local/bin"
     return kept | {"HOME": home, "TMPDIR": tmp, "TERM": "dumb", **LOOKING_IS_NO_CHANGE} | dict(given)
@@ -64,24 +83,20 @@ def _installations() -> dict[str, str]:
     return found
 
 
-@cache
-def git_settings() -> bytes:
-    """The user's name for commits, without the rest of their settings: those hold tokens and run programs.
+def inner_home() -> str:
+    """HOME as a command sees it: beside the real homes, and none of them, so that nothing lies in it."""
+    names = (os.path.join(os.path.realpath("/home"), name) for name in ("handhold", "handhold-layer"))
+    return next(name for name in names if name not in places.homes())
 
-    A folder of the workspace may belong to somebody whom the sandbox has no number for; git shall not mind.
-    """
-    lines = ["[safe]", "\tdirectory = *", "[include]", "\tpath = /etc/gitconfig"]
-    asked = ["git", "config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$"]
-    variables = {**os.environ, "PATH": SYSTEM_PATH}
-    try:
-        done = subprocess.run(
-            asked, env=variables, cwd="/", capture_output=True, stdin=subprocess.DEVNULL, timeout=5, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        done = None
-    for setting in (done.stdout if done else b"").decode("utf-8", "replace").split("\0"):
-        name, _, value = setting.partition("\n")
-        if name in ("user.name", "user.email"):
-            quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-            lines += ["[user]", f'\t{name.removeprefix("user.")} = "{quoted}"']
-    return ("\n".join(lines) + "\n").encode()
+
+@cache
+def passwd(home: str) -> bytes:
+    """The machine's list of users, where we live in another home: some programs ask it instead of HOME."""
+    uid = str(os.getuid()).encode()
+    lines = [line.split(b":") for line in Path("/etc/passwd").read_bytes().splitlines()]
+    ours = next((line for line in lines if line[2:3] == [uid] and len(line) == 7), None)
+    if ours is None:  # known to the network only, or to nobody
+        ours = [b"user", b"x", uid, str(os.getgid()).encode(), b"", b"", b"/bin/bash"]
+        lines.append(ours)
+    ours[5] = os.fsencode(home)
+    return b"".join(b":".join(line) + b"\n" for line in lines)

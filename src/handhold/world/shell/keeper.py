@@ -89,14 +89,24 @@ def children(pid: int) -> list[int] | None:
 
 def parent(pid: int) -> int:
     """0 if there is no such process."""
+    return int(_status(pid)[1])
+
+
+def is_dead(pid: int) -> bool:
+    return _status(pid)[0] in (b"Z", b"X")
+
+
+def _status(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state on; as of a dead one if there is none."""
+    gone = [b"X", b"0"]
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
-        return 0
+        return gone
     try:
-        return int(os.read(fd, 4096).rpartition(b")")[2].split()[1])
-    except (OSError, IndexError):
-        return 0
+        return os.read(fd, 4096).rpartition(b")")[2].split() or gone
+    except OSError:
+        return gone
     finally:
         os.close(fd)
 

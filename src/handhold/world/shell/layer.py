@@ -11,31 +11,32 @@ theirs, and stays: the command's version of it is put where it can be read.
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from handhold.core.errors import SystemTrouble
 from handhold.core.facts import Clash
-from handhold.core.plans import Conflict, FileChange, Folder
+from handhold.core.plans import Conflict, FileChange, Folder, FolderTime
 from handhold.core.text.names import unmistakable
 from handhold.world.files.commit.copies import opened
-from handhold.world.files.commit.likeness import attributes_of, stat_of
-from handhold.world.files.manifest import GONE, LIST, READ, Thing, file_hash, thing, which
+from handhold.world.files.commit.likeness import attributes_of, same_bytes, stat_of
+from handhold.world.files.manifest import GONE, LIST, READ, Thing, allocated_by, file_hash, owner_of, thing, which
 from handhold.world.files.roots import Root, names
 from handhold.world.files.walk import descend
+from handhold.world.shell.moves import Moves
 from handhold.world.shell.taking import Taking
 from handhold.world.shell.traces import (
     ELSEWHERE,
     OPAQUE,
     ORIGIN,
-    OVERLAY,
     WHITEOUT,
     clean,
+    grants_privileges,
     is_whiteout,
+    owners,
     strip,
+    values,
 )
-
-PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +52,35 @@ class Here:
 class Layer:
     """The layer over one root. `read` empties it, once."""
 
-    def __init__(self, root: Root, upper: str, *, since: int, taking: Taking, protected: Callable[[str], bool]) -> None:
-        """`since` is the command's start, by the clock of the root's file system."""
+    def __init__(
+        self,
+        root: Root,
+        upper: str,
+        *,
+        since: int,
+        taking: Taking,
+        protected: Callable[[str], bool],
+        withheld: Callable[[str], bool],
+    ) -> None:
+        """`since` is the command's start, by its file system's clock. What is new and `withheld` is left out."""
         self._root = root
         self._since = since
         self._taking = taking
         self._protected = protected
+        self._withheld = withheld
         self._top = Root.open(upper, writable=True)
+        self._moves = Moves(root, self._top)
         self._ahead: list[str] = []
         self._parted: list[str] = []  # files that had other names
         self._bare: list[str] = []  # folders whose attributes were changed
+        self._left_out: list[str] = []  # what is withheld
         self._asked: list[str] = []  # protected places of the entry at hand: they count if it does
+        self._granting: list[str] = []  # those of its files that grant privileges, likewise
         self.files: list[FileChange] = []
         self.conflicts: list[Conflict] = []
+        self.times: list[FolderTime] = []
         self.guarded: set[str] = set()
+        self.privileged: set[str] = set()
 
     def read(self) -> None:
         try:
@@ -82,7 +98,9 @@ class Layer:
         if self._parted:
             said.append(f"{_some(self._parted)}: other names (hard links) of the file keep the old content")
         if self._bare:
-            said.append(f"{_some(self._bare)}: mode or attributes of the folder are left as they were")
+            said.append(f"{_some(self._bare)}: owner, mode or attributes of the folder are left as they were")
+        if self._left_out:
+            said.append(f"{_some(self._left_out, 5)}: left out, since a rule denies reading it; the rest counts")
         return said
 
     def _directory(self, way: str) -> None:
@@ -103,10 +121,12 @@ class Layer:
                     os.close(fd)
 
     def _entry(self, here: Here, name: str) -> None:
-        self._asked = []
+        self._asked, self._granting = [], []
         found = os.stat(name, dir_fd=here.upper, follow_symlinks=False)
         lower = stat_of(here.lower, name)
         mode = found.st_mode
+        if lower is None and not is_whiteout(found) and self._leaves_out(self._place(here.way + name)):
+            return
         if stat.S_ISREG(mode):
             self._file(here, name, found, lower)
         elif stat.S_ISDIR(mode):
@@ -141,7 +161,7 @@ class Layer:
             self._must_be_whole(attributes, way)
             before = None
             if lower is None:
-                if here.stirred and ORIGIN in attributes:  # it was here and is deleted, or was moved here: who knows
+                if here.stirred and ORIGIN in attributes and not self._moves.has_moved(fd, found):  # it is deleted
                     return self._conflict(here.upper, name, way)
             elif self._same_file(here, name, fd, found, lower):
                 return None
@@ -152,11 +172,12 @@ class Layer:
                 if lower.st_nlink > 1 and stat.S_ISREG(lower.st_mode):
                     self._parted.append(self._place(way))
             strip(fd, attributes, found)
+            self._note_privileges(self._place(way), found.st_mode, attributes)
             hash = file_hash(fd, found)
         finally:
             os.close(fd)
-        mode = stat.S_IMODE(found.st_mode)
-        after = Thing("file", hash, found.st_size, mode, which(found), found.st_mtime_ns, 1, 0)
+        mode, owner, allocated = stat.S_IMODE(found.st_mode), owner_of(found), allocated_by(found)
+        after = Thing("file", hash, found.st_size, mode, which(found), found.st_mtime_ns, 1, 0, owner, allocated)
         slot, after = self._taking.take(here.upper, name, after)
         return self._change(way, before, after, slot)
 
@@ -194,8 +215,17 @@ class Layer:
             before = self._below(here, name, lower)
             if before is None or before.newest >= self._since:
                 return self._conflict(here.upper, name, way)
-        prefix = f"{self._place(way)}/"
-        after = clean(here.upper, name, lambda inside: self._ask(prefix + unmistakable(inside)))
+        path = self._place(way)
+
+        def met(inside: str, mode: int, attributes: Sequence[str]) -> bool:
+            place = f"{path}/{unmistakable(inside)}"
+            if kept := not self._leaves_out(place):
+                self._ask(place)
+                self._note_privileges(place, mode, attributes)
+            return kept
+
+        self._note_privileges(path, os.stat(name, dir_fd=here.upper, follow_symlinks=False).st_mode, ())
+        after = clean(here.upper, name, met)
         slot, after = self._taking.take(here.upper, name, after)
         return self._change(way, before, after, slot)
 
@@ -223,6 +253,7 @@ class Layer:
             or lower.st_nlink > 1
             or found.st_mtime_ns != lower.st_mtime_ns
             or (found.st_size, found.st_mode) != (lower.st_size, lower.st_mode)
+            or owners(found) != owners(lower)
         ):
             return False
         try:
@@ -247,12 +278,18 @@ class Layer:
             and stat.S_ISLNK(lower.st_mode)
             and found.st_nlink == lower.st_nlink == 1
             and found.st_mtime_ns == lower.st_mtime_ns
+            and owners(found) == owners(lower)
             and os.readlink(name, dir_fd=here.upper) == os.readlink(name, dir_fd=here.lower)
         )
 
     def _compare(self, path: str, fd: int, found: os.stat_result, directory: int, name: str) -> None:
-        """A folder that was there and stays: only its mode is taken over."""
+        """A folder that was there and stays: only its mode and its time are taken over."""
         lower = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        before, after = lower.st_mtime_ns, found.st_mtime_ns
+        if lower.st_ctime_ns >= self._since:  # somebody else changed it, too
+            after = max(before, after)
+        if before != after:
+            self.times.append(FolderTime(path, before, after))
         was, now = stat.S_IMODE(lower.st_mode), stat.S_IMODE(found.st_mode)
         if was != now:
             if lower.st_ctime_ns >= self._since:
@@ -264,7 +301,7 @@ class Layer:
         except PermissionError:
             return
         try:
-            if values(fd) != values(old):
+            if values(fd) != values(old) or owners(found) != owners(lower):
                 self._bare.append(path)
         finally:
             os.close(old)
@@ -293,9 +330,18 @@ class Layer:
 
     # --- what comes of it
 
+    def _leaves_out(self, path: str) -> bool:
+        withheld = self._withheld(path)
+        self._left_out += [path] if withheld else []
+        return withheld
+
     def _ask(self, path: str) -> None:
         if self._protected(path):
             self._asked.append(path)
+
+    def _note_privileges(self, path: str, mode: int, attributes: Sequence[str]) -> None:
+        if grants_privileges(mode, attributes):
+            self._granting.append(path)
 
     def _change(self, way: str, before: Thing | None, after: Thing | None, slot: str) -> None:
         path = self._place(way)
@@ -304,10 +350,11 @@ class Layer:
     def _count(self, change: FileChange) -> None:
         self._ask(change.path)
         self.guarded.update(self._asked)
+        self.privileged.update(self._granting)
         self.files.append(change)
 
     def _conflict(self, upper: int, name: str, way: str, clash: Clash = "changed") -> None:
-        clean(upper, name, lambda _: None)
+        clean(upper, name, lambda _way, _mode, _attributes: True)
         self.conflicts.append(Conflict(self._place(way), clash, self._taking.keep(upper, name)))
 
     def _conflict_at(self, way: str) -> None:
@@ -327,12 +374,6 @@ def listable(root: Root, way: str) -> int:
         os.close(fd)
 
 
-def values(fd: int) -> dict[str, bytes]:
-    """The attributes that are somebody's own: not the overlay's, and not what the system labels files with."""
-    others = (OVERLAY, "security.", "trusted.")
-    return {name: os.getxattr(fd, name) for name in attributes_of(fd) if not name.startswith(others)}
-
-
 def _is_open(directory: int, name: str) -> bool:
     try:
         os.stat(f"{name}/.", dir_fd=directory)
@@ -347,15 +388,6 @@ def _open_up(upper: int, found: os.stat_result) -> None:
         os.fchmod(upper, 0o700)
 
 
-def same_bytes(one: int, other: int) -> bool:
-    while True:
-        left, right = os.read(one, PIECE), os.read(other, PIECE)
-        if left != right:
-            return False
-        if not left:
-            return True
-
-
-def _some(paths: list[str]) -> str:
-    more = len(paths) - 1
-    return paths[0] + (f" and {more} more" if more else "")
+def _some(paths: list[str], most: int = 1) -> str:
+    more = len(paths) - most
+    return ", ".join(paths[:most]) + (f" and {more} more" if more > 0 else "")

@@ -7,11 +7,13 @@ tool is gone.
 """
 
 import os
+import re
 import signal
 from contextlib import suppress
 from functools import cache
 
 MARK = "HANDHOLD_TOOL"
+MARK_FORM = re.compile(r"(?P<pid>[1-9][0-9]{0,9})-[0-9]{1,20}-(?P<namespace>pid:\[[0-9]{1,20}\])")
 
 
 def named(pid: int) -> str:
@@ -27,40 +29,53 @@ def mark(pid: int) -> dict[str, str]:
 
 
 def end_orphans() -> None:
-    """End what a tool that is gone has left. What others run, in other namespaces or as other users, is not ours."""
+    """End what a tool that is gone has left. What others run, in other namespaces or as other users, is not ours.
+
+    Anybody may put the variable into the environment of a process of theirs, and of a set-user-id program that they
+    start. So a mark counts only if it has our form and the process has no user but us.
+    """
     here = os.readlink("/proc/self/ns/pid")
-    alive: dict[str, bool] = {}
+    is_alive = cache(_lives)
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         with suppress(OSError):  # gone, or somebody else's
             tool = _tool_of(name)
-            if tool.endswith(here) and not alive.setdefault(tool, _lives(tool)):
-                _end(int(name), tool)
+            if tool and tool["namespace"] == here and not is_alive(tool[0]):
+                _end(int(name), tool[0])
 
 
 def _end(pid: int, tool: str) -> None:
     handle = os.pidfd_open(pid)
     try:
-        if _tool_of(str(pid)) == tool:  # the number may have passed to another a moment ago
+        found = _tool_of(str(pid))
+        if found and found[0] == tool:  # the number may have passed to another a moment ago
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:
         os.close(handle)
 
 
-def _tool_of(name: str) -> str:
-    """The tool that made the sandbox which this process is of; empty for every other process."""
+def _tool_of(name: str) -> re.Match[str] | None:
+    """The tool that made the sandbox which this process is of; None for every other process."""
+    if not _is_ours(name):
+        return None
     for variable in _read(f"/proc/{name}/environ").split(b"\0"):
         if variable.startswith(MARK.encode() + b"="):
-            return os.fsdecode(variable.partition(b"=")[2])
-    return ""
+            return MARK_FORM.fullmatch(os.fsdecode(variable.partition(b"=")[2]))
+    return None
+
+
+def _is_ours(name: str) -> bool:
+    """Whether its real, effective, saved and file-system user is the one that we run as."""
+    status = _read(f"/proc/{name}/status")
+    users = status.partition(b"\nUid:")[2].partition(b"\n")[0].split()
+    return {*users} == {str(os.geteuid()).encode()}
 
 
 def _lives(tool: str) -> bool:
-    pid = int(tool.partition("-")[0])
     try:
-        return named(pid) == tool
-    except OSError:
+        return named(int(tool.partition("-")[0])) == tool
+    except (OSError, IndexError):
         return False
 
 

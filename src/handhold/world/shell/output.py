@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from handhold.core.facts import Output
+from handhold.core.text.redaction import Redaction, Redactor
 from handhold.core.text.terminal import tidy
 from handhold.world.shell.offload import Results, Spill
 
@@ -33,12 +34,16 @@ _rings: list[bytearray] = []  # one that is used again: a new one takes longer t
 
 
 class Sink:
-    """Takes an output as it comes. The file gets it whole up to `results.most`, beyond that its two ends."""
+    """Takes an output as it comes. The file gets it whole up to `results.most`, beyond that its two ends.
+
+    What is redacted is never in the ring, nor in the file.
+    """
 
     def __init__(
         self,
         results: Results,
         *,
+        redaction: Redaction | None = None,
         watch: Callable[[str], None] | None = None,
         little: int = LITTLE,
         ring: int = RING,
@@ -55,6 +60,7 @@ class Sink:
         self._spill: Spill | None = None
         self._spilled = 0
         self._most = max(results.most - ring, ring)
+        self._redactor = Redactor(redaction) if redaction else None
         self._watch = _Watch(watch) if watch else None
         self._finished = False
         self._lock = Lock()  # who pages through a running job's output is another thread
@@ -63,17 +69,42 @@ class Sink:
 
     def take(self, fd: int) -> int:
         """Read once; 0 at its end. BlockingIOError if there is nothing yet."""
-        start = self.total % self._size
+        if self._redactor:
+            data = os.read(fd, self._piece)
+            self._put(self._redactor.feed(data))
+            return len(data)
+        start = self._next()
+        size = os.readv(fd, [self._view[start : start + self._piece]])
+        self._took(start, size)
+        return size
+
+    def finish(self) -> None:
+        """Nothing more will come: what was held back, as it might have been the beginning of a secret, was none."""
+        if self._redactor:
+            self._put(self._redactor.flush())
+
+    def _put(self, data: bytes) -> None:
+        while data:
+            start = self._next()
+            size = min(len(data), self._piece, self._size - start)
+            self._view[start : start + size] = data[:size]
+            self._took(start, size)
+            data = data[size:]
+
+    def _next(self) -> int:
+        """Where in the ring the next piece goes."""
         if self.total == self._size and not self._beginning:
             self._beginning = bytes(self._view[:BEGINNING])
-        size = os.readv(fd, [self._view[start : start + self._piece]])
-        if size:
-            self._breaks.count(start, start + size)
-            with self._lock:
-                self.total += size
-                if self.total > self._little and self._spilled < self._most:
-                    self._keep()
-        return size
+        return self.total % self._size
+
+    def _took(self, start: int, size: int) -> None:
+        if not size:
+            return
+        self._breaks.count(start, start + size)
+        with self._lock:
+            self.total += size
+            if self.total > self._little and self._spilled < self._most:
+                self._keep()
 
     def tell(self, *, last: bool = False) -> float | None:
         """Let the watcher see what is new, if it is time; the seconds until it will be, if there is something."""
@@ -145,7 +176,8 @@ class Sink:
     def page(self, offset: int, size: int, *, ended: bool) -> tuple[int, bytes]:
         """At most so many bytes from an offset on, and where they really begin: what was not kept is passed over.
 
-        They end with a line if they can, else with a letter.
+        Where more is left they end with a line if they can. Up to now they are whole, since a prompt ends no line; half
+        a letter is shown once nothing more can come.
         """
         with self._lock:
             total = self.total
@@ -157,10 +189,9 @@ class Sink:
             if not data:
                 offset = min(max(offset, in_ring), total)
                 data = self._end(total - offset)[:size]
-        if ended and offset + len(data) == total:
-            return offset, data
-        ended_line = data.rfind(b"\n") + 1
-        return offset, data[:ended_line] if ended_line else to_letter(data)
+        if offset + len(data) == total:
+            return offset, data if ended else to_letter(data)
+        return offset, data[: data.rfind(b"\n") + 1] or to_letter(data)
 
     @property
     def handle(self) -> str:

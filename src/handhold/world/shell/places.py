@@ -127,7 +127,9 @@ def masked() -> list[str]:
 
 @cache
 def _secrets() -> tuple[str, ...]:
-    return tuple(place for place in MASKED if os.path.lexists(place) and not os.path.islink(place))
+    """By their real paths: nothing can be mounted on a link, and what it leads to may be shown elsewhere."""
+    found = (os.path.realpath(place) for place in MASKED if os.path.exists(place))
+    return tuple(place for place in dict.fromkeys(found) if not below_any(place, (*hidden(), *OWN, VAR_TMP)))
 
 
 def _within_reach(place: str) -> bool:
@@ -141,16 +143,6 @@ def _within_reach(place: str) -> bool:
 
 def _may(place: str, way: int) -> bool:
     return os.access(place, way, effective_ids=os.access in os.supports_effective_ids)
-
-
-def sockets(shown: Iterable[str]) -> Iterator[str]:
-    """Where somebody listens now, in what is visible: a socket obeys whoever reaches it, on a read-only mount too."""
-    unseen = (*hidden(), *OWN, VAR_TMP)
-    for line in Path("/proc/net/unix").read_bytes().splitlines():
-        place = os.fsdecode(line[line.find(b" /") + 1 :])
-        visible = place.startswith("/") and (not below_any(place, unseen) or below_any(place, shown))
-        if visible and os.path.lexists(place):
-            yield place
 
 
 def elsewhere(roots: Sequence[str]) -> list[str]:
@@ -186,9 +178,14 @@ def credentials(home: str) -> Iterator[str]:
             yield place
 
 
-@cache
 def installed(path: str) -> tuple[str, ...]:
     """Folders and files to show again, of those that are hidden: what PATH names, what its links lead to, the usual."""
+    return tuple(place for place in _programs(path) if os.path.exists(place))
+
+
+@cache
+def _programs(path: str) -> tuple[str, ...]:
+    """Where they are if they are there at all, which may change at any time."""
     named = [os.environ.get(variable, "") for variable in INSTALLED.values() if variable]
     usual = [os.path.join(home, name) for home in homes() for name in INSTALLED]
     found = [place for place in (*usual, *named) if _is_hidden(place)]
@@ -206,7 +203,7 @@ def installed(path: str) -> tuple[str, ...]:
                 waiting.append(os.path.dirname(target))
             elif _is_hidden(target):
                 found.append(target)  # alone: who knows what lies beside it
-    return tuple(dict.fromkeys(place for place in found if os.path.exists(place)))
+    return tuple(dict.fromkeys(found))
 
 
 def _is_hidden(place: str) -> bool:

@@ -1,7 +1,7 @@
 """What forbids a shadow of a root, found before a command runs on one.
 
-An overlay cannot be laid over a mount point, and in a user namespace it cannot copy what belongs to somebody else. A
-root that holds the user's whole home, or everything, is no workspace to be shadowed.
+An overlay cannot be laid over a mount point, and in a user namespace it cannot copy what belongs to an id that is not
+mapped there. A root that holds the user's whole home, or everything, is no workspace to be shadowed.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from handhold.world.files.distant import ESCAPES, MOUNTS, mounts
 from handhold.world.files.roots import Root
+from handhold.world.shell.ids import has_id_range
 from handhold.world.shell.places import homes, inside
 
 LONGEST = 0.25  # seconds to look for owners: some eighty thousand files
@@ -28,7 +29,7 @@ def objection(root: Root) -> str:
         return "the workspace holds the user's home"
     if (mount := mount_below(root.real)) is not None:
         return f"{mount} is a mount point"
-    if foreign := _foreign(root):
+    if not has_id_range() and (foreign := _foreign(root)):
         return f"{foreign} belongs to another user or group"
     return ""
 

@@ -21,8 +21,12 @@ from handhold.world.files.trouble import trouble
 from handhold.world.shell import keeper
 from handhold.world.shell.output import Sink
 from handhold.world.shell.sandbox import Launch
+from handhold.world.shell.terminating import terminate
 
 PIPE = 1024**2
+PATIENCE = (
+    2.0  # seconds for a command to end by itself when its time is over, once for its programs and once for itself
+)
 GRACE = 5.0  # seconds for the dead to be gone; longer is a process that hangs in the kernel
 LONGEST_WAIT = 3_600.0
 FLOODING = 16 * 1024**2  # from here on a pipe may fill up a little before it is read: it costs half the turns
@@ -127,7 +131,10 @@ class Process:
         """How it ended; at the limit it is ended. NoShell if it never began."""
         in_time = True
         try:
-            in_time = self._ends_within(seconds)
+            in_time = self._has_ended(self.began + seconds)
+            if not in_time and self._knows_its_child:
+                terminate(self._top, PATIENCE, self._has_ended)
+                self._has_ended(time.monotonic() + PATIENCE)
         finally:
             self._leave_nothing()
         took = time.monotonic() - self.began
@@ -142,8 +149,14 @@ class Process:
             code = int(told[1]) if told else code
         return Exit(code if code >= 0 else None, signal_name(code), seconds=took)
 
-    def _ends_within(self, seconds: float) -> bool:
-        until = self.began + seconds
+    @property
+    def _top(self) -> int:
+        """The process that everything else of the command descends from."""
+        child = CHILD.search(self._said)
+        return int(child[1]) if child else self._popen.pid
+
+    def _has_ended(self, until: float) -> bool:
+        """Whether it ended, or somebody wants it to, before a time; what it prints is taken meanwhile."""
         ready = select.poll()
         for fd in (self._out, self._pidfd, *((self._told,) if self._contained else ())):
             ready.register(fd, select.POLLIN)
@@ -201,6 +214,7 @@ class Process:
             with suppress(BlockingIOError):
                 while self._sink.take(self._out):
                     pass
+            self._sink.finish()
             self._sink.tell(last=True)
         if not gone:
             raise Unended()
@@ -211,8 +225,7 @@ class Process:
         Then nothing can touch the workspace any more, and nobody needs to wait until it has unmounted everything,
         which takes as long as the command. Where orphans come to us it must be waited for, to be reaped.
         """
-        child = CHILD.search(self._said)
-        return child is not None and keeper.children(pid := int(child[1])) == [] and keeper.parent(pid) != os.getpid()
+        return keeper.children(self._top) == [] and keeper.parent(self._top) != os.getpid()
 
     def _reap(self) -> None:
         """Where orphans come to us, as to the first process of a container, nobody else does it."""

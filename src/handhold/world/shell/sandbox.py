@@ -10,23 +10,32 @@ own, and what is laid in /tmp or in a root lies below mounts that no command can
 
 import os
 import socket
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from handhold.core.errors import NoShell
 from handhold.core.facts import Held
 from handhold.world.network import Opening, variables
-from handhold.world.shell import orphans, places
-from handhold.world.shell.abilities import WALLS, Bubblewrap, abilities, ground, kernel, memory_file
-from handhold.world.shell.environment import environment, git_settings
-from handhold.world.shell.limits import UNLIMITED, Limits, cgroup
+from handhold.world.shell import notifications, orphans, places
+from handhold.world.shell.abilities import (
+    WALLS,
+    Bubblewrap,
+    abilities,
+    ground,
+    kernel,
+    memory_file,
+    overlaid,
+)
+from handhold.world.shell.caches import Caches, usable_caches
+from handhold.world.shell.environment import environment, inner_home, passwd
+from handhold.world.shell.gitsettings import git_excludes, git_settings
+from handhold.world.shell.ids import id_walls
+from handhold.world.shell.layout import Guarded, Mount, layout, shown
+from handhold.world.shell.limits import UNLIMITED, Limits, enter_group
+from handhold.world.shell.loopback import Loopback, open_proxy
 from handhold.world.shell.seccomp import program
 
 if TYPE_CHECKING:
@@ -34,27 +43,10 @@ if TYPE_CHECKING:
 
 Mode = Literal["contained", "external", "unconfined"]
 
-LAUNCHER, SHIM, SETTINGS = (f"{places.OURS}/{name}" for name in ("inside", "rename.so", "gitconfig"))
+LAUNCHER, SHIM, SETTINGS, EXCLUDES = (
+    f"{places.OURS}/{name}" for name in ("inside", "rename.so", "gitconfig", "gitignore")
+)
 UNTOUCHED: Mapping[str, str] = MappingProxyType({})
-
-_placeholders: Counter[str] = Counter()  # names that commands of ours hold now by an empty folder
-_counting = Lock()
-
-
-@dataclass(frozen=True)
-class Mount:
-    """One root of the workspace, by its real path. A shadow's two folders are fresh and on one file system.
-
-    What is protected is mounted read-only where the root is direct; a name that is not there yet is held by an empty
-    folder, which is gone again when the command is. A link under a protected name can still be replaced: the kernel
-    mounts nothing on a link.
-    """
-
-    real: str
-    mode: Literal["shadow", "direct", "read-only"]
-    upper: str = ""
-    work: str = ""
-    protected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,75 +85,120 @@ class Sandbox:
         home: str,
         results: str | None,
         network: bool | Opening = False,
+        loopback: Loopback | None = None,
         env: Mapping[str, str] = UNTOUCHED,
         shim: str = "",
         hidden: Sequence[str] = (),
         masks: Mapping[str, str] = UNTOUCHED,
         limits: Limits = UNLIMITED,
+        guarded: Guarded | None = None,
+        tracing: bool = False,
     ) -> Launch:
         """The command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` to read.
 
+        It has the session's `loopback` if there is one, else one of its own, unless `network` is True.
         `hidden` names folders that it shall not see: the state, the shelves. `masks` are mounted, each over the place
-        that it is for. `shim` is preloaded into every program.
+        that it is for. `shim` is preloaded into every program. `guarded` is for roots that are direct: NoShell if it
+        cannot be kept. With `tracing` it may trace its own processes: NoShell if it could trace others.
         """
         with ExitStack() as opened:
-            group = cgroup(limits, opened)
-            inside = [*limits.flags(by_cgroup=bool(group))]
+            group, left = enter_group(limits, opened)
+            inside = [*left.flags()]
             if self.bubblewrap is None:
                 launcher = abilities().launcher
                 limited = (launcher, *inside, "--") if launcher and inside else ()
                 given = environment(env, home=home, tmp=tmp, network=True)
                 return Launch((*group, *limited, *command), given, given, cleanup=opened.pop_all())
             inner = inner_home()
-            given = environment(env, home=inner, tmp=places.TMP, network=network is not False)
-            proxy, over = None, -1
-            if not isinstance(network, bool):
-                proxy, over = opened_for(network, opened)
+            hidden = tuple(map(os.path.realpath, hidden))
+            caches = usable_caches([mount.real for mount in mounts], hidden) if network is False else Caches()
+            given = environment({**caches.variables, **env}, home=inner, tmp=places.TMP, network=network is not False)
+            proxy, handed = None, list[int]()
+            joins: tuple[str, ...] = ()
+            if loopback is not None and network is not True:
+                joins, namespace = loopback.joining(opened)
+                proxy = loopback.proxy
+                handed.append(namespace)
+            elif not isinstance(network, bool):
+                proxy, over = open_proxy(network, opened)
                 inside += ["-n", str(over)]
+                handed.append(over)
+            if proxy is not None:
                 given |= variables()
             given |= {"GIT_CONFIG_SYSTEM": SETTINGS} | ({"LD_PRELOAD": SHIM} if shim else {})
             files = Files(opened)
             writable = any(mount.real == "/" and mount.mode == "direct" for mount in mounts)
+            behind = () if writable else overlaid(caches.places)
+            again = shown(mounts, network=network is True)
+            laid, covers = layout(mounts, hidden, masks, again, behind, tmp, guarded, caches)
             flags = [
-                *ground(writable=writable),
+                *ground(writable=writable, overlaid=behind),
                 *(() if writable else (flag for each in places.loose() for flag in files.copying(*each))),
                 *("--bind", tmp, places.TMP, "--tmpfs", places.VAR_TMP, "--bind", home, inner),
-                *("--file", files.holding(git_settings()), SETTINGS),
+                *("--file", files.holding(git_settings(EXCLUDES)), SETTINGS),
+                *("--file", files.holding(git_excludes()), EXCLUDES),
                 *("--ro-bind-data", files.holding(passwd(inner)), "/etc/passwd"),
                 *(("--ro-bind", results, places.RESULTS) if results is not None else ()),
                 *(files.copying(shim, "0555", SHIM) if shim else ()),
-                *layout(mounts, hidden, masks, shown(mounts, network=network is True), tmp, opened),
+                *laid,
             ]
             able = abilities()
+            if tracing and not able.lands:  # the first process of the namespace could be traced, and is bubblewrap
+                raise NoShell("tracing needs Landlock, and a launcher that was compiled when this was installed")
+            places_to_write = writable_places(mounts, inner, caches)
+            supervised = supervised_places(mounts, places_to_write) if guarded else ()
+            listens = supervisor(guarded, supervised, opened) if guarded and supervised else None
+            if listens is not None:
+                inside += ["-c", files.holding(notifications.program()), "-o", str(listens)]
             if able.seccomp:
-                flags += ["--seccomp", files.holding(program())]
+                direct = any(mount.mode == "direct" for mount in mounts)
+                flags += ["--seccomp", files.holding(program(direct=direct, tracing=tracing))]
             if able.lands:
-                inside += landlock(mounts, inner, scoped=able.scopes)
+                inside += landlock(places_to_write, supervised, scoped=able.scopes)
             else:  # process 1 is bubblewrap, and its file lies outside; Landlock would not let a command look
                 flags += ["--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+            shadowed = {mount.mode for mount in mounts} - {"read-only"} == {"shadow"}
+            walls, namespace = id_walls() if shadowed else (WALLS, ())
+            inside += [flag for fd in namespace for flag in ("-x", str(fd))]
             if able.launcher:
                 flags += files.copying(able.launcher, "0555", LAUNCHER)
                 command = (LAUNCHER, *inside, "--", *command)
-            shared = ("--share-net",) if network is True else ()
-            flags += [*kernel(), "--remount-ro", "/", *WALLS, *shared, "--chdir", folder]
+            shared = ("--share-net",) if network is True or joins else ()
+            flags += [
+                flag for place in (*covers, *behind) if place not in caches.places for flag in ("--remount-ro", place)
+            ]
+            flags += [*kernel(), "--remount-ro", "/", *walls, *shared, "--chdir", folder]
             flags += ["--unsetenv", orphans.MARK]
             flags += [flag for name, value in given.items() for flag in ("--setenv", name, value)]
-            argv = (*group, self.bubblewrap.path, "--args", files.listing(flags), "--", *command)
-            fds = (*files.fds, *((over,) if proxy else ()))
+            kept = (able.launcher, "-d", "--") if able.launcher and os.geteuid() == 0 else ()
+            argv = (*group, *kept, *joins, self.bubblewrap.path, "--args", files.listing(flags), "--", *command)
+            fds = (*files.fds, *handed, *namespace, *(() if listens is None else (listens,)))
             return Launch(argv, orphans.mark(os.getpid()), given, fds, proxy, opened.pop_all())
 
 
-def opened_for(network: Opening, opened: ExitStack) -> "tuple[Proxy, int]":
-    """The proxy for a command, and the descriptor over which it is handed the socket to serve."""
-    from handhold.world.network.proxy import Proxy
+def supervisor(guarded: Guarded, places: Sequence[str], opened: ExitStack) -> int:
+    """Start one, and return the descriptor over which it is handed the calls to answer."""
+    from handhold.world.shell.supervisor import Supervisor
 
-    if not abilities().launcher:
-        raise NoShell("named hosts need a launcher that was not compiled when this was installed")
+    able = abilities()
+    if not able.lands or not notifications.program():
+        lacking = "a launcher that was not compiled when this was installed" if able.landlock else "Landlock"
+        raise NoShell(f"a command that works on the workspace itself needs {lacking}, to keep protected names")
     ours, theirs = socket.socketpair()
     opened.callback(theirs.close)
-    proxy = Proxy(ours, network)
-    opened.callback(proxy.close)
-    return proxy, theirs.fileno()
+    opened.callback(Supervisor(ours, places, guarded.holds).close)
+    return theirs.fileno()
+
+
+def supervised_places(mounts: Sequence[Mount], writable: Sequence[str]) -> tuple[str, ...]:
+    """Where Landlock refuses what the supervisor does: direct roots, and what is writable around them."""
+    roots = [mount.real for mount in mounts if mount.mode == "direct"]
+    return tuple(place for place in writable if any(places.inside(root, place) for root in roots))
+
+
+def writable_places(mounts: Sequence[Mount], home: str, caches: Caches) -> tuple[str, ...]:
+    writable = [mount.real for mount in mounts if mount.mode != "read-only"]
+    return (*writable, places.TMP, places.VAR_TMP, home, "/dev", *caches.folders, *caches.places)
 
 
 class Files:
@@ -201,185 +238,13 @@ def sandbox(mode: Mode) -> Sandbox:
     able = abilities()
     found = able.bubblewrap
     if found is None:
-        raise NoShell("; ".join(able.why_not))
+        remedy = "; `handhold doctor` says how to allow it" if able.remedy else ""
+        raise NoShell("; ".join(able.why_not) + remedy)
     held = Held(f"bubblewrap {found.version}", shadow=found.overlay, network=False, why_not=able.why_not)
     return Sandbox(held, found)
 
 
-def inner_home() -> str:
-    """HOME as a command sees it: beside the real homes, and none of them, so that nothing lies in it."""
-    names = (os.path.join(os.path.realpath("/home"), name) for name in ("handhold", "handhold-layer"))
-    return next(name for name in names if name not in places.homes())
-
-
-@cache
-def passwd(home: str) -> bytes:
-    """The machine's list of users, where we live in another home: some programs ask it instead of HOME."""
-    uid = str(os.getuid()).encode()
-    lines = [line.split(b":") for line in Path("/etc/passwd").read_bytes().splitlines()]
-    ours = next((line for line in lines if line[2:3] == [uid] and len(line) == 7), None)
-    if ours is None:  # known to the network only, or to nobody
-        ours = [b"user", b"x", uid, str(os.getgid()).encode(), b"", b"", b"/bin/bash"]
-        lines.append(ours)
-    ours[5] = os.fsencode(home)
-    return b"".join(b":".join(line) + b"\n" for line in lines)
-
-
-def shown(mounts: Sequence[Mount], *, network: bool) -> tuple[str, ...]:
-    """What is hidden and shown again: programs, and with a network the list of who knows names.
-
-    By our own PATH: a command may have exported another. What lies in a root is there, and what its links name counts
-    for nothing, since commands make links.
-    """
-    roots = tuple(mount.real for mount in mounts)
-    programs = [folder for each in roots for folder in places.interpreters(each)]
-    found = places.installed(":".join((*outside(os.environ.get("PATH", ""), roots), *programs)))
-    names = os.path.realpath("/etc/resolv.conf") if network else ""
-    return (*found, names) if places.below_any(names, places.hidden()) else found
-
-
-@cache
-def outside(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """The entries of a PATH that lead into no root."""
-    return tuple(entry for entry in path.split(":") if not places.below_any(os.path.realpath(entry), roots))
-
-
-def layout(
-    mounts: Sequence[Mount],
-    hidden: Sequence[str],
-    masks: Mapping[str, str],
-    shown: Sequence[str],
-    tmp: str,
-    cleanup: ExitStack,
-) -> list[str]:
-    """All that is laid over the ground, from the top down: what lies deeper comes later and wins."""
-    roots = frozenset(mount.real for mount in mounts) - {"/"}
-    laid: list[tuple[str, Sequence[str]]] = []
-    covers: list[str] = []
-
-    def lay(place: str, *flags: str) -> None:
-        laid.append((place, flags))
-
-    def cover(place: str) -> None:
-        covers.append(place)
-        lay(place, "--tmpfs", place)
-
-    unseen = (*places.hidden(), *map(os.path.realpath, hidden), *places.OWN, places.VAR_TMP)
-    for place in peeping(unseen, roots):
-        if os.path.isdir(place):
-            cover(place)
-        elif os.path.lexists(place):
-            lay(place, "--ro-bind", "/dev/null", place)
-    shut = [*places.masked(), *(each for home in roots & {*places.homes()} for each in places.credentials(home))]
-    ours = roots - {mount.real for mount in mounts if mount.mode == "read-only"}
-    shut += [place for place in places.sockets((*roots, *shown)) if not places.below_any(place, ours)]
-    for place in shut:
-        if os.path.isdir(place):
-            cover(place)
-        else:
-            lay(place, "--ro-bind", "/dev/null", place)
-    in_tmp = [place for place in (*roots, *shown) if places.inside(place, places.TMP) and place != places.TMP]
-    for name in dict.fromkeys(place.split("/")[2] for place in in_tmp):
-        place = f"{places.TMP}/{name}"
-        if os.path.islink(os.path.join(tmp, name)):
-            raise NoShell(f"a link lies at {place}, where the workspace should be")
-        if place not in (*roots, *shown):
-            cover(place)
-    for place in shown:
-        if not places.below_any(place, roots):
-            lay(place, "--ro-bind", place, place)
-    for mount in mounts:
-        for place, flags in root(mount, cleanup):
-            lay(place, *flags)
-    for place, mask in masks.items():
-        if places.below_any(place, roots) or not places.below_any(place, unseen):
-            lay(place, "--ro-bind", mask, place)
-    for place in pinned([place for place, _ in laid], mounts, unseen):
-        lay(place, "--bind", place, place)
-    laid.sort(key=lambda each: each[0].rstrip("/").count("/"))
-    ordered = [flag for _, flags in laid for flag in flags]
-    return [*ordered, *(flag for place in covers for flag in ("--remount-ro", place))]
-
-
-@cache
-def peeping(unseen: tuple[str, ...], roots: frozenset[str]) -> tuple[str, ...]:
-    """What has to be covered, since the ground or a root shows it.
-
-    What lies in something hidden is hidden with it, unless a root shows it again.
-    """
-    found: list[str] = []
-    for place in dict.fromkeys(unseen):
-        around = [each for each in (*roots, *unseen) if each != place and places.inside(place, each)]
-        at_the_top = os.path.dirname(place) == "/" and place not in places.top_level()
-        visible = max(around, key=len) in roots if around else not at_the_top
-        if visible and place not in (*roots, places.VAR_TMP):
-            found.append(place)
-    return tuple(found)
-
-
-def root(mount: Mount, cleanup: ExitStack) -> Iterator[tuple[str, Sequence[str]]]:
-    """A root itself, and what is protected in it."""
-    real = mount.real
-    if os.path.realpath(real) != real:  # it lies in another root, and a command left a link on the way
-        raise NoShell(f"{real} is no longer where it was")
-    if mount.mode == "shadow":
-        yield real, ("--overlay-src", real, "--overlay", mount.upper, mount.work, real)
-        return
-    if real != "/":  # that one is the ground
-        yield real, ("--bind" if mount.mode == "direct" else "--ro-bind", real, real)
-    if mount.mode == "direct":
-        yield from protection(real, mount.protected, cleanup)
-
-
-def pinned(laid: Sequence[str], mounts: Sequence[Mount], unseen: Sequence[str]) -> list[str]:
-    """The folders between a root and what is laid in it: mounts of their own, so that none can be moved away.
-
-    Only where commands work on the folders themselves; what is renamed on a layer is not, until it is looked at.
-    """
-    if all(mount.mode != "direct" for mount in mounts):
-        return []
-    tops = {each: "hidden" for each in unseen} | {mount.real: mount.mode for mount in mounts}
-    found: dict[str, None] = {}
-    for place in laid:
-        while (place := os.path.dirname(place)) not in tops and place != "/":
-            top = max((each for each in tops if places.inside(place, each)), key=len, default="")
-            if tops.get(top) == "direct" and place not in laid and os.path.isdir(place):
-                found[place] = None
-    return list(found)
-
-
-def protection(real: str, protected: Sequence[str], cleanup: ExitStack) -> Iterator[tuple[str, Sequence[str]]]:
-    """Each name read-only; of one that is not there, the first part that is not."""
-    held: set[str] = set()
-    for name in protected:
-        place = real
-        for part in os.path.normpath(name).split("/"):
-            place = os.path.join(place, part)
-            if os.path.islink(place) or not os.path.isdir(place) or _placeholders[place]:
-                break
-        if place in held or os.path.islink(place):
-            continue
-        held.add(place)
-        if os.path.lexists(place) and not _placeholders[place]:
-            yield place, ("--ro-bind", place, place)
-        elif os.access(os.path.dirname(place), os.W_OK):
-            with _counting:
-                _placeholders[place] += 1
-            cleanup.callback(_let_go, place)
-            yield place, ("--tmpfs", place, "--remount-ro", place)
-
-
-def _let_go(place: str) -> None:
-    """The empty folder that held a name goes when nobody needs it; to remove it ends every mount on it."""
-    with _counting:
-        _placeholders[place] -= 1
-        if not _placeholders[place]:
-            with suppress(OSError):
-                os.rmdir(place)
-
-
-def landlock(mounts: Sequence[Mount], home: str, *, scoped: bool) -> list[str]:
+def landlock(writable: Sequence[str], supervised: Sequence[str], *, scoped: bool) -> list[str]:
     """Where the kernel shall let the command write, said a second time."""
-    writable = [mount.real for mount in mounts if mount.mode != "read-only"]
-    allowed = (*writable, places.TMP, places.VAR_TMP, home, "/dev")
-    return [*(flag for place in allowed for flag in ("-w", place)), *(("-s",) if scoped else ())]
+    given = (flag for place in writable for flag in ("-e" if place in supervised else "-w", place))
+    return [*given, *(("-s",) if scoped else ())]

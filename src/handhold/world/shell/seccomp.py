@@ -86,25 +86,52 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "modify_ldt": (154, None),
     "uselib": (134, None),
 }
+# What a debugger needs; the kernel asks for the right to trace before each of them.
+TRACING = ("ptrace", "process_vm_readv", "process_vm_writev")
 # Those that depend on their arguments.
+SET_USER_ID, SET_GROUP_ID = 0o4000, 0o2000
+CREATING = 0o20000100  # O_CREAT and the bit of O_TMPFILE that is its own: without them, open takes no mode
+# Each with the place of the mode among its arguments; where there are flags, they come right before it.
+CHANGE_MODE: dict[str, tuple[tuple[int, int | None], int]] = {
+    "chmod": ((90, None), 1),
+    "fchmod": ((91, 52), 1),
+    "fchmodat": ((268, 53), 2),
+    "fchmodat2": ((452, 452), 2),
+}
+MAKE_FILE: dict[str, tuple[tuple[int, int | None], int]] = {
+    "creat": ((85, None), 1),
+    "mknod": ((133, None), 1),
+    "mknodat": ((259, 33), 2),
+}
+OPEN_FILE: dict[str, tuple[tuple[int, int | None], int]] = {"open": ((2, None), 2), "openat": ((257, 56), 3)}
+OPENAT2 = (437, 437)
 CLONE, CLONE3, UNSHARE, PERSONALITY, SOCKET, IOCTL = (56, 220), (435, 435), (272, 97), (135, 92), (41, 198), (16, 29)
 
 
 @cache
-def program(machine: str = "") -> bytes:
-    """The filter for a kind of processor, this one unless said; empty if we have no numbers for it."""
+def program(machine: str = "", *, direct: bool = False, tracing: bool = False) -> bytes:
+    """The filter for a kind of processor, this one unless said; empty if we have no numbers for it.
+
+    No file may be made set-user-id. Set-group-id is left to chmod, since many folders have it and the filter cannot
+    tell them from files; a file that has it is asked about when it is taken over. Where a command works on the files
+    themselves (`direct`) nobody looks afterwards, so it is refused there too. `tracing` allows what a debugger needs.
+    """
     kind = MACHINES.get(machine or platform.machine())
-    return b"".join(_steps(kind)) if kind else b""
+    return b"".join(_steps(kind, direct=direct, tracing=tracing)) if kind else b""
 
 
-def _steps(kind: Machine) -> list[bytes]:
+def _steps(kind: Machine, *, direct: bool, tracing: bool) -> list[bytes]:
     """Straight down: a test that fails goes on to the next one."""
     column = kind.column
     refused = answer(ERRNO | errno.EPERM)
     steps = [load(ARCH), test(EQUAL, kind.audit, 1, 0), refused, load(NR)]
     if column == 0:  # the same processor with half as long pointers has its own numbers, above all others
         steps += [test(AT_LEAST, X32, 0, 1), refused]
-    steps += _for(CLONE3[column], [answer(ERRNO | errno.ENOSYS)])  # its flags lie where no filter can look
+    for number in (CLONE3[column], OPENAT2[column]):  # their flags and modes lie where no filter can look
+        steps += _for(number, [answer(ERRNO | errno.ENOSYS)])
+    steps += _modes(column, CHANGE_MODE, SET_USER_ID | (SET_GROUP_ID if direct else 0), refused)
+    steps += _modes(column, MAKE_FILE, SET_USER_ID | SET_GROUP_ID, refused)
+    steps += _modes(column, OPEN_FILE, SET_USER_ID | SET_GROUP_ID, refused, flags=CREATING)
     steps += _for(CLONE[column], [load(ARGS), test(ANY_BIT, NAMESPACES_OF_CLONE, 0, 1), refused, answer(ALLOW)])
     steps += _for(UNSHARE[column], [load(ARGS), test(ANY_BIT, NAMESPACES, 0, 1), refused, answer(ALLOW)])
     steps += _for(PERSONALITY[column], [load(ARGS), *_one_of(PERSONALITIES), refused])
@@ -117,10 +144,23 @@ def _steps(kind: Machine) -> list[bytes]:
             *(load(ARGS + 16), *_one_of((ROUTE,)), answer(ERRNO | errno.EPROTONOSUPPORT)),
         ],
     )
-    for numbers in REFUSED.values():
-        if (number := numbers[column]) is not None:
+    for name, numbers in REFUSED.items():
+        if (number := numbers[column]) is not None and not (tracing and name in TRACING):
             steps += [test(EQUAL, number, 0, 1), refused]
     return [*steps, answer(ALLOW)]
+
+
+def _modes(
+    column: int, calls: dict[str, tuple[tuple[int, int | None], int]], bits: int, refused: bytes, *, flags: int = 0
+) -> list[bytes]:
+    """Refused with one of these bits in the mode; a mode counts only with one of the flags, if there are any."""
+    steps: list[bytes] = []
+    for numbers, at in calls.values():
+        if (number := numbers[column]) is not None:
+            counts = [load(ARGS + 8 * (at - 1)), test(ANY_BIT, flags, 1, 0), answer(ALLOW)] if flags else []
+            mode = [load(ARGS + 8 * at), test(ANY_BIT, bits, 0, 1), refused, answer(ALLOW)]
+            steps += _for(number, [*counts, *mode])
+    return steps
 
 
 def _for(number: int, steps: list[bytes]) -> list[bytes]:

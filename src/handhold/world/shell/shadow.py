@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from handhold.core.errors import SystemTrouble
-from handhold.core.plans import Effects
+from handhold.core.plans import Conflict, Effects, FileChange, Shelved
 from handhold.world.files.commit.likeness import attributes_of
 from handhold.world.files.kinds import file_system
 from handhold.world.files.manifest import LIST
@@ -23,8 +23,8 @@ from handhold.world.files.roots import Root
 from handhold.world.files.shelf import Shelf, remove_tree
 from handhold.world.files.trouble import named
 from handhold.world.shell.layer import Layer
+from handhold.world.shell.layout import Mount
 from handhold.world.shell.preflight import objection
-from handhold.world.shell.sandbox import Mount
 from handhold.world.shell.taking import Taking
 from handhold.world.shell.traces import OVERLAY
 from handhold.world.state.folder import private
@@ -112,7 +112,9 @@ class Shadow:
             raise
         return cls(overs, others, scratch)
 
-    def effects(self, protected: Callable[[str], bool]) -> Effects:
+    def effects(
+        self, protected: Callable[[str], bool], withheld: Callable[[str], bool] = lambda _place: False
+    ) -> Effects:
         """What the command did, once it has ended. The new things lie in their slots then, and the layers are gone."""
         layers: list[Layer] = []
         for over in self._overs:
@@ -120,7 +122,14 @@ class Shadow:
                 folder = over.shelf.open(over.command)
                 try:
                     taking = Taking(folder, over.command, self._scratch / "conflicts")
-                    layer = Layer(over.root, over.mount.upper, since=over.since, taking=taking, protected=protected)
+                    layer = Layer(
+                        over.root,
+                        over.mount.upper,
+                        since=over.since,
+                        taking=taking,
+                        protected=protected,
+                        withheld=withheld,
+                    )
                     layer.read()
                 finally:
                     os.close(folder)
@@ -130,8 +139,24 @@ class Shadow:
             tuple(sorted((change for layer in layers for change in layer.files), key=lambda change: change.path)),
             tuple(sorted((each for layer in layers for each in layer.conflicts), key=lambda each: each.path)),
             tuple(sorted({path for layer in layers for path in layer.guarded})),
+            tuple(sorted({path for layer in layers for path in layer.privileged})),
             tuple(note for layer in layers for note in layer.notes),
+            tuple(time for layer in layers for time in layer.times),
         )
+
+    def set_aside(self, change: FileChange) -> Conflict:
+        """For a change that somebody else got ahead of: the new thing leaves its slot and is kept to be read."""
+        if not isinstance(change.after, Shelved):
+            return Conflict(change.path, "mode" if change.after else "deleted")
+        command, slot = change.after.slot.split("/")
+        over = next(each for each in self._overs if each.command == command)
+        with named(change.path):
+            folder = over.shelf.open(command)
+            try:
+                taking = Taking(folder, command, self._scratch / "conflicts")
+                return Conflict(change.path, "changed", taking.keep(folder, slot, os.path.basename(change.path)))
+            finally:
+                os.close(folder)
 
     def discard(self) -> None:
         """Throw away the layers, and the slots that no commit took over. Twice is as good as once."""
@@ -210,6 +235,8 @@ def _make_like(upper: str, root: Root) -> None:
             if not name.startswith(OVERLAY):
                 with suppress(OSError):  # a label of the system's
                     os.setxattr(fd, name, os.getxattr(source, name))
+        if os.geteuid() == 0:
+            os.fchown(fd, found.st_uid, found.st_gid)
         os.fchmod(fd, found.st_mode & 0o7777)
         os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
 

@@ -44,21 +44,23 @@ class Taking:
         assert copied is not None
         return slot, copied
 
-    def keep(self, directory: int, name: str) -> str:
-        """Move what stands there aside; its path there."""
+    def keep(self, directory: int, name: str, to: str = "") -> str:
+        """Move what stands there aside, under another name if told; its path there."""
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not self._kept:
             _make_room(private(self._aside))
         self._kept += 1
+        while (self._aside / self._command / str(self._kept)).exists():
+            self._kept += 1
         folder = private(self._aside / self._command / str(self._kept))
         fd = os.open(folder, LIST)
         try:
             mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
-            if not moved(directory, name, fd, name, mode=mode):
-                Copies(fd).copy(directory, name, name)
+            if not moved(directory, name, fd, to or name, mode=mode):
+                Copies(fd).copy(directory, name, to or name)
         finally:
             os.close(fd)
-        return str(folder / name)
+        return str(folder / (to or name))
 
 
 def moved(directory: int, name: str, to_directory: int, to: str, *, mode: int | None) -> bool:

@@ -7,24 +7,43 @@ under a longer one; they go as well.
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from handhold.world.files.commit.copies import opened
 from handhold.world.files.commit.likeness import attributes_of
 from handhold.world.files.manifest import Thing, thing
 from handhold.world.files.roots import names
+from handhold.world.files.shelf import remove_tree
 
 OVERLAY = "user.overlay."
 OPAQUE = f"{OVERLAY}opaque"  # nothing of the directory below shows through this one
 ORIGIN = f"{OVERLAY}origin"  # this was copied from below
 WHITEOUT = f"{OVERLAY}whiteout"  # on an empty file: something was deleted
+CAPABILITIES = "security.capability"
 ELSEWHERE = frozenset((f"{OVERLAY}redirect", f"{OVERLAY}metacopy"))  # the content is not here
 
 STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def grants_privileges(mode: int, attributes: Iterable[str]) -> bool:
+    """Whether it is a program with rights that whoever starts it does not have, or a device."""
+    if stat.S_ISREG(mode):
+        return bool(mode & (stat.S_ISUID | stat.S_ISGID)) or CAPABILITIES in attributes
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
 def is_whiteout(found: os.stat_result) -> bool:
     return found.st_rdev == 0 and stat.S_ISCHR(found.st_mode)
+
+
+def owners(found: os.stat_result) -> tuple[int, int]:
+    return found.st_uid, found.st_gid
+
+
+def values(fd: int) -> dict[str, bytes]:
+    """The attributes that are somebody's own: not the overlay's, and not what the system labels files with."""
+    others = (OVERLAY, "security.", "trusted.")
+    return {name: os.getxattr(fd, name) for name in attributes_of(fd) if not name.startswith(others)}
 
 
 def strip(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
@@ -47,16 +66,20 @@ def strip(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
             os.removexattr(fd, name)
 
 
-def clean(directory: int, name: str, met: Callable[[str], None]) -> Thing:
+Met = Callable[[str, int, Sequence[str]], bool]
+
+
+def clean(directory: int, name: str, met: Met) -> Thing:
     """Take the notes off whatever stands there, and off all that is in it; what it is then.
 
-    `met` is told the way to each entry, from here.
+    `met` is told the way to each entry, from here, with its mode and, of a file, the names of its attributes. What it
+    returns False for is removed.
     """
     return _Cleaning(directory, name, met).run()
 
 
 class _Cleaning:
-    def __init__(self, directory: int, name: str, met: Callable[[str], None]) -> None:
+    def __init__(self, directory: int, name: str, met: Met) -> None:
         self.directory = directory
         self.name = name
         self.met = met
@@ -80,6 +103,7 @@ class _Cleaning:
 
     def _meet(self, directory: int, name: str, way: str, found: os.stat_result, fd: int) -> bool:
         mode = found.st_mode
+        attributes: list[str] = []
         if stat.S_ISREG(mode):
             attributes = attributes_of(fd) if fd >= 0 else self._strip(directory, name, found)
             if attributes:
@@ -92,8 +116,9 @@ class _Cleaning:
             self._open_up(directory, name, way, found)
         elif is_whiteout(found):
             return self._remove(directory, name)
-        self.met(way)
-        return True
+        if self.met(way, mode, attributes):
+            return True
+        return self._remove_tree(directory, name, way) if stat.S_ISDIR(mode) else self._remove(directory, name)
 
     def _strip(self, directory: int, name: str, found: os.stat_result) -> list[str]:
         fd = opened(directory, name, found)
@@ -113,6 +138,13 @@ class _Cleaning:
             os.fchmod(directory, 0o700)
             os.unlink(name, dir_fd=directory)
             os.fchmod(directory, stat.S_IMODE(found.st_mode))
+        os.utime(directory, ns=(found.st_atime_ns, found.st_mtime_ns))
+        return False
+
+    def _remove_tree(self, directory: int, name: str, way: str) -> bool:
+        found = os.fstat(directory)
+        remove_tree(name, directory)
+        self.closed = [each for each in self.closed if each[0] != way]
         os.utime(directory, ns=(found.st_atime_ns, found.st_mtime_ns))
         return False
 

@@ -17,8 +17,6 @@ from handhold.world.state.contents import pack, unpack
 from handhold.world.state.database import Database
 from handhold.world.state.text import to_bytes, to_text
 
-HELD = 32 * 1024 * 1024  # bytes of questions that are kept; a long diff is a large question
-
 SCHEMA = (
     """CREATE TABLE asked (
         n INTEGER PRIMARY KEY, hash BLOB NOT NULL, session BLOB NOT NULL, at REAL NOT NULL,
@@ -33,13 +31,13 @@ SCHEMA = (
 )
 ASKED = "SELECT session, hash, at, packed, body, answer, approver, spent FROM asked"
 ONE = "WHERE session = ? AND hash = ?"
-# The newest stay, as many as there is room for.
-TOO_MANY = """
+STATE = f"SELECT answer, spent, answered, at FROM asked {ONE}"
+WAITING = "SELECT count(*), coalesce(sum(length(body)), 0) FROM asked WHERE answer = ''"
+UNANSWERED = "DELETE FROM asked WHERE answer = '' AND abs(? - at) > ?"
+# Of those that were answered and are over, the newest stay.
+OVER = """
     DELETE FROM asked WHERE n IN (
-        SELECT n FROM (
-            SELECT n, count(*) OVER newest AS questions, sum(length(body)) OVER newest AS bytes FROM asked
-            WINDOW newest AS (ORDER BY n DESC)
-        ) WHERE questions > ? OR bytes > ?
+        SELECT n FROM asked WHERE answer != '' AND (spent OR abs(? - answered) > ?) ORDER BY n DESC LIMIT -1 OFFSET ?
     )
 """
 
@@ -48,20 +46,27 @@ class SqliteApprovals:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def ask(self, asked: Asked) -> None:
-        key = (to_bytes(asked.session), to_bytes(asked.hash))
-        body, packed = pack(_body(asked))
+    def ask(self, asked: Asked) -> Asked | None:
+        session, _ = key = (to_bytes(asked.session), to_bytes(asked.hash))
+        question = replace(asked, id=rules.new_id())
+        body, packed = pack(_body(question))
+        now = time.time()
         with self._database.writing() as connection:
-            row = connection.execute(f"SELECT answer, spent, answered FROM asked {ONE}", key).fetchone()
-            if row and not rules.is_over(*row, now=time.time()):
-                return
+            row = connection.execute(STATE, key).fetchone()
+            if row and not rules.is_over(*row, now=now):
+                return replace(asked, id=self._one(connection, key).id)
             connection.execute(f"DELETE FROM asked {ONE}", key)
+            connection.execute(UNANSWERED, (now, rules.UNANSWERED_FOR))
+            connection.execute(OVER, (now, rules.GOOD_FOR, rules.MOST_OVER))
+            of_session = connection.execute(f"{WAITING} AND session = ?", (session,)).fetchone()
+            if not rules.has_room(of_session, connection.execute(WAITING).fetchone(), len(body)):
+                return None
             connection.execute(
                 "INSERT INTO asked (session, hash, at, packed, body, answer, approver, answered, spent)"
                 " VALUES (?, ?, ?, ?, ?, '', x'', 0, 0)",
                 (*key, asked.at, packed, body),
             )
-            connection.execute(TOO_MANY, (rules.MOST, HELD))
+        return question
 
     def waiting(self, session: str | None = None) -> Sequence[Asked]:
         with self._database.reading() as connection:
@@ -73,6 +78,7 @@ class SqliteApprovals:
             return rules.meant(which, self._all(connection))
 
     def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
+        rules.check_answer(answer)
         with self._database.writing(durable=True) as connection:
             asked = rules.meant(which, self._all(connection))
             connection.execute(
@@ -84,11 +90,11 @@ class SqliteApprovals:
     def spend(self, hash: str, session: str) -> Asked | None:
         key = (to_bytes(session), to_bytes(hash))
         with self._database.writing(durable=True) as connection:
-            row = connection.execute(f"SELECT answer, spent, answered FROM asked {ONE}", key).fetchone()
+            row = connection.execute(STATE, key).fetchone()
             if row is None or not row[0] or rules.is_over(*row, now=time.time()):
                 return None
             connection.execute(f"UPDATE asked SET spent = 1 {ONE}", key)
-            return next(each for each in self._all(connection) if (each.session, each.hash) == (session, hash))
+            return self._one(connection, key)
 
     def allow(self, session: str, key: str, *, by: str) -> None:
         with self._database.writing(durable=True) as connection:
@@ -106,18 +112,23 @@ class SqliteApprovals:
             return {to_text(key): to_text(approver) for key, approver in rows}
 
     def _all(self, connection: sqlite3.Connection) -> list[Asked]:
-        """Oldest first, each under its shortest id."""
-        return rules.named([_asked(*row) for row in connection.execute(f"{ASKED} ORDER BY n")])
+        """Oldest first."""
+        return [_asked(*row) for row in connection.execute(f"{ASKED} ORDER BY n")]
+
+    def _one(self, connection: sqlite3.Connection, key: tuple[bytes, bytes]) -> Asked:
+        return _asked(*connection.execute(f"{ASKED} {ONE}", key).fetchone())
 
 
 def _body(asked: Asked) -> bytes:
     """What is only shown, in one piece."""
     return json.dumps(
         {
+            "id": asked.id,
             "tool": asked.tool,
             "because": asked.because,
             "command": asked.command,
             "diff": asked.diff,
+            "uncut": asked.uncut,
             "allows": asked.allows,
             "patterns": asked.patterns,
         }
@@ -129,7 +140,7 @@ def _asked(
 ) -> Asked:
     facts = json.loads(unpack(body, packed=bool(packed)))
     return Asked(
-        id="",
+        id=facts.get("id", to_text(hash)),  # a question of an older version has no other
         hash=to_text(hash),
         session=to_text(session),
         at=at,
@@ -137,6 +148,7 @@ def _asked(
         because=facts["because"],
         command=facts["command"],
         diff=facts["diff"],
+        uncut=facts.get("uncut", 0),
         allows=tuple(facts["allows"]),
         patterns=tuple(facts["patterns"]),
         answer=answer,

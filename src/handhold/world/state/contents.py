@@ -8,9 +8,7 @@ not whole. What a killed process leaves without a row is listed in `doomed`, and
 import os
 import sqlite3
 import zlib
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +24,11 @@ WORTH_PACKING = 512  # bytes; below, zlib costs more time than the space is wort
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 T = TypeVar("T")
+Bound = int | Callable[[int], int]  # the bytes that may be kept; it may go by those that are
 Victim = tuple[bytes, int, int | None]  # hash, bytes here, blob
+AnyVictim = TypeVar("AnyVictim", tuple[bytes, int], Victim)
+
+SEEN, FOR_REDO, FOR_UNDO = range(3)  # what a content is kept for
 
 SCHEMA = (
     """CREATE TABLE contents (
@@ -35,7 +37,7 @@ SCHEMA = (
         stored INTEGER NOT NULL,    -- bytes that it takes here
         packed INTEGER NOT NULL,    -- 1: by zlib
         blob INTEGER,               -- NULL: in a file
-        intended INTEGER NOT NULL,  -- 1: came in an intent; 0: was only seen
+        intended INTEGER NOT NULL,  -- SEEN, FOR_REDO or FOR_UNDO, the highest that it came for
         used INTEGER NOT NULL       -- rises from one writing to the next
     ) WITHOUT ROWID""",
     "CREATE INDEX contents_going ON contents (intended, used)",
@@ -46,9 +48,7 @@ SCHEMA = (
     "INSERT INTO held VALUES (0, 0, 0)",
 )
 
-# What goes, in its order. What was only seen goes before what could take a change back, and is never the reason
-# for losing that. Then slots go, because a command may leave a thousand times what an edit does. An intent without
-# an outcome still needs its own.
+# An intent without an outcome still needs its own.
 GOING = """
     SELECT hash, stored, blob FROM contents AS kept
     WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
@@ -58,20 +58,14 @@ GOING = """
       AND intended = ?
     ORDER BY used
 """
-SLOTS_GOING = """
-    SELECT command, bytes FROM slots
-    WHERE NOT EXISTS (SELECT 1 FROM slot_uses JOIN pending USING (seq) WHERE slot_uses.command = slots.command)
-    ORDER BY used
-"""
 
 
 class BoundedContents:
-    def __init__(self, database: Database, folder: Path, bound: int) -> None:
+    def __init__(self, database: Database, folder: Path, bound: Bound) -> None:
         self._database = database
         self._folder = private(folder)
         self._bound = bound
         self._touched: set[bytes] = set()  # read since the last writing: a read need not wait for a writer
-        self._gone: deque[str] = deque()  # commands whose slots went, and lie on the shelf still
         self._sweep()
 
     def keep(self, datas: Iterable[bytes]) -> None:
@@ -79,8 +73,8 @@ class BoundedContents:
         if contents:
             self.announce(contents)
             with self._database.writing() as connection:
-                self.store(connection, contents, intended=False)
-                dropped = self.make_room(connection)
+                self.store(connection, contents, SEEN)
+                dropped = self.drop_seen(connection)
             self.let_go(dropped)
 
     def get(self, hash: str) -> bytes | None:
@@ -124,101 +118,47 @@ class BoundedContents:
                     large,
                 )
 
-    def store(self, connection: sqlite3.Connection, contents: Iterable[Bytes | Stored], *, intended: bool) -> set[str]:
+    def store(self, connection: sqlite3.Connection, contents: Iterable[Bytes | Stored], level: int) -> set[str]:
         """Keep what is at hand, and tell which hashes are neither at hand nor kept."""
         connection.execute("UPDATE held SET clock = clock + 2")
         now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
         touched, self._touched = self._touched, set()
         for batch in batches(touched):
-            self._touch(connection, batch, now - 1, intended=False)
+            self._touch(connection, batch, now - 1, SEEN)
         absent: set[str] = set()
         for batch in batches(contents):
             wanted = {bytes.fromhex(each.hash): each for each in batch}
             wanted |= {bytes.fromhex(each.hash): each for each in batch if isinstance(each, Bytes)}
             known = self._known(connection, wanted)
-            self._touch(connection, known, now, intended=intended)
+            self._touch(connection, known, now, level)
             new = {key: each for key, each in wanted.items() if isinstance(each, Bytes) and key not in known}
-            self._insert(connection, new, now, intended=intended)
+            self._insert(connection, new, now, level)
             absent |= {each.hash for key, each in wanted.items() if isinstance(each, Stored) and key not in known}
             if absent:
                 absent -= {each.hash for each in new.values()}
         return absent
 
-    def make_room(self, connection: sqlite3.Connection) -> int:
-        """Drop contents until the others are within the bound; how many."""
-        over: int = connection.execute("SELECT bytes + in_slots FROM held").fetchone()[0] - self._bound
-        if over <= 0:
-            return 0
-        seen = self._victims(connection, over, intended=False)
-        over -= sum(stored for _, stored, _ in seen)
-        over -= self._drop_slots(connection, over)
-        return len(seen) + len(self._victims(connection, over, intended=True))
+    def over(self, connection: sqlite3.Connection, *, share: float = 1.0) -> int:
+        """How many bytes of contents and slots are kept beyond the bound, or beyond this share of it."""
+        held: int = connection.execute("SELECT bytes + in_slots FROM held").fetchone()[0]
+        bound = self._bound if isinstance(self._bound, int) else self._bound(held)
+        return held - int(bound * share)
 
-    def _victims(self, connection: sqlite3.Connection, over: int, *, intended: bool) -> list[Victim]:
-        """Delete contents of one sort, the oldest first, until this much is gone."""
-        victims: list[Victim] = []
-        for victim in connection.execute(GOING, (intended,)) if over > 0 else ():
-            victims.append(victim)
-            over -= victim[1]
-            if over <= 0:
-                break
-        self._delete(connection, victims)
-        return victims
+    def going(self, connection: sqlite3.Connection, level: int) -> Iterator[Victim]:
+        """Contents of one level that may go, the oldest first."""
+        return connection.execute(GOING, (level,))
+
+    def drop_seen(self, connection: sqlite3.Connection) -> int:
+        """Drop what was only seen until the rest is within the bound; how many."""
+        over = self.over(connection)
+        victims = take(over, self.going(connection, SEEN)) if over > 0 else []
+        self.delete(connection, victims)
+        return len(victims)
 
     def let_go(self, dropped: int) -> None:
         """After a transaction that dropped contents: remove their files."""
         if dropped:
             self._sweep()
-
-    # --- slots, which lie on a shelf and are counted here
-
-    def use_slots(self, connection: sqlite3.Connection, seq: int, held: Mapping[str, int]) -> None:
-        """A call is about the slots of these commands, which hold so many bytes."""
-        now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
-        for command, size in held.items():
-            key = command.encode()
-            known = connection.execute("SELECT 1 FROM slot_uses WHERE command = ? LIMIT 1", (key,)).fetchone()
-            connection.execute("INSERT INTO slot_uses VALUES (?, ?)", (key, seq))
-            if not known:
-                connection.execute("INSERT INTO slots VALUES (?, ?, ?)", (key, now, size))
-            elif not connection.execute("UPDATE slots SET used = ? WHERE command = ?", (now, key)).rowcount:
-                connection.execute("UPDATE lacking SET contents = contents + 1 WHERE seq = ?", (seq,))
-
-    def let_slots_go(self, connection: sqlite3.Connection, seq: int) -> None:
-        """A call came to nothing: slots that no other call is about are needed no more."""
-        rows = connection.execute(
-            "SELECT command FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?1) AND NOT EXISTS"
-            " (SELECT 1 FROM slot_uses WHERE slot_uses.command = slots.command AND seq <> ?1)",
-            (seq,),
-        ).fetchall()
-        connection.executemany("DELETE FROM slots WHERE command = ?", rows)
-        self._gone.extend(command.decode() for (command,) in rows)
-
-    def gone(self) -> Collection[str]:
-        gone: list[str] = []
-        with suppress(IndexError):  # another thread may take from it too
-            while True:
-                gone.append(self._gone.popleft())
-        return gone
-
-    def _drop_slots(self, connection: sqlite3.Connection, over: int) -> int:
-        """Drop slots, the oldest first, until this much is gone; how much."""
-        victims: list[tuple[bytes, int]] = []
-        freed = 0
-        for command, size in connection.execute(SLOTS_GOING) if over > 0 else ():
-            victims.append((command, size))
-            freed += size
-            if freed >= over:
-                break
-        for command, _ in victims:
-            self._gone.append(command.decode())
-            connection.execute("DELETE FROM slots WHERE command = ?", (command,))
-            connection.execute(
-                "UPDATE lacking SET contents = contents + 1 WHERE seq IN (SELECT seq FROM slot_uses WHERE command = ?)",
-                (command,),
-            )
-        connection.execute("UPDATE held SET dropped = dropped + ?", (len(victims),))
-        return freed
 
     # --- rows
 
@@ -226,13 +166,13 @@ class BoundedContents:
         sql = f"SELECT hash FROM contents WHERE hash IN ({_places(keys)})"
         return {key for (key,) in connection.execute(sql, (*keys,))}
 
-    def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int, *, intended: bool) -> None:
-        """Note a use. What once came in an intent stays so, however often it is seen."""
+    def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int, level: int) -> None:
+        """Note a use. A level is never lowered."""
         if keys:
             sql = f"UPDATE contents SET used = ?, intended = max(intended, ?) WHERE hash IN ({_places(keys)})"
-            connection.execute(sql, (now, intended, *keys))
+            connection.execute(sql, (now, level, *keys))
 
-    def _insert(self, connection: sqlite3.Connection, new: Mapping[bytes, Bytes], now: int, *, intended: bool) -> None:
+    def _insert(self, connection: sqlite3.Connection, new: Mapping[bytes, Bytes], now: int, level: int) -> None:
         ids = count(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM blobs").fetchone()[0])
         rows: list[tuple[object, ...]] = []
         sizes: list[int] = []
@@ -247,9 +187,9 @@ class BoundedContents:
                 if size > INLINE:
                     self._write(key, data)
                     files.append(key)
-                    rows.append((key, size, len(data), packed, None, intended, now))
+                    rows.append((key, size, len(data), packed, None, level, now))
                 else:
-                    rows.append((key, size, len(data), packed, blob := next(ids), intended, now))
+                    rows.append((key, size, len(data), packed, blob := next(ids), level, now))
                     yield blob, data
 
         connection.executemany("INSERT INTO blobs VALUES (?, ?)", blobs())
@@ -260,7 +200,7 @@ class BoundedContents:
         if connection.execute("SELECT 1 FROM lacking WHERE contents > 0").fetchone():
             self._count_lacking(connection, new, -1)
 
-    def _delete(self, connection: sqlite3.Connection, victims: Sequence[Victim]) -> None:
+    def delete(self, connection: sqlite3.Connection, victims: Sequence[Victim]) -> None:
         connection.executemany("DELETE FROM contents WHERE hash = ?", ((key,) for key, _, _ in victims))
         connection.executemany(
             "DELETE FROM blobs WHERE id = ?", ((blob,) for _, _, blob in victims if blob is not None)
@@ -296,7 +236,7 @@ class BoundedContents:
             sql = "SELECT hash, stored, blob FROM contents WHERE hash = ? AND blob IS NULL"
             row = connection.execute(sql, (key,)).fetchone()
             if row and not self._file(key).exists():
-                self._delete(connection, [row])
+                self.delete(connection, [row])
 
     # --- files
 
@@ -345,6 +285,17 @@ class BoundedContents:
                 file.unlink(missing_ok=True)
                 file.with_name(file.name + ".new").unlink(missing_ok=True)
             connection.execute("DELETE FROM doomed")
+
+
+def take(over: int, victims: Iterable[AnyVictim]) -> list[AnyVictim]:
+    """The first ones, until this much is gone."""
+    taken: list[AnyVictim] = []
+    for victim in victims if over > 0 else ():
+        taken.append(victim)
+        over -= victim[1]
+        if over <= 0:
+            break
+    return taken
 
 
 def pack(data: bytes) -> tuple[bytes, bool]:

@@ -9,7 +9,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ MOMENT = 0.002  # seconds that may be waited in a hurry
 CACHE = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
 PAGE = 4096  # bytes
 OURS = 0x48_48_4C_44  # "HHLD", in the header of the file
+# What comes of values that nobody of ours wrote: SQLite keeps a value of any type in any column.
+UNREADABLE = (ValueError, TypeError, AttributeError, OverflowError, zlib.error)
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -74,6 +77,9 @@ class Database:
             self._connection.execute("BEGIN")
             try:
                 yield self._connection
+            except UNREADABLE as error:
+                because = f"a row of it cannot be read ({error}); `handhold log --verify` names the record"
+                raise StateDamaged(str(self.path), because) from error
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
@@ -257,6 +263,14 @@ def _run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> Non
             connection.execute(statement)
         else:
             statement(connection)
+
+
+def checked(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
+    """The same rows. TypeError at the first with a value of another type than its column's."""
+    for row in rows:
+        if not all(map(isinstance, row, types)):
+            raise TypeError("a value has the wrong type")
+        yield row
 
 
 @contextmanager

@@ -1,16 +1,91 @@
-"""Slots, as the journal counts them: by the command that filled them."""
+"""Slots, as the journal counts them: by the command that filled them, and by what lies there on the disk."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import sqlite3
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 from handhold.core.plans import FileChange, Shelved
 
 
-def commands_of(files: Iterable[FileChange]) -> Mapping[str, int]:
-    """The commands whose slots these changes are about, and the bytes that lie there, before or afterwards."""
-    held: defaultdict[str, int] = defaultdict(int)
+class OnShelf(NamedTuple):
+    """Bytes that a command's slots hold once its changes are committed, and once they are taken back."""
+
+    committed: int
+    taken_back: int
+
+
+def commands_of(files: Iterable[FileChange]) -> Mapping[str, OnShelf]:
+    """The commands whose slots these changes are about: committed, the old things lie there, taken back the new."""
+    held: defaultdict[str, OnShelf] = defaultdict(lambda: OnShelf(0, 0))
     for each in files:
-        things = [content for content in (each.before, each.after) if isinstance(content, Shelved)]
-        if things:
-            held[things[0].slot.partition("/")[0]] += max(thing.size for thing in things)
+        before, after = (side if isinstance(side, Shelved) else None for side in (each.before, each.after))
+        if thing := before or after:
+            command = thing.slot.partition("/")[0]
+            old, new = held[command]
+            held[command] = OnShelf(old + (before.allocated if before else 0), new + (after.allocated if after else 0))
     return held
+
+
+# Not the slots of a transaction that is not finished: it may still need them.
+GOING = """
+    SELECT command, bytes FROM slots
+    WHERE for_redo = ?
+      AND NOT EXISTS (SELECT 1 FROM slot_uses JOIN pending USING (seq) WHERE slot_uses.command = slots.command)
+    ORDER BY used
+"""
+SWAP = "UPDATE slots SET bytes = swapped, swapped = bytes, for_redo = NOT for_redo"
+
+
+class SlotLedger:
+    """Which slots are kept, how much they hold, and whether an undo needs them or only a redo."""
+
+    def __init__(self) -> None:
+        self._gone: deque[str] = deque()  # commands whose slots went, and lie on the shelf still
+
+    def use(self, connection: sqlite3.Connection, seq: int, held: Mapping[str, OnShelf]) -> None:
+        """A call is about the slots of these commands: the first commits their changes, each later one swaps them."""
+        now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
+        for command, (committed, taken_back) in held.items():
+            key = command.encode()
+            known = connection.execute("SELECT 1 FROM slot_uses WHERE command = ? LIMIT 1", (key,)).fetchone()
+            connection.execute("INSERT INTO slot_uses VALUES (?, ?)", (key, seq))
+            if not known:
+                connection.execute("INSERT INTO slots VALUES (?, ?, ?, ?, 0)", (key, now, committed, taken_back))
+            elif not connection.execute(f"{SWAP}, used = ? WHERE command = ?", (now, key)).rowcount:
+                connection.execute("UPDATE lacking SET contents = contents + 1 WHERE seq = ?", (seq,))
+
+    def discard(self, connection: sqlite3.Connection, seq: int) -> None:
+        """A call came to nothing: slots that no other call is about are needed no more, the others are as before."""
+        rows = connection.execute(
+            "SELECT command FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?1) AND NOT EXISTS"
+            " (SELECT 1 FROM slot_uses WHERE slot_uses.command = slots.command AND seq <> ?1)",
+            (seq,),
+        ).fetchall()
+        connection.executemany("DELETE FROM slots WHERE command = ?", rows)
+        connection.execute(f"{SWAP} WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?)", (seq,))
+        self._gone.extend(command.decode() for (command,) in rows)
+
+    def going(self, connection: sqlite3.Connection, *, for_redo: bool) -> Iterator[tuple[bytes, int]]:
+        """Those that may go, the oldest first: command and bytes."""
+        return connection.execute(GOING, (for_redo,))
+
+    def drop(self, connection: sqlite3.Connection, victims: Collection[tuple[bytes, int]]) -> int:
+        """Drop these; how many bytes that frees."""
+        for command, _ in victims:
+            self._gone.append(command.decode())
+            connection.execute("DELETE FROM slots WHERE command = ?", (command,))
+            connection.execute(
+                "UPDATE lacking SET contents = contents + 1 WHERE seq IN (SELECT seq FROM slot_uses WHERE command = ?)",
+                (command,),
+            )
+        connection.execute("UPDATE held SET dropped = dropped + ?", (len(victims),))
+        return sum(size for _, size in victims)
+
+    def gone(self) -> Collection[str]:
+        gone: list[str] = []
+        with suppress(IndexError):  # another thread may take from it too
+            while True:
+                gone.append(self._gone.popleft())
+        return gone

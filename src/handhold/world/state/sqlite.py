@@ -19,21 +19,22 @@ from handhold.core.errors import StateDamaged
 from handhold.core.facts import Identity
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import Asked, Broken, Call, Consent, Decision, Entry, Mark, Outcome, Seen, Verified
-from handhold.world.state import approvals, chain, contents
+from handhold.world.state import approvals, chain, contents, room
 from handhold.world.state.approvals import SqliteApprovals
+from handhold.world.state.bound import DiskShare
 from handhold.world.state.chain import Chain
-from handhold.world.state.contents import BoundedContents, pack, unpack
-from handhold.world.state.database import Database, Statement, told
+from handhold.world.state.contents import FOR_REDO, FOR_UNDO, Bound, BoundedContents, pack, unpack
+from handhold.world.state.database import Database, Statement, checked, told
 from handhold.world.state.folder import private
 from handhold.world.state.lock import locked
-from handhold.world.state.slots import commands_of
+from handhold.world.state.room import UndoRoom
+from handhold.world.state.slots import SlotLedger, commands_of
 from handhold.world.state.taken import DONE, taken_back
 from handhold.world.state.text import to_bytes, to_text
 
 DATABASE = "state.db"
 LOCK = "lock"
-VERSION = 5
-BOUND = 2 * 1024**3
+VERSION = 6
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
 STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"
@@ -83,6 +84,19 @@ SUMMED = (
     "CREATE TRIGGER slots_go AFTER DELETE ON slots BEGIN UPDATE held SET in_slots = in_slots - OLD.bytes; END",
 )
 
+# What version 6 added: slots hold what lies there now, and another amount once they are swapped; calls whose undo was
+# given up. What older versions counted stays as it is, which is too much rather than too little.
+GIVEN_UP = (
+    "ALTER TABLE slots ADD COLUMN swapped INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE slots ADD COLUMN for_redo INTEGER NOT NULL DEFAULT 0",
+    "UPDATE slots SET swapped = bytes",
+    """CREATE TRIGGER slots_swap AFTER UPDATE OF bytes ON slots BEGIN
+        UPDATE held SET in_slots = in_slots + NEW.bytes - OLD.bytes;
+    END""",
+    "UPDATE contents SET intended = 2 WHERE intended = 1",
+    *room.SCHEMA,
+)
+
 SCHEMA = (
     """CREATE TABLE calls (
         seq INTEGER PRIMARY KEY, at REAL NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
@@ -130,8 +144,9 @@ SCHEMA = (
     *SLOTS,
     *CHAINED,
     *SUMMED,
+    *GIVEN_UP,
 )
-STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal), 4: SUMMED}
+STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal), 4: SUMMED, 5: GIVEN_UP}
 
 ENTRIES = """
     SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
@@ -140,6 +155,25 @@ ENTRIES = """
            files, outcomes.status, code, time_ms, reply, lacking.contents
     FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
 """
+
+_NUMBER, _DATA, _NAME = int | None, bytes | None, str | None
+ENTRY_TYPES = (
+    int,
+    float,
+    *(bytes,) * 5,
+    int,
+    bytes,
+    *(_DATA,) * 3,
+    _NUMBER,
+    _NAME,
+    _NAME,
+    float | None,
+    _DATA,
+    _NUMBER,
+)
+CHANGE_TYPES = (int, bytes, _NUMBER, *(_NAME, _DATA, _NUMBER) * 2)
+THING_TYPES = (int, str, bytes, str, str, int, int, str, int, int)
+LATEST = 253_402_300_799  # seconds: the end of the year 9999
 
 # Of the calls with one id: the last that succeeded, else the last.
 RECALLED = f"""
@@ -150,14 +184,16 @@ RECALLED = f"""
 
 
 class SqliteStore:
-    """`bound` is for contents, in bytes; what exceeds it makes some of them go."""
+    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk."""
 
-    def __init__(self, folder: Path, *, bound: int = BOUND, replies: int = REPLIES) -> None:
+    def __init__(self, folder: Path, *, bound: Bound | None = None, replies: int = REPLIES) -> None:
         with told(folder):
             private(folder)
         self._lock = folder / LOCK
         self._database = Database(folder / DATABASE, SCHEMA, VERSION, STEPS)
-        self._contents = BoundedContents(self._database, folder / "contents", bound)
+        self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
+        self._slots = SlotLedger()
+        self._room = UndoRoom(self._contents, self._slots)
         self._chain = Chain(str(self._database.path))
         self._approvals = SqliteApprovals(self._database)
         self._replies = replies
@@ -191,7 +227,7 @@ class SqliteStore:
             return frozenset(to_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
 
     def gone(self) -> Collection[str]:
-        return self._contents.gone()
+        return self._slots.gone()
 
     # --- journal
 
@@ -218,21 +254,34 @@ class SqliteStore:
         *,
         decision: Decision,
         takes_back: Sequence[int] = (),
-    ) -> None:
-        self._contents.announce(_contents(files))
+    ) -> Sequence[Entry]:
+        old, new = ([side for side in sides if isinstance(side, Bytes | Stored)] for sides in _sides(files))
+        self._contents.announce((*new, *old))
         verdict, rule, approver = _decision_row(decision)
         with self._database.writing(durable=True) as connection:
             row = (seq, time.time(), to_bytes(transaction), verdict, len(files), rule, approver)
             self._chain.append_with(connection, "intents", row, _details(seq, files, takes_back))
-            absent = self._contents.store(connection, _contents(files), intended=True)
-            lacking = {each.before.hash for each in files if isinstance(each.before, Stored)} & absent
-            connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(lacking)))
-            self._contents.use_slots(connection, seq, commands_of(files))
+            self._contents.store(connection, new, FOR_REDO)
+            absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
+            connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
+            self._slots.use(connection, seq, commands_of(files))
             connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
-            dropped = self._contents.make_room(connection)
+            # Undo and redo may take several steps, and none of them takes away what a later one needs.
+            make_room = self._contents.drop_seen if takes_back else self._room.make
+            dropped = make_room(connection)
+            given_up = () if takes_back else self._entries_of(connection, self._room.choose(connection))
         self._contents.let_go(dropped)
+        return given_up
 
-    def settle(self, seq: int, outcome: Outcome, *, durable: bool, decision: Decision | None = None) -> None:
+    def settle(
+        self,
+        seq: int,
+        outcome: Outcome,
+        *,
+        durable: bool,
+        decision: Decision | None = None,
+        given_up: Sequence[int] = (),
+    ) -> None:
         decided = (None, None, None) if decision is None else _decision_row(decision)
         with self._database.writing(durable=durable) as connection:
             reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
@@ -241,17 +290,16 @@ class SqliteStore:
             self._chain.append(connection, "outcomes", row)
             if outcome.status in DONE:
                 connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
+                self._room.give_up(connection, given_up)
             else:  # what was begun has been taken back
                 connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
-                self._contents.let_slots_go(connection, seq)
+                self._slots.discard(connection, seq)
 
     def finish(self, seq: int) -> None:
         with self._database.writing() as connection:
             if not connection.execute("SELECT 1 FROM finished WHERE seq = ?", (seq,)).fetchone():
                 self._chain.append(connection, "finished", (seq, time.time()))
             connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
-            dropped = self._contents.make_room(connection)  # its own slots may be too much, and were needed until now
-        self._contents.let_go(dropped)
 
     def verify(self, noted: str = "") -> Verified:
         with self._database.reading() as connection:
@@ -299,8 +347,8 @@ class SqliteStore:
 
     # --- approvals
 
-    def ask(self, asked: Asked) -> None:
-        self._approvals.ask(asked)
+    def ask(self, asked: Asked) -> Asked | None:
+        return self._approvals.ask(asked)
 
     def waiting(self, session: str | None = None) -> Sequence[Asked]:
         return self._approvals.waiting(session)
@@ -327,11 +375,23 @@ class SqliteStore:
 
     # --- rows
 
+    def _entries_of(self, connection: sqlite3.Connection, calls: Sequence[int]) -> Sequence[Entry]:
+        sql = f"{ENTRIES} WHERE calls.seq IN ({','.join('?' * len(calls))}) ORDER BY calls.seq"
+        return (
+            list(self._entries(connection, connection.execute(sql, calls).fetchall(), replies=False)) if calls else ()
+        )
+
+    def _is_undo(self, connection: sqlite3.Connection, seq: int) -> bool:
+        (tool,) = connection.execute("SELECT tool FROM calls WHERE seq = ?", (seq,)).fetchone()
+        return to_text(tool) == "undo"
+
     def _entries(self, connection: sqlite3.Connection, rows: Sequence[Any], *, replies: bool) -> Iterator[Entry]:
         takers = self._takers(connection, min((row[0] for row in rows), default=0))
-        for row in rows:
+        for row in checked(rows, *ENTRY_TYPES):
             seq, at, session, turn, call_id, tool, arguments, packed, dialect, *decided, files = row[:13]
             *end, lacking = row[13:]
+            if not 0 <= at <= LATEST:
+                raise ValueError("a time is out of range")
             decision, rule, approver = (to_text(each or b"") for each in decided)
             call = Call(
                 session=to_text(session),
@@ -377,7 +437,7 @@ class SqliteStore:
         rows = connection.execute(
             f"SELECT call, seq FROM taken JOIN outcomes USING (seq) WHERE call >= ? AND status IN {STANDING}", (first,)
         )
-        for call, seq in rows:
+        for call, seq in checked(rows, int, int):
             takers[call].append(seq)
         return takers
 
@@ -386,11 +446,12 @@ class SqliteStore:
         return tuple(to_text(path) for (path,) in connection.execute(sql, (seq, PATHS_LISTED)))
 
     def _takes_back(self, connection: sqlite3.Connection, seq: int) -> tuple[int, ...]:
-        return tuple(call for (call,) in connection.execute("SELECT call FROM taken WHERE seq = ? ORDER BY n", (seq,)))
+        rows = connection.execute("SELECT call FROM taken WHERE seq = ? ORDER BY n", (seq,))
+        return tuple(call for (call,) in checked(rows, int))
 
     def _files(self, connection: sqlite3.Connection, seq: int) -> tuple[FileChange, ...]:
         sql = "SELECT n, side, slot, kind, hash, size, mode, inode, mtime_ns, entries FROM things WHERE seq = ?"
-        things = {(n, side): _thing(*row) for n, side, *row in connection.execute(sql, (seq,))}
+        things = {(n, side): _thing(*row) for n, side, *row in checked(connection.execute(sql, (seq,)), *THING_TYPES)}
         sql = (
             "SELECT n, path, mode, before_kind, before, before_size, after_kind, after, after_size"
             " FROM changes WHERE seq = ? ORDER BY n"
@@ -400,9 +461,9 @@ class SqliteStore:
                 to_text(path),
                 things.get((n, "before")) or _content(*sides[:3]),
                 things.get((n, "after")) or _content(*sides[3:]),
-                mode,
+                _mode(mode),
             )
-            for n, path, mode, *sides in connection.execute(sql, (seq,))
+            for n, path, mode, *sides in checked(connection.execute(sql, (seq,)), *CHANGE_TYPES)
         )
 
     def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> bytes:
@@ -464,11 +525,9 @@ class SqliteMarks:
 # --- values
 
 
-def _contents(files: Iterable[FileChange]) -> Iterator[Bytes | Stored]:
-    for each in files:
-        for content in (each.before, each.after):
-            if isinstance(content, Bytes | Stored):
-                yield content
+def _sides(files: Iterable[FileChange]) -> tuple[list[Content | None], list[Content | None]]:
+    """Everything before, and everything after."""
+    return [each.before for each in files], [each.after for each in files]
 
 
 def _decision_row(decision: Decision) -> tuple[bytes, bytes, bytes]:
@@ -516,6 +575,12 @@ def _key(hash: str) -> bytes | None:
         return bytes.fromhex(hash)
     except ValueError:
         return None
+
+
+def _mode(mode: int | None) -> int | None:
+    if mode is not None and not 0 <= mode <= 0o7777:
+        raise ValueError("permission bits are out of range")
+    return mode
 
 
 def _content(kind: str | None, key: bytes | None, size: int | None) -> Content | None:

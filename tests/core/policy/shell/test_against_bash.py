@@ -25,7 +25,7 @@ def ran(script: str, folder: Path) -> tuple[list[tuple[str, ...]], list[str]]:
         subprocess.run(
             ["bash", "-c", f"exec 9>&{writing}\n{TELLS}{script}"],
             cwd=folder,
-            env={},
+            env={"given": "b[$(zz)]"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             pass_fds=(writing,),
@@ -65,6 +65,43 @@ def test_what_runs_unasked_runs_nothing_that_was_not_found(
     calls, made = ran(script, tmp_path_factory.mktemp("bash"))
     assert [call for call in calls if not any(agrees(call, words) for words in found.commands)] == []
     assert not made or found.kind == "workspace-change"
+
+
+EVALUATED = st.sampled_from(
+    ["given", "$given", "${given}", '"$given"', "x", "$x", "y", "a", "1", "2", "x=given", "x=1", "x=$given", "y=x", "a[x]", "a[given]", "a[$x]", "${a[0]}", "${a[x]}", "${#a[@]}", "$?", "+", "*", "=", "++", ",", " && ", " ? ", " : ", "(", ")", "[", "]", "'", "\\\n", ";"]
+)  # fmt: skip
+EVALUATING = ["(({}))", "echo $(({}))", "echo $[{}]", 'let "{}"', "let {}", "[[ {} -eq 1 ]]", "[[ 1 -gt {} && 2 -lt x ]]", "[ {} -eq 1 ]", "[[ -v {} ]]", "test -v {}", "[ -v {} ]", "a[{}]=1", "a=([{}]=1)", "echo ${{a[{}]}}", 'echo "${{a[{}]}} ${{x:{}}}"', "echo ${{x:{}:1}}", "unset {}", "unset 'a[{}]'", 'read "a[{}]" <<< 1', 'printf -v "a[{}]" 1', "printf -v {} 1", "declare a[{}]=1", 'declare "a[{}]=1"', "declare -A a; ((a[{}]++))", "declare -A a; a[{}]=1", "for (({};0;)); do :; done", "for ((;x<1;{})); do x=1; done", "for x in {}; do ((x)); done", "x={}; ((x))", "a=({}); ((a[0] + a[1]))", "x={}; y=x; echo $((y))", "f() {{ x={}; }}; f; ((x))", "cat <<E\n${{a[{}]}}\nE", "echo ${{!{}}}", "while ((x < 1)); do x={}; ((y++)); break; done", "if ((x)); then x={}; fi; ((x))", "x+={}; ((x))"]  # fmt: skip
+
+
+@given(st.lists(EVALUATED, min_size=1, max_size=4).map("".join), st.sampled_from(EVALUATING), st.booleans())
+@settings(max_examples=400)
+def test_c84_what_runs_unasked_evaluates_no_value_that_is_not_known(
+    tmp_path_factory: pytest.TempPathFactory, text: str, around: str, constant: bool
+):
+    """`given` comes with the environment, and holds a subscript that would run `zz`."""
+    script = ("x=1; y=2; a=(1 2); " if constant else "") + around.replace("{{", "{").replace("}}", "}").replace(
+        "{}", text
+    )
+    if study(script, STANDING).kind in ON_THE_SHADOW:
+        calls, _ = ran(script, tmp_path_factory.mktemp("bash"))
+        assert ("zz",) not in calls
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "((given))",
+        "echo $((given + 1))",
+        "[[ given -eq 1 ]]",
+        "let x=given",
+        "a[given]=1",
+        "a=([x=$given+]=1)",
+        "a=(1); unset 'a[x=given]'",
+    ],
+)
+def test_c84_bash_runs_the_code_in_a_value_that_it_evaluates(script: str, tmp_path: Path):
+    assert ("zz",) in ran(script, tmp_path)[0]
+    assert study(script, STANDING).kind == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,10 @@ class Hands(Protocol):
 
     def assigned(self, name: str, value: Word) -> None: ...
 
+    def evaluate(self, text: str) -> None: ...
+
+    def check_name(self, text: str) -> None: ...
+
 
 @dataclass(frozen=True)
 class Call:
@@ -90,7 +94,7 @@ class Call:
     def code(self, word: Word) -> None:
         """Code for a shell."""
         if not word.known:
-            self.dangerous(f"`{self.name}` would run code that is not known before it runs")
+            self.unknown(f"`{self.name}` would run code that is not known before it runs")
         else:
             self.hands.script(word.text, self)
 

@@ -31,10 +31,11 @@ ONE_LINE = frozenset(
     )
 )
 NO_GAPS = frozenset(("concatenation", "variable_assignment", "simple_expansion", "subscript"))
-JOINED = NO_GAPS | {"command_substitution", "brace_expression", "array", "extglob_pattern"}  # parts make one word
+JOINED = NO_GAPS | {"command_substitution", "brace_expression", "extglob_pattern"}  # parts make one word
 COMMANDS = frozenset(("command", "declaration_command", "unset_command", "test_command"))
 
 _BLANK = re.compile(r"[ \t\n]*")
+_BEFORE_EXPANSION = re.compile(rb"(?:\\?\s)*")
 _BLANK_BEHIND = re.compile(rb"[ \t\n]|\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+")
 _OPERATOR = re.compile(rb"[\s;&|<>()]")
@@ -85,6 +86,14 @@ class Source:
 
     def between(self, start: int, end: int) -> str:
         return self.data[start:end].decode("utf-8", "surrogatepass")
+
+    def start(self, node: "Node") -> int:
+        """Where an expansion begins: within a string the parser counts the blanks before it as its own."""
+        blanks = _BEFORE_EXPANSION.match(self.data, node.start_byte, node.end_byte)
+        return blanks.end() if blanks else node.start_byte
+
+    def expansion(self, node: "Node") -> str:
+        return self.between(self.start(node), node.end_byte)
 
     def gaps(self, node: "Node") -> Iterator[str]:
         """What stands in a part and belongs to none of its parts. The whole begins with the text, not with its tree."""
@@ -144,9 +153,8 @@ def _sound(source: Source, node: "Node") -> None:
         raise Unsure("what looks like a comment may be none")
     if node.is_missing:
         raise Unsure("it is not complete")
-    word = node.type == "!" or (
-        node.type == "{" and node.parent is not None and node.parent.type == "compound_statement"
-    )
+    parent = node.parent.type if node.parent is not None else ""
+    word = (node.type == "!" and parent != "expansion") or (node.type == "{" and parent == "compound_statement")
     if word and not _BLANK_BEHIND.match(source.data, node.end_byte):
         raise Unsure(f"what looks like a `{node.type}` of the shell's grammar may be a word")
     if node.type == "file_descriptor" and not _DESCRIPTOR.fullmatch(source.text(node)):

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from handhold.core.text.names import FILLERS
+from handhold.core.text.names import is_visible
 
 SEEN = frozenset("\n\t ")
 JOINERS = frozenset("\u200d\ufe0f")  # parts of emoji, between signs that are no letters
@@ -24,10 +24,4 @@ def _seen(char: str, text: str, at: int) -> bool:
         return True
     if char in JOINERS:  # in a word of letters it would be hidden
         return at > 0 and unicodedata.category(text[at - 1]) in ("So", "Sk", "Mn")
-    return char.isprintable() and char not in FILLERS and not _selects(char)
-
-
-def _selects(char: str) -> bool:
-    """Variation selectors and tags: they carry text that no screen shows."""
-    code = ord(char)
-    return 0xFE00 <= code <= 0xFE0E or 0xE0000 <= code <= 0xE01EF
+    return is_visible(char)

@@ -34,7 +34,8 @@ def _studied(text: str, standing: Standing) -> Study:
         walk.found(Finding("unknown", unsure.because))
     worst = max((NOTHING, *walk.findings), key=lambda finding: WEIGHT.index(finding.kind))
     commands = tuple(dict.fromkeys(tuple(word.shown for word in words) for words in walk.commands))
-    return Study(text, worst.kind, worst.because, commands, _patterns(walk.findings))
+    connects = next((finding.because for finding in walk.findings if finding.kind == "network"), "")
+    return Study(text, worst.kind, worst.because, commands, _patterns(walk.findings), connects=connects)
 
 
 def _patterns(findings: list[Finding]) -> tuple[str, ...]:

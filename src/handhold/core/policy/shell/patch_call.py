@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from handhold.core.errors import NoShell, NotOnlyPatch
 from handhold.core.policy.shell.grammar import Source, Unsure, every
 from handhold.core.policy.shell.heredocs import Heredoc
-from handhold.core.policy.shell.words import PLAIN, RAW, STRING, slashes_taken, unescaped
+from handhold.core.policy.shell.letters import PLAIN, RAW, STRING, slashes_taken, unescaped
 
 if TYPE_CHECKING:
     from tree_sitter import Node

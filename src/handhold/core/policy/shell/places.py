@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from handhold.core.policy.protected import MOUNTED, why_protected
-from handhold.core.policy.shell.words import HOLE, NAME, SHOWN
+from handhold.core.policy.shell.marks import HOLE, NAME, NUMBER, SHOWN
 
 Region = Literal["inside", "root", "temporary", "nothing", "system", "home", "network", "private", "outside", "unknown"]
 
@@ -15,7 +15,9 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 RESULTS = "/large_tool_results"  # where long output is kept, to be read
 BINS = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/run/current-system/sw/bin")
 
-_NOTHING = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd(?:/[\d\0\1]*)?)|/proc/self/fd/[012]")
+_NOTHING = re.compile(
+    r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd(?:/[\d\0-\2]*)?)|/proc/self/fd/[012]"
+)
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)(?:/.*)?")
 _PRIVATE = re.compile(
     r"/dev(?:/.*)?"
@@ -84,20 +86,20 @@ def protects(way: str) -> str:
         return because
     parts = way.split("/")
     for at, part in enumerate(parts):
-        if part.startswith(".") and re.search(r"[*?\[\0\1]", part):
+        if part.startswith(".") and re.search(r"[*?\[\0-\2]", part):
             for name in _DOTTED:
                 if could_be(part, name):
                     return why_protected("/".join((*parts[:at], name)))
-    if ".git" in parts and re.search(r"[*?\[\0\1]", way):
+    if ".git" in parts and re.search(r"[*?\[\0-\2]", way):
         return why_protected(".git/config")
     return ""
 
 
 def could_be(pattern: str, name: str) -> bool:
     """Whether the shell could complete a pattern to this name."""
-    pieces = re.split(r"([*\0\1]|\?|\[[^\]]*\]?)", pattern)
+    pieces = re.split(r"([*\0-\2]|\?|\[[^\]]*\]?)", pattern)
     expression = "".join(
-        ".*" if each in ("*", HOLE, NAME) else "." if each == "?" or each.startswith("[") else re.escape(each)
+        ".*" if each in ("*", HOLE, NAME, NUMBER) else "." if each == "?" or each.startswith("[") else re.escape(each)
         for each in pieces
         if each
     )

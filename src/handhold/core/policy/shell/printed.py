@@ -4,8 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 
 from handhold.core.policy.shell.call import Feed
+from handhold.core.policy.shell.marks import HOLE, MARKS, NAME, is_number
 from handhold.core.policy.shell.places import Standing, below, normal
-from handhold.core.policy.shell.words import HOLE, NAME, Word
+from handhold.core.policy.shell.words import Word
 
 NAMERS = frozenset(
     (
@@ -33,6 +34,8 @@ PASSING = frozenset(
     ("sort", "uniq", "head", "tail", "grep", "rg", "wc", "cut", "tr", "rev", "tac", "nl", "xargs", "shuf")
 )
 """Programs that print some of what they are fed."""
+_COUNTED = re.compile(r"-[lwcmL]+|--(?:lines|words|bytes|chars)")
+_TIME = re.compile(r"\+(?:%-?[a-zA-Z])+")
 _SPEAKERS = frozenset(("show", "log", "cat-file", "blame", "grep", "diff", "config", "for-each-ref", "notes"))
 
 
@@ -79,7 +82,7 @@ def feed(commands: Sequence[Sequence[Word]], before: Feed | None, folders: Colle
 
 
 def _plainly(words: Sequence[str]) -> bool:
-    return not any(HOLE in word or NAME in word or "\\" in word or word.startswith("-") for word in words)
+    return not any(MARKS.search(word) or "\\" in word or word.startswith("-") for word in words)
 
 
 def _names(words: Sequence[Word], *, fed: bool) -> bool:
@@ -92,3 +95,21 @@ def _names(words: Sequence[Word], *, fed: bool) -> bool:
     if name in ("grep", "rg", "ag") and any(LISTING.fullmatch(each) for each in rest):
         return True
     return name in NAMERS or (fed and name in PASSING)
+
+
+def is_numeric(words: Sequence[Word]) -> bool:
+    """Whether a command prints nothing but numbers."""
+    match [word.text for word in words]:
+        case ["nproc"] | ["id", "-u" | "-g"] | ["tput", "cols" | "lines"] | ["git", "rev-list", "--count", *_]:
+            return True
+        case ["wc", *options]:
+            return all(_COUNTED.fullmatch(each) for each in options)
+        case ["seq", *rest]:
+            return all(is_number(each) for each in rest)
+        case ["date", form] | ["date", "-u", form]:
+            return _TIME.fullmatch(form) is not None
+        case ["grep" | "rg", option, pattern, *files]:
+            count = re.fullmatch(r"-[ciEFvwx]*c[iEFvwx]*", option) is not None
+            return count and not pattern.startswith("-") and len(files) <= 1 and not any(each.glob for each in words)
+        case _:
+            return False

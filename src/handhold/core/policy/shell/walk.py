@@ -4,19 +4,24 @@ It keeps what is known meanwhile: the folder, and variables that were set to som
 ways, what differs between them is no longer known. Every simple command is handed to whoever knows its program.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from handhold.core.policy.shell import printed
+from handhold.core.policy.shell.arithmetic import COMPARISONS, NUMBERS, check_key
 from handhold.core.policy.shell.call import Call, Feed, Finding
-from handhold.core.policy.shell.grammar import LOST, Source, Unsure, parse
+from handhold.core.policy.shell.grammar import LOST, Source, Unsure, every, parse
 from handhold.core.policy.shell.heredocs import heredoc
+from handhold.core.policy.shell.marks import HOLE, MARKS, NUMBER, SHOWN, is_number
+from handhold.core.policy.shell.nodes import behind_heredoc, bodies, destinations, ends_simply, three, tokens
 from handhold.core.policy.shell.places import Standing, normal
 from handhold.core.policy.shell.programs import judge
 from handhold.core.policy.shell.variables import why_it_rules
-from handhold.core.policy.shell.words import EVALUATED, HOLE, SHOWN, Reader, Word, listed
+from handhold.core.policy.shell.words import EVALUATED, Reader, Word, listed
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,6 +34,9 @@ WRITING = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<>"))
 RESERVED = listed("if then else elif fi do done case esac while until for select function in coproc { } ! [[ ]]")
 
 
+_EVALUATING = re.compile(r"(?<=\s)-(?:eq|ne|lt|le|gt|ge|v|R)(?=\s)")
+
+
 class Enough(Unsure):
     """It is not worth going on."""
 
@@ -39,12 +47,19 @@ class Known:
 
     values: dict[str, str]
     folders: frozenset[str]
+    associative: frozenset[str] = frozenset()  # arrays whose subscripts are texts
 
     def joined(self, other: "Known") -> "Known":
-        same = {name: value for name, value in self.values.items() if other.values.get(name) == value}
+        same: dict[str, str] = {}
+        for name, value in self.values.items():
+            there = other.values.get(name)
+            if there == value:
+                same[name] = value
+            elif there is not None and is_number(value) and is_number(there):
+                same[name] = NUMBER
         if SPLITS in self.values or SPLITS in other.values:
             same[SPLITS] = HOLE
-        return Known(same, self.folders | other.folders)
+        return Known(same, self.folders | other.folders, self.associative & other.associative)
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,8 @@ class Walk:
         self.findings: list[Finding] = []
         self.commands: list[tuple[Word, ...]] = []
         self.defining: list[str] = []
+        self.functions: set[str] = set()
+        self.ever_assigned: set[str] = set()
         self.redirected = 0  # outputs that went elsewhere
         self.never_known: set[str] = set()
         self.known = Known(self._at_first(), frozenset((normal(standing.folder),)))
@@ -75,7 +92,15 @@ class Walk:
         return {"PWD": self.standing.folder, "TMPDIR": "/tmp", "PATH": "/usr/bin:/bin", **home}
 
     def _reader(self, source: Source) -> Reader:
-        return Reader(source, self._value, self._printed, self._forget, self.standing.home or HOLE)
+        return Reader(
+            source,
+            self._value,
+            self._printed,
+            self._operand,
+            self.assigned,
+            lambda name: name in self.known.associative,
+            self.standing.home or HOLE,
+        )
 
     # --- what is known
 
@@ -84,15 +109,19 @@ class Walk:
             return None
         return self.known.values.get(name)
 
-    def _forget(self, name: str) -> None:
-        self.assigned(name, Word(HOLE))
+    def _operand(self, name: str) -> str | None:
+        """What a variable holds where it is evaluated: it is not split."""
+        if name in NUMBERS and name not in self.ever_assigned:
+            return NUMBER
+        return None if name in self.never_known else self.known.values.get(name)
 
     def assigned(self, name: str, value: Word) -> None:
         """A variable is set. It may be one that decides what runs."""
         if because := why_it_rules(name, value):
-            self.found(Finding("dangerous", because))
+            self.found(Finding("unknown", because))
         if EVALUATED.search(value.text):
             raise Unsure("a subscript in it would be run as code")
+        self.ever_assigned.add(name)
         values = {each: text for each, text in self.known.values.items() if each != name}
         if HOLE not in value.text or name == SPLITS:
             values[name] = value.text
@@ -108,7 +137,7 @@ class Walk:
         values = {name: value for name, value in self.known.values.items() if name != "PWD"}
         if len(folders) == 1 and HOLE not in (only := next(iter(folders))):
             values["PWD"] = only
-        self.known = Known(values, folders)
+        self.known = replace(self.known, values=values, folders=folders)
 
     def found(self, finding: Finding) -> None:
         self.findings.append(finding)
@@ -225,10 +254,7 @@ class Walk:
             case "for_statement":
                 self._for(node, inner)
             case "c_style_for_statement":
-                for part in node.children:
-                    if part.is_named and part.type != "do_group":
-                        self.reader.inside(part)
-                self._rounds(lambda: self._sequence(_bodies(node), inner))
+                self._counting(node, inner)
             case "function_definition":
                 self._function(node, inner)
             case kind:
@@ -238,7 +264,7 @@ class Walk:
         """`a && b || c`: what comes later may not run."""
         links: list[tuple[str, Node]] = []
         while node.type == "list":
-            left, operator, right = _three(node)
+            left, operator, right = three(node)
             links.insert(0, (operator.type, right))
             node = left
         alone = Around(around.feed, around.background)
@@ -306,28 +332,47 @@ class Walk:
         name = self.reader.source.text(next(part for field, part in fields if field == "variable"))
         words = [word for field, part in fields if field == "value" for word in self.reader.words(part)]
         if not words or len(words) > MOST_ROUNDS:
-            words = [Word(HOLE)]
+            words = [Word(NUMBER if words and all(is_number(word.text) for word in words) else HOLE)]
         for word in words:
 
             def once(word: Word = word) -> None:
                 self.assigned(name, replace(word, loose=False))
-                self._sequence(_bodies(node), around)
+                self._sequence(bodies(node), around)
 
             self._rounds(once)
+
+    def _counting(self, node: "Node", around: Around) -> None:
+        """`for ((first; condition; last))`."""
+        marks = [part for part in node.children if part.type in ("((", ";", "))")][:4]
+        if [part.type for part in marks] != ["((", ";", ";", "))"]:
+            raise Unsure("a loop in it cannot be read")
+        first, condition, last = [(left.end_byte, right.start_byte) for left, right in pairwise(marks)]
+        reader = self.reader
+
+        def once() -> None:
+            reader.evaluate(reader.expanded(node, *condition))
+            self._sequence(bodies(node), around)
+            reader.evaluate(reader.expanded(node, *last))
+
+        reader.evaluate(reader.expanded(node, *first))
+        self._rounds(once)
 
     def _function(self, node: "Node", around: Around) -> None:
         """Looked into where it is made, whoever calls it later: its arguments are holes."""
         name = self.reader.source.text(node.children[1] if node.children[0].type == "function" else node.children[0])
         self.defining.append(name)
-        before = self.known
+        self.functions.add(name)
+        before, assigned_before = self.known, self.ever_assigned
+        self.ever_assigned = set()
         try:
             redirects = tuple(part for part in node.children if part.type.endswith("_redirect"))
-            self.known = replace(before, values={})
-            self._sequence(_bodies(node), replace(around, redirects=redirects))
-            self.never_known |= self.known.values.keys()
+            self.known = replace(before, values={}, associative=frozenset())
+            self._sequence(bodies(node), replace(around, redirects=redirects))
         finally:
+            self.never_known |= self.ever_assigned
+            self.ever_assigned |= assigned_before
             self.defining.pop()
-            self.known = Known(before.values, before.folders | self.known.folders)
+            self.known = replace(before, folders=before.folders | self.known.folders)
 
     # --- redirections
 
@@ -339,11 +384,11 @@ class Walk:
         words: list[Node] = []
         for redirect in redirects:
             if redirect.type == "heredoc_redirect":
-                more, behind = _behind_heredoc(redirect)
+                more, behind = behind_heredoc(redirect)
                 words += more
                 follow += behind
             elif redirect.type == "file_redirect":
-                words += _destinations(redirect)[1:]
+                words += destinations(redirect)[1:]
         within = [part for each in redirects for part in each.children if part.type.endswith("_redirect")]
         inner = replace(
             around,
@@ -393,7 +438,7 @@ class Walk:
 
     def _file(self, node: "Node", feed: Feed | None) -> Feed | None:
         operators = [part.type for part in node.children if not part.is_named]
-        targets = _destinations(node)
+        targets = destinations(node)
         operator = operators[0] if operators else ""
         if operator in (">&-", "<&-") or not targets:
             return feed
@@ -425,7 +470,7 @@ class Walk:
                 assignments.append(part)
             elif part.type.endswith("_redirect"):
                 redirects.append(part)
-                words += _destinations(part)[1:]
+                words += destinations(part)[1:]
             else:
                 words.append(part.children[0] if part.type == "command_name" else part)
         self._simple(assignments, [*words, *around.words], replace(around, redirects=(*redirects, *around.redirects)))
@@ -460,23 +505,30 @@ class Walk:
         value = node.child_by_field_name("value")
         if name is None or self.reader.source.text(name)[:1].isdigit():
             raise Unsure("a variable of it cannot be read")
+        text = self.reader.source.text(name)
+        more = any(part.type == "+=" for part in node.children)
         if name.type != "variable_name":  # name[subscript]
             self.reader.inside(name)
-            self.assigned(self.reader.source.text(name).partition("[")[0], Word(HOLE))
-            if value is not None:
-                self.reader.value_of(value)
-            return
-        word = self.reader.value_of(value)
-        more = any(part.type == "+=" for part in node.children)
-        self.assigned(self.reader.source.text(name), Word(HOLE) if more else word)
+            text, more = text.partition("[")[0], True
+        word = self.reader.value_of(value, keys=text in self.known.associative)
+        if more:
+            numbers = is_number(word.text) and is_number(self._operand(text) or "")
+            word = Word(NUMBER if numbers else HOLE)
+        self.assigned(text, word)
 
     def _declaration(self, node: "Node") -> None:
         keyword = self.reader.source.text(node.children[0])
         words: list[Word] = [Word(keyword)]
-        for part in node.children[1:]:
+        names = [self.reader.source.text(part).partition("=")[0] for part in node.children[1:]]
+        if keyword == "unset":
+            self.known = replace(self.known, associative=frozenset())
+        elif any(re.fullmatch(r"-\w*A\w*", name) for name in names):
+            new = [name for name in names if name not in self.ever_assigned]
+            self.known = replace(self.known, associative=self.known.associative.union(new))
+        for part, name in zip(node.children[1:], names, strict=True):
             if part.type == "variable_assignment":
                 self._assignment(part)
-                words.append(Word(self.reader.source.text(part)))
+                words.append(Word(name.partition("[")[0] if "[" in name else self.reader.source.text(part)))
             elif part.type == "variable_name":
                 words.append(Word(self.reader.source.text(part)))
             else:
@@ -486,9 +538,38 @@ class Walk:
     def _test(self, node: "Node") -> None:
         self.reader.inside(node)
         single = node.children[0].type == "["
-        if single and any(part.type in ("&&", "||", "<", ">", "(", ")") for part in _tokens(node)):
+        self._evaluated_by(node, single=single)
+        if single and any(part.type in ("&&", "||", "<", ">", "(", ")") for part in tokens(node)):
             raise Unsure("a condition in it cannot be read")
         self.commands.append((Word("[" if single else "[["),))
+
+    def _evaluated_by(self, node: "Node", *, single: bool) -> None:
+        """Operands that a condition evaluates: of -v, and between `[[` and `]]` those of a comparison of numbers."""
+        read = 0
+        for part in every(node):
+            operators = [self.reader.source.text(each) for each in part.children if each.type == "test_operator"]
+            operator = operators[0] if len(operators) == 1 else ""
+            read += operator in ("-v", "-R") or operator in COMPARISONS
+            if operator in ("-v", "-R"):
+                self.check_name(self.reader.expanded(part, part.children[0].end_byte, part.end_byte).strip())
+            elif operator in COMPARISONS and not single:
+                for each in part.children:
+                    self.reader.evaluate(self.reader.operand_of(each) if each.type != "test_operator" else "")
+        if len(_EVALUATING.findall(self.reader.source.text(node))) > read:
+            raise Unsure("a condition in it cannot be read")
+
+    def check_name(self, text: str) -> None:
+        """The name of a variable, as a builtin reads it; Unsure if it holds a subscript that may run code."""
+        name, bracket, rest = text.partition("[")
+        if MARKS.search(name) or re.search("[*?]", name):  # a pattern may have become the name of a file
+            raise Unsure("which variable it names is not known before it runs")
+        if bracket and name in self.known.associative:
+            check_key(rest)
+        elif bracket and rest.rstrip("]") not in ("@", "*"):
+            self.evaluate(rest)
+
+    def evaluate(self, text: str) -> None:
+        self.reader.evaluate(text)
 
     def _no_words(self, around: Around) -> None:
         if around.words or around.lost:
@@ -498,7 +579,7 @@ class Walk:
     # --- substitutions
 
     def _printed(self, node: "Node") -> str:
-        text = self.reader.source.text(node)
+        text = self.reader.source.expansion(node)
         if text.startswith("`") and "\\" in text:
             raise Unsure("a substitution in it cannot be read")
         start, elsewhere = len(self.commands), self.redirected
@@ -508,52 +589,14 @@ class Walk:
                 return HOLE
             with self._deeper():
                 self._sequence(node.children[1:-1], Around(Feed() if text.startswith(">") else None))
-            if self.redirected != elsewhere:
+            ran = self.commands[start:]
+            if self.redirected != elsewhere or any(words[0].text in self.functions for words in ran):
                 return HOLE
+            if ran and ends_simply(node) and printed.is_numeric(ran[-1]):
+                return NUMBER
             return printed.text(self.commands[start:], self.known.folders, self.standing)
 
 
 @contextmanager
 def _here() -> Generator[None]:
     yield
-
-
-def _three(node: "Node") -> tuple["Node", "Node", "Node"]:
-    parts = [part for part in node.children if part.type != "comment"]
-    if len(parts) != 3:
-        raise Unsure("a list in it cannot be read")
-    return parts[0], parts[1], parts[2]
-
-
-def _bodies(node: "Node") -> list["Node"]:
-    return [part for at, part in enumerate(node.children) if node.field_name_for_child(at) == "body"]
-
-
-def _tokens(node: "Node") -> Iterator["Node"]:
-    for part in node.children:
-        yield part
-        if part.type.endswith("_expression"):
-            yield from _tokens(part)
-
-
-def _destinations(node: "Node") -> list["Node"]:
-    """Where a redirection leads, and the words of the command that stand behind it."""
-    if node.type != "file_redirect":
-        return []
-    return [part for at, part in enumerate(node.children) if node.field_name_for_child(at) == "destination"]
-
-
-def _behind_heredoc(node: "Node") -> tuple[list["Node"], list["Node"]]:
-    """Words of the command, and other statements, that stand on the line of a heredoc's beginning."""
-    words: list[Node] = []
-    follow: list[Node] = []
-    for at, part in enumerate(node.children):
-        if not part.is_named or part.type in ("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"):
-            continue
-        if part.type == "file_redirect":
-            words += _destinations(part)[1:]
-        elif node.field_name_for_child(at) == "argument":
-            words.append(part)
-        else:
-            follow.append(part)
-    return words, follow

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from handhold.core.errors import Busy, ReadOnly
-from handhold.core.plans import FileChange
+from handhold.core.plans import FileChange, FolderTime
 from handhold.core.ports import Broken, Contents
 from handhold.world.files.commit.exchange import Exchange, exchanged, restored
 from handhold.world.files.commit.hands import Hands, Root, Tree
@@ -38,15 +38,17 @@ class Committer:
         self._exchange = exchange
 
     @contextmanager
-    def transaction(self, changes: Sequence[FileChange]) -> Generator[Commit | Exchange]:
+    def transaction(
+        self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()
+    ) -> Generator[Commit | Exchange]:
         roots: dict[str, Root] = {}
-        for change in changes:
-            root = self._tree.root_of(change.path)
+        for each in (*changes, *times):
+            root = self._tree.root_of(each.path)
             if not root.writable:
-                raise ReadOnly(change.path)
+                raise ReadOnly(each.path)
             roots[root.real] = root
         with held(roots.values()), self._hands() as hands, self._slots() as slots:
-            yield Exchange(hands, slots, changes) if exchanged(changes) else Commit(hands, changes)
+            yield Exchange(hands, slots, changes, times) if times or exchanged(changes) else Commit(hands, changes)
 
     @contextmanager
     def alone(self) -> Generator[None]:

@@ -9,9 +9,18 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 
-from handhold.core.errors import ContentDropped, NotDirectory, NotFound, PermissionRefused, Stale, ToolError, Unfinished
+from handhold.core.errors import (
+    ContentDropped,
+    NotDirectory,
+    NotFound,
+    Overtaken,
+    PermissionRefused,
+    Stale,
+    ToolError,
+    Unfinished,
+)
 from handhold.core.facts import Identity
-from handhold.core.plans import FileChange, Folder, Shelved
+from handhold.core.plans import FileChange, Folder, FolderTime, Shelved
 from handhold.core.ports import Broken
 from handhold.watching import counted
 from handhold.world.files.commit.hands import MANY, Hands, trouble_of
@@ -30,7 +39,9 @@ def exchanged(changes: Sequence[FileChange]) -> bool:
 class Exchange:
     """What a command did, verified; nobody else commits while it is open."""
 
-    def __init__(self, hands: Hands, slots: Slots, changes: Sequence[FileChange]) -> None:
+    def __init__(
+        self, hands: Hands, slots: Slots, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()
+    ) -> None:
         self._hands = hands
         self._slots = slots
         self._swaps = Swaps(hands, slots)
@@ -39,7 +50,7 @@ class Exchange:
         self.files = tuple(changes)
         self._steps, self._folders = sorts(changes)
         self._unseen: list[FileChange] = []  # folders that could not be verified, as a step may be unseen
-        self._around = Around(hands, slots, self._steps, self.id)
+        self._around = Around(hands, slots, self._steps, self.id, times)
         with self._named():
             self._verify()
 
@@ -67,10 +78,21 @@ class Exchange:
         for step in begun:
             step.begun = False
 
-    def finish(self) -> None:
+    def finish(self, *, renew: bool = False) -> None:
         """What was replaced stays in its slot: taking back needs it. What had to go for it goes now."""
+        if renew:
+            self._renew()
         with suppress(OSError, ToolError):
             self._slots.sweep()
+
+    def _renew(self) -> None:
+        """A file that got other contents is younger than whatever was built from the old ones."""
+        for step in self._steps:
+            before, after = step.before, step.after
+            if before and after and before.kind == after.kind == "file" and before.hash != after.hash:
+                with suppress(OSError, ToolError):
+                    directory, name = self._hands.open(step.path)
+                    os.utime(name, dir_fd=directory, follow_symlinks=False)
 
     @contextmanager
     def _named(self) -> Generator[None]:
@@ -80,6 +102,7 @@ class Exchange:
             raise trouble_of(error, self._at) from error
 
     def _verify(self) -> None:
+        stale: list[str] = []
         closed = any(isinstance(change.before, Folder) and not change.before.mode & 0o100 for change in self._folders)
         for change in self._folders:
             self._at = change.path
@@ -89,6 +112,8 @@ class Exchange:
                 if not closed:
                     raise
                 self._unseen.append(change)
+            except Stale:
+                stale.append(change.path)
         for step in self._steps:
             self._at = step.path
             try:
@@ -97,6 +122,10 @@ class Exchange:
                 if not closed:
                     raise
                 step.unseen = True
+            except Stale:
+                stale.append(step.path)
+        if stale:
+            raise Overtaken(stale[0], paths=tuple(stale))
 
     def _verify_folder(self, change: FileChange, opened: int) -> None:
         assert isinstance(change.before, Folder)
@@ -171,14 +200,21 @@ class Exchange:
 
 
 class Around:
-    """The directories in which the things stand: their times, and the modes of those that had to be opened."""
+    """The directories in which the things stand: their times, and the modes of those that had to be opened.
 
-    def __init__(self, hands: Hands, slots: Slots, steps: Sequence[Step], transaction: str) -> None:
+    With them come directories that a command only touched, and those that the note of an earlier commit names.
+    """
+
+    def __init__(
+        self, hands: Hands, slots: Slots, steps: Sequence[Step], transaction: str, times: Sequence[FolderTime] = ()
+    ) -> None:
         self._hands = hands
         self._slots = slots
         self._steps = steps
         self._transaction = transaction
+        self._times = {time.path: time for time in times}
         self._notes: dict[int, Note] = {}  # by the descriptor of a command's folder
+        self._unkept = Note()  # for a command that changed nothing but times, which is not taken back
 
     def note(self) -> None:
         """How they are, before anything happens."""
@@ -191,24 +227,52 @@ class Around:
             if parent not in self._notes[folder].now:
                 found = os.fstat(self._hands.open(step.path)[0])
                 self._notes[folder].now[parent] = mode_of(found), found.st_mtime_ns
+        noted = {path for note in self._notes.values() for path in note.now}
+        first = next(iter(self._notes.values()), self._unkept)
+        for note, paths in ((first, self._times), *((note, note.after) for note in self._notes.values())):
+            for path in paths:
+                if path not in noted and (found := self._stat(path)):
+                    note.now[path] = mode_of(found), found.st_mtime_ns
         for folder, note in self._notes.items():
             note.write(folder)
 
     def note_after(self) -> None:
-        """The first time: what they became. Later: each gets its time back, unless somebody else changed it since."""
+        """The first time each gets the time that the command gave it. Later, each gets its time back, unless somebody
+        else changed it since."""
+        for path, (_, mtime) in self._unkept.now.items():
+            self._set_time(path, self._given(path, mtime))
         for folder, note in self._notes.items():
             if note.after:
                 for path in note.now:
                     if (mtime := note.was(path)) is not None:
-                        set_mtime(self._hands.open_directory(path), mtime)
+                        self._set_time(path, mtime)
             else:
                 note.before = {path: mtime for path, (_, mtime) in note.now.items()}
-                note.after = {path: os.fstat(self._hands.open_directory(path)).st_mtime_ns for path in note.now}
+                note.after = {path: self._set_time(path, self._given(path, was)) for path, was in note.before.items()}
                 note.write(folder)
+
+    def _given(self, path: str, now: int) -> int:
+        """The mtime of a directory after the command. Where somebody else changed it too, the later one."""
+        if time := self._times.get(path):
+            return time.after if now == time.before else max(now, time.after)
+        return now  # the command left it, or set it to what it was
+
+    def _set_time(self, path: str, mtime: int) -> int:
+        """What it is then: one that somebody took away or closed has none to be set, and that is no failure."""
+        with suppress(ToolError):
+            directory = self._hands.open_directory(path)
+            set_mtime(directory, mtime)
+            return os.fstat(directory).st_mtime_ns
+        return mtime
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        with suppress(NotFound, NotDirectory, PermissionRefused):
+            return self._hands.stat_directory(path)
+        return None
 
     def restore(self) -> None:
         """As they were when it began."""
-        for note in self._notes.values():
+        for note in (self._unkept, *self._notes.values()):
             self._restore(note)
 
     def recover(self) -> None:
@@ -219,12 +283,11 @@ class Around:
 
     def _restore(self, note: Note) -> None:
         for path, (mode, mtime) in note.now.items():
-            found = self._hands.stat_directory(path)
+            found = self._stat(path)
             if found is not None:
                 if mode_of(found) == mode | WRITABLE != mode:
                     self._hands.chmod_directory(path, mode)
-                with suppress(PermissionError):
-                    set_mtime(self._hands.open_directory(path), mtime)
+                self._set_time(path, mtime)
 
 
 def restored(hands: Hands, slots: Slots, broken: Broken) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from handhold.core.plans import Bytes, Content, Directory, Folder, Shelved, Stored
 from handhold.world.files.commit.likeness import file_of, fingerprint, stat_of
-from handhold.world.files.manifest import thing, unread
+from handhold.world.files.manifest import owner_of, thing, unread
 
 Kind = Literal["file", "link", "tree", "other"]
 KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "tree"}
@@ -82,6 +82,7 @@ def entries_of(directory: int, name: str, slot: str, most: int) -> list[tuple[st
                     mode, inode = stat.S_IMODE(found.st_mode), file_of(found)
                     size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
                     kind = kind_of(found)
-                    thing = Shelved(f"{slot}/{way}", kind, unread(found), size, mode, inode, found.st_mtime_ns)
+                    time, owner = found.st_mtime_ns, owner_of(found)
+                    thing = Shelved(f"{slot}/{way}", kind, unread(found), size, mode, inode, time, owner=owner)
                     entries.append((way, thing))
     return entries

@@ -75,7 +75,8 @@ class Commit:
         for step in begun:
             step.begun = False
 
-    def finish(self) -> None:
+    def finish(self, *, renew: bool = False) -> None:
+        # Every file that it wrote is new anyway.
         # Not synced: until the journal's own note of it is on the disk, recovery does this again.
         clear_up(self._hands, self.id, self.files)
 

@@ -93,7 +93,10 @@ def _by_name(call: Call) -> None:
         call.dangerous(f"`{call.name}` reaches the machine, or what lies outside the workspace")
         call.sweep(call.arguments)
     elif name in packages.NETWORK:
-        call.connects(*_pattern(call))
+        if packages.name_only_loopback(call.arguments):
+            call.unknown(f"what answers `{call.name}` on this machine is not known before it runs")
+        else:
+            call.connects(*_pattern(call))
         call.sweep(call.arguments)
     elif name in JUDGES:
         JUDGES[name](call if name == call.name else replace(call, words=(Word(name), *call.arguments)))

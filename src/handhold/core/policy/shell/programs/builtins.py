@@ -1,11 +1,11 @@
 """What the shell does itself: where it stands, what its variables hold, how it reads what follows."""
 
 import re
-from collections.abc import Sequence
+from itertools import pairwise
 
 from handhold.core.policy.shell.call import Call, Options, sure
 from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.words import EVALUATED, HOLE, NAME, Word
+from handhold.core.policy.shell.words import HOLE, NAME, Word
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PLAIN_OPTIONS = frozenset(
@@ -16,7 +16,6 @@ _PLAIN_OPTIONS = frozenset(
         "failglob",
         "nocaseglob",
         "nocasematch",
-        "lastpipe",
         "inherit_errexit",
         "checkwinsize",
     )
@@ -42,7 +41,9 @@ def popd(call: Call) -> None:
 
 
 def test(call: Call) -> None:
-    _no_subscripts(call.arguments)
+    for operator, word in pairwise(call.arguments):
+        if operator.text in ("-v", "-R"):
+            call.hands.check_name(word.text)
 
 
 def declares(call: Call) -> None:
@@ -50,11 +51,12 @@ def declares(call: Call) -> None:
     options = [word.text for word in call.arguments if word.text.startswith("-")]
     if any("n" in each or "i" in each for each in options if call.name not in ("export", "unset", "readonly")):
         raise Unsure("a variable of it stands for another, or for a sum")
-    _no_subscripts(call.arguments)
     for word in call.arguments:
         name, equals, value = word.text.partition("=")
+        if _NAME.match(name):
+            call.hands.check_name(word.text if "[" in name else name)
         if not _NAME.match(name):
-            if not word.known and not word.text.startswith("-"):
+            if not word.text.startswith("-") and (not word.known or re.search("[*?]", word.text)):
                 call.unknown("which variable it sets is not known before it runs")
             continue
         if call.name == "unset":
@@ -76,13 +78,13 @@ def reads_variables(call: Call) -> None:
     words = [*options.operands, *(value for value in options.named("-a") if value)]
     if call.name == "getopts":
         words = words[1:2]
-    _no_subscripts(words)
     value = NAME if call.feed is not None and call.feed.names else HOLE
     for word in words or [Word("REPLY")]:
         if not word.known:
             call.unknown("which variable it sets is not known before it runs")
         else:
-            call.hands.assigned(word.text, Word(value))
+            call.hands.check_name(word.text)
+            call.hands.assigned(word.text.partition("[")[0], Word(value))
 
 
 def prints(call: Call) -> None:
@@ -90,36 +92,28 @@ def prints(call: Call) -> None:
     words = call.arguments
     if words and words[0].text.startswith("-v"):
         named = Word(words[0].text[2:]) if words[0].text != "-v" else words[1] if words[1:] else Word(HOLE)
-        _no_subscripts((named,))
+        call.hands.check_name(named.text)
         if not named.known:
             call.unknown("which variable it sets is not known before it runs")
-        call.hands.assigned(named.text, Word(HOLE))
+        call.hands.assigned(named.text.partition("[")[0], Word(HOLE))
     elif words and words[0].loose:
         call.unknown("what `printf` would do is not known before it runs")
 
 
 def let(call: Call) -> None:
-    _no_subscripts(call.arguments)
     for word in call.arguments:
-        if found := re.search(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%&|^]?=)", word.text):
-            call.hands.assigned(found[1], Word(HOLE))
-
-
-def _no_subscripts(words: Sequence[Word]) -> None:
-    """A subscript is evaluated, with the substitutions that a quoted text holds."""
-    if any(EVALUATED.search(word.text) for word in words):
-        raise Unsure("a subscript in it would be run as code")
+        call.hands.evaluate(word.text)
 
 
 def alias(call: Call) -> None:
     if call.name == "unalias" or any("=" in word.text or not word.known for word in call.arguments):
-        call.dangerous("an alias changes what later words mean")
+        call.unknown("an alias changes what later words mean")
 
 
 def shopt(call: Call) -> None:
     names = [word.text for word in call.arguments if not word.text.startswith("-")]
     if names and not set(names) <= _PLAIN_OPTIONS:
-        call.dangerous(f"`shopt {names[0]}` changes how the rest is read")
+        call.unknown(f"`shopt {names[0]}` changes how the rest is read")
 
 
 def sets(call: Call) -> None:

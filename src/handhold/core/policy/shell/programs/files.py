@@ -135,7 +135,9 @@ def rsync(call: Call) -> None:
 def sqlite(call: Call) -> None:
     code = " ".join(word.text for word in call.arguments)
     if call.feed and len(call.arguments) < 2:
-        code += " " + (call.feed.text if call.feed.text is not None else ".shell")
+        code += f" {call.feed.text or ''}"
+        if call.feed.text is None:
+            call.unknown("what `sqlite3` is told at its input is not known before it runs")
     if _BEYOND.search(code):
         call.dangerous("`sqlite3` would reach beyond its database")
     call.sweep(call.arguments[:1])

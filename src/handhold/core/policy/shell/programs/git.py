@@ -18,7 +18,7 @@ CHANGING = listed("""
     init worktree notes gc prune sparse-checkout update-index read-tree write-tree commit-tree hash-object
     update-ref symbolic-ref reflog replace rerere pack-refs repack mktree mktag format-patch archive bundle stage
     pack-objects unpack-objects index-pack checkout-index mailsplit mailinfo merge-file maintenance cherry bisect
-    submodule config remote diff interpret-trailers
+    submodule config remote diff interpret-trailers clone
 """)
 NETWORK = listed("push pull fetch clone ls-remote send-email svn p4 lfs fetch-pack send-pack request-pull daemon")
 CODE = listed("""
@@ -128,6 +128,8 @@ def _connects(verb: str, rest: Sequence[Word]) -> bool:
         return first in ("update", "prune") or (first == "show" and not any(word.text == "-n" for word in rest))
     if verb == "submodule":
         return first in ("update", "add", "sync")
+    if verb == "clone":
+        return any(":" in word.text or not word.known for word in rest if not word.text.startswith("-"))
     if verb == "archive":
         return any(word.text.startswith("--remote") for word in rest)
     return verb in NETWORK

@@ -4,10 +4,13 @@ import re
 from dataclasses import dataclass, replace
 
 from handhold.core.policy.shell.call import Call, Options, sure
+from handhold.core.policy.shell.programs.packages import name_only_loopback
 from handhold.core.policy.shell.words import HOLE, Word
 
 SHELLS = frozenset(("bash", "sh", "dash", "ash", "rbash"))
 OTHER_SHELLS = frozenset(("zsh", "fish", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell", "nu", "xonsh", "elvish"))
+VIMS = ("view", "vimdiff", "rvim", "rview", "gvim", "gview", "vimtutor", "vim.basic", "vim.tiny", "vim.nox")
+EDITORS = frozenset(("vi", "vim", "nvim", "emacs", "ed", "ex", *VIMS))
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ INTERPRETERS: dict[str, Interpreter] = {
     "ed": Interpreter(""),
     "ex": Interpreter("cS"),
     "vi": Interpreter("cSsu", "", ("--cmd",)),
-    "vim": Interpreter("cSsu", "", ("--cmd",)),
+    **{name: Interpreter("cSsu", "", ("--cmd",)) for name in ("vim", *VIMS)},
     "nvim": Interpreter("clSsu", "", ("--cmd",)),
     "emacs": Interpreter("fl", "", ("--eval", "--load", "--funcall", "--script")),
     "dc": Interpreter("ef"),
@@ -114,7 +117,7 @@ def _fed(call: Call) -> None:
     elif feed is not None and feed.file:
         _file(call, Word(feed.file))
     elif feed is not None:
-        call.dangerous(f"`{call.name}` would run what another program prints")
+        call.unknown(f"`{call.name}` would run what another program prints")
     else:
         call.unknown(f"`{call.name}` would wait for somebody to type")
 
@@ -122,7 +125,7 @@ def _fed(call: Call) -> None:
 def _file(call: Call, word: Word) -> None:
     """A script. What a substitution or an input hands over is no file that anybody could look at."""
     if word.text.startswith(("/dev/", "/proc/")) or HOLE in word.text:
-        call.dangerous(f"`{call.name}` would run code that is not known before it runs")
+        call.unknown(f"`{call.name}` would run code that is not known before it runs")
     call.reads(word)
     call.changes()
 
@@ -180,7 +183,7 @@ def interpreter(call: Call) -> None:
 def _script(call: Call, words: list[Word]) -> None:
     if re.match(r"https?://|npm:|jsr:", words[0].text):
         call.connects()
-    elif words[0].text.startswith(HOLE) or call.name in ("vi", "vim", "nvim", "emacs", "ed", "ex"):
+    elif words[0].text.startswith(HOLE) or call.name in EDITORS:
         call.unknown(f"what `{call.name}` would do is not known before it runs")
     else:
         _file(call, words[0])
@@ -192,6 +195,8 @@ def _module(call: Call, words: list[Word]) -> None:
     module = words[0].text if words else HOLE
     if HOLE in module or module.split(".")[0] in CODE_MODULES:
         call.unknown(f"what `{call.name} -m` would run is not known before it runs")
+    elif module in NETWORK_MODULES and name_only_loopback(words):
+        call.unknown(f"who asks `{call.name} -m {module}` is not known before it runs")
     elif module in NETWORK_MODULES:
         call.connects(plain_name(call.name), "-m", module)
     elif module in ("pip", "pip3", "uv", "poetry", "pipx", "twine", "conda"):

@@ -1,5 +1,7 @@
 """Package managers and programs that connect, by their subcommands."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handhold.core.policy.shell.call import Call, Options, sure
@@ -16,6 +18,15 @@ NETWORK = listed("""
     youtube-dl yt-dlp svn hg bzr cvs rcp rlogin rsh finger ntpdate dhclient wg openvpn smbclient mosh ab wrk hey
     vegeta k6 tcpdump tshark apt-add-repository add-apt-repository
 """)
+
+_LOOPBACK = re.compile(r"(?:\w+://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?:[:/?#].*)?", re.DOTALL | re.IGNORECASE)
+_ADDRESS = re.compile(r"[\w+.-]+://")
+
+
+def name_only_loopback(words: Sequence[Word]) -> bool:
+    """Whether the words name an address, and each one is on the loopback: without a network, the command's own."""
+    named = [word for word in words if _LOOPBACK.fullmatch(word.text) or _ADDRESS.match(word.text)]
+    return bool(named) and all(_LOOPBACK.fullmatch(word.text) for word in named)
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,7 @@ class Manager:
                 call.connects(name)
             return
         verb, rest = options.operands[0].text, options.operands[1:]
+        two = f"{verb} {rest[0].text if rest else ''}".strip()
         if not options.operands[0].known:
             call.unknown(f"what `{call.name}` would do is not known before it runs")
         elif verb in self.code:
@@ -50,7 +62,7 @@ class Manager:
             call.connects()
         elif verb in self.dangerous:
             call.dangerous(f"`{name} {verb}` reaches beyond the workspace")
-        elif verb in self.connects or f"{verb} {rest[0].text if rest else ''}".strip() in self.connects:
+        elif {verb, two} & self.connects and two not in self.looks:
             _connect(call, name, verb, rest)
         elif verb in self.wraps:
             _wrapped(call, rest)
@@ -58,6 +70,9 @@ class Manager:
             call.changes()
         if verb not in self.wraps:
             call.sweep(rest)
+
+
+OFFLINE = ("--offline", "--no-index")
 
 
 def _connect(call: Call, name: str, verb: str, rest: tuple[Word, ...]) -> None:
@@ -74,7 +89,11 @@ def _connect(call: Call, name: str, verb: str, rest: tuple[Word, ...]) -> None:
         "--find-links",
         "--trusted-host",
     )
-    if any(
+    if verb == "init" and all(word.text.startswith("-") for word in rest):  # with a name, npm fetches and runs it
+        call.changes()
+    elif any(word.text in OFFLINE for word in call.arguments):
+        call.unknown(f"what `{name} {verb}` would run of the packages is not known before it runs")
+    elif any(
         word.text.partition("=")[0] in elsewhere or "@git" in word.text or word.text.startswith("git@") for word in rest
     ):
         call.connects()
@@ -124,21 +143,21 @@ MANAGERS: dict[str, Manager] = {
     "yarn": Manager(_NPM.connects, _NPM.looks, ("exec",), bare=True, takes=_NPM.takes),
     "bun": Manager(_NPM.connects, _NPM.looks, ("x",)),
     "pip": Manager(
-        listed("install download wheel search index uninstall"),
+        listed("install download wheel search index"),
         listed("list show freeze check help config debug inspect hash cache"),
     ),
     "pip3": Manager(
-        listed("install download wheel search index uninstall"),
+        listed("install download wheel search index"),
         listed("list show freeze check help config debug inspect hash cache"),
     ),
     "uv": Manager(
-        listed("add remove sync lock pip publish tool python self build init"),
-        listed("version tree help export cache"),
+        listed("add remove sync lock pip publish tool python self build"),
+        listed("version tree help export cache") | {"pip list", "pip show", "pip freeze", "pip check", "pip tree"},
         ("run",),
         takes=listed("--directory --project"),
     ),
     "poetry": Manager(
-        listed("add remove install update lock publish search self source init new"),
+        listed("add remove install update lock publish search self source"),
         listed("show check version config env about list"),
         ("run",),
     ),
@@ -152,7 +171,7 @@ MANAGERS: dict[str, Manager] = {
         listed(
             """
                 add install update fetch search publish login logout owner yank uninstall remove rm generate-lockfile
-                vendor init new binstall
+                vendor binstall
             """
         ),
         listed("tree metadata locate-project pkgid version help verify-project"),
@@ -171,7 +190,7 @@ MANAGERS: dict[str, Manager] = {
         listed("list env help environment contents which"),
     ),
     "bundle": Manager(
-        listed("install update add outdated lock cache package remove init"),
+        listed("install update add outdated lock cache package remove"),
         listed("list show info check config"),
         ("exec",),
     ),

@@ -1,12 +1,16 @@
 """Programs that can be told by a line: what their operands are, and which of their options do more than it seems."""
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from handhold.core.policy.shell.call import Call, Options
 from handhold.core.policy.shell.words import Word, listed
 
 Operands = Literal["texts", "paths", "a text, then paths", "changed", "a text, then changed", "gone", "from, to", "any"]
+
+_MOVES = re.compile(r"\+{1,2}(?:[0-9]*[gGpF%]?|[/?][^\x00-\x1f\x7f]*)")
+"""Startup commands of a pager that only move within the file. A line break would end them and begin another."""
 
 
 @dataclass(frozen=True)
@@ -20,17 +24,26 @@ class Program:
     runs: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # options whose value is no path, whatever it looks like
+    typed: tuple[str, ...] = ()  # options of a pager whose value it takes as if it were typed, as it takes `+…`
 
     def judge(self, call: Call) -> None:
         options = Options.read(call.arguments, self.takes | set(self.writes) | set(self.texts))
         for name, value in options.given:
             self._option(call, name, value)
+        if self.typed:
+            self._keys(call, [word.text for word in options.operands if word.text.startswith("+")])
+            self._keys(call, [f"+/{value.text}" for value in options.named(*self.typed) if value])
+            options = replace(options, operands=tuple(w for w in options.operands if not w.text.startswith("+")))
         if any(word.text.partition("=")[0] in self.runs for word in call.arguments):  # long ones with a single dash
             call.dangerous(f"`{call.name}` runs another program by an option")
         self._operands(call, options.operands, text_given=options.has(*self.texts))
         if options.has(*self.changes):
             for word in options.operands[self.operands.startswith("a text") and not options.has(*self.texts) :]:
                 call.writes(word)
+
+    def _keys(self, call: Call, keys: list[str]) -> None:
+        if not all(_MOVES.fullmatch(each) for each in keys):
+            call.dangerous(f"`{call.name}` would run a command of its own at its start")
 
     def _option(self, call: Call, name: str, value: Word | None) -> None:
         found = Options(((name, value),), ())
@@ -138,8 +151,11 @@ PROGRAMS: dict[str, Program] = {
     **_names(
         "less more most",
         Program(
+            takes=listed("-p --pattern"),
             writes=("-o", "-O", "--log-file", "--LOG-FILE"),
             runs=("-k", "--lesskey-file", "--lesskey-src", "--lesskey-content"),
+            texts=("-p", "--pattern"),
+            typed=("-p", "--pattern"),
         ),
     ),
     **_names(

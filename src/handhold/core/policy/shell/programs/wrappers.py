@@ -64,7 +64,7 @@ DANGEROUS = {
 }
 WRITES = {"time": ("-o", "--output"), "strace": ("-o",), "ltrace": ("-o",)}
 TIME = frozenset(("-p", "-v", "-f", "-o", "-a", "--verbose", "--format", "--output", "--append", "--portability"))
-_DURATION = re.compile(r"[\d.]+[smhd]?")
+_DURATION = re.compile(r"[\d.\1\2]+[smhd]?")
 
 
 def wrapper(call: Call) -> None:
@@ -83,7 +83,7 @@ def wrapper(call: Call) -> None:
             call.writes(value)
     if name == "command" and options.has("-v", "-V"):
         return
-    if name == "timeout" and options.operands and not _DURATION.fullmatch(options.operands[0].text.replace(NAME, "1")):
+    if name == "timeout" and options.operands and not _DURATION.fullmatch(options.operands[0].text):
         call.unknown("what `timeout` would run is not known before it runs")
     if name == "time":
         if not {option for option, _ in options.given} <= TIME:
@@ -111,7 +111,7 @@ def env(call: Call) -> None:
         if found := re.match(r"(?:-[iv0]*S|--split-string=?)(.*)", text, re.DOTALL):
             rest = [Word(found[1])] if found[1] else words[1:2]
             if not rest or not rest[0].known or re.search(r"[\\'\"$#]", rest[0].text):
-                call.dangerous("`env -S` would run a text that is not known before it runs")
+                call.unknown("`env -S` would run a text that is not known before it runs")
                 return
             words = [*map(Word, rest[0].text.split()), *words[1 if found[1] else 2 :]]
         elif text in ("-u", "--unset", "-C", "--chdir"):
@@ -122,8 +122,9 @@ def env(call: Call) -> None:
             call, words = _in_folder(call, Word(text.partition("=")[2])), words[1:]
         elif text.startswith("-"):
             words = words[1:]
-        elif found := re.match(r"([A-Za-z_]\w*)=", text):
-            call.hands.assigned(found[1], Word(text[found.end() :]))
+        elif "=" in text:  # also names that no shell could write
+            name, _, value = text.partition("=")
+            call.hands.assigned(name, Word(value))
             words = words[1:]
         else:
             break
@@ -220,7 +221,7 @@ def parallel(call: Call) -> None:
     )
     given = words[stops[0] + 1 :] if stops else ()
     if not template.operands or not all(word.known for word in (*template.operands, *given)):
-        call.dangerous("`parallel` would run commands that are not known before they run")
+        call.unknown("`parallel` would run commands that are not known before they run")
         return
     code = " ".join(word.text for word in template.operands)
     for word in given or (Word("x" if call.feed and call.feed.names else HOLE),):

@@ -1,0 +1,41 @@
+"""Empty folders that earlier versions left in a workspace.
+
+While a command ran in the background, they held each protected name that did not exist by an empty folder at the top
+of the workspace, and a process that was killed left those behind. Nobody can tell them from a folder that somebody made
+and has put nothing into yet, so they are listed, and removed only by whoever asks for it.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+
+PLACEHOLDERS = (
+    *(".git", ".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".mcp.json"),
+    *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".envrc", ".husky", ".direnv"),
+    "handhold.toml",
+)
+
+
+def find_leftovers(root: str) -> list[str]:
+    return [path for name in PLACEHOLDERS if _is_empty_folder(path := os.path.join(root, name))]
+
+
+def remove_leftovers(root: str) -> Iterator[tuple[str, str]]:
+    """Each path, and why it could not be removed; empty if it was. A folder that is no longer empty stays."""
+    for path in find_leftovers(root):
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            yield path, error.strerror or str(error)
+        else:
+            yield path, ""
+
+
+def _is_empty_folder(path: str) -> bool:
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            return False
+        with os.scandir(path) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False

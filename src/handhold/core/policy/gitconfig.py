@@ -1,0 +1,180 @@
+"""Git's configuration files: a strict parser, and which changes to one are harmless.
+
+The parser accepts less than git does. What it does not accept is a question for a person, so it never has to guess how
+git would read a line.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+LARGEST = 256 * 1024  # bytes of a file that is parsed
+
+_HEADER = re.compile(r'\[([A-Za-z0-9-]+)(?:[ \t]+"((?:[^"\\\n]|\\["\\])*)")?\][ \t]*(?:[#;].*)?')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*|(?=[#;]|$))")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
+
+
+class Setting(NamedTuple):
+    """One value. Section and key are in lower case; a value of None is a key without `=`, which means true."""
+
+    section: str
+    subsection: str | None
+    key: str
+    value: str | None
+
+
+def parse(data: bytes) -> list[Setting]:
+    """The settings of a file, in order. ValueError for what this parser does not accept."""
+    text = data.decode("utf-8", "surrogateescape")
+    if len(data) > LARGEST or _CONTROL.search(text):
+        raise ValueError("too large, or with control characters")
+    settings: list[Setting] = []
+    section: tuple[str, str | None] | None = None
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        line = lines[at].strip(" \t")
+        at += 1
+        if not line or line[0] in "#;":
+            continue
+        if header := _HEADER.fullmatch(line):
+            name = header[2]
+            section = header[1].lower(), None if name is None else re.sub(r"\\(.)", r"\1", name)
+            continue
+        key = _KEY.match(line)
+        if key is None or section is None:
+            raise ValueError(f"line {at} is neither a section nor a setting")
+        value = None
+        if "=" in key[0]:
+            value, at = _value(line[key.end() :], lines, at)
+        settings.append(Setting(*section, key[1].lower(), value))
+    return settings
+
+
+def _value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
+    """A value that begins with `rest`, and the line after it: a backslash at the end of a line goes on in the next."""
+    value, kept, quoted = "", 0, False  # `kept`: up to here, trailing space belongs to the value
+    while True:
+        chars = iter(rest)
+        for char in chars:
+            if char == "\\":
+                escaped = next(chars, "")
+                if not escaped:
+                    if at == len(lines):
+                        raise ValueError("a backslash ends the file")
+                    rest, at = lines[at], at + 1
+                    break
+                if escaped not in _ESCAPES:
+                    raise ValueError(f"no escape is called {escaped!r}")
+                value += _ESCAPES[escaped]
+                kept = len(value)
+            elif char == '"':
+                quoted = not quoted
+                kept = len(value)
+            elif char in "#;" and not quoted:
+                return value[: max(kept, len(value.rstrip(" \t")))], at
+            else:
+                value += char
+                if quoted:
+                    kept = len(value)
+        else:
+            if quoted:
+                raise ValueError("a quotation mark is not closed")
+            return value[: max(kept, len(value.rstrip(" \t")))], at
+
+
+# --- what is harmless
+
+_WORD = r"[A-Za-z0-9_+-]*"  # true, false, 1, input, sha256 …
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_REF = r"refs/[A-Za-z0-9_][A-Za-z0-9_./+@#=-]*"
+_REFSPEC = r"[+^]?refs/[A-Za-z0-9_./*@#=-]+(?::refs/[A-Za-z0-9_./*@#=-]+)?"
+_ANY = r"[^\n]*"
+_URL = "url"  # stands for `is_ordinary_url`
+
+_HARMLESS: dict[tuple[str, str], str] = {
+    **{
+        ("core", key): _WORD
+        for key in (
+            *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "symlinks", "ignorecase"),
+            *("precomposeunicode", "autocrlf", "eol", "safecrlf", "quotepath", "sparsecheckout", "sparsecheckoutcone"),
+        )
+    },
+    **{("extensions", key): _WORD for key in ("objectformat", "refstorage", "worktreeconfig")},
+    ("index", "sparse"): _WORD,
+    ("init", "defaultbranch"): _NAME,
+    ("user", "name"): _ANY,
+    ("user", "email"): _ANY,
+    **{("pull", key): _WORD for key in ("rebase", "ff")},
+    **{("push", key): _WORD for key in ("default", "autosetupremote", "followtags")},
+    ("fetch", "prune"): _WORD,
+    ("rebase", "autostash"): _WORD,
+    ("branch.", "remote"): rf"\.|{_NAME}",
+    ("branch.", "pushremote"): rf"\.|{_NAME}",
+    ("branch.", "merge"): _REF,
+    ("branch.", "rebase"): _WORD,
+    ("branch.", "description"): _ANY,
+    ("remote.", "url"): _URL,
+    ("remote.", "pushurl"): _URL,
+    ("remote.", "fetch"): _REFSPEC,
+    ("remote.", "tagopt"): "--(?:no-)?tags",
+    ("remote.", "prune"): _WORD,
+    ("remote.", "gh-resolved"): rf"{_NAME}(?:/{_NAME})?",
+    ("submodule.", "url"): _URL,
+    ("submodule.", "active"): _WORD,
+}
+"""By section and key, what the whole value may be. A section with a dot has a subsection, which is any name."""
+
+_SCHEME = re.compile(
+    r"(?:https?|ssh|git|git\+ssh|ssh\+git)://(?:[A-Za-z0-9_][^@/\s]*@)?(?:[A-Za-z0-9][\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?(?:/[!-~]*)?"
+)
+_SCP = re.compile(r"(?:[A-Za-z0-9_][\w.+-]*@)?[A-Za-z0-9][\w.-]*:(?!:)[A-Za-z0-9_~./][!-~]*")
+
+
+def is_ordinary_url(url: str, is_inside: Callable[[str], bool]) -> bool:
+    """Whether fetching from it runs no program but git, ssh and a web client. A path has to lie in the workspace."""
+    if url.startswith("/"):
+        return _CONTROL.search(url) is None and is_inside(url)
+    return "::" not in url.partition("/")[0] and bool(
+        _SCHEME.fullmatch(url) or ("://" not in url and _SCP.fullmatch(url))
+    )
+
+
+def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
+    section = setting.section if setting.subsection is None else f"{setting.section}."
+    allowed = _HARMLESS.get((section, setting.key))
+    if allowed is None:
+        return False
+    value = "true" if setting.value is None else setting.value
+    if allowed == _URL:
+        return is_ordinary_url(value, is_inside)
+    return re.fullmatch(allowed, value) is not None
+
+
+def objection(before: bytes | None, after: bytes, is_inside: Callable[[str], bool]) -> str:
+    """Why a person has to see this change of a configuration; empty if only harmless settings differ.
+
+    `is_inside` says whether an absolute path lies in the workspace.
+    """
+    try:
+        old, new = (
+            [setting for setting in parse(data) if not is_harmless(setting, is_inside)]
+            for data in (before or b"", after)
+        )
+    except ValueError as error:
+        return f"git's configuration is not understood here: {error}"
+    if old == new:
+        return ""
+    changed = next((mine or yours for mine, yours in _pairs(old, new) if mine != yours), None)
+    return f"git obeys its configuration, and {_named(changed)} would change" if changed else ""
+
+
+def _pairs(old: Sequence[Setting], new: Sequence[Setting]) -> list[tuple[Setting | None, Setting | None]]:
+    longest = max(len(old), len(new))
+    return [(new[n] if n < len(new) else None, old[n] if n < len(old) else None) for n in range(longest)]
+
+
+def _named(setting: Setting) -> str:
+    return ".".join(part for part in (setting.section, setting.subsection, setting.key) if part)

@@ -1,0 +1,219 @@
+"""What may change in a git directory without a question, by the name of each file and by its content.
+
+A file that git only stores data in may change: objects, refs, the index. Everything else is a question, unknown names
+too, since git and its tools keep adding files that they obey, and so is what would be obeyed if a repository were
+hidden among the data. Some kinds are judged by content, so that `git init`, `git remote add` and `git worktree add` ask
+nobody: the configuration, samples of hooks (git runs a hook under its exact name only), the pointers between a worktree
+and its repository, branches that are called like something obeyed, and the state of a rebase.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from posixpath import dirname, join, normpath
+from typing import Literal
+
+from handhold.core.policy import gitconfig
+
+BECAUSE = "git runs the hooks and obeys the configuration that stand there"
+HOOKS: tuple[str, ...] = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
+    *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"),
+    *("proc-receive", "post-receive", "post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc"),
+    *("post-rewrite", "sendemail-validate", "fsmonitor-watchman", "p4-changelist", "p4-prepare-changelist"),
+    *("p4-post-changelist", "p4-pre-submit", "post-index-change"),
+)
+OBEYED: tuple[str, ...] = (
+    *("config", "config.worktree", "commondir", "gitdir", "info/attributes", "info/grafts"),
+    *("objects/info/alternates", "objects/info/http-alternates"),
+    *(f"hooks/{name}" for name in HOOKS),
+)
+"""What is looked at when a plain folder becomes a git directory."""
+
+_STORED = re.compile(
+    r"(?:head|[a-z_]+_head|merge_[a-z_]+|bisect_[a-z_]+|notes_merge_[a-z_]+|auto_merge|squash_msg|[a-z]+_editmsg"
+    r"|edit_description|index|sharedindex\.[0-9a-f]+|packed-refs|shallow|gc\.(?:pid|log)|description)(?:\.lock|\.new)?"
+    r"|(?:refs|logs|reftable|rr-cache|rebase-apply|rebase-merge|sequencer|lfs/(?:objects|tmp|cache|incomplete|logs))(?:/.+)?"
+    r"|objects(?:/(?!info/(?:http-)?alternates).+)?"
+    r"|info/(?:exclude|sparse-checkout|refs|commit-graphs?)(?:\.lock)?|hooks/[^/]+\.sample"
+)
+_FOLDERS = re.compile(r"|hooks|info|branches|modules(?:/.+)?|worktrees(?:/[^/]+)?|lfs")
+_OBEYED = re.compile(
+    r"config(?:\.worktree)?|commondir|gitdir|hooks/.+|info/(?:attributes|grafts)|objects/info/(?:http-)?alternates"
+    r"|(?:branches|remotes)/.+"
+    r"|(?:refs|logs|reftable|rr-cache|rebase-apply|rebase-merge|sequencer|lfs|objects)/(?:.+/)?(?:\.git(?:/.+)?"
+    r"|config(?:\.worktree)?|commondir|gitdir|hooks/.+|info/(?:attributes|grafts)|objects/info/(?:http-)?alternates)"
+)
+_BRANCH = re.compile(r"(refs|logs)/(?:(?!\.git(?:/|$))[^/]+/)*(?!(?:commondir|gitdir|\.git)$)[^/]+")
+_BRANCH_CONTENT = {
+    "refs": re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64}|ref: refs/[!-~]+)\n?"),
+    "logs": re.compile(rb"(?:[0-9a-f]{40,64} [0-9a-f]{40,64} [^\n]*\n)*"),
+}
+_STATE = re.compile(
+    r"(?:rebase-merge|rebase-apply|sequencer)/"
+    r"((?:git-rebase-)?todo(?:\.backup)?|strategy|strategy_opts|gpg_sign_opt|opts)"
+)
+_STRATEGIES = ("ort", "recursive", "resolve", "octopus", "ours", "subtree")  # git runs any other as a program
+_OPTIONS = (
+    *("no-commit", "edit", "allow-empty", "allow-empty-message", "drop-redundant-commits", "keep-redundant-commits"),
+    *("signoff", "record-origin", "allow-ff", "mainline", "allow-rerere-auto", "default-msg-cleanup"),
+)
+_EXECUTES = re.compile(rb"^[ \t]*(?:exec|x)(?:[ \t]|$)", re.MULTILINE)
+_WORKTREE_POINTER = re.compile(r"(?:.+/)?worktrees/[^/]+/(commondir|gitdir)")
+_LINKED = re.compile(r"(?:.+/)?\.git/(?:modules|worktrees)/.+", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A file, link or folder before or after a change. `read` gives None for content that cannot be had."""
+
+    kind: Literal["file", "link", "tree", "other"]
+    mode: int | None
+    read: Callable[[], bytes | None]
+
+
+def split(way: str) -> tuple[str, str] | None:
+    """A path from its root as the folder that holds `.git`, and the way inside; None if it is in none."""
+    parts = way.split("/")
+    at = next((n for n, part in enumerate(parts) if part.casefold() == ".git"), None)
+    return None if at is None else ("/".join(parts[:at]), "/".join(parts[at + 1 :]))
+
+
+def is_stored(way: str) -> bool:
+    """Whether a file under this name is data to git, whatever it holds. `way` is spelled from the git directory."""
+    names = list(_own_ways(way.casefold()))
+    return not any(map(_is_obeyed, names)) and any(
+        _STORED.fullmatch(name) and not _STATE.fullmatch(name) for name in names
+    )
+
+
+def objection(
+    way: str, before: Side | None, after: Side | None, *, gitdir: str, is_inside: Callable[[str], bool]
+) -> str:
+    """Why a person has to see this change in a git directory; empty if it is harmless.
+
+    `gitdir` is the absolute path of the directory. `is_inside` says whether an absolute path lies in the workspace.
+    """
+    folded = way.casefold()
+    sides = [side for side in (before, after) if side]
+    if any(side.kind in ("link", "other") for side in sides):
+        return "a link or a special file in a git directory leads git elsewhere"
+    if not way:
+        return _pointer_file(before, after, gitdir, is_inside)
+    names = list(_own_ways(folded))
+    if all(side.kind == "tree" for side in sides):
+        if before and after and not any(map(_STORED.fullmatch, names)):
+            return BECAUSE  # its permissions
+        return "" if any(_STORED.fullmatch(name) or _FOLDERS.fullmatch(name) for name in names) else BECAUSE
+    if len({side.kind for side in sides}) > 1:
+        return BECAUSE
+    if is_stored(way):
+        return ""
+    data = after.read() if after else None
+    obeyed = {name for name in names if _is_obeyed(name)}
+    state = None if obeyed else next(filter(None, map(_STATE.fullmatch, names)), None)
+    if after is None or data is None:  # to take away what git obeys is a change to what it obeys
+        return "" if before and after is None and (state or _is_removable(folded, before, is_inside)) else BECAUSE
+    if _is_branch(names, after, data):
+        return ""
+    if obeyed in ({"config"}, {"config.worktree"}):
+        return _of_config(before, after, data, is_inside)
+    if state:
+        return "a rebase would run a command that is written there" if _runs_command(state[1], data) else ""
+    return "" if _is_pointer(folded, data, is_inside) else BECAUSE
+
+
+def _of_config(before: Side | None, after: Side, data: bytes, is_inside: Callable[[str], bool]) -> str:
+    old = before.read() if before else None
+    if before and (old is None or (before.mode is not None and after.mode is not None and before.mode != after.mode)):
+        return BECAUSE
+
+    def is_repository(path: str) -> bool:  # not a folder of one, where nobody would look for another
+        named = split(normpath(path))
+        return is_inside(path) and not (named and named[1])
+
+    return gitconfig.objection(old, data, is_repository)
+
+
+def _runs_command(name: str, data: bytes) -> bool:
+    """Whether the state of a rebase or a cherry-pick under this name could run a command when it goes on."""
+    if "todo" in name:
+        return _EXECUTES.search(data) is not None
+    if name == "strategy":
+        return data.decode("utf-8", "replace").removesuffix("\n") not in _STRATEGIES
+    if name != "opts":
+        return True
+    try:
+        settings = gitconfig.parse(data)
+    except ValueError:
+        return True
+    return not all(
+        (each.section, each.subsection) == ("options", None)
+        and (each.key in _OPTIONS or (each.key == "strategy" and each.value in _STRATEGIES))
+        for each in settings
+    )
+
+
+def _is_branch(names: list[str], side: Side, data: bytes) -> bool:
+    """Whether it is a ref or its log, which may be called `config` or `hooks/x`. Nothing runs it as a program."""
+    found = next(filter(None, map(_BRANCH.fullmatch, names)), None)
+    is_program = side.mode is not None and side.mode & 0o111
+    return found is not None and not is_program and _BRANCH_CONTENT[found[1]].fullmatch(data) is not None
+
+
+def _pointer_file(before: Side | None, after: Side | None, gitdir: str, is_inside: Callable[[str], bool]) -> str:
+    """`.git` itself: a new folder, whose entries are judged one by one, or a file that names a folder in another."""
+    if after is None:
+        return "" if before and before.kind == "file" and _leads_inside(before, gitdir, is_inside) else BECAUSE
+    if before is not None:
+        return BECAUSE
+    if after.kind == "tree":
+        return ""
+    return "" if _leads_inside(after, gitdir, is_inside) else "git would look for its repository elsewhere"
+
+
+def _leads_inside(side: Side, gitdir: str, is_inside: Callable[[str], bool]) -> bool:
+    found = re.fullmatch(rb"gitdir: ([!-~][ -~]*)\n?", side.read() or b"")
+    if found is None:
+        return False
+    target = normpath(join(dirname(gitdir), found[1].decode("ascii")))
+    return is_inside(target) and _LINKED.fullmatch(target) is not None
+
+
+def _is_removable(way: str, before: Side, is_inside: Callable[[str], bool]) -> bool:
+    """Whether its absence changes nothing git obeys: the pointers of a worktree go when it does, and branches go."""
+    data = before.read()
+    return data is not None and (_is_pointer(way, data, is_inside) or _is_branch(list(_own_ways(way)), before, data))
+
+
+def _is_pointer(way: str, data: bytes, is_inside: Callable[[str], bool]) -> bool:
+    """Whether it is what `git worktree add` writes."""
+    pointer = _WORKTREE_POINTER.fullmatch(way)
+    if pointer is None:
+        return False
+    text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
+    if pointer[1] == "commondir":
+        return text == "../.."
+    return normpath(text) == text and text.endswith("/.git") and is_inside(text)
+
+
+def _own_ways(way: str) -> Iterator[str]:
+    """The way inside the repository, submodule or worktree that it belongs to; several where names leave it open."""
+    parts = way.split("/")
+    seen, ahead = set[int](), [0]
+    while ahead:
+        at = ahead.pop()
+        if at in seen or at > len(parts):
+            continue
+        seen.add(at)
+        first, more = parts[at] if at < len(parts) else "", len(parts) - at
+        if first == "worktrees" and more > 1:
+            ahead.append(at + 2)
+        elif first == "modules" and more > 1:
+            ahead += range(at + 2, len(parts) + 1)
+        else:
+            yield "/".join(parts[at:])
+
+
+def _is_obeyed(way: str) -> bool:
+    return _OBEYED.fullmatch(way) is not None and re.fullmatch(r"hooks/[^/]+\.sample", way) is None

@@ -1,0 +1,228 @@
+"""Redaction: known secrets in a stream of bytes are replaced by `[redacted: NAME]`, in whatever pieces it comes.
+
+Each secret is looked for as it is, escaped (JSON, URL, HTML, shell), in hex and in base64. Colour codes, line breaks
+and spaces between its characters do not hide it. `docs/threat-model.md` lists what does: this prevents accidents.
+
+The cost does not depend on how many secrets there are: a few bytes are taken out of the stream at regular intervals and
+compared with a set.
+"""
+
+import json
+import re
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from html import escape
+from shlex import quote as shell_quote
+
+from handhold.core.text.secrets import LEAST, Secret
+
+LONGEST = 256  # bytes of a secret that are looked for together
+GRAM = 4  # bytes; fewer may be shown before it is known that they begin a secret
+IGNORED = b" \t\r\n\0"
+_COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?)?")
+_BETWEEN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]?)?|[ \t\r\n\0])+")
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One way in which a secret is printed. `flat` is the same without what is ignored."""
+
+    exact: bytes
+    flat: bytes
+    label: bytes
+    wraps: bool  # counts also where whitespace was put into it
+
+
+class Redaction:
+    """The forms of some secrets, ready to be looked for. Any number of streams may use it at once.
+
+    Every form has `stride + GRAM - 1` bytes at least. So it is enough to look at the bytes at every `stride`: where a
+    form stands, one of these grams is among its first ones.
+    """
+
+    def __init__(self, secrets: Iterable[Secret]) -> None:
+        forms = {form.flat: form for secret in secrets for form in _forms(secret) if len(form.flat) >= LEAST}
+        self._stride = min(map(len, forms), default=LEAST) - GRAM + 1
+        self._longest = max(map(len, forms), default=0)
+        self._by_gram: defaultdict[int, list[tuple[int, _Form]]] = defaultdict(list)
+        self._starts: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        for form in forms.values():
+            for at in range(self._stride):
+                self._by_gram[_number(form.flat[at : at + GRAM])].append((at, form))
+            for size in range(1, GRAM + 1):
+                self._starts[form.flat[:size]].append(form.flat)
+        self._grams = frozenset(self._by_gram)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_gram)
+
+    def redact(self, text: str) -> str:
+        """A whole text."""
+        if not self:
+            return text
+        data = text.encode("utf-8", "surrogatepass")
+        spans = self.find(data, flatten(data))
+        return _replaced(data, spans, 0, len(data)).decode("utf-8", "surrogatepass") if spans else text
+
+    def find(self, data: bytes, flat: bytes) -> list[tuple[int, int, bytes]]:
+        """Where secrets are in `data`, in order and apart from each other: start, end and label."""
+        count = max(0, (len(flat) - GRAM) // self._stride + 1)
+        grams = bytearray(GRAM * count)
+        for at in range(GRAM):
+            grams[at::GRAM] = flat[at : at + self._stride * (count - 1) + 1 : self._stride] if count else b""
+        numbers = memoryview(grams).cast("I")
+        if self._grams.isdisjoint(numbers):
+            return []
+        found = [
+            (start, start + len(form.flat), form)
+            for index, number in enumerate(numbers)
+            if number in self._grams
+            for offset, form in self._by_gram[number]
+            if (start := index * self._stride - offset) >= 0 and flat.startswith(form.flat, start)
+        ]
+        return _apart(_placed(data, found)) if found else []
+
+    def held_back(self, flat: bytes) -> int:
+        """How many of the last bytes may be the beginning of a secret."""
+        end = len(flat)
+        for start in range(max(0, end - self._longest + 1), end):
+            forms = self._starts.get(flat[start : start + GRAM])
+            if forms and any(form.startswith(flat[start:]) for form in forms):
+                return end - start
+        return 0
+
+
+class Redactor:
+    """One stream. What may be the beginning of a secret is held back until that is known, but for its first bytes."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+        self._rest = b""
+        self._shown = 0  # bytes of the rest that were let through
+
+    def feed(self, data: bytes) -> bytes:
+        data = self._rest + data
+        flat = flatten(data)
+        spans = self._redaction.find(data, flat)
+        after = spans[-1][1] if spans else 0
+        held = self._redaction.held_back(flatten(data[after:]) if after else flat)
+        cut = _start_of_end(data, held) if held else len(data)
+        through = max(self._shown, len(data) if held < GRAM else cut)
+        out = _replaced(data, spans, self._shown, through)
+        self._rest, self._shown = data[cut:], max(0, through - cut)
+        return out
+
+    def flush(self) -> bytes:
+        """What was held back and did not become a secret."""
+        rest, self._rest = self._rest[self._shown :], b""
+        self._shown = 0
+        return rest
+
+
+def flatten(data: bytes) -> bytes:
+    """Without colour codes and whitespace."""
+    return (_COLOUR.sub(b"", data) if b"\x1b" in data else data).translate(None, IGNORED)
+
+
+def _number(gram: bytes) -> int:
+    return memoryview(gram).cast("I")[0]
+
+
+def _origins(data: bytes, offsets: Iterable[int]) -> dict[int, int]:
+    """Where the bytes stand that are at these offsets once `data` is flattened."""
+    origins: dict[int, int] = {}
+    gaps = ((found.start(), found.end()) for found in _BETWEEN.finditer(data))
+    ignored, gap = 0, next(gaps, None)
+    for offset in sorted(offsets):
+        while gap and offset + ignored >= gap[0]:
+            ignored += gap[1] - gap[0]
+            gap = next(gaps, None)
+        origins[offset] = offset + ignored
+    return origins
+
+
+def _start_of_end(data: bytes, size: int) -> int:
+    """Where the last bytes begin that are so many once they are flattened. What is before them is not looked at."""
+    window = size + 64
+    while window < len(data) and len(flatten(data[-window:])) < size + LONGEST:  # it may begin within a colour code
+        window *= 2
+    end = data[-window:]
+    offset = len(flatten(end)) - size
+    return len(data) - len(end) + _origins(end, [offset])[offset]
+
+
+def _placed(data: bytes, found: list[tuple[int, int, _Form]]) -> Iterator[tuple[int, int, bytes]]:
+    origins = _origins(data, {offset for start, end, _ in found for offset in (start, end - 1)})
+    for flat_start, flat_end, form in found:
+        start, end = origins[flat_start], origins[flat_end - 1] + 1
+        if form.wraps or _COLOUR.sub(b"", data[start:end]).replace(b"\0", b"") == form.exact:
+            yield start, end, form.label
+
+
+def _apart(spans: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """In order; those that overlap as one, under the name of the first and longest."""
+    merged: list[tuple[int, int, bytes]] = []
+    for start, end, label in sorted(spans, key=lambda each: (each[0], -each[1])):
+        if merged and start < merged[-1][1]:
+            first, last, name = merged[-1]
+            merged[-1] = first, max(last, end), name
+        else:
+            merged.append((start, end, label))
+    return merged
+
+
+def _replaced(data: bytes, spans: list[tuple[int, int, bytes]], start: int, end: int) -> bytes:
+    """From `start` to `end`, with the spans replaced. The colour codes in them stay, behind the replacement."""
+    if not spans:
+        return data[start:end]
+    pieces: list[bytes] = []
+    at = start
+    for begins, ends, label in spans:
+        pieces += (data[at : max(at, begins)], label, *_COLOUR.findall(data, begins, ends))
+        at = ends
+    return b"".join((*pieces, data[at:end]))
+
+
+# --- how a secret is printed
+
+
+def _forms(secret: Secret) -> Iterator[_Form]:
+    label = f"[redacted: {secret.name}]".encode("utf-8", "surrogateescape")
+    data = secret.value.encode("utf-8", "surrogateescape")
+    ends = (min(len(data), at + LONGEST) for at in range(0, len(data), LONGEST))
+    for piece in (data[max(0, end - LONGEST) : end] for end in ends):
+        for exact in dict.fromkeys(_escaped(piece)):
+            yield _Form(exact, exact.translate(None, IGNORED), label, _looks_random(piece))
+        for encoded in dict.fromkeys(_encoded(piece)):
+            yield _Form(encoded, encoded, label, wraps=True)
+
+
+def _looks_random(value: bytes) -> bool:
+    """Not words: it counts also where it is wrapped over lines."""
+    return not re.search(rb"\s", value) and bool(re.search(rb"\d", value)) and bool(re.search(rb"[A-Za-z]", value))
+
+
+def _escaped(data: bytes) -> Iterator[bytes]:
+    yield data
+    text = data.decode("utf-8", "surrogateescape")
+    texts = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], escape(text)]
+    texts += [texts[0].replace("/", "\\/"), shell_quote(text)[1:-1] if "'" in text else text]
+    texts += [text.replace("'", "'\\''"), text.replace("$", "$$"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)]
+    texts += [re.sub(r"[<>&'\"+]", lambda found: f"\\u{ord(found[0]):04x}", text)]
+    yield from (each.encode("utf-8", "surrogateescape") for each in texts)
+    for kept in (rb"\w.~-", rb"\w.~/-", rb"\w.~!$&'()*+,;=:@/-"):
+        for spelled in (b"%%%02X", b"%%%02x"):
+            url = re.sub(rb"[^" + kept + rb"]", lambda found, spelled=spelled: spelled % found[0][0], data)
+            yield from (url, url.replace(b"%20", b"+"))
+
+
+def _encoded(data: bytes) -> Iterator[bytes]:
+    yield data.hex().encode()
+    yield data.hex().upper().encode()
+    for ahead in range(3):  # bytes that stand before it in a group of three
+        whole = b64encode(bytes(ahead) + data)
+        sure = whole[(ahead * 8 + 5) // 6 : (ahead + len(data)) * 8 // 6]  # what depends on nothing around it
+        yield sure
+        yield sure.translate(bytes.maketrans(b"+/", b"-_"))

@@ -1,0 +1,136 @@
+"""Which values in a file of secrets look secret: by the name of their key, or by a shape that only tokens have.
+
+An address, a host, a path, a flag or a placeholder is none, whatever its key: to redact those would make ordinary
+output unreadable.
+
+The files may be made to take long: every repetition that could be tried from many places is bounded.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LEAST = 12  # characters of a value that is redacted
+
+# A key that says so by its last word: API_KEY, apiKey, db.password, client-secret; or names a kind of secret.
+_KEY = re.compile(
+    r"(?:key|token|secret|passw(?:or)?d|passphrase|credentials?|pwd|key[-_]?base|auth)\Z"
+    r"|(?:\A|[-_.])(?:pass|pat|salt|dsn)\Z"
+    r"|(?:secret|private|access)[-_.]?key[-_.]?\w*\Z|passw(?:or)?d[-_.]\w+\Z",
+    re.IGNORECASE,
+)
+_PUBLIC = re.compile(r"public|publishable|(?:\A|[-_.])pub(?:\Z|[-_.])", re.IGNORECASE)
+
+SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{40,}"
+    r"|sk-[A-Za-z0-9][\w-]{18,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{20,}|xox[abeoprs]-[\w-]{10,}"
+    r"|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{35}|ya29\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|hf_[A-Za-z0-9]{30,}"
+    r"|dckr_pat_[\w-]{20,}|dop_v1_[a-f0-9]{40,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|key-[a-f0-9]{32}"
+    r"|eyJ[\w-]{8,300}\.eyJ[\w-]{8,2000}\.[\w-]{8,2000}|\$(?:2[aby]|apr1|5|6|argon2id?)\$[\w./$=,+-]{20,}"
+    r")"
+)
+_PRIVATE = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(.*?)(?:-----END|\Z)", re.DOTALL)
+_KEY_LINE = re.compile(rf"^[ \t]*([A-Za-z0-9+/=]{{{LEAST},}})[ \t\r]*$", re.MULTILINE)
+_URL_PASSWORD = re.compile(r"[A-Za-z][\w+.-]{0,20}://[^\s/@:\"']{0,200}:([^\s/@\"']{1,1000})@")
+
+# KEY=value, KEY: value, "key": "value", <key>value</key> of one word, and `password value` of .netrc.
+_PAIR = re.compile(
+    r"""(?:\A|[\s,;{(<"'])(?P<key>[A-Za-z_][\w.-]*)["']?[ \t]*(?:[:=]>?|>)[ \t]*"""
+    r"""(?:"(?P<double>(?:[^"\\]|\\.){0,2000})"|'(?P<single>[^']{0,2000})'|(?P<bare>[^\s"'][^\r\n]{0,2000}))""",
+    re.DOTALL,
+)
+_NETRC = re.compile(r"(?:\A|\s)(password)[ \t]+(\S+)", re.IGNORECASE)
+_FIELDS = re.compile(r"^[^:\s#=]*:[^:\s]*(?::[^:\s]*){2}:(\S+)$", re.MULTILINE)  # .pgpass: host:port:database:user:…
+
+_NO_SECRET = re.compile(
+    r"(?i:true|false|yes|no|on|off|null|none|undefined)|-?[\d.,_]{1,11}"
+    r"|[A-Za-z][\w+.-]*://\S*|\w+:\w+://\S*"  # an address; its password is looked at by itself
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # of mail
+    r"|(?:[a-z0-9_-]+\.)+(?:com|net|org|io|dev|app|cloud|co|ai|local|internal|lan|test|localhost|[a-z]{2})(?::\d+)?(?:/\S*)?"
+    r"|(?:[a-z0-9_-]+\.){2,}[a-z]{2,}(?::\d+)?|(?:[a-z][a-z0-9-]*|(?:\d+\.){3}\d+):\d{2,5}(?:/\S*)?"  # a host
+    r"|(?:~|\.{1,2})/\S*|(?:/[a-z0-9._@-]+|/[A-Z][a-z]+)+/?|[A-Za-z]:\\\S*|[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+"  # a path
+    r"|[\w.-]+\.(?:pem|key|crt|cer|p12|pfx|jks|json|toml|ya?ml|ini|txt|pub|gpg)"
+    r"|--?[a-z][\w-]*(?:=\S*)?|\$\{?\w+\}?|\$\(.*\)|%\w+%|\{\{.*\}\}|<[^>]*>"  # a flag, a reference
+    r"|(?i:your|insert|replace|change[-_ ]?(?:me|this)|example|sample|dummy|fake|placeholder|todo|tbd)(?:[-_ ].*)?"
+    r"|(.)\1*|.*[-_ ](?i:here|change[-_ ]?me|placeholder)(?:[-_ .].*)?",
+    re.DOTALL,
+)
+_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A value, and what it is called where it is replaced."""
+
+    name: str
+    value: str
+
+
+def find_secrets(data: bytes, source: str) -> tuple[Secret, ...]:
+    """Those in a text file of secrets; of a private key without a name of its own, `source` is the name."""
+    if b"\0" in data:
+        return ()
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    found: dict[str, Secret] = {}
+    for name, value in _candidates(text, source):
+        value = value.strip()
+        if len(value) >= LEAST:
+            found.setdefault(value, Secret(name, value))
+    return tuple(found.values())
+
+
+def _candidates(text: str, source: str) -> Iterator[tuple[str, str]]:
+    for block in _PRIVATE.findall(text):
+        yield from ((source, line) for line in _KEY_LINE.findall(block.replace("\\n", "\n").replace("\\r", "")))
+    for key, value in _pairs(_PRIVATE.sub("", text)):
+        yield from ((key, each) for each in _url_passwords(value))
+        if says_secret(key) and not is_plain(value):
+            yield key, value
+        yield from ((key, shape) for shape in SHAPES.findall(value))
+    yield from ((source, each) for each in _url_passwords(text))
+    yield from ((source, shape) for shape in SHAPES.findall(text))
+    if source == ".pgpass":
+        yield from ((source, value) for value in _FIELDS.findall(text))
+    elif source.endswith("netrc"):
+        yield from _NETRC.findall(text)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values, read as .env files, INI, YAML, JSON and properties write them."""
+    at = within = 0
+    while found := _PAIR.search(text, at):
+        at = found.end()
+        key = found["key"]
+        if (value := found["single"]) is not None:
+            yield key, value
+        elif (value := found["double"]) is not None:
+            yield key, value
+            yield key, re.sub(r"\\(.)", lambda each: {"n": "\n", "t": "\t"}.get(each[1], each[1]), value)
+        else:
+            if found.start("bare") >= within:
+                bare = re.sub(r"\s#.*", "", found["bare"]).strip()
+                yield key, re.sub(r"</\w+>\Z", "", bare).rstrip(",;")
+                within = found.end()
+            else:  # one of several in a line that was seen whole
+                yield key, re.split(r"[,;{}\[\]\s]", found["bare"][:300], maxsplit=1)[0]
+            if re.search(r"[,;{\[]", found["bare"][:300]):
+                at = found.start("bare")
+
+
+def _url_passwords(text: str) -> Iterator[str]:
+    for password in _URL_PASSWORD.findall(text):
+        if not re.fullmatch(r"\$\{?\w+\}?|<.*>|\*+", password):
+            yield password
+            yield re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), password)
+
+
+def says_secret(key: str) -> bool:
+    return _KEY.search(key) is not None and not _PUBLIC.search(key)
+
+
+def is_plain(value: str) -> bool:
+    """Whether a value is no secret, whatever its key: an address, a host, a path, a flag, a placeholder."""
+    found = _NO_SECRET.fullmatch(value)
+    # A random text may look like a path or like a host by chance.
+    return found is not None and not (_MIXED.search(value) and re.fullmatch(r"/?[A-Za-z0-9+/]{20,}={0,2}", value))

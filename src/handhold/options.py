@@ -1,0 +1,195 @@
+"""The options of a toolbox, checked before anything is opened: an unknown name or a wrong value is refused.
+
+One table says of each option what it may be. To add an option, add a line.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from os import PathLike, fspath
+from os.path import abspath
+from typing import Any, NoReturn, cast, get_args
+
+from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS
+from handhold.core.requests import Matching
+from handhold.core.text.alike import suggest
+
+Check = Callable[[Any], Any]  # the value as it is used; TypeError or ValueError says what it must be
+POLICY = ("name", "may", "may_run", "connects", "concerns")
+DIALECT = ("name", "traits", "specs", "instructions", "understood", "encode", "refuse", "framed")
+
+
+def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options, each as it is used. TypeError or ValueError names the first one that cannot be taken."""
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in CHECKS:
+            raise TypeError(f"unknown option {name!r}. {suggest(name, CHECKS)}")
+        try:
+            checked[name] = CHECKS[name](value)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name} must be {error} (got {_shorten(value)})") from None
+    return checked
+
+
+def _shorten(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:80]}…"
+
+
+# --- what a value may be
+
+
+def _instance(kind: type | tuple[type, ...], wanted: str) -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(wanted)
+        return value
+
+    return check
+
+
+def _choice(names: Sequence[str]) -> Check:
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError(f"one of {', '.join(names)}")
+        if value not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return value
+
+    return check
+
+
+def _having(attributes: Sequence[str], kind: str) -> Check:
+    def check(value: Any) -> Any:
+        missing = [name for name in attributes if not _has(value, name)]
+        if missing:
+            raise TypeError(f"{kind}; this object has no {', '.join(missing)}")
+        return value
+
+    return check
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:  # noqa: BLE001 — it has one that fails; whoever uses it says so
+        return True
+
+
+def _either(texts: Check, objects: Check) -> Check:
+    return lambda value: (texts if isinstance(value, str) else objects)(value)
+
+
+def _optional(check: Check) -> Check:
+    return lambda value: None if value is None else check(value)
+
+
+def _path(value: Any) -> Any:
+    given = cast(object, fspath(value)) if isinstance(value, str | PathLike) else None  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(given, str):
+        raise TypeError("a path, as a text or a pathlib.Path")
+    if not given:
+        raise ValueError("a path that is not empty")
+    return cast(Any, value)
+
+
+def _paths(value: Any) -> tuple[Any, ...]:
+    return _each(value, _path, "a path or a list of paths", (str, PathLike))
+
+
+def _each(value: Any, check: Check, wanted: str, single: type | tuple[type, ...]) -> tuple[Any, ...]:
+    """A list, or one alone: a text is never taken letter by letter."""
+    if isinstance(value, single):
+        return (check(value),)
+    if isinstance(value, bytes | Mapping) or not hasattr(value, "__iter__"):
+        raise TypeError(wanted)
+    return tuple(map(check, value))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _roots(value: Any) -> tuple[Any, ...]:
+    roots = _paths(value)
+    if not roots:
+        raise ValueError("one folder at least")
+    return roots
+
+
+def _network(value: Any) -> bool | tuple[str, ...]:
+    return value if isinstance(value, bool) else _each(value, _host, "True, False, or names of hosts", str)
+
+
+def _host(value: Any) -> str:
+    from handhold.core.policy.hosts import BadHost, HostPattern
+
+    if not isinstance(value, str):
+        raise TypeError("True, False, or names of hosts")
+    try:
+        HostPattern.parse(value)
+    except BadHost as bad:
+        raise ValueError(f"True, False, or names of hosts such as example.org; {value!r} is not one: {bad}") from None
+    return value
+
+
+def _rules(value: Any) -> tuple[Any, ...]:
+    from handhold.core.policy.rules import Rule
+
+    return _each(value, _instance(Rule, "a list of handhold.Rule"), "a list of handhold.Rule", Rule)
+
+
+def _encodings(value: Any) -> Any:
+    pairs = cast(Mapping[Any, Any], value).items() if isinstance(value, Mapping) else [(None, None)]
+    if not all(isinstance(each, str) for pair in pairs for each in pair):
+        raise TypeError('encodings by pattern, such as {"*.txt": "cp1251"}')
+    return cast(Any, value)
+
+
+def _refuse(wanted: str) -> NoReturn:
+    raise TypeError(wanted)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("a whole number above 0")
+    if value <= 0:
+        raise ValueError("a whole number above 0")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("a number of seconds above 0")
+    if not (isfinite(value) and value > 0):
+        raise ValueError("a number of seconds above 0")
+    return value
+
+
+def _callable(value: Any) -> Any:
+    return value if callable(value) else _refuse("a function that takes a Question")
+
+
+CHECKS: dict[str, Check] = {
+    "root": _roots,
+    "state": _optional(_path),
+    "read_only": _paths,
+    "encodings": _optional(_encodings),
+    "undo_bytes": _optional(_count),
+    "dialect": _either(_choice((*DIALECTS, "auto")), _having(DIALECT, "the name of a dialect or a Dialect")),
+    "model": _instance(str, "the name of a model"),
+    "session": _instance(str, "a text"),
+    "policy": _optional(_either(_choice(MODES), _having(POLICY, "a mode or a Policy"))),
+    "rules": _rules,
+    "settings": lambda value: value if isinstance(value, bool) else _path(value),
+    "approver": _optional(_callable),
+    "matching": _optional(_choice(get_args(Matching))),
+    "hints": _optional(_instance(bool, "True or False")),
+    "shell": _choice(CONFINEMENTS),
+    "network": _network,
+    "secrets": _optional(_choice(SECRETS)),
+    "hidden": lambda value: tuple(abspath(place) for place in _paths(value)),
+    "memory": _optional(_count),
+    "processes": _optional(_count),
+    "tracing": _instance(bool, "True or False"),
+    "search_seconds": _optional(_seconds),
+    "searcher": _optional(_having(("search",), "a Searcher")),
+    "converter": _optional(_having(("convert",), "a Converter")),
+}

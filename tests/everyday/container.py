@@ -1,0 +1,98 @@
+"""Workloads that run other people's code: source archives from the registry, on both sides in a throw-away container."""
+
+import hashlib
+import json
+import subprocess
+import tempfile
+import tomllib
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.containers.engine import (
+    BUILD_PACKAGES,
+    CACHE,
+    Engine,
+    install_handhold,
+    missing_programs,
+    read_json_lines,
+    running_engine,
+)
+
+ARCHIVES = CACHE.parent / "everyday"
+SECONDS = 900
+FETCH_SECONDS = 120
+HOME = "/home/user"
+TMPFS = ("/ws", HOME, "/tmp", "/var/tmp")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """An engine, its image, and what each container gets."""
+
+    engine: Engine
+    image: str
+    files: dict[str, bytes | Path]
+
+
+@contextmanager
+def started_engine(workloads: list[dict[str, Any]]) -> Iterator[Machine]:
+    if absent := missing_programs():
+        raise RuntimeError(f"not installed: {', '.join(absent)}")
+    fetch_archives(sorted({requirement for each in workloads for requirement in each["container"]}))
+    # The engine's sockets need a short path.
+    with tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        app = folder / "app"
+        install_handhold(app)
+        with running_engine(folder) as engine:
+            yield Machine(
+                engine, engine.load_image(BUILD_PACKAGES), {"app": app, "project/tests/everyday": Path(__file__).parent}
+            )
+
+
+def run_in_container(machine: Machine, workload: dict[str, Any]) -> dict[str, Any]:
+    """The report of one workload. It finds its archives in /archives."""
+    files = {
+        **machine.files,
+        **{f"archives/{each.partition('==')[0]}.tar.gz": archive_path(each) for each in workload["container"]},
+        "workloads.json": json.dumps([workload]).encode(),
+        "gitconfig": b"[user]\n\tname = User\n\temail = user@example.org\n[init]\n\tdefaultBranch = main\n",
+    }
+    settings = ["PYTHONPATH=/app:/project", f"HOME={HOME}", "LANG=C.UTF-8", "GIT_CONFIG_GLOBAL=/gitconfig"]
+    argv = ["env", *settings, "python3", "-m", "tests.everyday.differential", "/ws", "/workloads.json"]
+    try:
+        output = machine.engine.run_hostile(machine.image, argv, files, tmpfs=TMPFS, seconds=SECONDS)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return {"differences": [("broken", str(error))]}
+    return read_json_lines(output)[0]
+
+
+def archive_path(requirement: str) -> Path:
+    return ARCHIVES / f"{requirement.replace('==', '-')}.tar.gz"
+
+
+def fetch_archives(requirements: list[str]) -> None:
+    """Fetch source archives that the cache lacks. uv names their addresses and hashes; nothing of them is run."""
+    wanted = [each for each in requirements if not archive_path(each).exists()]
+    if not wanted:
+        return
+    ARCHIVES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        listed = ", ".join(f'"{each}"' for each in wanted)
+        project = f'[project]\nname = "fetched"\nversion = "0"\nrequires-python = ">=3.11"\ndependencies = [{listed}]\n'
+        Path(folder, "pyproject.toml").write_text(project)
+        subprocess.run(["uv", "lock", "--quiet"], cwd=folder, check=True, timeout=FETCH_SECONDS)
+        locked = tomllib.loads(Path(folder, "uv.lock").read_text())["package"]
+    for package in locked:
+        requirement = f"{package['name']}=={package['version']}"
+        if requirement not in wanted:
+            continue
+        with urllib.request.urlopen(package["sdist"]["url"], timeout=FETCH_SECONDS) as answer:
+            data = answer.read()
+        if package["sdist"]["hash"] != f"sha256:{hashlib.sha256(data).hexdigest()}":
+            raise RuntimeError(f"{requirement}: the archive is not the one that the registry names")
+        archive_path(requirement).write_bytes(data)

@@ -1,0 +1,2 @@
+needle one
+b

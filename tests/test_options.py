@@ -1,0 +1,133 @@
+"""Options: what is misspelled or has a wrong value is refused when the toolbox is opened, by the option's name."""
+
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handhold import Toolbox
+from handhold.assembly import Options
+from handhold.cli.commands import handhold
+from handhold.core.errors import SettingsBroken
+from handhold.options import CHECKS, check_options
+from handhold.server.serving import Serving
+from handhold.world.settings.reading import said_in
+
+KNOWN = sorted(CHECKS)
+WRONG: dict[str, list[Any]] = {
+    "root": [3, b"/tmp", [], [3], None, ""],
+    "state": [3, b"state", ""],
+    "read_only": [3, [3], None, {"a": "b"}, b"docs"],
+    "encodings": ["cp1251", {"*.txt": 3}, [("*.txt", "cp1251")]],
+    "undo_bytes": ["2G", 1.5, 0, -1, True],
+    "dialect": ["claud", 3, None, object()],
+    "model": [3, None],
+    "secrets": ["loose", True, 3],
+    "session": [3, None, b"s"],
+    "policy": ["readonly", 3, True, object(), ["ask"]],
+    "rules": ["deny all", [{"name": "x"}], 3, None],
+    "settings": [3, None, ["a.toml"], ""],
+    "approver": ["yes", True, 3],
+    "matching": ["fuzzy", True],
+    "hints": ["yes", 1],
+    "shell": ["none", True, None],
+    "network": [
+        "host",
+        "10.0.0.1",
+        ["example.org", "localhost"],
+        1,
+        None,
+        [3],
+        "https://example.org",
+        {"a.org": 1},
+        "",
+    ],
+    "hidden": [3, None, [None], b"docs"],
+    "memory": ["1G", 1.5, 0, -1, True],
+    "processes": ["many", 0, -5, False],
+    "tracing": ["yes", 1, None],
+    "search_seconds": ["soon", 0, -1.0, float("nan"), float("inf"), True],
+    "searcher": ["ripgrep", 3],
+    "converter": ["pdf", object()],
+}
+
+
+def opened(tmp_path: Path, **options: Any) -> Toolbox:
+    root = tmp_path / "ws"
+    root.mkdir(exist_ok=True)
+    given: dict[str, Any] = {"root": root, "state": tmp_path / "state", **options}
+    return Toolbox.open(**given)
+
+
+def test_every_option_is_in_the_table():
+    named = [name for name in signature(Toolbox.open).parameters if name != "options"]
+    assert sorted(CHECKS) == sorted([*named, *Options.__annotations__]) == sorted(WRONG)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("polcy", "policy"), ("readonly", "read_only"), ("Network", "network"), ("approve", "approver")]
+)
+def test_r3_unknown_options_are_refused_with_the_nearest_name(tmp_path: Path, name: str, near: str):
+    for refused in (
+        lambda: opened(tmp_path, **{name: "read-only"}),
+        lambda: Toolbox.in_memory({}, **{name: "read-only"}),  # pyright: ignore[reportArgumentType]
+    ):
+        with pytest.raises(TypeError, match=f"'{name}'.*'{near}'"):
+            refused()
+    assert not (tmp_path / "state").exists()
+
+
+@given(st.text().filter(lambda name: name not in CHECKS))
+def test_r3_no_name_but_a_known_one_is_ever_an_option(name: str):
+    with pytest.raises(TypeError, match="unknown option"):
+        check_options({name: True})
+
+
+def test_r3_unknown_keys_of_settings_and_rules_are_refused_with_the_nearest_name():
+    with pytest.raises(SettingsBroken) as broken:
+        said_in(b'mod = "ask"', "handhold.toml")
+    assert "'mode'" in broken.value.because
+    with pytest.raises(SettingsBroken) as broken:
+        said_in(b'[[rule]]\nname = "x"\nverdct = "deny"', "handhold.toml")
+    assert "'verdict'" in broken.value.because
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_r4_a_wrong_value_is_refused_at_open_by_the_name_of_its_option(tmp_path: Path, name: str, value: Any):
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be "):
+        opened(tmp_path, **{name: value})
+    assert not (tmp_path / "state").exists()
+
+
+def test_r4_a_text_counts_as_one(tmp_path: Path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    with opened(tmp_path, read_only=str(docs), hidden=str(docs), network="example.org") as box:
+        assert box.files.roots == (str(tmp_path / "ws"), str(docs))
+        assert box.call("write_file", {"path": str(docs / "a"), "content": "x"}).code == "READ_ONLY"
+    assert check_options({"hidden": "docs", "network": "*.example.org"}) == {
+        "hidden": (str(Path.cwd() / "docs"),),
+        "network": ("*.example.org",),
+    }
+
+
+def test_r4_settings_that_would_not_be_read_are_refused():
+    with pytest.raises(ValueError, match=r"Toolbox\.open"):
+        Toolbox.in_memory({}, settings="strict.toml")
+
+
+def test_r4_what_is_served_is_checked_when_it_is_said(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^network must be "):
+        Serving((str(tmp_path),), network=("localhost",))
+    assert Serving((str(tmp_path),), network="example.org").network == ("example.org",)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("command", ["mcp", "serve"])
+def test_r4_a_bad_host_is_a_wrong_command_line(tmp_path: Path, command: str):
+    from click.testing import CliRunner
+
+    done = CliRunner().invoke(handhold, [command, "--root", str(tmp_path), "--host", "localhost"])
+    assert (done.exit_code, "localhost" in done.output) == (2, True)
