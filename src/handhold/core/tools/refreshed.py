@@ -1,8 +1,9 @@
 """What git writes although nothing is new: `git diff` renews the times in its index, and `git branch -d` writes a
 configuration that says the same as before.
 
-Such a change is dropped, so that looking changes nothing, asks nobody, and is not what the next undo takes back. An
-index that cannot be read here counts as changed.
+Such a change is dropped, so that looking changes nothing, asks nobody, and is not what the next undo takes back. The
+index stays if the command changed anything else: its times belong to the files that git wrote. An index that cannot be
+read here counts as changed.
 """
 
 import re
@@ -31,8 +32,11 @@ class Staged(NamedTuple):
 
 
 def without_refreshed(effects: Effects, read: Callable[[Content, str], bytes | None]) -> Effects:
-    """The effects, except on an index that lists the same as before, and on a configuration that says the same."""
-    return _without(effects, {change.path for change in effects.files if _is_refreshed(change, read)})
+    """The effects, except on a configuration that says the same as before, and on an index if that was all."""
+    refreshed = {change.path for change in effects.files if _is_refreshed(change, read)}
+    if any(change.path not in refreshed for change in effects.files):
+        refreshed = {path for path in refreshed if not INDEX.fullmatch(path)}
+    return _without(effects, refreshed)
 
 
 def without_locks(effects: Effects, spelled: Callable[[str], str]) -> Effects:
