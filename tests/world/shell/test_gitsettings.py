@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from handhold import Toolbox
 from handhold.world.shell import gitsettings
+from handhold.world.shell.abilities import overlaid
 from handhold.world.shell.gitsettings import carried, written
 from tests.suites.machine import has_shadows
 
@@ -50,7 +51,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "excludes").write_text("*.scratch\n")
     (tmp_path / "gitconfig").write_text(SETTINGS.format(excludes=tmp_path / "excludes"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
-    cached = (gitsettings.users, gitsettings.git_settings, gitsettings.git_excludes)
+    cached = (gitsettings.users, gitsettings.users_settings, gitsettings.git_excludes)
     for each in cached:
         each.cache_clear()
     yield
@@ -86,6 +87,8 @@ def test_e11_git_works_as_the_user_has_set_it_up(tmp_path: Path):
         assert run("git last; git shout; git branch --show-current").startswith('Ann "A" Lee\nloud\ntrunk\n')
         assert run("git ls-files; git cat-file -p :a.txt").startswith(".gitattributes\na.txt\nHELLO\n")
         assert run("git config --list; env").count("token") == 0
+        if "/etc" in overlaid():
+            assert run("env -u GIT_CONFIG_SYSTEM git config init.defaultBranch").startswith("trunk\n")
 
 
 @given(st.lists(st.tuples(st.from_regex(r"alias\.[a-z][a-z0-9-]{0,8}", fullmatch=True), st.text(max_size=20))))

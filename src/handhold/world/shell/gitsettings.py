@@ -25,20 +25,29 @@ SAFE = re.compile(
 )
 FILTER = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)")
 EXCLUDES = "core.excludesfile"
+MACHINE = Path("/etc/gitconfig")
 MOST_EXCLUDES = 256 * 1024  # bytes
 
 Setting = tuple[str, str]
 
 
+def git_settings(excludes: str, *, in_place: bool) -> bytes:
+    """What is read for the settings of the machine: those, then the user's; `in_place` if it replaces their file."""
+    try:
+        machines = MACHINE.read_bytes() if in_place else f"[include]\n\tpath = {MACHINE}".encode()
+    except OSError:
+        machines = b""
+    return machines + b"\n" + users_settings(excludes)
+
+
 @cache
-def git_settings(excludes: str) -> bytes:
-    """A file of them. `excludes` is where a command finds the user's list of files that git shall ignore.
+def users_settings(excludes: str) -> bytes:
+    """`excludes` is where a command finds the user's list of files that git shall ignore.
 
     A folder of the workspace may belong to somebody whom the sandbox has no number for; git shall not mind. Nor shall
     it take a file for changed by its inode or ctime: what one command wrote has others when the next one looks.
     """
-    lines = ["[safe]", "\tdirectory = *", "[include]", "\tpath = /etc/gitconfig"]
-    lines += ["[core]", f"\texcludesFile = {excludes}", "\tcheckStat = minimal"]
+    lines = ["[safe]", "\tdirectory = *", "[core]", f"\texcludesFile = {excludes}", "\tcheckStat = minimal"]
     lines += (line for setting in carried(users(), _is_on_path) for line in written(*setting))
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 

@@ -31,7 +31,7 @@ from handhold.world.shell.abilities import (
 )
 from handhold.world.shell.caches import Caches, usable_caches
 from handhold.world.shell.environment import environment, inner_home, passwd
-from handhold.world.shell.gitsettings import git_excludes, git_settings
+from handhold.world.shell.gitsettings import MACHINE, git_excludes, git_settings
 from handhold.world.shell.ids import id_walls
 from handhold.world.shell.layout import Guarded, Mount, layout, shown
 from handhold.world.shell.limits import UNLIMITED, Limits, enter_group
@@ -125,17 +125,19 @@ class Sandbox:
                 handed.append(over)
             if proxy is not None:
                 given |= variables()
-            given |= {"GIT_CONFIG_SYSTEM": SETTINGS} | ({"LD_PRELOAD": SHIM} if shim else {})
             files = Files(opened)
             writable = any(mount.real == "/" and mount.mode == "direct" for mount in mounts)
             behind = () if writable else overlaid(caches.places)
+            in_place = "/etc" in behind and not MACHINE.is_symlink()  # libgit2 knows no variable for it
+            settings = str(MACHINE) if in_place else SETTINGS
+            given |= {"GIT_CONFIG_SYSTEM": settings} | ({"LD_PRELOAD": SHIM} if shim else {})
             again = shown(mounts, network=network is True)
             laid, covers = layout(mounts, hidden, masks, again, behind, tmp, guarded, caches)
             flags = [
                 *ground(writable=writable, overlaid=behind),
                 *(() if writable else (flag for each in places.loose() for flag in files.copying(*each))),
                 *("--bind", tmp, places.TMP, "--tmpfs", places.VAR_TMP, "--bind", home, inner),
-                *("--file", files.holding(git_settings(EXCLUDES)), SETTINGS),
+                *("--file", files.holding(git_settings(EXCLUDES, in_place=in_place)), settings),
                 *("--file", files.holding(git_excludes()), EXCLUDES),
                 *("--ro-bind-data", files.holding(passwd(inner)), "/etc/passwd"),
                 *(("--ro-bind", results, places.RESULTS) if results is not None else ()),
