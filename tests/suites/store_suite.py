@@ -292,9 +292,10 @@ class StoreSuite:
             ),
             FileChange("/ws/e", Shelved("c/5", "file", unread, 10**8, 0o4755, (1, 4), 5), None),
             FileChange("/ws/f", Folder(0o755), Folder(0o1777)),
+            FileChange("/ws/g", Folder(0o755, (1, 2), ()), Folder(0o755, (3, 4), (("user.\udcff", b"\0\xff"),))),
         )
         assert store.files(done(store, *files)) == files
-        assert only(store).changed == 6
+        assert only(store).changed == 7
 
     def test_names_that_are_not_utf8_come_back(self, store: Store):
         path = os.fsdecode(b"/ws/\xff\xfe\n\xe9.txt")

@@ -374,8 +374,10 @@ def _told(content: Content | None, path: str, source: Source) -> str:
             return f"a link to {target.decode('utf-8', 'backslashreplace')}" if target is not None else "a link"
         case Shelved(kind="other"):
             return "a pipe, socket or device"
-        case Folder(mode=mode):
-            return f"a folder (mode {mode & 0o7777:o})"
+        case Folder(mode=mode, owner=owner, attributes=attributes):
+            owned = "" if owner is None else ", owner {}:{}".format(*owner)
+            named = "" if attributes is None else f", attributes {', '.join(name for name, _ in attributes) or 'none'}"
+            return f"a folder (mode {mode & 0o7777:o}{owned}{named})"
         case Directory():
             return "a folder"
         case _:

@@ -73,13 +73,17 @@ class Shelved:
 
 @dataclass(frozen=True)
 class Folder:
-    """A directory that was there and stays: only its permission bits change."""
+    """A directory that was there and stays. Its owner and its attributes are None where they do not change."""
 
     mode: int
+    owner: tuple[int, int] | None = None  # user and group
+    attributes: tuple[tuple[str, bytes], ...] | None = None  # access lists among them
 
     @property
     def hash(self) -> str:
-        return f"folder {self.mode:o}"
+        owner = "" if self.owner is None else " owner {} {}".format(*self.owner)
+        named = ((name.encode("utf-8", "surrogateescape").hex(), value.hex()) for name, value in self.attributes or ())
+        return f"folder {self.mode:o}{owner}" + "".join(f" {name}={value}" for name, value in named)
 
     @property
     def size(self) -> int:

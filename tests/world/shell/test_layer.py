@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.errors import SystemTrouble
+from handhold.core.errors import Stale, SystemTrouble
 from handhold.core.plans import FileChange, Folder, Shelved, digest
 from tests.world.shell.shadows import OLD, Desk, both
 
@@ -227,13 +227,44 @@ def test_a_mode_of_a_folder_that_stays_is_a_change_of_its_own(desk: Desk):
 
 
 @both
-def test_attributes_of_a_folder_that_stays_are_told_and_left(desk: Desk):
+def test_e14_attributes_of_a_folder_that_stays_are_a_change_of_its_own(desk: Desk):
     desk.lay("mkdir d")
     mark = 'python3 -c \'import os; os.setxattr("d", "user.mine", b"1")\''
     with desk.ran(mark) as effects:
-        assert effects.files == ()
-        assert effects.notes == (f"{desk.ws}/d: owner, mode or attributes of the folder are left as they were",)
+        was, now = Folder(0o755, attributes=()), Folder(0o755, attributes=(("user.mine", b"1"),))
+        assert effects.files == (FileChange(f"{desk.ws}/d", was, now),)
+        assert effects.notes == ()
+        desk.commit(effects.files)
+        assert os.getxattr(desk.ws / "d", "user.mine") == b"1"
+        desk.undo(effects.files)
     assert os.listxattr(desk.ws / "d") == []
+
+
+@both
+def test_e14_an_access_list_and_the_mode_that_it_brings_are_taken_over_and_back(desk: Desk):
+    desk.lay("mkdir d; chmod 750 d; setfacl -d -m g::rx d")
+    first = os.getxattr(desk.ws / "d", "system.posix_acl_default")
+    with desk.ran("setfacl -m g::rwx,m::rwx d; setfacl -k d; chmod 2770 d") as effects:
+        desk.commit(effects.files)
+        assert os.listxattr(desk.ws / "d") == ["system.posix_acl_access"]
+        assert stat.S_IMODE(os.stat(desk.ws / "d").st_mode) == 0o2770
+        desk.undo(effects.files)
+    assert stat.S_IMODE(os.stat(desk.ws / "d").st_mode) == 0o750
+    assert {name: os.getxattr(desk.ws / "d", name) for name in os.listxattr(desk.ws / "d")} == {
+        "system.posix_acl_default": first
+    }
+
+
+@both
+def test_e14_what_somebody_else_made_of_a_folder_since_is_not_undone(desk: Desk):
+    desk.lay("mkdir d")
+    mark = 'python3 -c \'import os; os.setxattr("d", "user.mine", b"1")\''
+    with desk.ran(mark) as effects:
+        desk.commit(effects.files)
+        os.setxattr(desk.ws / "d", "user.mine", b"theirs")
+        with pytest.raises(Stale):
+            desk.undo(effects.files)
+    assert os.getxattr(desk.ws / "d", "user.mine") == b"theirs"
 
 
 @both
@@ -253,7 +284,7 @@ def test_a_root_is_never_closed_so_that_it_can_be_opened_again(desk: Desk):
     desk.lay("mkdir d; echo 1 >d/f")
     before = desk.see()
     with desk.ran("chmod 644 d; chmod 644 .") as effects:
-        assert effects.notes == (f"{desk.ws}: owner, mode or attributes of the folder are left as they were",)
+        assert effects.notes == (f"{desk.ws}: mode, owner and attributes are left as they were: it would be closed",)
         desk.commit(effects.files)
         assert stat.S_IMODE(os.stat(desk.ws / "d").st_mode) == 0o644
         desk.undo(effects.files)

@@ -12,14 +12,16 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from handhold.core.errors import SystemTrouble
 from handhold.core.facts import Clash
 from handhold.core.plans import Conflict, FileChange, Folder, FolderTime
 from handhold.core.text.names import unmistakable
 from handhold.world.files.commit.copies import opened
-from handhold.world.files.commit.likeness import attributes_of, same_bytes, stat_of
+from handhold.world.files.commit.folders import directory_at
+from handhold.world.files.commit.likeness import attributes_of, own_attributes, same_bytes, stat_of
 from handhold.world.files.manifest import GONE, LIST, READ, Thing, allocated_by, file_hash, owner_of, thing, which
 from handhold.world.files.roots import Root, names
 from handhold.world.files.walk import descend
@@ -35,7 +37,6 @@ from handhold.world.shell.traces import (
     is_whiteout,
     owners,
     strip,
-    values,
 )
 
 
@@ -72,7 +73,7 @@ class Layer:
         self._moves = Moves(root, self._top)
         self._ahead: list[str] = []
         self._parted: list[str] = []  # files that had other names
-        self._bare: list[str] = []  # folders whose attributes were changed
+        self._bare: list[str] = []  # roots that the command closed
         self._left_out: list[str] = []  # what is withheld
         self._asked: list[str] = []  # protected places of the entry at hand: they count if it does
         self._granting: list[str] = []  # those of its files that grant privileges, likewise
@@ -98,7 +99,7 @@ class Layer:
         if self._parted:
             said.append(f"{_some(self._parted)}: other names (hard links) of the file keep the old content")
         if self._bare:
-            said.append(f"{_some(self._bare)}: owner, mode or attributes of the folder are left as they were")
+            said.append(f"{_some(self._bare)}: mode, owner and attributes are left as they were: it would be closed")
         if self._left_out:
             said.append(f"{_some(self._left_out, 5)}: left out, since a rule denies reading it; the rest counts")
         return said
@@ -265,7 +266,7 @@ class Layer:
                 raise
             return False
         try:
-            same = values(fd) == values(old) and same_bytes(fd, old)
+            same = own_attributes(fd) == own_attributes(old) and same_bytes(fd, old)
         finally:
             os.close(old)
         os.lseek(fd, 0, os.SEEK_SET)
@@ -283,28 +284,26 @@ class Layer:
         )
 
     def _compare(self, path: str, fd: int, found: os.stat_result, directory: int, name: str) -> None:
-        """A folder that was there and stays: only its mode and its time are taken over."""
+        """A folder that was there and stays: its mode, owner, attributes and time are taken over."""
         lower = os.stat(name, dir_fd=directory, follow_symlinks=False)
         before, after = lower.st_mtime_ns, found.st_mtime_ns
         if lower.st_ctime_ns >= self._since:  # somebody else changed it, too
             after = max(before, after)
         if before != after:
             self.times.append(FolderTime(path, before, after))
-        was, now = stat.S_IMODE(lower.st_mode), stat.S_IMODE(found.st_mode)
-        if was != now:
-            if lower.st_ctime_ns >= self._since:
-                self.conflicts.append(Conflict(path, "mode"))
-            else:
-                self._count(FileChange(path, Folder(was), Folder(now)))
-        try:
-            old = os.open(name, LIST, dir_fd=directory)
-        except PermissionError:
+        was, now = Folder(stat.S_IMODE(lower.st_mode)), Folder(stat.S_IMODE(found.st_mode))
+        if owners(lower) != owners(found):
+            was, now = replace(was, owner=owners(lower)), replace(now, owner=owners(found))
+        with suppress(PermissionError), directory_at(directory, name) as place:
+            old, new = own_attributes(place), own_attributes(fd)
+            if old != new:
+                was, now = replace(was, attributes=_sorted(old)), replace(now, attributes=_sorted(new))
+        if was == now:
             return
-        try:
-            if values(fd) != values(old) or owners(found) != owners(lower):
-                self._bare.append(path)
-        finally:
-            os.close(old)
+        if lower.st_ctime_ns >= self._since:
+            self.conflicts.append(Conflict(path, "mode"))
+        else:
+            self._count(FileChange(path, was, now))
 
     def _compare_roots(self) -> None:
         """The layer's own folder stands for the root."""
@@ -386,6 +385,10 @@ def _open_up(upper: int, found: os.stat_result) -> None:
     """Things will be taken out of it. Whatever its mode was, it is thrown away then."""
     if found.st_mode & 0o700 != 0o700:
         os.fchmod(upper, 0o700)
+
+
+def _sorted(attributes: dict[str, bytes]) -> tuple[tuple[str, bytes], ...]:
+    return tuple(sorted(attributes.items()))
 
 
 def _some(paths: list[str], most: int = 1) -> str:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -128,7 +129,7 @@ class Sandbox:
             files = Files(opened)
             writable = any(mount.real == "/" and mount.mode == "direct" for mount in mounts)
             behind = () if writable else overlaid(caches.places)
-            in_place = "/etc" in behind and not MACHINE.is_symlink()  # libgit2 knows no variable for it
+            in_place = not writable and is_coverable(MACHINE, made="/etc" in behind)  # libgit2 knows no variable for it
             settings = str(MACHINE) if in_place else SETTINGS
             given |= {"GIT_CONFIG_SYSTEM": settings} | ({"LD_PRELOAD": SHIM} if shim else {})
             again = shown(mounts, network=network is True)
@@ -137,7 +138,7 @@ class Sandbox:
                 *ground(writable=writable, overlaid=behind),
                 *(() if writable else (flag for each in places.loose() for flag in files.copying(*each))),
                 *("--bind", tmp, places.TMP, "--tmpfs", places.VAR_TMP, "--bind", home, inner),
-                *("--file", files.holding(git_settings(EXCLUDES, in_place=in_place)), settings),
+                *("--ro-bind-data", files.holding(git_settings(EXCLUDES, in_place=in_place)), settings),
                 *("--file", files.holding(git_excludes()), EXCLUDES),
                 *("--ro-bind-data", files.holding(passwd(inner)), "/etc/passwd"),
                 *(("--ro-bind", results, places.RESULTS) if results is not None else ()),
@@ -176,6 +177,11 @@ class Sandbox:
             argv = (*group, *kept, *joins, self.bubblewrap.path, "--args", files.listing(flags), "--", *command)
             fds = (*files.fds, *handed, *namespace, *(() if listens is None else (listens,)))
             return Launch(argv, orphans.mark(os.getpid()), given, fds, proxy, opened.pop_all())
+
+
+def is_coverable(path: Path, *, made: bool) -> bool:
+    """Whether a file can be laid over it; `made` if it can be made there, on an overlay, by root."""
+    return (path.is_file() and not path.is_symlink()) or (made and os.geteuid() == 0 and not os.path.lexists(path))
 
 
 def supervisor(guarded: Guarded, places: Sequence[str], opened: ExitStack) -> int:

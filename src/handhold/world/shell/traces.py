@@ -40,12 +40,6 @@ def owners(found: os.stat_result) -> tuple[int, int]:
     return found.st_uid, found.st_gid
 
 
-def values(fd: int) -> dict[str, bytes]:
-    """The attributes that are somebody's own: not the overlay's, and not what the system labels files with."""
-    others = (OVERLAY, "security.", "trusted.")
-    return {name: os.getxattr(fd, name) for name in attributes_of(fd) if not name.startswith(others)}
-
-
 def strip(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
     """Take the notes off a file or directory. Its mode may forbid that, and is the same afterwards."""
     ours = [name for name in attributes if name.startswith(OVERLAY)]

@@ -562,7 +562,7 @@ def _row(content: Content | None) -> tuple[str | None, bytes | None, int | None]
         case Directory():
             return "directory", None, None
         case Folder(mode=mode):
-            return "folder", None, mode
+            return "folder", _rights(content), mode
         case Shelved(kind=kind):
             return "shelved", _key(content.hash) if kind == "file" else None, content.size
         case _:
@@ -588,7 +588,23 @@ def _content(kind: str | None, key: bytes | None, size: int | None) -> Content |
         return None
     if size is None:
         return Directory()
-    return Folder(size) if key is None else Stored(key.hex(), size)
+    if kind != "folder":
+        return Stored((key or b"").hex(), size)
+    return Folder(size, *_given(key)) if key else Folder(size)
+
+
+def _given(rights: bytes) -> tuple[tuple[int, int] | None, tuple[tuple[str, bytes], ...] | None]:
+    owner, named = json.loads(rights)
+    attributes = tuple((to_text(bytes.fromhex(name)), bytes.fromhex(value)) for name, value in named or ())
+    return (owner[0], owner[1]) if owner else None, None if named is None else attributes
+
+
+def _rights(folder: Folder) -> bytes | None:
+    """Its owner and its attributes; None if the change is about neither."""
+    if folder.owner is None and folder.attributes is None:
+        return None
+    named = [(to_bytes(name).hex(), value.hex()) for name, value in folder.attributes or ()]
+    return json.dumps((folder.owner, None if folder.attributes is None else named), separators=(",", ":")).encode()
 
 
 def _thing_row(thing: Shelved) -> tuple[object, ...]:

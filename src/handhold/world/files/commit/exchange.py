@@ -23,6 +23,7 @@ from handhold.core.facts import Identity
 from handhold.core.plans import FileChange, Folder, FolderTime, Shelved
 from handhold.core.ports import Broken
 from handhold.watching import counted
+from handhold.world.files.commit.folders import is_between
 from handhold.world.files.commit.hands import MANY, Hands, trouble_of
 from handhold.world.files.commit.likeness import READ
 from handhold.world.files.commit.slots import Note, Slots, mode_of, set_mtime
@@ -129,9 +130,11 @@ class Exchange:
 
     def _verify_folder(self, change: FileChange, opened: int) -> None:
         assert isinstance(change.before, Folder)
-        found = self._hands.stat_directory(change.path)
-        if found is None or mode_of(found) not in (change.before.mode, change.before.mode | opened):
+        if self._hands.stat_directory(change.path) is None:
             raise Stale(change.path)
+        with self._hands.directory(change.path) as place:
+            if not is_between(place, change.before, change.before, opened):
+                raise Stale(change.path)
 
     def _perform(self) -> Mapping[str, Identity]:
         swaps = self._swaps

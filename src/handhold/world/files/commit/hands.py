@@ -5,8 +5,8 @@ import os
 import resource
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from handhold.core.errors import ContentDropped, NotDirectory, NotFound, SystemT
 from handhold.core.plans import Bytes, Content, Directory, FileChange
 from handhold.core.ports import Contents
 from handhold.core.text.names import real
+from handhold.world.files.commit.folders import directory_at
 from handhold.world.files.commit.likeness import PIECE, bytes_of, file_of, fingerprint, mixture, stat_of
 from handhold.world.files.commit.system import (
     CAN_SYNC_ALL,
@@ -107,12 +108,19 @@ class Hands:
         found = os.fstat(root.fd) if path == root.real else self.stat(path)
         return found if found and stat.S_ISDIR(found.st_mode) else None
 
-    def chmod_directory(self, path: str, mode: int) -> None:
+    @contextmanager
+    def directory(self, path: str) -> Generator[str]:
+        """A name for a directory that may be a root itself, and need not be readable."""
         root = self._tree.root_of(path)
         if path == root.real:
-            return os.chmod(f"/proc/self/fd/{root.fd}", mode)
-        directory, name = self.open(path)
-        return chmod_at(directory, name, mode)
+            yield f"/proc/self/fd/{root.fd}"
+        else:
+            with directory_at(*self.open(path)) as place:
+                yield place
+
+    def chmod_directory(self, path: str, mode: int) -> None:
+        with self.directory(path) as place:
+            os.chmod(place, mode)
 
     def _close(self, path: str) -> None:
         _, opening = self._open.pop(path)
@@ -337,12 +345,9 @@ class Hands:
 
 
 def chmod_at(directory: int, name: str, mode: int) -> None:
-    """Of a directory, which need not be readable; a link is never followed."""
-    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        os.chmod(f"/proc/self/fd/{fd}", mode)
-    finally:
-        os.close(fd)
+    """Of a directory, which need not be readable."""
+    with directory_at(directory, name) as place:
+        os.chmod(place, mode)
 
 
 def clear_up(hands: Hands, transaction: str, files: Sequence[FileChange]) -> None:

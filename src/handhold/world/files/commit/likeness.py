@@ -126,10 +126,16 @@ def carry(old: int, new: int, found: os.stat_result) -> bool:
     return True
 
 
-def attributes_of(fd: int) -> list[str]:
+def own_attributes(place: int | str) -> dict[str, bytes]:
+    """Those that are somebody's own: not an overlay's, and not what the system labels files with."""
+    others = ("user.overlay.", "security.", "trusted.")
+    return {name: os.getxattr(place, name) for name in attributes_of(place) if not name.startswith(others)}
+
+
+def attributes_of(place: int | str) -> list[str]:
     """The names of all that it has; none where the file system has no such thing."""
     try:
-        return os.listxattr(fd)
+        return os.listxattr(place)
     except OSError as error:
         if error.errno not in CANNOT:
             raise

@@ -15,6 +15,7 @@ from typing import Literal
 from handhold.core.errors import ContentDropped, NotDirectory, NotFound, Stale
 from handhold.core.plans import FileChange, Folder, Shelved
 from handhold.world.files.commit.copies import copy_tree
+from handhold.world.files.commit.folders import is_between, set_folder
 from handhold.world.files.commit.hands import Hands, chmod_at
 from handhold.world.files.commit.likeness import file_of, stat_of
 from handhold.world.files.commit.slots import Slots, mode_of
@@ -259,15 +260,17 @@ class Swaps:
                 self._hands.chmod_directory(change.path, mode_of(found) | WRITABLE)
 
     def set_folders(self, changes: list[FileChange], *, back: bool) -> list[str]:
-        """Give them their new modes, or the old ones back; name those to which somebody else gave another."""
+        """Give them what is new about them, or back what was; name those that somebody else changed."""
         others: list[str] = []
         for change in sorted(changes, key=lambda each: each.path, reverse=True):
             assert isinstance(change.before, Folder)
             assert isinstance(change.after, Folder)
-            found = self._hands.stat_directory(change.path)
-            ours = {mode | extra for mode in (change.before.mode, change.after.mode) for extra in (0, WRITABLE)}
-            if found is None or mode_of(found) not in ours:
+            if self._hands.stat_directory(change.path) is None:
                 others.append(change.path)
-            elif mode_of(found) != (mode := change.before.mode if back else change.after.mode):
-                self._hands.chmod_directory(change.path, mode)
+                continue
+            with self._hands.directory(change.path) as place:
+                if is_between(place, change.before, change.after, WRITABLE):
+                    set_folder(place, change.before if back else change.after)
+                else:
+                    others.append(change.path)
         return others

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Literal
 
 from handhold.core.plans import Bytes, Content, Directory, Folder, Shelved, Stored
+from handhold.world.files.commit.folders import directory_at, is_between
 from handhold.world.files.commit.likeness import file_of, fingerprint, stat_of
 from handhold.world.files.manifest import owner_of, thing, unread
 
@@ -59,8 +60,11 @@ def there(directory: int, name: str, content: Content) -> bool:
     match content:
         case Shelved():
             return stands(directory, name, content)
-        case Folder(mode=mode):
-            return found is not None and stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
+        case Folder():
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                return False
+            with directory_at(directory, name) as place:
+                return is_between(place, content, content)
         case Directory():
             return found is not None and stat.S_ISDIR(found.st_mode)
         case Bytes() | Stored():
