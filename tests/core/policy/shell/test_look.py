@@ -209,6 +209,7 @@ def test_code_within_code_is_looked_into_as_far_as_it_goes():
         "echo " + "a " * 30_000,
         "echo " + "{a,b}" * 40,
         "for x in a b c d; do " * 7 + "ls; " + "done; " * 7,
+        "for x in a b c d e f g h; do " * 7 + "y=1; " + "done; " * 7,
         "a|" * 20_000 + "a",
         "x" * 64 * 1024 + "xx",
     ],

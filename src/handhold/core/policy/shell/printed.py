@@ -6,37 +6,19 @@ from collections.abc import Collection, Sequence
 from handhold.core.policy.shell.call import Feed
 from handhold.core.policy.shell.marks import HOLE, MARKS, NAME, is_number
 from handhold.core.policy.shell.places import Standing, below, normal
-from handhold.core.policy.shell.words import Word
+from handhold.core.policy.shell.words import Word, listed
 
-NAMERS = frozenset(
-    (
-        *(
-            "ls",
-            "find",
-            "fd",
-            "fdfind",
-            "basename",
-            "dirname",
-            "date",
-            "wc",
-            "nproc",
-            "seq",
-            "whoami",
-            "hostname",
-            "id",
-        ),
-        *("uname", "arch", "git", "mktemp", "realpath", "readlink", "tty", "du", "stat", "pwd", "getconf", "which"),
-    )
-)
+NAMERS = listed("""
+    ls find fd fdfind basename dirname date wc nproc seq whoami hostname id uname arch git mktemp realpath readlink tty
+    du stat pwd getconf which
+""")
 """Programs that print names of what is there, or numbers."""
 LISTING = re.compile(r"-[a-dg-zA-Z]*[lLc][a-dg-zA-Z0]*|--files(?:-with(?:out)?-match(?:es)?)?|--count")
-PASSING = frozenset(
-    ("sort", "uniq", "head", "tail", "grep", "rg", "wc", "cut", "tr", "rev", "tac", "nl", "xargs", "shuf")
-)
+PASSING = listed("sort uniq head tail grep rg wc cut tr rev tac nl xargs shuf")
 """Programs that print some of what they are fed."""
 _COUNTED = re.compile(r"-[lwcmL]+|--(?:lines|words|bytes|chars)")
 _TIME = re.compile(r"\+(?:%-?[a-zA-Z])+")
-_SPEAKERS = frozenset(("show", "log", "cat-file", "blame", "grep", "diff", "config", "for-each-ref", "notes"))
+_SPEAKERS = listed("show log cat-file blame grep diff config for-each-ref notes")
 
 
 def text(commands: Sequence[Sequence[Word]], folders: Collection[str], standing: Standing) -> str:

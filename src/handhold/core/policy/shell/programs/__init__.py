@@ -34,11 +34,9 @@ JUDGES: dict[str, Judge] = {
     **{name: interpreters.shell for name in interpreters.SHELLS},
     **{name: interpreters.other_shell for name in interpreters.OTHER_SHELLS},
     **{name: files.copy for name in ("cp", "mv", "ln", "install", "link", "symlink")},
-    **{name: filters.awk for name in ("awk", "gawk", "mawk", "nawk")},
     **{name: builtins.declares for name in ("export", "declare", "local", "readonly", "typeset", "unset")},
     **{name: builtins.reads_variables for name in ("read", "mapfile", "readarray", "getopts")},
     **{name: builtins.rarely for name in ("enable", "hash", "complete", "compgen", "compopt", "bind", "fc", "history")},
-    **{name: builtins.kill for name in ("kill", "pkill", "killall", "skill")},
     **{name: builtins.test for name in ("test", "[")},
     **{name: wrappers.fd for name in ("fd", "fdfind")},
     **{name: wrappers.become for name in ("su", "runuser", "script", "sg", "newgrp")},
@@ -48,16 +46,17 @@ JUDGES: dict[str, Judge] = {
     "rsync": files.rsync,
     "sqlite3": files.sqlite,
     "sed": filters.sed,
+    "awk": filters.awk,
     "git": git.git,
     "npx": packages.npx,
     "env": wrappers.env,
     "xargs": wrappers.xargs,
-    "parallel": wrappers.parallel,
+    "parallel": wrappers.not_looked_into,
     "find": wrappers.find,
     "flock": wrappers.flock,
     "watch": wrappers.joined,
     "entr": wrappers.joined,
-    "hyperfine": wrappers.each_code,
+    "hyperfine": wrappers.not_looked_into,
     "eval": interpreters.eval_,
     "source": interpreters.source,
     ".": interpreters.source,
@@ -75,7 +74,6 @@ JUDGES: dict[str, Judge] = {
 }
 OWN_TOOLS = re.compile(r"(?:.*/)?(?:node_modules/\.bin|\.?v?env[\w.-]*/bin|vendor/bin|\.tox/[^/]+/bin)")
 HOME_TOOLS = re.compile(r".*/(?:bin|shims|current|scripts)")
-LOOKING = frozenset(("pwd", "dirs", "caller", "logout", "compgen", "suspend"))
 
 
 def judge(call: Call) -> None:
@@ -100,14 +98,14 @@ def _by_name(call: Call) -> None:
         call.sweep(call.arguments)
     elif name in JUDGES:
         JUDGES[name](call if name == call.name else replace(call, words=(Word(name), *call.arguments)))
-    elif name not in LOOKING:
+    else:
         call.sweep(call.arguments)
         call.changes()
 
 
 def _pattern(call: Call) -> tuple[str, ...]:
     """Of a program with subcommands. One that takes an address and no more has no like."""
-    if call.name in ("docker", "podman", "kubectl", "helm", "gh", "glab", "terraform") and call.arguments:
+    if call.name in ("docker", "podman", "kubectl", "helm", "gh", "glab") and call.arguments:
         words = [word.text for word in call.arguments[:2] if re.fullmatch(r"[a-z][a-z-]*", word.text)]
         if words and words[0] not in ("exec", "run", "auth", "api", "secret", "login"):
             return (call.name, *(words if call.name in ("gh", "glab") else words[:1]))
@@ -137,4 +135,4 @@ def _by_path(call: Call, path: str) -> None:
 
 def _known(name: str) -> bool:
     name = interpreters.plain_name(name)
-    return name in JUDGES or name in packages.NETWORK or name in DANGEROUS or name in LOOKING
+    return name in JUDGES or name in packages.NETWORK or name in DANGEROUS

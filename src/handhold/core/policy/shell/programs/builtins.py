@@ -5,23 +5,13 @@ from itertools import pairwise
 
 from handhold.core.policy.shell.call import Call, Options, sure
 from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.words import HOLE, NAME, Word
+from handhold.core.policy.shell.words import HOLE, NAME, Word, listed
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_PLAIN_OPTIONS = frozenset(
-    (
-        "globstar",
-        "nullglob",
-        "dotglob",
-        "failglob",
-        "nocaseglob",
-        "nocasematch",
-        "inherit_errexit",
-        "checkwinsize",
-    )
-)
+_PLAIN_OPTIONS = listed("globstar nullglob dotglob failglob nocaseglob nocasematch inherit_errexit checkwinsize")
 _SET_LETTERS = re.compile(r"[-+][euxvfCaho]*")
-_SET_NAMES = frozenset(("pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose"))
+_SET_NAMES = listed("pipefail errexit nounset xtrace noglob noclobber verbose")
+_READ_TAKES = listed("-p -d -n -N -t -u -i -a")
 
 
 def cd(call: Call) -> None:
@@ -67,12 +57,8 @@ def declares(call: Call) -> None:
 
 def reads_variables(call: Call) -> None:
     """read, mapfile, getopts: variables take what is at the input."""
-    takes = frozenset(
-        ("-p", "-d", "-n", "-N", "-t", "-u", "-i", "-O", "-s", "-C", "-c")
-        if call.name != "read"
-        else ("-p", "-d", "-n", "-N", "-t", "-u", "-i")
-    )
-    options = Options.read(call.arguments, takes | {"-a"})
+    takes = _READ_TAKES if call.name == "read" else _READ_TAKES | listed("-O -s -C -c")
+    options = Options.read(call.arguments, takes)
     if call.name in ("mapfile", "readarray") and options.has("-C"):
         call.dangerous(f"`{call.name} -C` runs code")
     words = [*options.operands, *(value for value in options.named("-a") if value)]
@@ -142,8 +128,3 @@ def rarely(call: Call) -> None:
 
 def disown(call: Call) -> None:
     call.dangerous("`disown` is meant to let something outlive the command")
-
-
-def kill(call: Call) -> None:
-    """In the sandbox there is nobody but what the command itself started."""
-    call.changes()

@@ -3,34 +3,17 @@
 import re
 
 from handhold.core.policy.shell.call import Call, Options
-from handhold.core.policy.shell.words import Word
+from handhold.core.policy.shell.words import Word, listed
 
-_INTO = frozenset(("-t", "--target-directory", "-S", "--suffix", "-m", "--mode", "-o", "--owner", "-g", "--group"))
-_TAR_RUNS = (
-    *("--checkpoint-action", "--to-command", "-I", "--use-compress-program", "--rsh-command", "--rmt-command"),
-    *("-F", "--info-script", "--new-volume-script", "--index-file"),
-)
-_TAR_TAKES = frozenset(
-    (
-        *(
-            "-f",
-            "-C",
-            "-X",
-            "-T",
-            "-b",
-            "-N",
-            "-g",
-            "-K",
-            "-L",
-            "-V",
-            "--file",
-            "--directory",
-            "--exclude",
-            "--transform",
-        ),
-        *("--exclude-from", "--files-from", "--one-top-level", "--strip-components", "-I", "-F"),
-    )
-)
+_INTO = listed("-t --target-directory -S --suffix -m --mode -o --owner -g --group")
+_TAR_RUNS = listed("""
+    --checkpoint-action --to-command -I --use-compress-program --rsh-command --rmt-command -F --info-script
+    --new-volume-script --index-file
+""")
+_TAR_TAKES = listed("""
+    -f -C -X -T -b -N -g -K -L -V --file --directory --exclude --transform --exclude-from --files-from
+    --one-top-level --strip-components -I -F
+""")
 _BEYOND = re.compile(
     r"(?:^|\s)\.(?:sh|sy|o|l|re|ba|cd|ar|ex|im|sa|cl)|load_extension|writefile|readfile|edit\s*\(|\battach\b",
     re.IGNORECASE,
@@ -119,8 +102,7 @@ def tar(call: Call) -> None:
 
 
 def rsync(call: Call) -> None:
-    takes = frozenset(("-e", "--rsh", "-f", "--filter", "--exclude", "--include", "-T", "--log-file"))
-    options = Options.read(call.arguments, takes)
+    options = Options.read(call.arguments, listed("-e --rsh -f --filter --exclude --include -T --log-file"))
     if options.has("-e", "--rsh", "--rsync-path", "--daemon"):
         call.dangerous("`rsync` would run another program")
     if any(re.match(r"[^/]*:|rsync://", word.text) for word in options.operands):

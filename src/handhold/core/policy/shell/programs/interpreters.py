@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from handhold.core.policy.shell.call import Call, Options, sure
 from handhold.core.policy.shell.programs.packages import name_only_loopback
-from handhold.core.policy.shell.words import HOLE, Word
+from handhold.core.policy.shell.words import HOLE, Word, listed
 
-SHELLS = frozenset(("bash", "sh", "dash", "ash", "rbash"))
-OTHER_SHELLS = frozenset(("zsh", "fish", "ksh", "mksh", "csh", "tcsh", "pwsh", "powershell", "nu", "xonsh", "elvish"))
+SHELLS = listed("bash sh dash ash rbash")
+OTHER_SHELLS = listed("zsh fish ksh mksh csh tcsh pwsh powershell nu xonsh elvish")
 VIMS = ("view", "vimdiff", "rvim", "rview", "gvim", "gview", "vimtutor", "vim.basic", "vim.tiny", "vim.nox")
 EDITORS = frozenset(("vi", "vim", "nvim", "emacs", "ed", "ex", *VIMS))
 
@@ -60,21 +60,16 @@ INTERPRETERS: dict[str, Interpreter] = {
     "m4": Interpreter(""),
     "gnuplot": Interpreter("e"),
 }
-NETWORK_MODULES = frozenset(
-    (
-        "http.server",
-        "SimpleHTTPServer",
-        "smtpd",
-        "webbrowser",
-        "ftplib",
-        "xmlrpc.server",
-        "pyftpdlib",
-        "uvicorn",
-        "gunicorn",
-        "pydoc",
-    )
-)
-CODE_MODULES = frozenset(("timeit", "code", "pdb", "idlelib", "site", "runpy"))
+NETWORK_MODULES = listed("""
+    http.server SimpleHTTPServer smtpd webbrowser ftplib xmlrpc.server pyftpdlib uvicorn gunicorn pydoc
+""")
+OTHER_NAMES = {
+    **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
+    **dict.fromkeys(("gtar", "bsdtar"), "tar"),
+    **{f"g{name}": name for name in ("sed", "find")},
+    "nodejs": "node",
+}
+CODE_MODULES = listed("timeit code pdb idlelib site runpy")
 
 
 def shell(call: Call) -> None:
@@ -209,16 +204,7 @@ def _module(call: Call, words: list[Word]) -> None:
 def plain_name(name: str) -> str:
     """python3.12 is python."""
     found = re.fullmatch(r"(python|pypy|pip|perl|ruby|lua|php|node|gcc|g\+\+|clang|clang\+\+)-?[\d.]+w?", name)
-    return {
-        "nodejs": "node",
-        "gawk": "awk",
-        "mawk": "awk",
-        "nawk": "awk",
-        "gsed": "sed",
-        "gfind": "find",
-        "gtar": "tar",
-        "bsdtar": "tar",
-    }.get(name, found[1] if found else name)
+    return OTHER_NAMES.get(name, found[1] if found else name)
 
 
 def eval_(call: Call) -> None:

@@ -73,29 +73,19 @@ class Manager:
 
 
 OFFLINE = ("--offline", "--no-index")
+ELSEWHERE = listed("""
+    --index-url --extra-index-url -i --registry --index --git --default-index -f --find-links --trusted-host
+""")
+_WRAPPED_TAKES = listed("--with --python -p --extra --group --env-file -n --name --package --directory")
 
 
 def _connect(call: Call, name: str, verb: str, rest: tuple[Word, ...]) -> None:
     """An approval of the like of it is for the usual place to get things from."""
-    elsewhere = (
-        "--index-url",
-        "--extra-index-url",
-        "-i",
-        "--registry",
-        "--index",
-        "--git",
-        "--default-index",
-        "-f",
-        "--find-links",
-        "--trusted-host",
-    )
     if verb == "init" and all(word.text.startswith("-") for word in rest):  # with a name, npm fetches and runs it
         call.changes()
     elif any(word.text in OFFLINE for word in call.arguments):
         call.unknown(f"what `{name} {verb}` would run of the packages is not known before it runs")
-    elif any(
-        word.text.partition("=")[0] in elsewhere or "@git" in word.text or word.text.startswith("git@") for word in rest
-    ):
+    elif any(word.text.partition("=")[0] in ELSEWHERE or re.match("git@|(?s:.*)@git", word.text) for word in rest):
         call.connects()
     else:
         call.connects(name, verb)
@@ -103,10 +93,7 @@ def _connect(call: Call, name: str, verb: str, rest: tuple[Word, ...]) -> None:
 
 def _wrapped(call: Call, rest: tuple[Word, ...]) -> None:
     """`uv run pytest`, `poetry run x`: the program behind it, after its own options."""
-    takes = frozenset(
-        ("--with", "--python", "-p", "--extra", "--group", "--env-file", "-n", "--name", "--package", "--directory")
-    )
-    options = Options.read(rest, takes, permute=False)
+    options = Options.read(rest, _WRAPPED_TAKES, permute=False)
     if options.has("--with", "--from", "--package", "--with-requirements", "--yes", "-y"):
         call.connects()
     if options.has("-c", "--call"):
@@ -136,6 +123,9 @@ _NPM = Manager(
     wraps=("exec", "x"),
     takes=listed("--prefix -C --dir -w --workspace --filter -F --cwd"),
 )
+_BUNDLE = Manager(
+    listed("install update add outdated lock cache package remove"), listed("list show info check config"), ("exec",)
+)
 
 MANAGERS: dict[str, Manager] = {
     "npm": _NPM,
@@ -143,10 +133,6 @@ MANAGERS: dict[str, Manager] = {
     "yarn": Manager(_NPM.connects, _NPM.looks, ("exec",), bare=True, takes=_NPM.takes),
     "bun": Manager(_NPM.connects, _NPM.looks, ("x",)),
     "pip": Manager(
-        listed("install download wheel search index"),
-        listed("list show freeze check help config debug inspect hash cache"),
-    ),
-    "pip3": Manager(
         listed("install download wheel search index"),
         listed("list show freeze check help config debug inspect hash cache"),
     ),
@@ -189,16 +175,8 @@ MANAGERS: dict[str, Manager] = {
         listed("install update uninstall fetch push search outdated owner signin yank"),
         listed("list env help environment contents which"),
     ),
-    "bundle": Manager(
-        listed("install update add outdated lock cache package remove"),
-        listed("list show info check config"),
-        ("exec",),
-    ),
-    "bundler": Manager(
-        listed("install update add outdated lock cache package remove"),
-        listed("list show info check config"),
-        ("exec",),
-    ),
+    "bundle": _BUNDLE,
+    "bundler": _BUNDLE,
     "composer": Manager(
         listed("install update require remove create-project global self-update outdated search show audit"),
         listed("validate licenses status"),
