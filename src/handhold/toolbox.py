@@ -4,7 +4,8 @@
 
 A search is the same road without a change: what it found is concluded with the view that planned it.
 
-A call is journalled before it runs and after. What is not recorded as done is taken back at the next start.
+A call that may change something is journalled before it runs and after, every other once, when it ends. What is not
+recorded as done is taken back at the next start.
 """
 
 import json
@@ -22,7 +23,6 @@ from handhold.checked_policy import check_policy
 from handhold.core import history, tools
 from handhold.core.errors import (
     BadArguments,
-    Busy,
     CallIdReused,
     Cancelled,
     Denied,
@@ -36,7 +36,7 @@ from handhold.core.errors import (
     ToolError,
     Unfinished,
 )
-from handhold.core.facts import Beginning, Held, Identity, Scan
+from handhold.core.facts import Held, Identity, Scan
 from handhold.core.history import Which
 from handhold.core.plans import (
     Answer,
@@ -79,7 +79,7 @@ from handhold.core.ports import (
     Verb,
     Verdict,
 )
-from handhold.core.requests import Below, JobInput, JobOutput, JobStop, Read, Request, Run
+from handhold.core.requests import Below, JobInput, JobOutput, JobStop, Read, ReadMany, Request, Run
 from handhold.core.results import (
     Block,
     Edited,
@@ -98,11 +98,10 @@ from handhold.core.results import (
     ToolSpec,
     Written,
 )
-from handhold.core.text.kinds import PROBE
 from handhold.core.text.names import spelled
 from handhold.core.text.redaction import Redaction
 from handhold.core.text.visible import format_id
-from handhold.core.tools import read, run
+from handhold.core.tools import run
 from handhold.core.tools.grep import redact_hits
 from handhold.core.tracker import Tracker
 from handhold.door import commit, recover
@@ -119,6 +118,7 @@ RULES_CHANGED = (
     "This call was carried out before. The rules about reading changed since, so its reply is not shown again; "
     "to look again, use a new call id."
 )
+READING = Read | ReadMany | Below  # requests that change nothing
 LONG = 2000  # characters of an argument that the journal keeps as they are
 
 
@@ -274,32 +274,6 @@ class Road:
         """
         return self._called(tool, arguments, call_id, turn, live or Live())
 
-    def at_once(
-        self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = ""
-    ) -> Reply | None:
-        """The same for a call that needs no waiting, in an event loop itself: a page of a small text on a disk of this
-        machine, while nobody else writes the journal. None for every other, which is then to be called."""
-        with self._open_calls.enter():
-            glance = self._glance(tool, arguments)
-            if glance is None:
-                return None
-            with self.store.hurried() as free:
-                reply = self._called(tool, arguments, call_id, turn, Live(), glance) if free else None
-        return None if reply is None or reply.code == Busy.code else reply
-
-    def _glance(self, tool: str, arguments: Mapping[str, Any] | str) -> "Glance | None":
-        """What a call reads, if that is a small text. Nobody is shown it before the call is in the journal."""
-        try:
-            request, repaired = self.dialect.understood(tool, arguments)
-            if not isinstance(request, Read) or self.files.distant:
-                return None
-            begun = self.files.begun(request.path, PROBE)
-        except ToolError:
-            return None
-        if begun.links > 1 and self.hiding:
-            return None  # whether it has a name that is denied, takes a look at every file
-        return Glance(request, repaired, begun) if read.is_small_text(request, begun) else None
-
     async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
         """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
         return await awaited(lambda live: self._called(tool, arguments, call_id, turn, live), self.interrupt)
@@ -320,25 +294,14 @@ class Road:
         """Whether closing and opening it again would lose something: a job that runs, or where a shell stands."""
         return self._shell is not None and self._shell.working
 
-    def _called(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | str,
-        call_id: str,
-        turn: str,
-        live: Live,
-        glance: "Glance | None" = None,
-    ) -> Reply:
+    def _called(self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, live: Live) -> Reply:
         started = perf_counter()
         with self._open_calls.enter():
             try:
-                if glance is None:
-                    recover(self.files, self.store)
-                elif self.store.broken():
-                    raise Busy(self.files.roots[0], 0.0)
+                recover(self.files, self.store)
                 call = Call(self.session, turn, call_id, str(tool), canonical(tool, arguments), self.dialect.name)
-                with self._under_way.alone((turn, call_id), wait=glance is None):
-                    return self._repeated(call) or self._journalled(call, arguments, started, live, glance)
+                with self._under_way.alone((turn, call_id)):
+                    return self._repeated(call) or self._journalled(call, arguments, started, live)
             except ToolError as error:
                 return self._refusal(tool, error, started)
 
@@ -364,24 +327,30 @@ class Road:
             return None
         return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
 
-    def _journalled(
-        self, call: Call, arguments: Mapping[str, Any] | str, started: float, live: Live, glance: "Glance | None"
-    ) -> Reply:
-        errand = Errand(self.store.begin(call), call, started, live)
+    def _journalled(self, call: Call, arguments: Mapping[str, Any] | str, started: float, live: Live) -> Reply:
+        errand = Errand(call, started, live)
         try:
-            if glance:
-                errand.repaired = glance.repaired
-                return self._answered(errand, glance.request, *self._glanced(glance))
             request, errand.repaired = self.dialect.understood(call.tool, arguments)
+            if not isinstance(request, READING):
+                errand.seq = self.store.begin(call)
             return self._carried_out(errand, request)
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._failed_just_before(call)
             reply = self._refusal(call.tool, error, started, call.arguments, errand.repaired)
             if not isinstance(error, Unfinished):  # that one stays open in the journal, to be taken back
-                refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-                self.store.settle(errand.seq, outcome_of(reply, call, self._reading), durable=False, decision=refused)
+                self._record(errand, reply, decision=refusal_of(error))
             return reply
+
+    def _record(
+        self, errand: "Errand", reply: Reply, *, durable: bool = False, decision: Decision | None = None
+    ) -> None:
+        """The end of a call, and if it only read, its beginning too."""
+        outcome = outcome_of(reply, errand.call, self._reading)
+        if errand.seq:
+            self.store.settle(errand.seq, outcome, durable=durable, decision=decision)
+        else:
+            self.store.record(errand.call, outcome, decision=decision)
 
     def _failed_just_before(self, call: Call) -> bool:
         """Whether this session's last call was this one, and failed: to say the same again would not help it."""
@@ -411,15 +380,8 @@ class Road:
             self.tracker.saw_page(page)
         if isinstance(plan, Answer) and plan.parts:
             self.tracker.saw_parts(plan.parts)
-        self.store.settle(errand.seq, outcome_of(reply, errand.call, self._reading), durable=False, decision=allowed)
+        self._record(errand, reply, decision=allowed)
         return reply
-
-    def _glanced(self, glance: "Glance") -> tuple[Answer, Decision | None]:
-        allowed = self._allowed_at_all(glance.request, glance.begun)
-        plan = tools.plan(glance.request, self._view(glance.begun))
-        if not isinstance(plan, Answer):  # it was a small text a moment ago
-            raise Busy(glance.request.path, 0.0)
-        return plan, allowed
 
     def _planned(self, request: Request) -> tuple[Answer | Changes | Command | Job | Restart, Decision | None]:
         """All that a call reads, and nothing that it does: what was to be searched for or converted is an answer."""
@@ -435,8 +397,8 @@ class Road:
                 self.files.look(root)  # one that does not answer is found out here, and not when its sandbox is made
         return plan, allowed
 
-    def _view(self, begun: Beginning | None = None) -> GuardedView:
-        return GuardedView(self.files, self.policy, self.tracker, self.traits, self.hiding, begun)
+    def _view(self) -> GuardedView:
+        return GuardedView(self.files, self.policy, self.tracker, self.traits, self.hiding)
 
     def _searched(self, plan: Search, view: GuardedView) -> Scan:
         return self.searcher.search(plan, visible=view.visible, hiding=view.hiding)
@@ -567,10 +529,7 @@ class Road:
             if lost := [finished.set_aside(change) for change in effects.files if change.path in late]:
                 return self._ended(errand, request, replace(finished, effects=effects.exclude(lost)), decision)
             reply = self._in_vain(errand, request, ran, error)
-            refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-            self.store.settle(
-                errand.seq, outcome_of(reply, errand.call, self._reading), durable=False, decision=refused
-            )
+            self._record(errand, reply, decision=refusal_of(error))
             return reply
 
     def _taken_over(self, errand: "Errand", request: Run, ran: Ran, effects: Effects, decision: Decision) -> Reply:
@@ -632,7 +591,7 @@ class Road:
     ) -> Reply:
         """Nothing is left to do: the reply, recorded."""
         reply = self._reply(errand, request, result)
-        self.store.settle(errand.seq, outcome_of(reply, errand.call, self._reading), durable=durable, decision=decision)
+        self._record(errand, reply, durable=durable, decision=decision)
         return reply
 
     def _in_vain(self, errand: "Errand", request: Run, ran: Ran, error: ToolError) -> Reply:
@@ -653,11 +612,11 @@ class Road:
 
     # --- policy
 
-    def _allowed_at_all(self, request: Request, begun: Beginning | None = None) -> Decision | None:
-        verb = Verb.READ if isinstance(request, Read | Below) else Verb.CHANGE
+    def _allowed_at_all(self, request: Request) -> Decision | None:
+        verb = Verb.READ if isinstance(request, READING) else Verb.CHANGE
         allowed = None
         for path in request.paths:
-            place = begun.path if begun else self.files.place(path)
+            place = self.files.place(path)
             judgement = self.policy.may(verb, place)
             if verb is Verb.CHANGE and judgement.verdict is Verdict.DENY and self.files.look(path) is None:
                 judgement = self.policy.may(Verb.CREATE, place)
@@ -862,26 +821,17 @@ class Road:
 
 @dataclass
 class Errand:
-    """A call on its way: its number in the journal, since when, who listens, and what was mended in its arguments."""
+    """A call on its way: since when, who listens, its number in the journal, and what was mended in its arguments."""
 
-    seq: int
     call: Call
     started: float
     live: Live
+    seq: int = 0  # until it is there; a call that only reads is when it ends
     repaired: tuple[str, ...] = ()
     given_up: tuple[Entry, ...] = ()  # calls whose undo goes for this one
 
     def facts(self) -> dict[str, Any]:
         return {**mended(self.repaired), "time_ms": since(self.started)}
-
-
-@dataclass(frozen=True)
-class Glance:
-    """A call for a small text, which was read."""
-
-    request: Read
-    repaired: tuple[str, ...]
-    begun: Beginning
 
 
 class Once:
@@ -892,14 +842,12 @@ class Once:
         self._held: dict[tuple[str, str], tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def alone(self, key: tuple[str, str], *, wait: bool = True) -> Generator[None]:
+    def alone(self, key: tuple[str, str]) -> Generator[None]:
         if not key[1]:
             yield
             return
         with self._lock:
             lock, waiting = self._held.get(key, (threading.Lock(), 0))
-            if waiting and not wait:
-                raise Busy(key[1], 0.0)
             self._held[key] = lock, waiting + 1
         try:
             with lock:
@@ -954,6 +902,10 @@ def outcome_of(reply: Reply, call: Call, reading: str) -> Outcome:
     status = "interrupted" if reply.code == Cancelled.code else reply.status
     reply_kept = kept(reply, reading) if call.call_id and not reply.images else None
     return Outcome(status, reply.code, float(reply.data["time_ms"]), reply_kept)
+
+
+def refusal_of(error: ToolError) -> Decision | None:
+    return Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
 
 
 def kept(reply: Reply, reading: str) -> str:

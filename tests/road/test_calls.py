@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold import Question, Toolbox
+from handhold import Question, Toolbox, toolbox
 from handhold.core.plans import Bytes, FileChange
 from handhold.core.ports import Call, Decision
 from tests.road.conftest import Ground
@@ -441,3 +441,32 @@ def test_c91_each_call_is_journalled_whatever_came_of_it(ground: Make):
     edit(box, "absent", "y")
     tools = [(entry.call.tool, entry.outcome and entry.outcome.code, entry.changed) for entry in box.log()]
     assert tools == [("read_file", None, 0), ("edit_file", None, 1), ("edit_file", "NO_MATCH", 0)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "open_meanwhile"),
+    [
+        ("read_file", {"path": "a.py"}, []),
+        ("read_files", {"paths": ["a.py"]}, []),
+        ("grep", {"pattern": "x"}, []),
+        ("list_files", {}, []),
+        ("edit_file", {"path": "a.py", "old_string": "absent", "new_string": ""}, ["edit_file"]),
+        ("write_file", {"path": "b.py", "content": ""}, ["write_file"]),
+    ],
+)
+def test_c91_a_call_that_may_change_something_is_journalled_before_and_any_other_only_when_it_ends(
+    ground: Make, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any], open_meanwhile: list[str]
+):
+    box = ground({"a.py": "x\n"}).open()
+    meanwhile: list[list[str]] = []
+    plan = toolbox.tools.plan
+
+    def planned(*given: Any) -> Any:
+        meanwhile.append([entry.call.tool for entry in box.store.entries()])
+        return plan(*given)
+
+    monkeypatch.setattr(toolbox.tools, "plan", planned)
+    box.call(tool, arguments)
+    assert meanwhile == [open_meanwhile]
+    (entry,) = box.log()
+    assert (entry.call.tool, entry.outcome is not None) == (tool, True)

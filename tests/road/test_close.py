@@ -36,7 +36,6 @@ USES: dict[str, Callable[[Toolbox], object]] = {
     "call that writes": lambda box: box.call("write_file", WRITE),
     "call of a command": lambda box: box.call("bash", {"command": "true"}),
     "call of no tool": lambda box: box.call("nonsense", {}),
-    "at_once": lambda box: box.at_once("read_file", {"path": "a.txt"}),
     "acall": lambda box: asyncio.run(box.acall("read_file", {"path": "a.txt"})),
     "stream": lambda box: asyncio.run(streamed(box)),
     "undo": Toolbox.undo,

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import tracemalloc
-from threading import Event, Thread
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from handhold.server.desks import Desk, Desks, NoSuchSession
 from handhold.server.serving import Serving
-from handhold.toolbox import Road
 from tests.server.hosting import Shop, talk, text_of
 
 
@@ -133,32 +131,3 @@ def test_sessions_that_do_nothing_cost_nothing(shop: Shop):
     each = (after - before) / 2000
     print(f"{each:.1f} bytes a session")
     assert each < 100, "a handle says all there is to know"
-
-
-def test_a_toolbox_that_is_being_opened_is_not_at_hand_and_nobody_waits_for_it(shop: Shop):
-    opening, enough = Event(), Event()
-
-    class Slow(Desk):
-        def _opened(self) -> Road:
-            opening.set()
-            enough.wait(30)
-            return super()._opened()
-
-    desk = Slow(shop.serving(), "s")
-
-    def use() -> None:
-        with desk.box():
-            pass
-
-    with desk.at_hand() as box:  # what opens it may come while nobody has it
-        user = Thread(target=use)
-        user.start()
-        assert opening.wait(30)
-        assert box is None
-    with desk.at_hand() as box:
-        assert box is None
-    enough.set()
-    user.join(30)
-    with desk.at_hand() as box:
-        assert box is not None
-    desk.close()

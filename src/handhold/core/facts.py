@@ -46,7 +46,6 @@ class Beginning:
     head: bytes = field(repr=False)
     identity: Identity
     whole: Whole | None
-    links: int = 1
 
 
 Speaker = Literal["settings", ".editorconfig"]

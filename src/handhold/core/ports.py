@@ -182,11 +182,6 @@ class Files(FileView, Protocol):
         """Whether its slot still holds it."""
         ...
 
-    @property
-    def distant(self) -> bool:
-        """Whether something beneath the roots is served from elsewhere, and may fall silent."""
-        ...
-
     def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
         """What this work gives, which reads here and changes nothing.
 
@@ -435,6 +430,10 @@ class Journal(Protocol):
 
     def begin(self, call: Call) -> int: ...
 
+    def record(self, call: Call, outcome: Outcome, *, decision: Decision | None = None) -> None:
+        """Begin and settle at once: for a call that only read, or was refused before it could do anything."""
+        ...
+
     def intend(
         self,
         seq: int,
@@ -562,11 +561,6 @@ class Store(Journal, Contents, Approvals, Protocol):
         Busy after half a minute, or at once without `wait`. A commit holds it from before `intend` until `finish`,
         so whoever holds it knows that what is broken has no living owner.
         """
-        ...
-
-    def hurried(self) -> AbstractContextManager[bool]:
-        """Inside, what would have to wait for another writer is Busy in a moment. False where somebody writes already:
-        then it is as always."""
         ...
 
     def close(self) -> None: ...

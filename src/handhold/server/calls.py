@@ -8,7 +8,7 @@ end. A change that meets what a command did since is refused as stale, like any 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -165,9 +165,7 @@ class Calls:
         release: Callable[[], None] = _nothing
         try:
             with self.lanes.place(kind) as lane:
-                hurried = kind == "look" and desk.change is None and asked.answer is None
-                reply = at_once(desk, asked) if hurried else None
-                reply = reply or await to_its_end(run())
+                reply = await to_its_end(run())
         except Full:
             return BUSY
         return questions[0] if questions else reply
@@ -197,17 +195,6 @@ class Calls:
                 if not following.done():
                     following.cancel()
                     await asyncio.wait([following])
-
-
-def at_once(desk: Desk, asked: Asked) -> Reply | None:
-    """The reply to a look that is over in a moment, here in the event loop: to hand it to a thread takes as long again.
-
-    None if it may not be, or anybody would have to be waited for.
-    """
-    with desk.at_hand() as box, suppress(ToolError, OSError):
-        if box and (reply := box.at_once(asked.tool, asked.arguments, call_id=asked.call_id, turn=asked.turn)):
-            return fitting(reply, box, desk.serving, is_look=True)
-    return None
 
 
 def fitting(reply: Reply, box: Road, serving: Serving, *, is_look: bool) -> Reply:

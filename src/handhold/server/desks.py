@@ -57,26 +57,9 @@ class Desk:
         try:
             yield self._box
         finally:
-            self._left()
-
-    @contextmanager
-    def at_hand(self) -> "Generator[Road | None]":
-        """The toolbox if nothing must be waited for, for the event loop itself: not while one is being opened."""
-        box = None
-        if self._lock.acquire(blocking=False):
-            box = self._box
-            self._at_work += box is not None
-            self._lock.release()
-        try:
-            yield box
-        finally:
-            if box:
-                self._left()
-
-    def _left(self) -> None:
-        with self._lock:
-            self._at_work -= 1
-            self._lock.notify_all()
+            with self._lock:
+                self._at_work -= 1
+                self._lock.notify_all()
 
     def _opened(self) -> "Road":
         from handhold.server.approvals import Person

@@ -243,10 +243,6 @@ class MemoryFiles:
             raise IsDirectory(path)
         return look
 
-    @property
-    def distant(self) -> bool:
-        return False
-
     def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
         return work()
 
@@ -542,10 +538,6 @@ class MemoryStore:
         finally:
             self._held.release()
 
-    @contextmanager
-    def hurried(self) -> Generator[bool]:
-        yield True
-
     def close(self) -> None:
         pass
 
@@ -668,6 +660,10 @@ class MemoryStore:
             self._records.append(record)
             self._chained("begin", record)
             return record.seq
+
+    def record(self, call: Call, outcome: Outcome, *, decision: Decision | None = None) -> None:
+        with self._lock:
+            self.settle(self.begin(call), outcome, durable=False, decision=decision)
 
     def intend(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from handhold.core.errors import Busy, Denied, IsDirectory, IsLink, NotFound, NotRegularFile
+from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import Beginning, Look, Page, Whole
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports import FileView, Hiding, Policy, Traits, Verb, Verdict
@@ -35,7 +35,6 @@ class GuardedView:
     tracker: Tracker
     traits: Traits
     hiding: Hiding | None = None  # what reading is denied of; None where no rule could
-    at_hand: Beginning | None = None  # the one file that may be read here, and was
 
     @property
     def matching(self) -> Matching:
@@ -85,10 +84,6 @@ class GuardedView:
 
     def begun(self, path: str, look: Look, count: int) -> Beginning:
         """How the file begins that was looked at."""
-        if self.at_hand:
-            if (self.at_hand.path, self.at_hand.identity) != (look.path, look.identity):
-                raise Busy(path, 0.0)  # it is another one now, which may be large
-            return self.at_hand
         begun = self.files.begun(path, count)
         if (begun.path, begun.identity) != (look.path, look.identity):  # a link may have been turned meanwhile
             self._allowed(path)
@@ -199,8 +194,6 @@ class GuardedView:
         if place not in (path, self._first + path) and (named := self._named(path)) != place:
             yield named
         if look and look.links > 1:
-            if self.at_hand:
-                raise Busy(path, 0.0)
             twin = self.hiding.twins().get((look.identity.device, look.identity.inode))
             if twin is not None:
                 yield unmistakable(twin)

@@ -14,7 +14,6 @@ from handhold.core.text.kinds import PROBE, medium_of
 NUMBER = 6  # characters that the number of a line takes, at least
 CUT = 64  # characters that say how much of a line is missing, at most
 LISTED = 200  # entries of a folder
-SMALL = 16 * 1024  # bytes of a text that is shown in a moment
 
 
 def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
@@ -36,13 +35,6 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
 
         return notebook.shown(request, begun, files)
     return text(request, begun, files)
-
-
-def is_small_text(request: Read, begun: Beginning) -> bool:
-    """Whether it is shown in a moment."""
-    if begun.whole is None or len(begun.whole.data) > SMALL or request.path.lower().endswith(".ipynb"):
-        return False
-    return medium_of(begun.head, request.path) is None
 
 
 def listing(request: Read, files: GuardedView) -> Search:

@@ -160,11 +160,10 @@ class Workspace:
 
     def begun(self, path: str, count: int) -> Beginning:
         def read(fd: int, place: str, identity: Identity) -> Beginning:
-            links = os.fstat(fd).st_nlink
             if identity.size > SMALL:
-                return Beginning(place, os.read(fd, count), identity, None, links)
+                return Beginning(place, os.read(fd, count), identity, None)
             whole = self._whole(fd, place, identity, path)
-            return Beginning(place, whole.data[:count], identity, whole, links)
+            return Beginning(place, whole.data[:count], identity, whole)
 
         return self._steady(path, read)
 
@@ -220,10 +219,6 @@ class Workspace:
             return identity, hash.hexdigest()
 
         return self._steady(path, streamed)
-
-    @property
-    def distant(self) -> bool:
-        return bool(self._distant.named)
 
     def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
         return self._distant.answered(work, go_on)

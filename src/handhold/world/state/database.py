@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,6 @@ from handhold.core.errors import Busy, NoSpace, PermissionRefused, StateDamaged,
 
 PATIENCE = 30.0  # seconds to wait for another process's transaction
 WAL_KEPT = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
-WAL_PAGES = 1000  # after which it is written back
-MOST_HURRIED = 64  # calls that leave that to others
-MOMENT = 0.002  # seconds that may be waited in a hurry
 CACHE = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
 PAGE = 4096  # bytes
 OURS = 0x48_48_4C_44  # "HHLD", in the header of the file
@@ -53,11 +50,6 @@ class Database:
         self.path = path
         self._lock = threading.RLock()
         self._full = False  # whether commits are flushed to the disk
-        self._hurry = False  # whether nobody may wait now
-        self._hurried = False  # whether the connection is set to that
-        self._waits_from = 0.0  # when it may wait a moment again
-        self._in_a_row = 0  # calls in a hurry
-        self._writing_back: threading.Thread | None = None
         self._must_be_whole()
         self._make_private()
         with self._told():
@@ -73,7 +65,6 @@ class Database:
     def reading(self) -> Generator[sqlite3.Connection]:
         """One consistent view, however many questions are asked of it."""
         with self._lock, self._told():
-            self._mind()
             self._connection.execute("BEGIN")
             try:
                 yield self._connection
@@ -88,7 +79,6 @@ class Database:
         """The first row of an answer, or None. One question has one view by itself, and needs no transaction."""
         with self._lock:
             try:
-                self._mind()
                 return next(iter(self._connection.execute(sql, values).fetchall()), None)
             except sqlite3.DatabaseError as error:
                 raise self._fact(error) or error from error
@@ -98,7 +88,6 @@ class Database:
         """All that is written inside, or nothing. What is not durable survives a killed process, not a power cut."""
         with self._lock:
             try:
-                self._mind()
                 self._flush(durable)
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -111,54 +100,9 @@ class Database:
             except sqlite3.DatabaseError as error:
                 raise self._fact(error) or error from error
 
-    @contextmanager
-    def hurried(self) -> Generator[bool]:
-        """Inside, what would have to wait is Busy at once, and the log is not written back. False: not now.
-
-        Whoever writes already is waited for a moment; but of all time, a tenth at most.
-        """
-        waiting = MOMENT if time.monotonic() > self._waits_from else 0.0
-        if not self._lock.acquire(timeout=waiting):
-            self._waits_from = time.monotonic() + MOMENT * 10
-            yield False
-            return
-        try:
-            self._hurry = True
-            yield True
-        finally:
-            self._hurry = False
-            self._in_a_row += 1
-            if self._in_a_row >= MOST_HURRIED:
-                self._in_a_row = 0
-                self._write_back_soon()
-            self._lock.release()
-
-    def _write_back_soon(self) -> None:
-        """In a thread, by a connection of its own: meanwhile others write, but for the moment when it begins anew."""
-        if self._writing_back is None or not self._writing_back.is_alive():
-            self._writing_back = threading.Thread(target=self._write_back, name="handhold journal", daemon=True)
-            self._writing_back.start()
-
-    def _write_back(self) -> None:
-        there = f"{self.path.absolute().as_uri()}?mode=rw"
-        # If it does not succeed, somebody will later, or nobody can.
-        with suppress(sqlite3.Error), closing(sqlite3.connect(there, uri=True, timeout=1.0)) as connection:
-            _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > 2 * WAL_PAGES:  # most of it is written: what is left takes no time
-                connection.execute("PRAGMA wal_checkpoint(RESTART)")
-
     def close(self) -> None:
-        if self._writing_back:
-            self._writing_back.join()
         with self._lock:
             self._connection.close()
-
-    def _mind(self) -> None:
-        """Whether there is time now."""
-        if self._hurry != self._hurried:
-            self._connection.execute(f"PRAGMA busy_timeout={int((MOMENT if self._hurry else PATIENCE) * 1000)}")
-            self._connection.execute(f"PRAGMA wal_autocheckpoint={0 if self._hurry else WAL_PAGES}")
-            self._hurried = self._hurry
 
     def _flush(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
         if full != self._full:

@@ -201,9 +201,6 @@ class SqliteStore:
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
         return locked(self._lock, wait=wait)
 
-    def hurried(self) -> AbstractContextManager[bool]:
-        return self._database.hurried()
-
     def close(self) -> None:
         self._database.close()
 
@@ -232,6 +229,10 @@ class SqliteStore:
     # --- journal
 
     def begin(self, call: Call) -> int:
+        with self._database.writing() as connection:
+            return self._begin(connection, call)
+
+    def _begin(self, connection: sqlite3.Connection, call: Call) -> int:
         arguments, packed = pack(to_bytes(call.arguments))
         who = (
             to_bytes(call.session),
@@ -240,11 +241,14 @@ class SqliteStore:
             to_bytes(call.tool),
             to_bytes(call.dialect),
         )
+        (last,) = connection.execute("SELECT max(seq) FROM calls").fetchone()
+        seq: int = (last or 0) + 1
+        self._chain.append(connection, "calls", (seq, time.time(), *who, arguments, int(packed)))
+        return seq
+
+    def record(self, call: Call, outcome: Outcome, *, decision: Decision | None = None) -> None:
         with self._database.writing() as connection:
-            (last,) = connection.execute("SELECT max(seq) FROM calls").fetchone()
-            seq: int = (last or 0) + 1
-            self._chain.append(connection, "calls", (seq, time.time(), *who, arguments, int(packed)))
-            return seq
+            self._settle(connection, self._begin(connection, call), outcome, decision)
 
     def intend(
         self,
@@ -282,18 +286,21 @@ class SqliteStore:
         decision: Decision | None = None,
         given_up: Sequence[int] = (),
     ) -> None:
-        decided = (None, None, None) if decision is None else _decision_row(decision)
         with self._database.writing(durable=durable) as connection:
-            reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
-            took = float(outcome.time_ms) + 0.0  # there is no -0.0 in a database
-            row = (seq, time.time(), outcome.status, outcome.code, took, reply, *decided)
-            self._chain.append(connection, "outcomes", row)
+            self._settle(connection, seq, outcome, decision)
             if outcome.status in DONE:
                 connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
                 self._room.give_up(connection, given_up)
             else:  # what was begun has been taken back
                 connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
                 self._slots.discard(connection, seq)
+
+    def _settle(self, connection: sqlite3.Connection, seq: int, outcome: Outcome, decision: Decision | None) -> None:
+        decided = (None, None, None) if decision is None else _decision_row(decision)
+        reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
+        took = float(outcome.time_ms) + 0.0  # there is no -0.0 in a database
+        row = (seq, time.time(), outcome.status, outcome.code, took, reply, *decided)
+        self._chain.append(connection, "outcomes", row)
 
     def finish(self, seq: int) -> None:
         with self._database.writing() as connection:
