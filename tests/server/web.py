@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import signal
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,7 @@ def served(tokens: Tokens, *, grace: float = 5.0, **how: Any) -> Generator[Web]:
     try:
         yield Web(at.getsockname()[1], face)
     finally:
-        loop.call_soon_threadsafe(server.leave)
+        loop.call_soon_threadsafe(server.handle_exit, signal.SIGTERM, None)
         thread.join(30)
         assert not thread.is_alive(), "the server did not stop"
         loop.close()
