@@ -14,6 +14,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -491,7 +492,7 @@ def codes() -> Iterator[str]:
         "back on, with made-up facts in them."
     )
     rows = (
-        (code(name), code(each.blame), ", ".join(code(f) for f in each.fields), plain(example(each)))
+        (code(name), code(each.blame), ", ".join(code(f.name) for f in fields(each)), plain(example(each)))
         for name, each in every
     )
     yield table(("code", "blame", "facts", "what is said, and what to do"), rows)
@@ -499,7 +500,7 @@ def codes() -> Iterator[str]:
 
 
 def example(error: type[ToolError]) -> ToolError:
-    needed = [name for name in error.fields if not hasattr(error, name)]
+    needed = [field.name for field in fields(error) if not hasattr(error, field.name)]
     if lacking := [name for name in needed if name not in FACTS]:
         sys.exit(f"checks/reference.py: no example for {', '.join(lacking)} of {error.code}: add it to FACTS")
     return error(**({name: FACTS[name] for name in needed} | EXAMPLES.get(error.code, {})))

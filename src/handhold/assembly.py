@@ -12,7 +12,21 @@ from handhold.core.choices import DIALECTS, Confinement, Mode, Secrets
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.ports import Approver, Converter, Dialect, Files, Hiding, Policy, Searcher, Shell, Store, Traits
+from handhold.core.policy.rules import Book, Rule, RulePolicy
+from handhold.core.ports import (
+    Approver,
+    Converter,
+    Dialect,
+    Files,
+    Hiding,
+    Policy,
+    Searcher,
+    Shell,
+    Store,
+    Traits,
+    Verb,
+    Verdict,
+)
 from handhold.core.requests import Matching
 from handhold.options import check_options
 from handhold.toolbox import Road
@@ -20,7 +34,6 @@ from handhold.toolbox import Road
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from handhold.core.policy.rules import Rule
     from handhold.world.files.workspace import Workspace
     from handhold.world.network import Opening
     from handhold.world.state.bound import DiskShare
@@ -173,7 +186,6 @@ def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[R
 def opening(network: bool | Sequence[str], policy: Policy) -> "bool | Opening":  # noqa: FBT001
     """Shut, open, or open for hosts by name: those that are given here, and those that a rule allows."""
     from handhold.core.policy.hosts import HostPattern
-    from handhold.core.ports import Verb, Verdict
     from handhold.world.network import Opening
 
     if isinstance(network, bool) and (network or not policy.connects):
@@ -206,7 +218,6 @@ def policy_for(options: Options, roots: Sequence[str]) -> Policy:
     if wanted is not None and not isinstance(wanted, str):
         return wanted
     from handhold.core.policy.defaults import BUILT_IN
-    from handhold.core.policy.rules import Book, RulePolicy
 
     rules = Book("code", "code", tuple(cast("Sequence[Rule]", options.get("rules", ()))))
     mode = ModePolicy(wanted or otherwise(options))

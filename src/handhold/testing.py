@@ -11,6 +11,7 @@ The value "{job}" stands for what the reply before it has as `job` in its data.
 from ast import Import, ImportFrom, Name, parse, walk
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from json import dumps
 from pathlib import Path
 from sys import modules
@@ -247,7 +248,7 @@ def kinds(base: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
 def example(kind: type[ToolError], turn: int = 1) -> ToolError:
     """One of this kind, with facts in it."""
     hints = get_type_hints(kind)
-    return kind(**{name: made(hints[name], turn, name) for name in kind.fields})
+    return kind(**{each.name: made(hints[each.name], turn, each.name) for each in fields(kind)})
 
 
 def results_of(request: asked.Request, traits: Traits) -> Iterator[Any]:

@@ -198,8 +198,6 @@ class Road:
     @cached_property
     def _reading(self) -> str:
         """A checksum of the rules about reading."""
-        from handhold.core.policy.rules import RulePolicy
-
         rules = self.policy.reading if isinstance(self.policy, RulePolicy) else ""
         return sha256(rules.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -15,6 +15,7 @@ from handhold.cli import where
 from handhold.cli.leftovers import find_leftovers
 from handhold.cli.leftovers import remove_leftovers as removed
 from handhold.cli.screen import columns, looked_at, painted
+from handhold.core.errors import ToolError
 from handhold.core.text.visible import visible
 
 if TYPE_CHECKING:  # what asks the machine is imported when it is asked: every other command starts without it
@@ -149,7 +150,6 @@ def seen_inside(bwrap: str) -> Iterator[Finding]:
 
 def started(root: str) -> Finding:
     """Whether a command can be run here as every other would be, but for its layer."""
-    from handhold.core.errors import ToolError
     from handhold.world.shell.layout import Mount
     from handhold.world.shell.sandbox import sandbox
 

@@ -4,9 +4,8 @@ An error says what happened and where; a dialect finds the words. Each code belo
 that a broken machine is never scored as a wrong answer.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from inspect import get_annotations
 from typing import Any, ClassVar, Literal, dataclass_transform
 
 LISTED = 100
@@ -20,31 +19,22 @@ class Blame(StrEnum):
 
 
 @dataclass_transform(eq_default=False)
+@dataclass(eq=False)  # an exception is itself, not its fields: it stays hashable
 class ToolError(Exception):
     """Something a model should hear. Anything else that is raised is a bug of ours.
 
-    Fields are declared as in a dataclass, and filled by the few lines below for all of them: code generated
-    for each would be a tenth of everybody's start.
+    Every subclass is a dataclass; the decorator is applied here, once for all of them.
     """
 
     code: ClassVar[str] = "INTERNAL"
     blame: ClassVar[Blame] = Blame.TOOL
-    fields: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        cls.fields = (*cls.fields, *get_annotations(cls))
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        super().__init__()
-        given = dict(zip(self.fields, values, strict=False)) | named
-        if len(values) > len(self.fields) or not given.keys() <= set(self.fields):
-            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.fields)}")
-        for name in self.fields:
-            setattr(self, name, given[name] if name in given else getattr(type(self), name))
+        dataclass(eq=False)(cls)
 
     def facts(self) -> dict[str, Any]:
         """What JSON can hold of it; of a long list the first hundred, and how many there are."""
-        values = {name: getattr(self, name) for name in self.fields}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         counts = {f"{name}_count": len(value) for name, value in values.items() if _is_long(value)}
         return counts | {name: _plain(value[:LISTED] if _is_long(value) else value) for name, value in values.items()}
 
