@@ -23,7 +23,6 @@ Row = tuple[object, ...]
 Details = Iterable[tuple[str, Iterable[Row]]]  # rows by table, in the order of their key
 
 START = bytes(32)  # what the first record comes after
-SEALED = "sealed"  # the record of all that was there when the chain began
 
 # What is a record: a row of these tables. Its last two columns are its number and its hash.
 RECORDS = {
@@ -31,20 +30,10 @@ RECORDS = {
     "intents": "what call #{} set out to do",
     "outcomes": "the outcome of call #{}",
     "finished": "the end of call #{}",
-    SEALED: "all calls up to #{}, from before the chain",
 }
 # What else belongs to a record: the rows of these tables that are about the same call.
 DETAILS: Mapping[str, Sequence[str]] = {"intents": ("changes", "things", "taken")}
 KEYS = {"changes": "seq, n", "things": "seq, n, side", "taken": "seq, n"}  # else it is the call alone
-
-SCHEMA = (
-    f"CREATE TABLE {SEALED} (seq INTEGER PRIMARY KEY, at REAL NOT NULL)",
-    # NULL in what is older than the chain.
-    *(f"ALTER TABLE {table} ADD COLUMN record INTEGER" for table in RECORDS),
-    *(f"ALTER TABLE {table} ADD COLUMN digest BLOB" for table in RECORDS),
-    "CREATE TABLE head (record INTEGER NOT NULL, digest BLOB NOT NULL)",
-    "INSERT INTO head VALUES (0, zeroblob(32))",
-)
 
 
 class Link:
@@ -125,15 +114,6 @@ def _insertion(table: str, columns: int) -> str:
     return f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})"
 
 
-def seal(connection: sqlite3.Connection) -> None:
-    """Begin the chain of a journal that has none yet with one record of all that it holds."""
-    last, at = connection.execute("SELECT max(seq), max(at) FROM calls").fetchone()
-    if last is not None:
-        digest = link(START, SEALED, (last, at, 1), _older(connection))
-        connection.execute(_insertion(SEALED, 4), (last, at, 1, digest))
-        _moved(connection, (0, START), (1, digest))
-
-
 def verified(connection: sqlite3.Connection, noted: str) -> Verified:
     with _any_text(connection):
         return Look(connection, noted.lower()).found()
@@ -148,23 +128,18 @@ class Look:
         self._noted_at = 0 if noted == START.hex() else None
         self._count = 0
         self._last = START
-        self._sealed = False
 
     def found(self) -> Verified:
         problem, at = next(self._troubles(), (None, None))
-        before = self._connection.execute("SELECT count(*) FROM calls WHERE record IS NULL").fetchone()[0]
-        return Verified(self._count, self._last.hex(), problem, at, before if self._sealed else 0, self._noted_at)
+        return Verified(self._count, self._last.hex(), problem, at, self._noted_at)
 
     def _troubles(self) -> Iterator[tuple[str, int | None]]:
         yield from self._in_records()
         yield from self._at_the_end()
-        if not self._sealed:
-            yield from self._beside()
+        yield from self._beside()
 
     def _in_records(self) -> Iterator[tuple[str, int]]:
-        every = " UNION ALL ".join(
-            f"SELECT record, '{table}' AS held_in, seq FROM {table} WHERE record IS NOT NULL" for table in RECORDS
-        )
+        every = " UNION ALL ".join(f"SELECT record, '{table}' AS held_in, seq FROM {table}" for table in RECORDS)
         for record, table, seq in self._connection.execute(f"{every} ORDER BY record"):
             if record != self._count + 1:
                 yield f"record {self._count + 1} is gone", self._count + 1
@@ -173,7 +148,6 @@ class Look:
                 yield f"record {record}, {RECORDS[table].format(seq)}, is not as it was written", record
             self._count, self._last = record, digest
             came("records looked at", record, 0)
-            self._sealed = self._sealed or table == SEALED
             if digest.hex() == self._noted:
                 self._noted_at = record
 
@@ -188,29 +162,20 @@ class Look:
                 yield f"the chain ends with record {self._count}, and its head says something else", None
 
     def _beside(self) -> Iterator[tuple[str, None]]:
-        for table, rows in _older(self._connection):
-            for row in rows:
-                yield f"{table} has a row of call #{row[0]} that no record speaks of", None
+        for table, details in DETAILS.items():
+            for each in details:
+                sql = f"SELECT seq FROM {each} WHERE seq NOT IN (SELECT seq FROM {table})"
+                for (seq,) in self._connection.execute(sql):
+                    yield f"{each} has a row of call #{seq} that no record speaks of", None
 
     def _row(self, table: str, seq: int) -> tuple[Any, ...]:
         return self._connection.execute(f"SELECT * FROM {table} WHERE seq = ?", (seq,)).fetchone()
 
     def _details(self, table: str, seq: int) -> Details:
-        if table == SEALED:
-            return _older(self._connection)
         return ((each, self._about(each, seq)) for each in DETAILS.get(table, ()))
 
     def _about(self, table: str, seq: int) -> Iterator[Row]:
         return self._connection.execute(f"SELECT * FROM {table} WHERE seq = ? ORDER BY {KEYS[table]}", (seq,))
-
-
-def _older(connection: sqlite3.Connection) -> Iterator[tuple[str, Iterator[Row]]]:
-    """All rows that no record speaks of: they are older than the chain, or somebody else's."""
-    for table in RECORDS:
-        yield table, connection.execute(f"SELECT * FROM {table} WHERE record IS NULL ORDER BY seq")
-        for each in DETAILS.get(table, ()):
-            chained = f"SELECT seq FROM {table} WHERE record IS NOT NULL"
-            yield each, connection.execute(f"SELECT * FROM {each} WHERE seq NOT IN ({chained}) ORDER BY {KEYS[each]}")
 
 
 def _decoded(data: bytes) -> str:

@@ -44,8 +44,10 @@ SCHEMA = (
     # Apart, so that noting a use does not write the data again.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE doomed (hash BLOB PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE held (bytes INTEGER NOT NULL, dropped INTEGER NOT NULL, clock INTEGER NOT NULL)",
-    "INSERT INTO held VALUES (0, 0, 0)",
+    """CREATE TABLE held (
+        bytes INTEGER NOT NULL, dropped INTEGER NOT NULL, clock INTEGER NOT NULL, in_slots INTEGER NOT NULL
+    )""",
+    "INSERT INTO held VALUES (0, 0, 0, 0)",
 )
 
 # An intent without an outcome still needs its own.

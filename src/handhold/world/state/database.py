@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,22 +31,10 @@ _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS)
 
 
-Statement = str | Callable[[sqlite3.Connection], None]  # what SQL cannot say is a function
-
-
 class Database:
-    """`schema` is the list of statements that makes an empty file one of this `version`.
+    """`schema` is the list of statements that makes an empty file one of this `version`. No other version is opened."""
 
-    `steps` are those that make a file of an earlier version one of the next, by the version they start from.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        schema: Sequence[Statement],
-        version: int,
-        steps: Mapping[int, Sequence[Statement]] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, schema: Sequence[str], version: int) -> None:
         self.path = path
         self._lock = threading.RLock()
         self._full = False  # whether commits are flushed to the disk
@@ -56,7 +44,7 @@ class Database:
             self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             with self._told():
-                self._prepare(schema, version, steps or {})
+                self._prepare(schema, version)
         except BaseException:
             self._connection.close()
             raise
@@ -128,20 +116,19 @@ class Database:
             except FileExistsError:
                 pass
 
-    def _prepare(self, schema: Sequence[Statement], version: int, steps: Mapping[int, Sequence[Statement]]) -> None:
+    def _prepare(self, schema: Sequence[str], version: int) -> None:
         if self._is_new():
             self._connection.execute(f"PRAGMA page_size={PAGE}")
             self._log_ahead()
             with self.writing(durable=True) as connection:
                 if self._is_new():  # another process may have been faster
-                    _run(connection, schema)
+                    for statement in schema:
+                        connection.execute(statement)
                     connection.execute(f"PRAGMA application_id={OURS}")
                     connection.execute(f"PRAGMA user_version={version}")
         if self._one("PRAGMA application_id") != OURS:
             raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
-        while (found := self._one("PRAGMA user_version")) in steps:
-            self._step(found, steps[found])
-        if found != version:
+        if (found := self._one("PRAGMA user_version")) != version:
             raise StateDamaged(str(self.path), f"it has version {found}; this Handhold knows version {version}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._full = False
@@ -149,12 +136,6 @@ class Database:
         self._connection.execute(f"PRAGMA cache_size=-{CACHE}")
         # Without this a REPLACE would go around the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
-
-    def _step(self, version: int, statements: Sequence[Statement]) -> None:
-        with self.writing(durable=True) as connection:
-            if self._one("PRAGMA user_version") == version:  # another process may have been faster
-                _run(connection, statements)
-                connection.execute(f"PRAGMA user_version={version + 1}")
 
     def _is_new(self) -> bool:
         return not self._one("PRAGMA user_version") and not self._one("SELECT count(*) FROM sqlite_master")
@@ -199,14 +180,6 @@ class Database:
         if code in _REFUSED:
             return PermissionRefused(path, because)
         return SystemTrouble(path, because) if code in _TROUBLE else None
-
-
-def _run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
-    for statement in statements:
-        if isinstance(statement, str):
-            connection.execute(statement)
-        else:
-            statement(connection)
 
 
 def checked(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:

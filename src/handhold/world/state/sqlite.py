@@ -19,134 +19,24 @@ from handhold.core.errors import StateDamaged
 from handhold.core.facts import Identity
 from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
 from handhold.core.ports import Asked, Broken, Call, Consent, Decision, Entry, Mark, Outcome, Seen, Verified
-from handhold.world.state import approvals, chain, contents, room
+from handhold.world.state import chain
 from handhold.world.state.approvals import SqliteApprovals
 from handhold.world.state.bound import DiskShare
 from handhold.world.state.chain import Chain
 from handhold.world.state.contents import FOR_REDO, FOR_UNDO, Bound, BoundedContents, pack, unpack
-from handhold.world.state.database import Database, Statement, checked, told
+from handhold.world.state.database import Database, checked, told
 from handhold.world.state.folder import private
 from handhold.world.state.lock import locked
 from handhold.world.state.room import UndoRoom
+from handhold.world.state.schema import SCHEMA, VERSION
 from handhold.world.state.slots import SlotLedger, commands_of
-from handhold.world.state.taken import DONE, taken_back
+from handhold.world.state.taken import DONE, STANDING, taken_back
 from handhold.world.state.text import to_bytes, to_text
 
 DATABASE = "state.db"
 LOCK = "lock"
-VERSION = 6
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
-STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"
-JOURNAL = ("calls", "intents", "changes", "taken", "outcomes", "finished")
-
-
-def append_only(*tables: str) -> Iterator[str]:
-    for table in tables:
-        for verb in ("UPDATE", "DELETE"):
-            yield f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
-                SELECT RAISE(ABORT, 'the journal is append-only');
-            END"""
-
-
-# What version 3 added: things that change places with their slots, and the slots that are kept.
-SLOTS = (
-    """CREATE TABLE things (
-        seq INTEGER NOT NULL, n INTEGER NOT NULL, side TEXT NOT NULL,
-        slot BLOB NOT NULL, kind TEXT NOT NULL, hash TEXT NOT NULL, size INTEGER NOT NULL, mode INTEGER NOT NULL,
-        inode TEXT NOT NULL, mtime_ns INTEGER NOT NULL, entries INTEGER NOT NULL,
-        PRIMARY KEY (seq, n, side)
-    ) WITHOUT ROWID""",
-    *append_only("things"),
-    # What can be told from the journal: by command, how much its slots hold, and whether they are still there.
-    "CREATE TABLE slots (command BLOB PRIMARY KEY, used INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE slot_uses (command BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (command, seq)) WITHOUT ROWID",
-    "CREATE INDEX slot_uses_seq ON slot_uses (seq)",
-)
-
-# What version 4 added: who decided, and by which rule; the chain; questions that wait for an answer.
-CHAINED = (
-    "ALTER TABLE intents ADD COLUMN rule BLOB NOT NULL DEFAULT x''",
-    "ALTER TABLE intents ADD COLUMN approver BLOB NOT NULL DEFAULT x''",
-    "ALTER TABLE outcomes ADD COLUMN decision BLOB",  # NULL: it came with the intent, or there was nothing to decide
-    "ALTER TABLE outcomes ADD COLUMN rule BLOB",
-    "ALTER TABLE outcomes ADD COLUMN approver BLOB",
-    *chain.SCHEMA,
-    *append_only(chain.SEALED),
-    *approvals.SCHEMA,
-)
-
-# What version 5 added: how much all slots hold, which is asked at every change.
-SUMMED = (
-    "ALTER TABLE held ADD COLUMN in_slots INTEGER NOT NULL DEFAULT 0",
-    "UPDATE held SET in_slots = (SELECT coalesce(sum(bytes), 0) FROM slots)",
-    "CREATE TRIGGER slots_come AFTER INSERT ON slots BEGIN UPDATE held SET in_slots = in_slots + NEW.bytes; END",
-    "CREATE TRIGGER slots_go AFTER DELETE ON slots BEGIN UPDATE held SET in_slots = in_slots - OLD.bytes; END",
-)
-
-# What version 6 added: slots hold what lies there now, and another amount once they are swapped; calls whose undo was
-# given up. What older versions counted stays as it is, which is too much rather than too little.
-GIVEN_UP = (
-    "ALTER TABLE slots ADD COLUMN swapped INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE slots ADD COLUMN for_redo INTEGER NOT NULL DEFAULT 0",
-    "UPDATE slots SET swapped = bytes",
-    """CREATE TRIGGER slots_swap AFTER UPDATE OF bytes ON slots BEGIN
-        UPDATE held SET in_slots = in_slots + NEW.bytes - OLD.bytes;
-    END""",
-    "UPDATE contents SET intended = 2 WHERE intended = 1",
-    *room.SCHEMA,
-)
-
-SCHEMA = (
-    """CREATE TABLE calls (
-        seq INTEGER PRIMARY KEY, at REAL NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
-        tool BLOB NOT NULL, dialect BLOB NOT NULL, arguments BLOB NOT NULL, packed INTEGER NOT NULL
-    )""",
-    "CREATE INDEX calls_session ON calls (session)",
-    "CREATE INDEX calls_id ON calls (call_id, turn, session)",
-    """CREATE TABLE intents (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, transaction_id BLOB NOT NULL,
-        decision BLOB NOT NULL, files INTEGER NOT NULL
-    )""",
-    """CREATE TABLE changes (
-        seq INTEGER NOT NULL, n INTEGER NOT NULL, path BLOB NOT NULL,
-        before_kind TEXT, before BLOB, before_size INTEGER,
-        after_kind TEXT, after BLOB, after_size INTEGER,
-        mode INTEGER,
-        PRIMARY KEY (seq, n)
-    ) WITHOUT ROWID""",
-    "CREATE INDEX changes_before ON changes (before) WHERE before IS NOT NULL",
-    "CREATE INDEX changes_after ON changes (after) WHERE after IS NOT NULL",
-    "CREATE TABLE taken (seq INTEGER NOT NULL, n INTEGER NOT NULL, call INTEGER NOT NULL, PRIMARY KEY (seq, n))",
-    "CREATE INDEX taken_call ON taken (call)",
-    """CREATE TABLE outcomes (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, status TEXT NOT NULL, code TEXT,
-        time_ms REAL NOT NULL, reply BLOB  -- its hash
-    )""",
-    "CREATE TABLE finished (seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL)",
-    # What can be told from the journal, kept at hand.
-    "CREATE TABLE pending (seq INTEGER PRIMARY KEY, settled INTEGER NOT NULL)",
-    "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
-    "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
-    """CREATE TABLE replies (
-        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL
-    )""",
-    "CREATE TABLE replies_held (bytes INTEGER NOT NULL)",
-    "INSERT INTO replies_held VALUES (0)",
-    # The newest mark of a file under several names has the highest id.
-    """CREATE TABLE marks (
-        id INTEGER PRIMARY KEY, session BLOB NOT NULL, path BLOB NOT NULL, file TEXT NOT NULL, body BLOB NOT NULL,
-        UNIQUE (session, path)
-    )""",
-    "CREATE INDEX marks_file ON marks (session, file)",
-    *append_only(*JOURNAL),
-    *contents.SCHEMA,
-    *SLOTS,
-    *CHAINED,
-    *SUMMED,
-    *GIVEN_UP,
-)
-STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal), 4: SUMMED, 5: GIVEN_UP}
 
 ENTRIES = """
     SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
@@ -190,7 +80,7 @@ class SqliteStore:
         with told(folder):
             private(folder)
         self._lock = folder / LOCK
-        self._database = Database(folder / DATABASE, SCHEMA, VERSION, STEPS)
+        self._database = Database(folder / DATABASE, SCHEMA, VERSION)
         self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
         self._slots = SlotLedger()
         self._room = UndoRoom(self._contents, self._slots)
