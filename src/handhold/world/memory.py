@@ -9,6 +9,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import count
 from posixpath import basename, dirname
 from typing import TypeVar
@@ -45,7 +46,7 @@ from handhold.world.files.declarations import MOST_CONFIG, Declarations
 from handhold.world.files.index import SMALL, count_of, page_of
 from handhold.world.files.roots import Root, Roots, meant, names
 from handhold.world.state import asked as rules
-from handhold.world.state.chain import START, link
+from handhold.world.state.chain import START
 from handhold.world.state.contents import FOR_REDO, FOR_UNDO, SEEN
 from handhold.world.state.room import LEFT, MOST_GIVEN_UP
 from handhold.world.state.slots import commands_of
@@ -778,7 +779,7 @@ class MemoryStore:
             )
 
     def _chained(self, kind: str, record: Record) -> None:
-        self._chain.append(link(self._chain[-1], kind, (record,), ()))
+        self._chain.append(sha256(self._chain[-1] + f"{kind} {record!a}".encode()).digest())
 
     def _record(self, seq: int) -> Record:
         return self._records[seq - 1]

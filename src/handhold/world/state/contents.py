@@ -309,7 +309,14 @@ def pack(data: bytes) -> tuple[bytes, bool]:
 
 
 def unpack(data: bytes, *, packed: bool) -> bytes:
-    return zlib.decompress(data) if packed else data
+    """zlib.error for what is not whole, or has something behind it."""
+    if not packed:
+        return data
+    stream = zlib.decompressobj()
+    whole = stream.decompress(data)
+    if not stream.eof or stream.unused_data:
+        raise zlib.error("it does not end where it should")
+    return whole
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:

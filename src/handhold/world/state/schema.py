@@ -22,15 +22,16 @@ def append_only(*tables: str) -> Iterator[str]:
 
 
 SCHEMA = (
+    # Times are in microseconds, as in the records.
     """CREATE TABLE calls (
-        seq INTEGER PRIMARY KEY, at REAL NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
+        seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
         tool BLOB NOT NULL, dialect BLOB NOT NULL, arguments BLOB NOT NULL, packed INTEGER NOT NULL,
         record INTEGER NOT NULL, digest BLOB NOT NULL
     )""",
     "CREATE INDEX calls_session ON calls (session)",
     "CREATE INDEX calls_id ON calls (call_id, turn, session)",
     """CREATE TABLE intents (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, transaction_id BLOB NOT NULL,
+        seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, transaction_id BLOB NOT NULL,
         decision BLOB NOT NULL, files INTEGER NOT NULL, rule BLOB NOT NULL, approver BLOB NOT NULL,
         record INTEGER NOT NULL, digest BLOB NOT NULL
     )""",
@@ -54,12 +55,12 @@ SCHEMA = (
     "CREATE INDEX taken_call ON taken (call)",
     # The reply goes by its hash. Without a decision, it came with the intent, or there was nothing to decide.
     """CREATE TABLE outcomes (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, status TEXT NOT NULL, code TEXT,
-        time_ms REAL NOT NULL, reply BLOB, decision BLOB, rule BLOB, approver BLOB,
+        seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, status TEXT NOT NULL, code TEXT,
+        time_us INTEGER NOT NULL, reply BLOB, decision BLOB, rule BLOB, approver BLOB,
         record INTEGER NOT NULL, digest BLOB NOT NULL
     )""",
     """CREATE TABLE finished (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, record INTEGER NOT NULL, digest BLOB NOT NULL
+        seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, record INTEGER NOT NULL, digest BLOB NOT NULL
     )""",
     *append_only(*JOURNAL),
     "CREATE TABLE head (record INTEGER NOT NULL, digest BLOB NOT NULL)",
