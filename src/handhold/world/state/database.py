@@ -12,8 +12,10 @@ import time
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from handhold.core.errors import Busy, NoSpace, PermissionRefused, StateDamaged, SystemTrouble, ToolError
 
@@ -21,6 +23,7 @@ PATIENCE = 30.0  # seconds to wait for another process's transaction
 WAL_KEPT = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
 CACHE = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
 PAGE = 4096  # bytes
+IN_MEMORY = Path(":memory:")
 OURS = 0x48_48_4C_44  # "HHLD", in the header of the file
 # What comes of values that nobody of ours wrote: SQLite keeps a value of any type in any column.
 UNREADABLE = (ValueError, TypeError, AttributeError, OverflowError, zlib.error)
@@ -32,14 +35,18 @@ _TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOC
 
 
 class Database:
-    """`schema` is the list of statements that makes an empty file one of this `version`. No other version is opened."""
+    """`schema` is the list of statements that makes an empty file one of this `version`. No other version is opened.
 
-    def __init__(self, path: Path, schema: Sequence[str], version: int) -> None:
+    What is IN_MEMORY is there as long as this object, closed or not.
+    """
+
+    def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
         self.path = path
         self._lock = threading.RLock()
         self._full = False  # whether commits are flushed to the disk
-        self._must_be_whole()
-        self._make_private()
+        if path != IN_MEMORY:
+            self._must_be_whole()
+            self._make_private()
         with self._told():
             self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
@@ -90,7 +97,8 @@ class Database:
 
     def close(self) -> None:
         with self._lock:
-            self._connection.close()
+            if self.path != IN_MEMORY:
+                self._connection.close()
 
     def _flush(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
         if full != self._full:
@@ -116,16 +124,16 @@ class Database:
             except FileExistsError:
                 pass
 
-    def _prepare(self, schema: Sequence[str], version: int) -> None:
-        if self._is_new():
+    def _prepare(self, schema: tuple[str, ...], version: int) -> None:
+        if self.path == IN_MEMORY:
+            _made_in_memory(schema, version).backup(self._connection)
+            finalize(self, self._connection.close)
+        elif self._is_new():
             self._connection.execute(f"PRAGMA page_size={PAGE}")
             self._log_ahead()
             with self.writing(durable=True) as connection:
                 if self._is_new():  # another process may have been faster
-                    for statement in schema:
-                        connection.execute(statement)
-                    connection.execute(f"PRAGMA application_id={OURS}")
-                    connection.execute(f"PRAGMA user_version={version}")
+                    _make(connection, schema, version)
         if self._one("PRAGMA application_id") != OURS:
             raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
         if (found := self._one("PRAGMA user_version")) != version:
@@ -180,6 +188,21 @@ class Database:
         if code in _REFUSED:
             return PermissionRefused(path, because)
         return SystemTrouble(path, because) if code in _TROUBLE else None
+
+
+def _make(connection: sqlite3.Connection, schema: Iterable[str], version: int) -> None:
+    for statement in schema:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id={OURS}")
+    connection.execute(f"PRAGMA user_version={version}")
+
+
+@cache
+def _made_in_memory(schema: tuple[str, ...], version: int) -> sqlite3.Connection:
+    """An empty one, to be copied: that takes an eighth of the time that making it does."""
+    connection = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
+    _make(connection, schema, version)
+    return connection
 
 
 def checked(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:

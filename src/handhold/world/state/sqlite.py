@@ -10,8 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import Bytes, Content, FileChange, Stored, digest
@@ -21,9 +22,9 @@ from handhold.world.state.approvals import SqliteApprovals
 from handhold.world.state.bound import DiskShare
 from handhold.world.state.chain import Chain
 from handhold.world.state.contents import FOR_REDO, FOR_UNDO, Bound, BoundedContents, pack, unpack
-from handhold.world.state.database import Database, checked, told
+from handhold.world.state.database import IN_MEMORY, Database, checked, told
 from handhold.world.state.folder import private
-from handhold.world.state.lock import locked
+from handhold.world.state.lock import Lines, locked
 from handhold.world.state.marks import SqliteMarks
 from handhold.world.state.records import (
     MICROSECONDS,
@@ -41,6 +42,7 @@ from handhold.world.state.text import to_bytes, to_text
 
 DATABASE = "state.db"
 LOCK = "lock"
+BYTES_IN_MEMORY = 2 * 1024**3  # kept for undo by a store that has no disk
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
 
@@ -65,22 +67,35 @@ RECALLED = f"""
 
 
 class SqliteStore:
-    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk."""
+    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk.
 
-    def __init__(self, folder: Path, *, bound: Bound | None = None, replies: int = REPLIES) -> None:
-        with told(folder):
-            private(folder)
-        self._lock = folder / LOCK
-        self._database = Database(folder / DATABASE, SCHEMA, VERSION)
-        self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
+    Without a folder all of it is in memory, and goes with this object.
+    """
+
+    def __init__(self, folder: Path | None, *, bound: Bound | None = None, replies: int = REPLIES) -> None:
+        if folder is None:
+            self._alone = partial(Lines().turn, IN_MEMORY)
+            self._database = Database(IN_MEMORY, SCHEMA, VERSION)
+            self._contents = BoundedContents(self._database, None, bound or BYTES_IN_MEMORY)
+        else:
+            with told(folder):
+                private(folder)
+            self._alone = partial(locked, folder / LOCK)
+            self._database = Database(folder / DATABASE, SCHEMA, VERSION)
+            self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
         self._slots = SlotLedger()
         self._room = UndoRoom(self._contents, self._slots)
         self._chain = Chain(str(self._database.path))
         self._approvals = SqliteApprovals(self._database)
         self._replies = replies
 
+    @classmethod
+    def in_memory(cls, *, bound: Bound | None = None) -> Self:
+        """One that leaves nothing behind: for tests and dry runs."""
+        return cls(None, bound=bound)
+
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
-        return locked(self._lock, wait=wait)
+        return self._alone(wait=wait)
 
     def close(self) -> None:
         self._database.close()
