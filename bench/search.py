@@ -25,9 +25,9 @@ from handhold import Toolbox
 from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
 from handhold.world.search import DiskSearch
 from handhold.world.search.programs import ENV, Program, found
+from handhold.world.state.sqlite import SqliteStore
 
 RARE, COMMON = "snd_hda_codec_set_name", "int"
 ORDINARY = "netif_carrier_off"
@@ -104,7 +104,7 @@ def rows(stack: ExitStack, cache: Path) -> Iterator[Row]:
 
 class Ours:
     def __init__(self, stack: ExitStack, root: Path, engines: Sequence[str]) -> None:
-        workspace = Workspace([root], MemoryStore())
+        workspace = Workspace([root], SqliteStore.in_memory())
         stack.callback(workspace.close)
         self.root = workspace.roots[0]
         self.searcher = DiskSearch(workspace, engines=engines)

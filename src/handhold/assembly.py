@@ -118,10 +118,11 @@ class Toolbox(Road):
         **options: Unpack[Options],
     ) -> Self:
         """The same tools on files that live in a dictionary: for tests and dry runs."""
-        from handhold.world.memory import MemoryFiles, MemoryStore
+        from handhold.world.memory import MemoryFiles
+        from handhold.world.state.sqlite import SqliteStore
 
         check_options({"encodings": encodings})
-        store = MemoryStore()
+        store = SqliteStore.in_memory()
         return cls.on(MemoryFiles(files, root=root, contents=store, encodings=encodings), store, **options)
 
     @classmethod

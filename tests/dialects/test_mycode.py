@@ -19,8 +19,8 @@ from handhold.dialects.mycode import dialect, words
 from handhold.testing import FILES as FILES_OF_SUITE
 from handhold.testing import OTHERS, DialectSuite
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
 from handhold.world.search import DiskSearch
+from handhold.world.state.sqlite import SqliteStore
 from tests.dialects.sources import piece
 
 source = partial(piece, "004")
@@ -185,7 +185,7 @@ def test_s6_the_bound_on_visited_entries_is_the_sources():
 def test_s6_a_glob_visits_so_many_entries_in_a_defined_order(tmp_path: Path, most: int):
     tree(tmp_path, 5, 10)
     search = Search(Glob(pattern="**", limit=1000, chars=10**6, sort="none"), str(tmp_path), 60, entries=most)
-    files = Workspace([tmp_path], MemoryStore())
+    files = Workspace([tmp_path], SqliteStore.in_memory())
     scans = [DiskSearch(files).search(search, visible=lambda _: True) for _ in range(3)]
     files.close()
     found = [[hit.place for hit in scan.hits] for scan in scans]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handhold import Reply, Toolbox
 from handhold.core.errors import SettingsBroken
 from handhold.world.files.manifest import thing
-from handhold.world.memory import MemoryFiles, MemoryStore
+from handhold.world.memory import MemoryFiles
 from handhold.world.state import bound
 from handhold.world.state.bound import DiskShare
 from handhold.world.state.sqlite import SqliteStore
@@ -158,7 +158,7 @@ def test_e1_file_tools_keep_the_same_promise(tmp_path: Path, kind: str):
         for name, content in texts.items():
             (tmp_path / "ws" / name).write_text(content)
     else:
-        store = MemoryStore(bound=50_000)
+        store = SqliteStore.in_memory(bound=30_000)
         box = Toolbox.on(MemoryFiles(texts, contents=store), store, session="s", policy="open")
     with closing(box):
         # What is written costs no undo; what was replaced does.

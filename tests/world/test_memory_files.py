@@ -6,7 +6,8 @@ import pytest
 
 from handhold.core.plans import FileChange, Shelved, digest
 from handhold.core.ports import Store
-from handhold.world.memory import MemoryFiles, MemoryStore
+from handhold.world.memory import MemoryFiles
+from handhold.world.state.sqlite import SqliteStore
 from tests.suites.files_suite import FilesSuite, Ground, Make
 
 
@@ -37,7 +38,7 @@ class InMemory:
 
 
 def in_memory(tree: Mapping[str, bytes]) -> Ground:
-    store = MemoryStore()
+    store = SqliteStore.in_memory()
     return InMemory(MemoryFiles(tree, contents=store), store)
 
 

@@ -86,10 +86,10 @@ def explain(
 def box_on(roots: Sequence[Path], policy: Mode | None) -> "Generator[tuple[Toolbox, RulePolicy]]":
     """Tools that are only asked what they would do: they have no state, and leave none."""
     from handhold.world.files.workspace import Workspace
-    from handhold.world.memory import MemoryStore
     from handhold.world.settings import Wanted, load
+    from handhold.world.state.sqlite import SqliteStore
 
-    store = MemoryStore()
+    store = SqliteStore.in_memory()
     files = Workspace(roots, store)
     try:
         rules = load(files.roots, Wanted(policy, "edit"))

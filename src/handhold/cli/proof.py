@@ -26,8 +26,6 @@ def words(told: Verified, noted: str) -> Iterator[str]:
     else:
         yield f"The journal was altered: {told.problem}."
         yield f"{told.count:,} records before that are as they were written."
-    if told.before:
-        yield f"{told.before:,} calls are older than the chain: they are as they were when it began."
     yield f"head {told.head}"
     if not noted:
         return

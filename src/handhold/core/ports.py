@@ -421,7 +421,6 @@ class Verified:
     head: str
     problem: str | None = None
     at: int | None = None  # the record where the trouble begins; None: it is in no single one
-    before: int = 0  # calls from before the journal was chained, put under one seal as they were found then
     noted_at: int | None = None  # the record that the noted head is of, if it is in the chain
 
 

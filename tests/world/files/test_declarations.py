@@ -8,7 +8,7 @@ import pytest
 
 from handhold.core.text.encoding import coding_of, is_utf8
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
+from handhold.world.state.sqlite import SqliteStore
 
 
 def quickest(*works: Callable[[], object], rounds: int) -> list[float]:
@@ -27,7 +27,7 @@ def test_u4_declarations_cost_a_read_of_four_folders_down_less_than_half_of_it(t
     (tmp_path / "a/b/c").mkdir(parents=True)
     (tmp_path / "a/b/c/f").write_text("déjà vu\n" * 500, encoding="utf-8")
     (tmp_path / ".editorconfig").write_text("root = true\n[*.{txt,md}]\ncharset = latin1\n")
-    files = Workspace([tmp_path], MemoryStore())
+    files = Workspace([tmp_path], SqliteStore.in_memory())
     lookup, page = quickest(lambda: files.declared("a/b/c/f"), lambda: files.page("a/b/c/f", 1, 2000, 2000), rounds=300)
     files.close()
     assert lookup < 0.5 * page

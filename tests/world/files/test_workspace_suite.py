@@ -9,7 +9,7 @@ import pytest
 from handhold.core.plans import FileChange
 from handhold.core.ports import Store
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
+from handhold.world.state.sqlite import SqliteStore
 from tests.faults.commands import Command, file
 from tests.suites.files_suite import FilesSuite, Ground, Make
 
@@ -60,7 +60,7 @@ class TestWorkspace(FilesSuite):
         for name, data in tree.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(data)
-        store = MemoryStore()
+        store = SqliteStore.in_memory()
         workspace = Workspace([root], store, resolver=self.resolver, state=state)
         self.opened.callback(workspace.close)
         return OnDisk(workspace, store, root)

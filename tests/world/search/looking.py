@@ -10,8 +10,8 @@ from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
 from handhold.world.search import ENGINES, DiskSearch
+from handhold.world.state.sqlite import SqliteStore
 
 
 def planted(root: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -59,7 +59,7 @@ class Looking:
 
 @contextmanager
 def looking(root: Path, *engines: str) -> Iterator[Looking]:
-    workspace = Workspace([root], MemoryStore())
+    workspace = Workspace([root], SqliteStore.in_memory())
     try:
         yield Looking(workspace, engines or ENGINES)
     finally:

@@ -19,11 +19,11 @@ from handhold.core.policy.rules import Rule
 from handhold.core.ports import Verb, Verdict
 from handhold.core.requests import Grep
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
 from handhold.world.search.checked import opened
 from handhold.world.search.confinement import confine, files_needed, why_unconfined
 from handhold.world.search.programs import Program, found
 from handhold.world.search.ripgrep import Ripgrep
+from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import looking, planted
 
 TOKEN = "tok_5f3a"
@@ -178,7 +178,7 @@ def test_r12_a_search_program_can_open_nothing_but_what_it_searches(tmp_path: Pa
 @contextmanager
 def searching(root: Path, program: str) -> Iterator[Callable[..., Scan]]:
     """Searches by some program in the place of ripgrep."""
-    workspace = Workspace([root], MemoryStore())
+    workspace = Workspace([root], SqliteStore.in_memory())
 
     def search(pattern: str, **how: Any) -> Scan:
         request = Grep(pattern=pattern, limit=100, chars=10_000, **how)

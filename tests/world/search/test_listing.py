@@ -14,16 +14,17 @@ from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryFiles, MemoryStore
+from handhold.world.memory import MemoryFiles
 from handhold.world.search.listing import SPARE, Listing, listing
 from handhold.world.search.memory import MemoryTree
 from handhold.world.search.running import Deadline
 from handhold.world.search.tree import EntryKind
+from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import planted
 
 
 def listed(root: Path, *, visible: bool = True, seconds: float = 20.0, after: str = "", **how: object) -> Scan:
-    workspace = Workspace([root], MemoryStore())
+    workspace = Workspace([root], SqliteStore.in_memory())
     try:
         request = ListFiles(**{"limit": 100, "chars": 10_000, **how})  # pyright: ignore[reportArgumentType]
         search = Search(request, workspace.roots[0], seconds, after=after)
@@ -129,7 +130,7 @@ def test_nothing_is_told_of_what_may_not_be_seen(tmp_path: Path):
 
 def test_a_listing_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     planted(tmp_path, {f"{n}/a": "" for n in range(50)})
-    workspace = Workspace([tmp_path], MemoryStore())
+    workspace = Workspace([tmp_path], SqliteStore.in_memory())
     clock = 0.0
     monkeypatch.setattr("handhold.world.search.running.monotonic", lambda: clock)
 

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from handhold.core.errors import BadRegex
 from handhold.core.requests import Grep
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryFiles, MemoryStore
+from handhold.world.memory import MemoryFiles
 from handhold.world.search import DiskSearch
 from handhold.world.search.memory import MemorySearch
 from handhold.world.search.needle import Needle, reading
 from handhold.world.search.programs import Program, found
+from handhold.world.state.sqlite import SqliteStore
 from tests.scale import scaled
 from tests.suites.search_suite import Ground
 
@@ -211,7 +212,7 @@ def test_c73_every_engine_answers_as_ripgrep_does(rg: str, chunk: int):
     @given(folders, questions)
     def agree(tree: Mapping[str, Any], asked: Sequence[Question]) -> None:
         with planted(tree) as (root, held):
-            workspace = Workspace([root], MemoryStore())
+            workspace = Workspace([root], SqliteStore.in_memory())
             try:
                 engines = grounds(workspace, held)
                 for kind, how in asked:

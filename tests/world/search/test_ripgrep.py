@@ -15,12 +15,12 @@ from handhold.core.plans import Search
 from handhold.core.requests import Grep
 from handhold.core.text.cursor import passed
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
 from handhold.world.search.checked import Lines
 from handhold.world.search.events import Found
 from handhold.world.search.programs import Program, found
 from handhold.world.search.ripgrep import Ripgrep
 from handhold.world.search.running import Broken
+from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import Looking, children, descriptors, looking, planted
 
 NASTY = [  # rows 19 to 21 and 24
@@ -352,7 +352,7 @@ def test_links_are_not_followed(disk: Looking, tmp_path: Path):
 def test_the_boundary_holds_without_openat2_too(tmp_path: Path):
     root = planted(tmp_path / "ws", {"sub/a": "needle\n", "b": "needle\n"})
     (root / "link").symlink_to("/etc")
-    workspace = Workspace([root], MemoryStore(), "walk")
+    workspace = Workspace([root], SqliteStore.in_memory(), "walk")
     look = Looking(workspace, ["ripgrep"])
     for sort in ("modified", "none"):
         for mode in ("files_with_matches", "content", "count"):

@@ -8,9 +8,10 @@ import pytest
 
 from handhold.core.text.names import escaped
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryFiles, MemoryStore
+from handhold.world.memory import MemoryFiles
 from handhold.world.search import DiskSearch
 from handhold.world.search.memory import MemorySearch
+from handhold.world.state.sqlite import SqliteStore
 from tests.suites.search_suite import Ground, Make, SearchSuite
 
 
@@ -32,7 +33,7 @@ class TestDiskSearch(SearchSuite):
                 for age, (name, data) in enumerate(tree.items()):
                     put(name, data.encode() if isinstance(data, str) else data)
                     os.utime(root / name, (1_000_000 - age, 1_000_000 - age))
-                workspace = Workspace([root], MemoryStore())
+                workspace = Workspace([root], SqliteStore.in_memory())
                 opened.callback(workspace.close)
                 return Ground(DiskSearch(workspace, engines=[request.param]), workspace.roots[0], put)
 
@@ -43,7 +44,7 @@ class TestMemorySearch(SearchSuite):
     @pytest.fixture
     def make(self) -> Make:
         def fresh(tree: Mapping[str, str | bytes]) -> Ground:
-            files = MemoryFiles(contents=MemoryStore())
+            files = MemoryFiles(contents=SqliteStore.in_memory())
             for name, data in tree.items():
                 files.files[name] = data.encode() if isinstance(data, str) else data
             for name in list(tree)[::-1]:  # a file is as old as the first look at it

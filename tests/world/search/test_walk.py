@@ -10,10 +10,10 @@ import pytest
 
 from handhold.core.facts import Skipped
 from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryStore
 from handhold.world.search import reading
 from handhold.world.search.tree import HELD
 from handhold.world.search.unsearched import skipped_by_rule
+from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import Looking, children, descriptors, looking, planted
 
 DEPTH = 5_000
@@ -192,7 +192,7 @@ def test_a_sparse_file_of_two_gigabytes_is_told_as_too_large(walk: Looking, tmp_
 
 def test_the_topmost_rule_that_hides_a_file_is_told(tmp_path: Path):
     root = planted(tmp_path, {".ignore": "\nout\n", "out/.ignore": "*.log\n", "out/a.log": "", ".h/b.log": "", "c": ""})
-    workspace = Workspace([root], MemoryStore())
+    workspace = Workspace([root], SqliteStore.in_memory())
     try:
         places = [f"{workspace.roots[0]}/{name}" for name in ("out/a.log", ".h/b.log", "c")]
         skipped = skipped_by_rule(

@@ -140,7 +140,7 @@ def _asked(
 ) -> Asked:
     facts = json.loads(unpack(body, packed=bool(packed)))
     return Asked(
-        id=facts.get("id", to_text(hash)),  # a question of an older version has no other
+        id=facts["id"],
         hash=to_text(hash),
         session=to_text(session),
         at=at,
@@ -148,7 +148,7 @@ def _asked(
         because=facts["because"],
         command=facts["command"],
         diff=facts["diff"],
-        uncut=facts.get("uncut", 0),
+        uncut=facts["uncut"],
         allows=tuple(facts["allows"]),
         patterns=tuple(facts["patterns"]),
         answer=answer,

@@ -1,79 +1,37 @@
-"""The chain of the journal: every record is hashed together with the hash of the record before it.
+"""The chain of the journal: every record holds the hash of the record before it.
 
 What was written can then not be altered, dropped, added to or put in another order without all later hashes being
 wrong. Whoever could write here could make all of them anew; but not so that the head which somebody noted elsewhere
 stands among them.
 
-Hashed are the rows as they are stored, and each record holds its own number and hash: there is no second copy.
+Hashed is the encoding of a record (`records`), which is not kept: it is made again of the rows that are.
 """
 
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from itertools import chain
-from typing import Any
 
 from handhold.core.errors import StateDamaged
 from handhold.core.ports import Verified
 from handhold.watching import came
-
-Row = tuple[object, ...]
-Details = Iterable[tuple[str, Iterable[Row]]]  # rows by table, in the order of their key
+from handhold.world.state.database import UNREADABLE
+from handhold.world.state.records import JournalRecord, encode
+from handhold.world.state.rows import DETAILS, RECORDS, details_of, read_record, row_of
 
 START = bytes(32)  # what the first record comes after
-SEALED = "sealed"  # the record of all that was there when the chain began
-
-# What is a record: a row of these tables. Its last two columns are its number and its hash.
-RECORDS = {
+WORDS = {
     "calls": "the beginning of call #{}",
     "intents": "what call #{} set out to do",
     "outcomes": "the outcome of call #{}",
     "finished": "the end of call #{}",
-    SEALED: "all calls up to #{}, from before the chain",
 }
-# What else belongs to a record: the rows of these tables that are about the same call.
-DETAILS: Mapping[str, Sequence[str]] = {"intents": ("changes", "things", "taken")}
-KEYS = {"changes": "seq, n", "things": "seq, n, side", "taken": "seq, n"}  # else it is the call alone
-
-SCHEMA = (
-    f"CREATE TABLE {SEALED} (seq INTEGER PRIMARY KEY, at REAL NOT NULL)",
-    # NULL in what is older than the chain.
-    *(f"ALTER TABLE {table} ADD COLUMN record INTEGER" for table in RECORDS),
-    *(f"ALTER TABLE {table} ADD COLUMN digest BLOB" for table in RECORDS),
-    "CREATE TABLE head (record INTEGER NOT NULL, digest BLOB NOT NULL)",
-    "INSERT INTO head VALUES (0, zeroblob(32))",
+EVERY_RECORD = (
+    " UNION ALL ".join(f"SELECT record, '{table}' AS held_in, seq, digest FROM {table}" for table in RECORDS)
+    + " ORDER BY record"
 )
-
-
-class Link:
-    """The hash of a record in the making.
-
-    A row is spelled in ASCII, on one line, its numbers, bytes, texts and NULLs each in their own way: no two records
-    are spelled the same.
-    """
-
-    def __init__(self, previous: bytes, table: str, row: Row) -> None:
-        self._hash = sha256(previous + f"{table} {row!a}\n".encode())
-
-    def with_rows(self, table: str, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows as they come, hashed on the way."""
-        self._hash.update(f"{table}\n".encode())
-        for row in rows:
-            self._hash.update(f"{row!a}\n".encode())
-            yield row
-
-    def digest(self) -> bytes:
-        return self._hash.digest()
-
-
-def link(previous: bytes, table: str, row: Row, details: Details = ()) -> bytes:
-    made = Link(previous, table, row)
-    for name, rows in details:
-        for _ in made.with_rows(name, rows):
-            pass
-    return made.digest()
 
 
 class Chain:
@@ -83,29 +41,26 @@ class Chain:
         self._path = path
         self._head = (0, START)
 
-    def append(self, connection: sqlite3.Connection, table: str, row: Row) -> None:
+    def append(self, connection: sqlite3.Connection, record: JournalRecord) -> None:
         """Write a record, in the transaction that is under way."""
-        last, previous = self._head
-        digest = link(previous, table, (*row, last + 1))
-        if not _moved(connection, self._head, (last + 1, digest)):  # somebody else was here, or ours came to nothing
-            last, previous = head = self._found(connection)
-            digest = link(previous, table, (*row, last + 1))
-            _moved(connection, head, (last + 1, digest))
-        connection.execute(_insertion(table, len(row) + 2), (*row, last + 1, digest))
-        self._head = (last + 1, digest)
+        if not self._move(connection, record):  # somebody else was here, or ours came to nothing
+            self._head = self._found(connection)
+            self._move(connection, record)
+        table, row = row_of(record)
+        connection.execute(_insertion(table, len(row) + 2), (*row, *self._head))
+        for table, rows in details_of(record):
+            for first in rows:
+                connection.executemany(_insertion(table, len(first)), chain([first], rows))
 
-    def append_with(self, connection: sqlite3.Connection, table: str, row: Row, details: Details) -> None:
-        """The same with what belongs to it: written as it is hashed, since it may be long."""
-        last, previous = head = self._found(connection)
-        made = Link(previous, table, (*row, last + 1))
-        for name, rows in details:
-            hashed = made.with_rows(name, rows)
-            first = next(hashed, None)
-            if first is not None:
-                connection.executemany(_insertion(name, len(first)), chain([first], hashed))
-        connection.execute(_insertion(table, len(row) + 2), (*row, last + 1, made.digest()))
-        _moved(connection, head, (last + 1, made.digest()))
-        self._head = (last + 1, made.digest())
+    def _move(self, connection: sqlite3.Connection, record: JournalRecord) -> bool:
+        """Put the head on this record, if it is where we remember it."""
+        last, previous = self._head
+        digest = sha256(encode(record, last + 1, previous)).digest()
+        sql = "UPDATE head SET record = ?, digest = ? WHERE record = ? AND digest = ?"
+        if connection.execute(sql, (last + 1, digest, *self._head)).rowcount != 1:
+            return False
+        self._head = (last + 1, digest)
+        return True
 
     def _found(self, connection: sqlite3.Connection) -> tuple[int, bytes]:
         match connection.execute("SELECT record, digest FROM head").fetchall():
@@ -115,23 +70,9 @@ class Chain:
                 raise StateDamaged(self._path, "the head of the journal's chain is gone")
 
 
-def _moved(connection: sqlite3.Connection, head: tuple[int, bytes], to: tuple[int, bytes]) -> bool:
-    sql = "UPDATE head SET record = ?, digest = ? WHERE record = ? AND digest = ?"
-    return connection.execute(sql, (*to, *head)).rowcount == 1
-
-
 @cache
 def _insertion(table: str, columns: int) -> str:
     return f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})"
-
-
-def seal(connection: sqlite3.Connection) -> None:
-    """Begin the chain of a journal that has none yet with one record of all that it holds."""
-    last, at = connection.execute("SELECT max(seq), max(at) FROM calls").fetchone()
-    if last is not None:
-        digest = link(START, SEALED, (last, at, 1), _older(connection))
-        connection.execute(_insertion(SEALED, 4), (last, at, 1, digest))
-        _moved(connection, (0, START), (1, digest))
 
 
 def verified(connection: sqlite3.Connection, noted: str) -> Verified:
@@ -148,34 +89,34 @@ class Look:
         self._noted_at = 0 if noted == START.hex() else None
         self._count = 0
         self._last = START
-        self._sealed = False
 
     def found(self) -> Verified:
         problem, at = next(self._troubles(), (None, None))
-        before = self._connection.execute("SELECT count(*) FROM calls WHERE record IS NULL").fetchone()[0]
-        return Verified(self._count, self._last.hex(), problem, at, before if self._sealed else 0, self._noted_at)
+        return Verified(self._count, self._last.hex(), problem, at, self._noted_at)
 
     def _troubles(self) -> Iterator[tuple[str, int | None]]:
         yield from self._in_records()
         yield from self._at_the_end()
-        if not self._sealed:
-            yield from self._beside()
+        yield from self._beside()
 
     def _in_records(self) -> Iterator[tuple[str, int]]:
-        every = " UNION ALL ".join(
-            f"SELECT record, '{table}' AS held_in, seq FROM {table} WHERE record IS NOT NULL" for table in RECORDS
-        )
-        for record, table, seq in self._connection.execute(f"{every} ORDER BY record"):
+        for record, table, seq, digest in self._connection.execute(EVERY_RECORD):
             if record != self._count + 1:
                 yield f"record {self._count + 1} is gone", self._count + 1
-            *row, digest = self._row(table, seq)
-            if link(self._last, table, tuple(row), self._details(table, seq)) != digest:
-                yield f"record {record}, {RECORDS[table].format(seq)}, is not as it was written", record
+            if self._digest(table, seq) != digest:
+                yield f"record {record}, {WORDS[table].format(seq)}, is not as it was written", record
             self._count, self._last = record, digest
             came("records looked at", record, 0)
-            self._sealed = self._sealed or table == SEALED
             if digest.hex() == self._noted:
                 self._noted_at = record
+
+    def _digest(self, table: str, seq: int) -> bytes | None:
+        """Of what would be the next record; None if its rows make none."""
+        try:
+            record = read_record(self._connection, table, seq)
+            return sha256(encode(record, self._count + 1, self._last)).digest()
+        except UNREADABLE:
+            return None
 
     def _at_the_end(self) -> Iterator[tuple[str, int | None]]:
         heads = self._connection.execute("SELECT record, digest FROM head").fetchall()
@@ -188,29 +129,10 @@ class Look:
                 yield f"the chain ends with record {self._count}, and its head says something else", None
 
     def _beside(self) -> Iterator[tuple[str, None]]:
-        for table, rows in _older(self._connection):
-            for row in rows:
-                yield f"{table} has a row of call #{row[0]} that no record speaks of", None
-
-    def _row(self, table: str, seq: int) -> tuple[Any, ...]:
-        return self._connection.execute(f"SELECT * FROM {table} WHERE seq = ?", (seq,)).fetchone()
-
-    def _details(self, table: str, seq: int) -> Details:
-        if table == SEALED:
-            return _older(self._connection)
-        return ((each, self._about(each, seq)) for each in DETAILS.get(table, ()))
-
-    def _about(self, table: str, seq: int) -> Iterator[Row]:
-        return self._connection.execute(f"SELECT * FROM {table} WHERE seq = ? ORDER BY {KEYS[table]}", (seq,))
-
-
-def _older(connection: sqlite3.Connection) -> Iterator[tuple[str, Iterator[Row]]]:
-    """All rows that no record speaks of: they are older than the chain, or somebody else's."""
-    for table in RECORDS:
-        yield table, connection.execute(f"SELECT * FROM {table} WHERE record IS NULL ORDER BY seq")
-        for each in DETAILS.get(table, ()):
-            chained = f"SELECT seq FROM {table} WHERE record IS NOT NULL"
-            yield each, connection.execute(f"SELECT * FROM {each} WHERE seq NOT IN ({chained}) ORDER BY {KEYS[each]}")
+        for table in DETAILS:
+            rows = self._connection.execute(f"SELECT seq FROM {table} WHERE seq NOT IN (SELECT seq FROM intents)")
+            for (seq,) in rows:
+                yield f"{table} has a row of call #{seq} that no record speaks of", None
 
 
 def _decoded(data: bytes) -> str:

@@ -7,6 +7,7 @@ not whole. What a killed process leaves without a row is listed in `doomed`, and
 
 import os
 import sqlite3
+import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
@@ -44,8 +45,10 @@ SCHEMA = (
     # Apart, so that noting a use does not write the data again.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE doomed (hash BLOB PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE held (bytes INTEGER NOT NULL, dropped INTEGER NOT NULL, clock INTEGER NOT NULL)",
-    "INSERT INTO held VALUES (0, 0, 0)",
+    """CREATE TABLE held (
+        bytes INTEGER NOT NULL, dropped INTEGER NOT NULL, clock INTEGER NOT NULL, in_slots INTEGER NOT NULL
+    )""",
+    "INSERT INTO held VALUES (0, 0, 0, 0)",
 )
 
 # An intent without an outcome still needs its own.
@@ -61,9 +64,12 @@ GOING = """
 
 
 class BoundedContents:
-    def __init__(self, database: Database, folder: Path, bound: Bound) -> None:
+    """Without a folder, large contents lie in the database too."""
+
+    def __init__(self, database: Database, folder: Path | None, bound: Bound) -> None:
         self._database = database
-        self._folder = private(folder)
+        self._folder = private(folder) if folder else Path()
+        self._inline = INLINE if folder else sys.maxsize
         self._bound = bound
         self._touched: set[bytes] = set()  # read since the last writing: a read need not wait for a writer
         self._sweep()
@@ -109,7 +115,9 @@ class BoundedContents:
     def announce(self, contents: Iterable[Bytes | Stored]) -> None:
         """Before a transaction that writes files: list them, so that they are found if it never ends."""
         large = [
-            (bytes.fromhex(each.hash),) for each in contents if isinstance(each, Bytes) and len(each.data) > INLINE
+            (bytes.fromhex(each.hash),)
+            for each in contents
+            if isinstance(each, Bytes) and len(each.data) > self._inline
         ]
         if large:
             with self._database.writing() as connection:
@@ -184,7 +192,7 @@ class BoundedContents:
                 data, packed = pack(content.data)
                 size = len(content.data)
                 sizes.append(len(data))
-                if size > INLINE:
+                if size > self._inline:
                     self._write(key, data)
                     files.append(key)
                     rows.append((key, size, len(data), packed, None, level, now))
@@ -307,7 +315,14 @@ def pack(data: bytes) -> tuple[bytes, bool]:
 
 
 def unpack(data: bytes, *, packed: bool) -> bytes:
-    return zlib.decompress(data) if packed else data
+    """zlib.error for what is not whole, or has something behind it."""
+    if not packed:
+        return data
+    stream = zlib.decompressobj()
+    whole = stream.decompress(data)
+    if not stream.eof or stream.unused_data:
+        raise zlib.error("it does not end where it should")
+    return whole
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:

@@ -10,10 +10,12 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from handhold.core.errors import Busy, NoSpace, PermissionRefused, StateDamaged, SystemTrouble, ToolError
 
@@ -21,6 +23,7 @@ PATIENCE = 30.0  # seconds to wait for another process's transaction
 WAL_KEPT = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
 CACHE = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
 PAGE = 4096  # bytes
+IN_MEMORY = Path(":memory:")
 OURS = 0x48_48_4C_44  # "HHLD", in the header of the file
 # What comes of values that nobody of ours wrote: SQLite keeps a value of any type in any column.
 UNREADABLE = (ValueError, TypeError, AttributeError, OverflowError, zlib.error)
@@ -31,32 +34,24 @@ _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS)
 
 
-Statement = str | Callable[[sqlite3.Connection], None]  # what SQL cannot say is a function
-
-
 class Database:
-    """`schema` is the list of statements that makes an empty file one of this `version`.
+    """`schema` is the list of statements that makes an empty file one of this `version`. No other version is opened.
 
-    `steps` are those that make a file of an earlier version one of the next, by the version they start from.
+    What is IN_MEMORY is there as long as this object, closed or not.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        schema: Sequence[Statement],
-        version: int,
-        steps: Mapping[int, Sequence[Statement]] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
         self.path = path
         self._lock = threading.RLock()
         self._full = False  # whether commits are flushed to the disk
-        self._must_be_whole()
-        self._make_private()
+        if path != IN_MEMORY:
+            self._must_be_whole()
+            self._make_private()
         with self._told():
             self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
             with self._told():
-                self._prepare(schema, version, steps or {})
+                self._prepare(schema, version)
         except BaseException:
             self._connection.close()
             raise
@@ -102,7 +97,8 @@ class Database:
 
     def close(self) -> None:
         with self._lock:
-            self._connection.close()
+            if self.path != IN_MEMORY:
+                self._connection.close()
 
     def _flush(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
         if full != self._full:
@@ -128,20 +124,19 @@ class Database:
             except FileExistsError:
                 pass
 
-    def _prepare(self, schema: Sequence[Statement], version: int, steps: Mapping[int, Sequence[Statement]]) -> None:
-        if self._is_new():
+    def _prepare(self, schema: tuple[str, ...], version: int) -> None:
+        if self.path == IN_MEMORY:
+            _made_in_memory(schema, version).backup(self._connection)
+            finalize(self, self._connection.close)
+        elif self._is_new():
             self._connection.execute(f"PRAGMA page_size={PAGE}")
             self._log_ahead()
             with self.writing(durable=True) as connection:
                 if self._is_new():  # another process may have been faster
-                    _run(connection, schema)
-                    connection.execute(f"PRAGMA application_id={OURS}")
-                    connection.execute(f"PRAGMA user_version={version}")
+                    _make(connection, schema, version)
         if self._one("PRAGMA application_id") != OURS:
             raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
-        while (found := self._one("PRAGMA user_version")) in steps:
-            self._step(found, steps[found])
-        if found != version:
+        if (found := self._one("PRAGMA user_version")) != version:
             raise StateDamaged(str(self.path), f"it has version {found}; this Handhold knows version {version}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._full = False
@@ -149,12 +144,6 @@ class Database:
         self._connection.execute(f"PRAGMA cache_size=-{CACHE}")
         # Without this a REPLACE would go around the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
-
-    def _step(self, version: int, statements: Sequence[Statement]) -> None:
-        with self.writing(durable=True) as connection:
-            if self._one("PRAGMA user_version") == version:  # another process may have been faster
-                _run(connection, statements)
-                connection.execute(f"PRAGMA user_version={version + 1}")
 
     def _is_new(self) -> bool:
         return not self._one("PRAGMA user_version") and not self._one("SELECT count(*) FROM sqlite_master")
@@ -201,12 +190,19 @@ class Database:
         return SystemTrouble(path, because) if code in _TROUBLE else None
 
 
-def _run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
-    for statement in statements:
-        if isinstance(statement, str):
-            connection.execute(statement)
-        else:
-            statement(connection)
+def _make(connection: sqlite3.Connection, schema: Iterable[str], version: int) -> None:
+    for statement in schema:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id={OURS}")
+    connection.execute(f"PRAGMA user_version={version}")
+
+
+@cache
+def _made_in_memory(schema: tuple[str, ...], version: int) -> sqlite3.Connection:
+    """An empty one, to be copied: that takes an eighth of the time that making it does."""
+    connection = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
+    _make(connection, schema, version)
+    return connection
 
 
 def checked(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:

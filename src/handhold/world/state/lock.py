@@ -32,9 +32,9 @@ class Lines:
         self._lines: dict[Path, deque[Event]] = {}
 
     @contextmanager
-    def turn(self, path: Path, patience: float) -> Generator[None]:
+    def turn(self, path: Path, *, wait: bool) -> Generator[None]:
         """At the head of the line; Busy if it does not get there in time."""
-        mine = Event()
+        mine, patience = Event(), PATIENCE if wait else 0.0
         with self._lock:
             line = self._lines.setdefault(path, deque())
             line.append(mine)
@@ -60,7 +60,7 @@ os.register_at_fork(after_in_child=_lines.__init__)  # of those who waited, only
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Generator[None]:
     until = time.monotonic() + (PATIENCE if wait else 0.0)
-    with _lines.turn(path, PATIENCE if wait else 0.0):
+    with _lines.turn(path, wait=wait):
         with told(path):
             lock = os.open(path, OPEN, 0o600)
         try:

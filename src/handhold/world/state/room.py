@@ -12,7 +12,7 @@ from itertools import chain
 
 from handhold.world.state.contents import FOR_REDO, FOR_UNDO, AnyVictim, BoundedContents, Victim, take
 from handhold.world.state.slots import SlotLedger
-from handhold.world.state.taken import DONE
+from handhold.world.state.taken import STANDING
 
 LEFT = 0.9  # of the bound; a reply gives up all beyond it, so that not every later one has to name a call
 MOST_GIVEN_UP = 100  # calls that one reply names
@@ -21,7 +21,6 @@ MOST_PASSED_OVER = 100  # slots, or contents, that must stay, before no more of 
 # The calls that need a slot or a content for their undo.
 SLOT_USERS = "SELECT seq FROM slot_uses WHERE command = ?"
 CONTENT_USERS = "SELECT seq FROM changes INDEXED BY changes_before WHERE before = ? AND before_kind = 'file'"
-STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"
 SCHEMA = ("CREATE TABLE given_up (seq INTEGER PRIMARY KEY)",)
 
 

@@ -8,6 +8,22 @@ from typing import NamedTuple
 
 from handhold.core.plans import FileChange, Shelved
 
+SCHEMA = (
+    # By command: how much its slots hold as things lie now, and once they are swapped.
+    """CREATE TABLE slots (
+        command BLOB PRIMARY KEY, used INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        swapped INTEGER NOT NULL, for_redo INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE TABLE slot_uses (command BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (command, seq)) WITHOUT ROWID",
+    "CREATE INDEX slot_uses_seq ON slot_uses (seq)",
+    # How much all of them hold is asked at every change, so it is kept.
+    "CREATE TRIGGER slots_come AFTER INSERT ON slots BEGIN UPDATE held SET in_slots = in_slots + NEW.bytes; END",
+    "CREATE TRIGGER slots_go AFTER DELETE ON slots BEGIN UPDATE held SET in_slots = in_slots - OLD.bytes; END",
+    """CREATE TRIGGER slots_swap AFTER UPDATE OF bytes ON slots BEGIN
+        UPDATE held SET in_slots = in_slots + NEW.bytes - OLD.bytes;
+    END""",
+)
+
 
 class OnShelf(NamedTuple):
     """Bytes that a command's slots hold once its changes are committed, and once they are taken back."""

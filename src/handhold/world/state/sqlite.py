@@ -5,175 +5,58 @@ be told from it (which transactions are pending, which calls lack a content for 
 so that a journal of a hundred thousand calls answers as fast as an empty one.
 """
 
-import json
 import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from handhold.core.errors import StateDamaged
-from handhold.core.facts import Identity
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
-from handhold.core.ports import Asked, Broken, Call, Consent, Decision, Entry, Mark, Outcome, Seen, Verified
-from handhold.world.state import approvals, chain, contents, room
+from handhold.core.plans import Bytes, Content, FileChange, Stored, digest
+from handhold.core.ports import Asked, Broken, Call, Consent, Decision, Entry, Outcome, Verified
+from handhold.world.state import chain
 from handhold.world.state.approvals import SqliteApprovals
 from handhold.world.state.bound import DiskShare
 from handhold.world.state.chain import Chain
 from handhold.world.state.contents import FOR_REDO, FOR_UNDO, Bound, BoundedContents, pack, unpack
-from handhold.world.state.database import Database, Statement, checked, told
+from handhold.world.state.database import IN_MEMORY, Database, checked, told
 from handhold.world.state.folder import private
-from handhold.world.state.lock import locked
+from handhold.world.state.lock import Lines, locked
+from handhold.world.state.marks import SqliteMarks
+from handhold.world.state.records import (
+    MICROSECONDS,
+    CallRecord,
+    FinishRecord,
+    IntentRecord,
+    OutcomeRecord,
+)
 from handhold.world.state.room import UndoRoom
+from handhold.world.state.rows import read_call, read_files, read_takes_back
+from handhold.world.state.schema import SCHEMA, VERSION
 from handhold.world.state.slots import SlotLedger, commands_of
-from handhold.world.state.taken import DONE, taken_back
+from handhold.world.state.taken import DONE, STANDING, taken_back
 from handhold.world.state.text import to_bytes, to_text
 
 DATABASE = "state.db"
 LOCK = "lock"
-VERSION = 6
+BYTES_IN_MEMORY = 2 * 1024**3  # kept for undo by a store that has no disk
 REPLIES = 64 * 1024 * 1024  # bytes of replies kept for calls that come again; apart, so that they never cost an undo
 PATHS_LISTED = 100
-STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"
-JOURNAL = ("calls", "intents", "changes", "taken", "outcomes", "finished")
-
-
-def append_only(*tables: str) -> Iterator[str]:
-    for table in tables:
-        for verb in ("UPDATE", "DELETE"):
-            yield f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
-                SELECT RAISE(ABORT, 'the journal is append-only');
-            END"""
-
-
-# What version 3 added: things that change places with their slots, and the slots that are kept.
-SLOTS = (
-    """CREATE TABLE things (
-        seq INTEGER NOT NULL, n INTEGER NOT NULL, side TEXT NOT NULL,
-        slot BLOB NOT NULL, kind TEXT NOT NULL, hash TEXT NOT NULL, size INTEGER NOT NULL, mode INTEGER NOT NULL,
-        inode TEXT NOT NULL, mtime_ns INTEGER NOT NULL, entries INTEGER NOT NULL,
-        PRIMARY KEY (seq, n, side)
-    ) WITHOUT ROWID""",
-    *append_only("things"),
-    # What can be told from the journal: by command, how much its slots hold, and whether they are still there.
-    "CREATE TABLE slots (command BLOB PRIMARY KEY, used INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE slot_uses (command BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (command, seq)) WITHOUT ROWID",
-    "CREATE INDEX slot_uses_seq ON slot_uses (seq)",
-)
-
-# What version 4 added: who decided, and by which rule; the chain; questions that wait for an answer.
-CHAINED = (
-    "ALTER TABLE intents ADD COLUMN rule BLOB NOT NULL DEFAULT x''",
-    "ALTER TABLE intents ADD COLUMN approver BLOB NOT NULL DEFAULT x''",
-    "ALTER TABLE outcomes ADD COLUMN decision BLOB",  # NULL: it came with the intent, or there was nothing to decide
-    "ALTER TABLE outcomes ADD COLUMN rule BLOB",
-    "ALTER TABLE outcomes ADD COLUMN approver BLOB",
-    *chain.SCHEMA,
-    *append_only(chain.SEALED),
-    *approvals.SCHEMA,
-)
-
-# What version 5 added: how much all slots hold, which is asked at every change.
-SUMMED = (
-    "ALTER TABLE held ADD COLUMN in_slots INTEGER NOT NULL DEFAULT 0",
-    "UPDATE held SET in_slots = (SELECT coalesce(sum(bytes), 0) FROM slots)",
-    "CREATE TRIGGER slots_come AFTER INSERT ON slots BEGIN UPDATE held SET in_slots = in_slots + NEW.bytes; END",
-    "CREATE TRIGGER slots_go AFTER DELETE ON slots BEGIN UPDATE held SET in_slots = in_slots - OLD.bytes; END",
-)
-
-# What version 6 added: slots hold what lies there now, and another amount once they are swapped; calls whose undo was
-# given up. What older versions counted stays as it is, which is too much rather than too little.
-GIVEN_UP = (
-    "ALTER TABLE slots ADD COLUMN swapped INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE slots ADD COLUMN for_redo INTEGER NOT NULL DEFAULT 0",
-    "UPDATE slots SET swapped = bytes",
-    """CREATE TRIGGER slots_swap AFTER UPDATE OF bytes ON slots BEGIN
-        UPDATE held SET in_slots = in_slots + NEW.bytes - OLD.bytes;
-    END""",
-    "UPDATE contents SET intended = 2 WHERE intended = 1",
-    *room.SCHEMA,
-)
-
-SCHEMA = (
-    """CREATE TABLE calls (
-        seq INTEGER PRIMARY KEY, at REAL NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
-        tool BLOB NOT NULL, dialect BLOB NOT NULL, arguments BLOB NOT NULL, packed INTEGER NOT NULL
-    )""",
-    "CREATE INDEX calls_session ON calls (session)",
-    "CREATE INDEX calls_id ON calls (call_id, turn, session)",
-    """CREATE TABLE intents (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, transaction_id BLOB NOT NULL,
-        decision BLOB NOT NULL, files INTEGER NOT NULL
-    )""",
-    """CREATE TABLE changes (
-        seq INTEGER NOT NULL, n INTEGER NOT NULL, path BLOB NOT NULL,
-        before_kind TEXT, before BLOB, before_size INTEGER,
-        after_kind TEXT, after BLOB, after_size INTEGER,
-        mode INTEGER,
-        PRIMARY KEY (seq, n)
-    ) WITHOUT ROWID""",
-    "CREATE INDEX changes_before ON changes (before) WHERE before IS NOT NULL",
-    "CREATE INDEX changes_after ON changes (after) WHERE after IS NOT NULL",
-    "CREATE TABLE taken (seq INTEGER NOT NULL, n INTEGER NOT NULL, call INTEGER NOT NULL, PRIMARY KEY (seq, n))",
-    "CREATE INDEX taken_call ON taken (call)",
-    """CREATE TABLE outcomes (
-        seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL, status TEXT NOT NULL, code TEXT,
-        time_ms REAL NOT NULL, reply BLOB  -- its hash
-    )""",
-    "CREATE TABLE finished (seq INTEGER PRIMARY KEY REFERENCES calls, at REAL NOT NULL)",
-    # What can be told from the journal, kept at hand.
-    "CREATE TABLE pending (seq INTEGER PRIMARY KEY, settled INTEGER NOT NULL)",
-    "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
-    "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
-    """CREATE TABLE replies (
-        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL
-    )""",
-    "CREATE TABLE replies_held (bytes INTEGER NOT NULL)",
-    "INSERT INTO replies_held VALUES (0)",
-    # The newest mark of a file under several names has the highest id.
-    """CREATE TABLE marks (
-        id INTEGER PRIMARY KEY, session BLOB NOT NULL, path BLOB NOT NULL, file TEXT NOT NULL, body BLOB NOT NULL,
-        UNIQUE (session, path)
-    )""",
-    "CREATE INDEX marks_file ON marks (session, file)",
-    *append_only(*JOURNAL),
-    *contents.SCHEMA,
-    *SLOTS,
-    *CHAINED,
-    *SUMMED,
-    *GIVEN_UP,
-)
-STEPS: Mapping[int, Sequence[Statement]] = {2: SLOTS, 3: (*CHAINED, chain.seal), 4: SUMMED, 5: GIVEN_UP}
 
 ENTRIES = """
-    SELECT calls.seq, calls.at, session, turn, call_id, tool, arguments, packed, dialect,
+    SELECT calls.seq, calls.at, session, turn, call_id, tool, dialect, arguments, packed,
            coalesce(intents.decision, outcomes.decision), coalesce(intents.rule, outcomes.rule),
            coalesce(intents.approver, outcomes.approver),
-           files, outcomes.status, code, time_ms, reply, lacking.contents
+           files, outcomes.status, code, time_us, reply, lacking.contents
     FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
 """
 
 _NUMBER, _DATA, _NAME = int | None, bytes | None, str | None
-ENTRY_TYPES = (
-    int,
-    float,
-    *(bytes,) * 5,
-    int,
-    bytes,
-    *(_DATA,) * 3,
-    _NUMBER,
-    _NAME,
-    _NAME,
-    float | None,
-    _DATA,
-    _NUMBER,
-)
-CHANGE_TYPES = (int, bytes, _NUMBER, *(_NAME, _DATA, _NUMBER) * 2)
-THING_TYPES = (int, str, bytes, str, str, int, int, str, int, int)
-LATEST = 253_402_300_799  # seconds: the end of the year 9999
+ENTRY_TYPES = (int, int, *(bytes,) * 6, int, *(_DATA,) * 3, _NUMBER, _NAME, _NAME, _NUMBER, _DATA, _NUMBER)
+LATEST = 253_402_300_800 * MICROSECONDS  # the end of the year 9999
 
 # Of the calls with one id: the last that succeeded, else the last.
 RECALLED = f"""
@@ -184,22 +67,35 @@ RECALLED = f"""
 
 
 class SqliteStore:
-    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk."""
+    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk.
 
-    def __init__(self, folder: Path, *, bound: Bound | None = None, replies: int = REPLIES) -> None:
-        with told(folder):
-            private(folder)
-        self._lock = folder / LOCK
-        self._database = Database(folder / DATABASE, SCHEMA, VERSION, STEPS)
-        self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
+    Without a folder all of it is in memory, and goes with this object.
+    """
+
+    def __init__(self, folder: Path | None, *, bound: Bound | None = None, replies: int = REPLIES) -> None:
+        if folder is None:
+            self._alone = partial(Lines().turn, IN_MEMORY)
+            self._database = Database(IN_MEMORY, SCHEMA, VERSION)
+            self._contents = BoundedContents(self._database, None, bound or BYTES_IN_MEMORY)
+        else:
+            with told(folder):
+                private(folder)
+            self._alone = partial(locked, folder / LOCK)
+            self._database = Database(folder / DATABASE, SCHEMA, VERSION)
+            self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
         self._slots = SlotLedger()
         self._room = UndoRoom(self._contents, self._slots)
         self._chain = Chain(str(self._database.path))
         self._approvals = SqliteApprovals(self._database)
         self._replies = replies
 
+    @classmethod
+    def in_memory(cls, *, bound: Bound | None = None) -> Self:
+        """One that leaves nothing behind: for tests and dry runs."""
+        return cls(None, bound=bound)
+
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
-        return locked(self._lock, wait=wait)
+        return self._alone(wait=wait)
 
     def close(self) -> None:
         self._database.close()
@@ -233,17 +129,9 @@ class SqliteStore:
             return self._begin(connection, call)
 
     def _begin(self, connection: sqlite3.Connection, call: Call) -> int:
-        arguments, packed = pack(to_bytes(call.arguments))
-        who = (
-            to_bytes(call.session),
-            to_bytes(call.turn),
-            to_bytes(call.call_id),
-            to_bytes(call.tool),
-            to_bytes(call.dialect),
-        )
         (last,) = connection.execute("SELECT max(seq) FROM calls").fetchone()
         seq: int = (last or 0) + 1
-        self._chain.append(connection, "calls", (seq, time.time(), *who, arguments, int(packed)))
+        self._chain.append(connection, CallRecord(seq, _now(), call))
         return seq
 
     def record(self, call: Call, outcome: Outcome, *, decision: Decision | None = None) -> None:
@@ -259,12 +147,11 @@ class SqliteStore:
         decision: Decision,
         takes_back: Sequence[int] = (),
     ) -> Sequence[Entry]:
+        record = IntentRecord(seq, _now(), transaction, decision, tuple(files), tuple(takes_back))
         old, new = ([side for side in sides if isinstance(side, Bytes | Stored)] for sides in _sides(files))
         self._contents.announce((*new, *old))
-        verdict, rule, approver = _decision_row(decision)
         with self._database.writing(durable=True) as connection:
-            row = (seq, time.time(), to_bytes(transaction), verdict, len(files), rule, approver)
-            self._chain.append_with(connection, "intents", row, _details(seq, files, takes_back))
+            self._chain.append(connection, record)
             self._contents.store(connection, new, FOR_REDO)
             absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
             connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
@@ -296,16 +183,14 @@ class SqliteStore:
                 self._slots.discard(connection, seq)
 
     def _settle(self, connection: sqlite3.Connection, seq: int, outcome: Outcome, decision: Decision | None) -> None:
-        decided = (None, None, None) if decision is None else _decision_row(decision)
         reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
-        took = float(outcome.time_ms) + 0.0  # there is no -0.0 in a database
-        row = (seq, time.time(), outcome.status, outcome.code, took, reply, *decided)
-        self._chain.append(connection, "outcomes", row)
+        ended = (outcome.status, outcome.code, round(outcome.time_ms * 1000), reply, decision)
+        self._chain.append(connection, OutcomeRecord(seq, _now(), *ended))
 
     def finish(self, seq: int) -> None:
         with self._database.writing() as connection:
             if not connection.execute("SELECT 1 FROM finished WHERE seq = ?", (seq,)).fetchone():
-                self._chain.append(connection, "finished", (seq, time.time()))
+                self._chain.append(connection, FinishRecord(seq, _now()))
             connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
 
     def verify(self, noted: str = "") -> Verified:
@@ -320,7 +205,7 @@ class SqliteStore:
                 "SELECT seq, transaction_id, settled FROM pending JOIN intents USING (seq) ORDER BY seq"
             ).fetchall()
             return [
-                Broken(seq, to_text(name), self._files(connection, seq), bool(settled)) for seq, name, settled in rows
+                Broken(seq, to_text(name), read_files(connection, seq), bool(settled)) for seq, name, settled in rows
             ]
 
     def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
@@ -341,7 +226,7 @@ class SqliteStore:
 
     def files(self, seq: int) -> tuple[FileChange, ...]:
         with self._database.reading() as connection:
-            return self._files(connection, seq)
+            return read_files(connection, seq)
 
     def writer(self, path: str, hash: str) -> str:
         with self._database.reading() as connection:
@@ -395,30 +280,21 @@ class SqliteStore:
     def _entries(self, connection: sqlite3.Connection, rows: Sequence[Any], *, replies: bool) -> Iterator[Entry]:
         takers = self._takers(connection, min((row[0] for row in rows), default=0))
         for row in checked(rows, *ENTRY_TYPES):
-            seq, at, session, turn, call_id, tool, arguments, packed, dialect, *decided, files = row[:13]
+            seq, at, *call, decision, rule, approver, files = row[:13]
             *end, lacking = row[13:]
-            if not 0 <= at <= LATEST:
+            if not 0 <= at < LATEST:
                 raise ValueError("a time is out of range")
-            decision, rule, approver = (to_text(each or b"") for each in decided)
-            call = Call(
-                session=to_text(session),
-                turn=to_text(turn),
-                call_id=to_text(call_id),
-                tool=to_text(tool),
-                arguments=to_text(unpack(arguments, packed=packed)),
-                dialect=to_text(dialect),
-            )
             yield Entry(
                 seq=seq,
-                at=at,
-                call=call,
-                decision=decision,
-                rule=rule,
-                approver=approver,
+                at=at / MICROSECONDS,
+                call=read_call(*call),
+                decision=to_text(decision or b""),
+                rule=to_text(rule or b""),
+                approver=to_text(approver or b""),
                 outcome=self._outcome(connection, *end, replies=replies),
                 paths=self._paths(connection, seq) if files else (),
                 changed=files or 0,
-                takes_back=self._takes_back(connection, seq) if files is not None else (),
+                takes_back=read_takes_back(connection, seq) if files is not None else (),
                 undone=taken_back(seq, takers),
                 kept=not lacking,
             )
@@ -428,7 +304,7 @@ class SqliteStore:
         connection: sqlite3.Connection,
         status: str | None,
         code: str | None,
-        time_ms: float,
+        time_us: int,
         reply: bytes | None,
         *,
         replies: bool,
@@ -436,7 +312,7 @@ class SqliteStore:
         if status is None:
             return None
         said = self._reply(connection, reply) if replies and reply else None
-        return Outcome(status, code, time_ms, said)
+        return Outcome(status, code, time_us / 1000, said)
 
     def _takers(self, connection: sqlite3.Connection, first: int) -> Mapping[int, Sequence[int]]:
         """What took back the calls from `first` on; takers are later than what they take, so these are all."""
@@ -452,32 +328,12 @@ class SqliteStore:
         sql = "SELECT path FROM changes WHERE seq = ? ORDER BY n LIMIT ?"
         return tuple(to_text(path) for (path,) in connection.execute(sql, (seq, PATHS_LISTED)))
 
-    def _takes_back(self, connection: sqlite3.Connection, seq: int) -> tuple[int, ...]:
-        rows = connection.execute("SELECT call FROM taken WHERE seq = ? ORDER BY n", (seq,))
-        return tuple(call for (call,) in checked(rows, int))
-
-    def _files(self, connection: sqlite3.Connection, seq: int) -> tuple[FileChange, ...]:
-        sql = "SELECT n, side, slot, kind, hash, size, mode, inode, mtime_ns, entries FROM things WHERE seq = ?"
-        things = {(n, side): _thing(*row) for n, side, *row in checked(connection.execute(sql, (seq,)), *THING_TYPES)}
-        sql = (
-            "SELECT n, path, mode, before_kind, before, before_size, after_kind, after, after_size"
-            " FROM changes WHERE seq = ? ORDER BY n"
-        )
-        return tuple(
-            FileChange(
-                to_text(path),
-                things.get((n, "before")) or _content(*sides[:3]),
-                things.get((n, "after")) or _content(*sides[3:]),
-                _mode(mode),
-            )
-            for n, path, mode, *sides in checked(connection.execute(sql, (seq,)), *CHANGE_TYPES)
-        )
-
-    def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> bytes:
-        key = bytes.fromhex(digest(reply))
+    def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> str:
+        """By its hash."""
+        hash = digest(reply)
         data, packed = pack(reply)
         sql = "INSERT OR IGNORE INTO replies (hash, packed, data) VALUES (?, ?, ?)"
-        came = connection.execute(sql, (key, packed, data)).rowcount
+        came = connection.execute(sql, (bytes.fromhex(hash), packed, data)).rowcount
         connection.execute("UPDATE replies_held SET bytes = bytes + ?", (len(data) * came,))
         over: int = connection.execute("SELECT bytes FROM replies_held").fetchone()[0] - self._replies
         while over > 0:
@@ -485,7 +341,7 @@ class SqliteStore:
             connection.execute("DELETE FROM replies WHERE id = ?", (oldest,))
             connection.execute("UPDATE replies_held SET bytes = bytes - ?", (size,))
             over -= size
-        return key
+        return hash
 
     def _reply(self, connection: sqlite3.Connection, key: bytes) -> str | None:
         row = connection.execute("SELECT packed, data FROM replies WHERE hash = ?", (key,)).fetchone()
@@ -497,161 +353,10 @@ class SqliteStore:
         return to_text(reply)
 
 
-class SqliteMarks:
-    """What one session has seen."""
-
-    def __init__(self, database: Database, session: str) -> None:
-        self._database = database
-        self._session = to_bytes(session)
-
-    def get(self, path: str, identity: Identity | None) -> Mark | None:
-        sql = "SELECT path, body FROM marks WHERE session = ? AND path = ?"
-        row = self._database.row(sql, (self._session, to_bytes(path)))
-        if row is None and identity:
-            sql = "SELECT path, body FROM marks WHERE session = ? AND file = ? ORDER BY id DESC LIMIT 1"
-            row = self._database.row(sql, (self._session, _file(identity)))
-        return _mark(*row) if row else None
-
-    def put(self, mark: Mark) -> None:
-        with self._database.writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO marks (session, path, file, body) VALUES (?, ?, ?, ?)",
-                (self._session, to_bytes(mark.path), _file(mark.identity), _body(mark)),
-            )
-
-    def drop(self, path: str) -> None:
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, to_bytes(path)))
-
-    def paths(self) -> Collection[str]:
-        with self._database.reading() as connection:
-            rows = connection.execute("SELECT path FROM marks WHERE session = ?", (self._session,))
-            return [to_text(path) for (path,) in rows]
-
-
-# --- values
-
-
 def _sides(files: Iterable[FileChange]) -> tuple[list[Content | None], list[Content | None]]:
     """Everything before, and everything after."""
     return [each.before for each in files], [each.after for each in files]
 
 
-def _decision_row(decision: Decision) -> tuple[bytes, bytes, bytes]:
-    return to_bytes(decision.verdict), to_bytes(decision.rule), to_bytes(decision.by)
-
-
-def _details(seq: int, files: Sequence[FileChange], takes_back: Sequence[int]) -> chain.Details:
-    """What an intent is about, by table and in the order of its key."""
-    return (
-        ("changes", ((seq, n, *_change_row(each)) for n, each in enumerate(files))),
-        (
-            "things",
-            (
-                (seq, n, side, *_thing_row(thing))
-                for n, each in enumerate(files)
-                for side, thing in (("after", each.after), ("before", each.before))
-                if isinstance(thing, Shelved)
-            ),
-        ),
-        ("taken", ((seq, *each) for each in enumerate(takes_back))),
-    )
-
-
-def _change_row(change: FileChange) -> tuple[object, ...]:
-    return (to_bytes(change.path), *_row(change.before), *_row(change.after), change.mode)
-
-
-def _row(content: Content | None) -> tuple[str | None, bytes | None, int | None]:
-    if content is None:
-        return None, None, None
-    match content:
-        case Directory():
-            return "directory", None, None
-        case Folder(mode=mode):
-            return "folder", _rights(content), mode
-        case Shelved(kind=kind):
-            return "shelved", _key(content.hash) if kind == "file" else None, content.size
-        case _:
-            return "file", bytes.fromhex(content.hash), content.size
-
-
-def _key(hash: str) -> bytes | None:
-    """None for a file that nobody read, because it was too large."""
-    try:
-        return bytes.fromhex(hash)
-    except ValueError:
-        return None
-
-
-def _mode(mode: int | None) -> int | None:
-    if mode is not None and not 0 <= mode <= 0o7777:
-        raise ValueError("permission bits are out of range")
-    return mode
-
-
-def _content(kind: str | None, key: bytes | None, size: int | None) -> Content | None:
-    if kind is None:
-        return None
-    if size is None:
-        return Directory()
-    if kind != "folder":
-        return Stored((key or b"").hex(), size)
-    return Folder(size, *_given(key)) if key else Folder(size)
-
-
-def _given(rights: bytes) -> tuple[tuple[int, int] | None, tuple[tuple[str, bytes], ...] | None]:
-    owner, named = json.loads(rights)
-    attributes = tuple((to_text(bytes.fromhex(name)), bytes.fromhex(value)) for name, value in named or ())
-    return (owner[0], owner[1]) if owner else None, None if named is None else attributes
-
-
-def _rights(folder: Folder) -> bytes | None:
-    """Its owner and its attributes; None if the change is about neither."""
-    if folder.owner is None and folder.attributes is None:
-        return None
-    named = [(to_bytes(name).hex(), value.hex()) for name, value in folder.attributes or ()]
-    return json.dumps((folder.owner, None if folder.attributes is None else named), separators=(",", ":")).encode()
-
-
-def _thing_row(thing: Shelved) -> tuple[object, ...]:
-    inode = f"{thing.inode[0]}:{thing.inode[1]}"  # as _file says
-    slot = to_bytes(thing.slot)
-    return slot, thing.kind, thing.hash, thing.size, thing.mode, inode, thing.mtime_ns, thing.entries
-
-
-def _thing(slot: bytes, kind: Any, hash: str, size: int, mode: int, inode: str, mtime_ns: int, entries: int) -> Shelved:
-    device, _, number = inode.partition(":")
-    return Shelved(to_text(slot), kind, hash, size, mode, (int(device), int(number)), mtime_ns, entries)
-
-
-def _file(identity: Identity) -> str:
-    # Some file systems use the highest bit of an inode number, and SQLite's integers are signed.
-    return f"{identity.device}:{identity.inode}"
-
-
-def _body(mark: Mark) -> bytes:
-    identity = mark.identity
-    return json.dumps(
-        {
-            "identity": [identity.device, identity.inode, identity.size, identity.mtime_ns, identity.ctime_ns],
-            "hash": mark.hash,
-            "lines": mark.lines,
-            "whole": mark.whole,
-            "pages": [[seen.start, seen.end, seen.hash] for seen in mark.pages],
-        },
-        separators=(",", ":"),
-    ).encode()
-
-
-@lru_cache(maxsize=16)  # one call asks twice or three times for the same
-def _mark(path: bytes, body: bytes) -> Mark:
-    facts = json.loads(body)
-    return Mark(
-        path=to_text(path),
-        identity=Identity(*facts["identity"]),
-        hash=facts["hash"],
-        lines=tuple((first, last) for first, last in facts["lines"]),
-        whole=facts["whole"],
-        pages=tuple(Seen(*seen) for seen in facts["pages"]),
-    )
+def _now() -> int:
+    return time.time_ns() // 1000

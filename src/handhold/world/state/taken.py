@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 DONE = ("success", "partial")  # the outcomes after which a call's changes stand
+STANDING = "(" + ",".join(f"'{status}'" for status in DONE) + ")"  # the same, in SQL
 
 
 def taken_back(seq: int, takers: Mapping[int, Collection[int]]) -> bool:
