@@ -326,7 +326,7 @@ class _Breaks:
 
     A flood is to be taken at 1 GB/s, and counting the line ends of `yes` goes at 0.6 GB/s on a core of its own. But a
     flood mostly says the same again and again: one comparison of a piece with itself, moved by the length of what is
-    repeated, shows that at 25 GB/s. Ordinary output (`find`, a build) is counted, at 1.2 GB/s.
+    repeated, shows that at 25 GB/s. Other output (`find`, `seq`) is counted, at 1.2 GB/s.
     """
 
     def __init__(self, ring: bytearray, view: memoryview) -> None:
