@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -210,11 +211,12 @@ def test_c50_thousands_of_places_are_told_briefly_and_at_once(ground: Make):
     here = ground({"a.py": "    return x\n" * 50_000})
     box = here.open()
     read(box)
+    start = time.process_time()
     reply = edit(box, "return", "yield")
     assert (reply.code, len(reply.data["lines"]), reply.data["lines_count"]) == ("AMBIGUOUS", 100, 50_000)
     done = box.call("edit_file", {"path": "a.py", "old_string": "return", "new_string": "yield", "replace_all": True})
     assert done.status == "success"
-    assert reply.data["time_ms"] + done.data["time_ms"] < 5_000
+    assert time.process_time() - start < 5
     assert here.read("a.py") == b"    yield x\n" * 50_000
 
 
