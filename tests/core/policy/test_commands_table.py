@@ -44,13 +44,6 @@ def wrongly_judged(table: list[Row]) -> list[str]:
     return [row.shown for row in table if (row.verdict is Verdict.ALLOW) != (row.expect in HARMLESS)]
 
 
-ASKED_ABOUT = {
-    'declare -A m=([a]=1 [b]=2); m[c]=3; for k in "${!m[@]}"; do echo "$k ${m[$k]}"; done',
-    "echo $((RANDOM % 6))",
-}
-"""Harmless rows that are asked about where not every effect is seen: their subscripts and variables are not followed."""
-
-
 def test_c84_none_of_the_82_runs_unasked_in_mode_edit_and_none_of_the_15_is_asked_about():
     table = rows(KNOWN, "edit")
     expected = Counter(row.expect in HARMLESS for row in table)
@@ -69,10 +62,8 @@ def test_c84_our_own_list_is_judged_the_same_way():
     expected = Counter(row.expect in HARMLESS for row in table)
     assert expected[True] >= 80
     assert expected[False] >= 120
-    assert wrongly_judged([row for row in table if row.command not in ASKED_ABOUT]) == []
-    assert {row.study.kind for row in table if row.command in ASKED_ABOUT} == {"unknown"}
+    assert wrongly_judged(table) == []
 
 
 def test_what_our_own_list_calls_read_only_is_found_to_be():
-    table = [row for row in rows(OURS, "ask") if row.expect == "read-only" and row.command not in ASKED_ABOUT]
-    assert [row.shown for row in table if row.study.kind != "read-only"] == []
+    assert [row.shown for row in rows(OURS, "ask") if row.expect == "read-only" and row.study.kind != "read-only"] == []

@@ -10,6 +10,10 @@ from handhold.core.policy.shell.grammar import Unsure
 from handhold.core.policy.shell.marks import HOLE, NUMBER, is_number
 
 COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+NUMBERS = frozenset(
+    ("RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID", "SRANDOM", "EPOCHSECONDS", "OPTIND")
+)
+"""Variables in which bash itself keeps a number."""
 _CODE = re.compile(r"[$`\\\0\1]")
 _NO_OPERAND = re.compile(r"[$`\\\0\1\[*?]")  # a value with a pattern in it may have become the name of a file
 _OPERAND = re.compile(r"(?<![\w#\2])([A-Za-z_]\w*)(?!\w|\s*=(?!=))")
@@ -27,6 +31,12 @@ def check_operand(value: str) -> str:
     return value
 
 
+def check_key(text: str) -> None:
+    """The key of an associative array, where bash expands it once more; Unsure if that may run code."""
+    if _CODE.search(text):
+        raise Unsure("a subscript in it would be expanded again, and may hold code")
+
+
 def evaluate(text: str, value: Callable[[str], str | None]) -> dict[str, str]:
     """The variables that an expression sets, with their values; Unsure if evaluating it may run code."""
     assigned: dict[str, str] = {}
@@ -40,8 +50,7 @@ def evaluate(text: str, value: Callable[[str], str | None]) -> dict[str, str]:
 
 
 def _check(text: str, value: Callable[[str], str | None]) -> None:
-    if _CODE.search(text):
-        raise Unsure("a subscript in it would be expanded again, and may hold code")
+    check_key(text)
     seen: set[str] = set()
     waiting = [text]
     while waiting:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from handhold.core.policy.shell import printed
-from handhold.core.policy.shell.arithmetic import COMPARISONS
+from handhold.core.policy.shell.arithmetic import COMPARISONS, NUMBERS, check_key
 from handhold.core.policy.shell.call import Call, Feed, Finding
 from handhold.core.policy.shell.grammar import LOST, Source, Unsure, every, parse
 from handhold.core.policy.shell.heredocs import heredoc
@@ -47,6 +47,7 @@ class Known:
 
     values: dict[str, str]
     folders: frozenset[str]
+    associative: frozenset[str] = frozenset()  # arrays whose subscripts are texts
 
     def joined(self, other: "Known") -> "Known":
         same: dict[str, str] = {}
@@ -58,7 +59,7 @@ class Known:
                 same[name] = NUMBER
         if SPLITS in self.values or SPLITS in other.values:
             same[SPLITS] = HOLE
-        return Known(same, self.folders | other.folders)
+        return Known(same, self.folders | other.folders, self.associative & other.associative)
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,15 @@ class Walk:
         return {"PWD": self.standing.folder, "TMPDIR": "/tmp", "PATH": "/usr/bin:/bin", **home}
 
     def _reader(self, source: Source) -> Reader:
-        home = self.standing.home or HOLE
-        return Reader(source, self._value, self._printed, self._operand, self.assigned, home)
+        return Reader(
+            source,
+            self._value,
+            self._printed,
+            self._operand,
+            self.assigned,
+            lambda name: name in self.known.associative,
+            self.standing.home or HOLE,
+        )
 
     # --- what is known
 
@@ -103,6 +111,8 @@ class Walk:
 
     def _operand(self, name: str) -> str | None:
         """What a variable holds where it is evaluated: it is not split."""
+        if name in NUMBERS and name not in self.ever_assigned:
+            return NUMBER
         return None if name in self.never_known else self.known.values.get(name)
 
     def assigned(self, name: str, value: Word) -> None:
@@ -341,15 +351,15 @@ class Walk:
         marks = [part for part in node.children if part.type in ("((", ";", "))")][:4]
         if [part.type for part in marks] != ["((", ";", ";", "))"]:
             raise Unsure("a loop in it cannot be read")
-
-        def evaluate(left: "Node", right: "Node") -> None:
-            self.reader.evaluate(self.reader.expanded(node, left.end_byte, right.start_byte))
+        first, condition, last = [(left.end_byte, right.start_byte) for left, right in pairwise(marks)]
+        reader = self.reader
 
         def once() -> None:
-            evaluate(marks[1], marks[3])
+            reader.evaluate(reader.expanded(node, *condition))
             self._sequence(bodies(node), around)
+            reader.evaluate(reader.expanded(node, *last))
 
-        evaluate(marks[0], marks[1])
+        reader.evaluate(reader.expanded(node, *first))
         self._rounds(once)
 
     def _function(self, node: "Node", around: Around) -> None:
@@ -361,7 +371,7 @@ class Walk:
         self.ever_assigned = set()
         try:
             redirects = tuple(part for part in node.children if part.type.endswith("_redirect"))
-            self.known = replace(before, values={})
+            self.known = replace(before, values={}, associative=frozenset())
             self._sequence(bodies(node), replace(around, redirects=redirects))
         finally:
             self.never_known |= self.ever_assigned
@@ -505,7 +515,7 @@ class Walk:
         if name.type != "variable_name":  # name[subscript]
             self.reader.inside(name)
             text, more = text.partition("[")[0], True
-        word = self.reader.value_of(value)
+        word = self.reader.value_of(value, keys=text in self.known.associative)
         if more:
             numbers = is_number(word.text) and is_number(self._operand(text) or "")
             word = Word(NUMBER if numbers else HOLE)
@@ -515,6 +525,11 @@ class Walk:
         keyword = self.reader.source.text(node.children[0])
         words: list[Word] = [Word(keyword)]
         names = [self.reader.source.text(part).partition("=")[0] for part in node.children[1:]]
+        if keyword == "unset":
+            self.known = replace(self.known, associative=frozenset())
+        elif any(re.fullmatch(r"-\w*A\w*", name) for name in names):
+            new = [name for name in names if name not in self.ever_assigned]
+            self.known = replace(self.known, associative=self.known.associative.union(new))
         for part, name in zip(node.children[1:], names, strict=True):
             if part.type == "variable_assignment":
                 self._assignment(part)
@@ -553,7 +568,9 @@ class Walk:
         name, bracket, rest = text.partition("[")
         if MARKS.search(name) or re.search("[*?]", name):  # a pattern may have become the name of a file
             raise Unsure("which variable it names is not known before it runs")
-        if bracket and rest.rstrip("]") not in ("@", "*"):
+        if bracket and name in self.known.associative:
+            check_key(rest)
+        elif bracket and rest.rstrip("]") not in ("@", "*"):
             self.evaluate(rest)
 
     def evaluate(self, text: str) -> None:

@@ -77,6 +77,7 @@ class Reader:
     printed: Callable[["Node"], str]
     operand: Callable[[str], str | None]  # what a variable holds where it is evaluated
     assigned: Callable[[str, Word], None]
+    is_associative: Callable[[str], bool]
     home: str
 
     def words(self, node: "Node") -> list[Word]:
@@ -86,13 +87,13 @@ class Reader:
         letters = self.letters(node)
         return [word for each in expand_braces(letters) for word in _split(self._at_home(each))]
 
-    def value_of(self, node: "Node | None") -> Word:
-        """What is assigned: neither split nor completed."""
+    def value_of(self, node: "Node | None", *, keys: bool = False) -> Word:
+        """What is assigned: neither split nor completed. `keys`: to an associative array."""
         if node is None:
             return Word("")
         if node.type == "array":
             for each in node.named_children:
-                if self.source.text(each).startswith("["):  # [subscript]=value, which is not split
+                if not keys and self.source.text(each).startswith("["):  # [subscript]=value, which is not split
                     self.evaluate(self.text_of(each).replace("]=", ","))
             return _array([word for each in node.named_children for word in self.words(each)])
         return Word(joined(self._at_home(self.letters(node), colons=True)))
@@ -197,7 +198,7 @@ class Reader:
             case "arithmetic_expansion":
                 self.arithmetic(node)
             case "subscript":
-                self._subscript(node)
+                self._subscript(node, rest)
             case "expansion":
                 self._rest_of(node, self._checked(node), rest)
             case _ if node.children:
@@ -228,10 +229,11 @@ class Reader:
         self.evaluate(offset.replace(":", ","))
         return node.children[:colon]
 
-    def _subscript(self, node: "Node") -> None:
-        """Taken for arithmetic, though of an associative array it would be a text."""
-        _, opening, *_, closing = node.children
-        if (text := self.expanded(node, opening.end_byte, closing.start_byte)) not in ("@", "*"):
+    def _subscript(self, node: "Node", rest: list[str]) -> None:
+        name, opening, *_, closing = node.children
+        if self.is_associative(self.source.text(name)):
+            self._rest_of(node, node.children, rest)
+        elif (text := self.expanded(node, opening.end_byte, closing.start_byte)) not in ("@", "*"):
             self.evaluate(text)
 
     # --- arithmetic

@@ -36,15 +36,6 @@ _ONLY = {
     "--gpg-sign": ("commit", "merge", "rebase", "cherry-pick", "revert"),
 }
 """Where these mean what they say here; elsewhere they are something harmless."""
-_LOOKS = {
-    **dict.fromkeys(("branch", "tag"), ("",)),
-    **dict.fromkeys(("stash", "worktree"), ("list", "show")),
-    **dict.fromkeys(("reflog", "notes"), ("", "list", "show")),
-    "remote": ("", "get-url", "show"),
-    "submodule": ("", "status", "summary"),
-    "bundle": ("verify", "list-heads"),
-}
-"""The first operands with which others only look."""
 _GLOBAL_TAKES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"))
 _TEXTS = (
     *("-m", "--message", "--grep", "--author", "--committer", "-G", "-S", "--format", "--pretty", "--date", "--since"),
@@ -168,10 +159,26 @@ def _options(call: Call, verb: str, rest: Sequence[Word]) -> None:
 
 def _changes(verb: str, rest: Sequence[Word]) -> bool:
     words = [word.text for word in rest]
-    if verb == "config":
-        return not _reads_setting(words)
     first = next((word for word in words if not word.startswith("-")), "")
-    return verb not in LOOKING and first not in _LOOKS.get(verb, ())
+    match verb:
+        case "branch" | "tag":
+            return bool(first) and not {"--list", "-l", "--contains", "--merged", "--no-merged", "--points-at"} & set(
+                words
+            )
+        case "stash" | "worktree" | "reflog" | "notes":
+            return first not in ("list", "show") and not (verb in ("reflog", "notes") and not first)
+        case "remote":
+            return first not in ("", "get-url", "show")
+        case "submodule":
+            return first not in ("status", "summary", "")
+        case "config":
+            return not _reads_setting(words)
+        case "bundle":
+            return first not in ("verify", "list-heads")
+        case "symbolic-ref" | "hash-object":
+            return len([word for word in words if not word.startswith("-")]) > 1 or "-w" in words
+        case _:
+            return verb not in LOOKING
 
 
 def _reads_setting(words: Sequence[str]) -> bool:

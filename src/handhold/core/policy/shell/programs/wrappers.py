@@ -64,7 +64,6 @@ DANGEROUS = {
 }
 WRITES = {"time": ("-o", "--output"), "strace": ("-o",), "ltrace": ("-o",)}
 TIME = frozenset(("-p", "-v", "-f", "-o", "-a", "--verbose", "--format", "--output", "--append", "--portability"))
-_PROGRAM = re.compile(r"[\w./~-][^=]*")  # behind `time` more of the shell's grammar may follow, or a variable be set
 _DURATION = re.compile(r"[\d.\1\2]+[smhd]?")
 
 
@@ -89,9 +88,18 @@ def wrapper(call: Call) -> None:
     if name == "time":
         if not {option for option, _ in options.given} <= TIME:
             raise Unsure("what `time` would run is not known before it runs")
-        if options.operands and not _PROGRAM.fullmatch(options.operands[0].text):
-            raise Unsure("what `time` would run is not known before it runs")
-    call.runs(options.operands[FIRST.get(name, 0) :])
+        _timed(call, list(options.operands))
+    else:
+        call.runs(options.operands[FIRST.get(name, 0) :])
+
+
+def _timed(call: Call, words: list[Word]) -> None:
+    """`time` is a word of the grammar: variables, and more of the grammar, may follow it."""
+    while words and (found := re.match(r"([A-Za-z_]\w*)\+?=", words[0].text)):
+        call.hands.assigned(found[1], Word(words.pop(0).text[found.end() :]))
+    if words and not re.match(r"[\w./~-]", words[0].text):
+        raise Unsure("what `time` would run is not known before it runs")
+    call.runs(words)
 
 
 def env(call: Call) -> None:
@@ -138,10 +146,19 @@ def joined(call: Call) -> None:
     call.changes()
 
 
-def not_looked_into(call: Call) -> None:
-    """hyperfine, parallel: too rare to read how they put commands together."""
-    call.sweep(call.arguments)
-    call.unknown(f"what `{call.name}` would run is not looked into")
+def each_code(call: Call) -> None:
+    """hyperfine: every operand is a command of its own."""
+    takes = frozenset(
+        ("-w", "--warmup", "-r", "--runs", "-m", "-M", "-p", "--prepare", "-s", "--setup", "-c", "--cleanup")
+    )
+    options = Options.read(call.arguments, takes | {"--export-json", "--export-markdown", "-S", "--shell", "-n"})
+    for code in (*options.operands, *options.named("-p", "--prepare", "-s", "--setup", "-c", "--cleanup", "-S")):
+        if code:
+            call.code(code)
+    for value in options.named("--export-json", "--export-markdown", "--export-csv"):
+        if value:
+            call.writes(value)
+    call.changes()
 
 
 def flock(call: Call) -> None:
@@ -194,6 +211,21 @@ def xargs(call: Call) -> None:
         inner.runs(tuple(replace(word, text=word.text.replace(marks[0], value)) for word in words))
     else:
         inner.runs((*words, *fed))
+
+
+def parallel(call: Call) -> None:
+    words = call.arguments
+    stops = [at for at, word in enumerate(words) if word.text in (":::", "::::", ":::+")]
+    template = Options.read(
+        words[: stops[0]] if stops else words, frozenset(("-j", "-a", "-n", "-N", "--jobs")), permute=False
+    )
+    given = words[stops[0] + 1 :] if stops else ()
+    if not template.operands or not all(word.known for word in (*template.operands, *given)):
+        call.unknown("`parallel` would run commands that are not known before they run")
+        return
+    code = " ".join(word.text for word in template.operands)
+    for word in given or (Word("x" if call.feed and call.feed.names else HOLE),):
+        call.code(Word(re.sub(r"\{[./#%]*\}", word.text, code) if "{" in code else f"{code} {word.text}"))
 
 
 # --- find
