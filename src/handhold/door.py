@@ -1,7 +1,7 @@
 """The one door: a change is journalled ahead, committed and settled, or it is taken back at the next start."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import Identity
@@ -18,13 +18,13 @@ def commit(
     *,
     decision: Decision,
     takes_back: Sequence[int] = (),
-    renew: bool = False,
+    renew: Collection[str] = (),
     times: Sequence[FolderTime] = (),
 ) -> Mapping[str, Identity]:
     """To be passed alone. What the journal does not say was done, was not done.
 
     `conclude` gets the calls whose undo is given up for this one: the outcome holds a reply that says so.
-    With `renew`, things of a command that come back with other contents get the time of now. `times` come with it.
+    Files of `renew` that come back with other contents get the time of now. `times` come with it.
     """
     with files.transaction(changes, times) as transaction:
         given_up = store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)

@@ -26,6 +26,7 @@ from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, S
 from handhold.core.ports import Call, Decision, Entry, Files, Hiding, Outcome, Policy, Store, Verb, Verdict
 from handhold.core.results import TakenBack
 from handhold.core.text.names import spelled, unmistakable
+from handhold.core.tools.refreshed import INDEX
 from handhold.core.tools.run import verb_of
 from handhold.door import commit
 from handhold.secret_files import SecretFiles
@@ -68,13 +69,13 @@ class TakingBack:
         """Undo or redo what is meant. Refused where it would lose a later change, or today's policy denies it.
 
         A file that gets other contents gets the time of now, so that whoever builds from it notices; with `keep_times`,
-        the time that it had.
+        the time that it had. An index of git always keeps it (`paths_to_renew`).
         """
         steps = [reversal(step) for step in reversed(self._steps(self._chosen(verb, which)))]
         self._check_policy(steps)
         self._can_be_had(steps)
         if not preview:
-            self._commit(verb, which, steps, renew=not keep_times)
+            self._commit(verb, which, steps, keep_times=keep_times)
         files = [change for step in steps for change in step.files]
         return TakenBack(
             verb=verb,
@@ -212,11 +213,11 @@ class TakingBack:
 
     # --- doing it
 
-    def _commit(self, verb: Way, which: Which, steps: Sequence[Step], *, renew: bool) -> None:
+    def _commit(self, verb: Way, which: Which, steps: Sequence[Step], *, keep_times: bool) -> None:
         batch = self.store.entries(last=1)[-1].seq if len(steps) > 1 else 0
         for n, step in enumerate(steps):
             try:
-                self._commit_step(verb, which, step, batch, renew=renew)
+                self._commit_step(verb, which, step, batch, keep_times=keep_times)
             except Unfinished:
                 raise
             except ToolError as error:
@@ -226,7 +227,7 @@ class TakingBack:
                 paths = error.facts().get("paths") or [error.facts().get("path", "")]
                 raise TakenBackPartly(verb, tuple(done), tuple(left), error.code, tuple(paths)) from error
 
-    def _commit_step(self, verb: Way, which: Which, step: Step, batch: int, *, renew: bool) -> None:
+    def _commit_step(self, verb: Way, which: Which, step: Step, batch: int, *, keep_times: bool) -> None:
         arguments = {"calls": names(step)} | ({"batch": batch} if batch else {})
         call = Call(self.session, which.turn, "", verb, json.dumps(arguments), self.dialect)
         seq = self.store.begin(call)
@@ -241,7 +242,7 @@ class TakingBack:
                     lambda _: Outcome("success", None, 0.0, None),
                     decision=decision,
                     takes_back=[entry.seq for entry in step.entries],
-                    renew=renew,
+                    renew=frozenset() if keep_times else paths_to_renew(step.files),
                 )
         except Unfinished:
             raise
@@ -253,6 +254,11 @@ class TakingBack:
 
 def reversal(step: Step) -> Step:
     return Step(step.entries, tuple(change.reversed() for change in reversed(step.files)))
+
+
+def paths_to_renew(files: Sequence[FileChange]) -> frozenset[str]:
+    """All paths except git indexes: git does not read files that are older than its index, it trusts their times."""
+    return frozenset(change.path for change in files if not INDEX.fullmatch(change.path))
 
 
 def names(step: Step) -> list[str]:

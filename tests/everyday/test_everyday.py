@@ -15,7 +15,7 @@ pytestmark = [
 
 EVERY = read_workloads()
 IN_CI = [each for each in EVERY if each.get("ci")]
-SHOW_ALL_KNOWN = ("git-stash", "git-push-bare")
+SHOW_ALL_KNOWN = ("git-merge", "git-push-bare")
 
 
 @pytest.mark.parametrize("workload", IN_CI, ids=lambda each: each["name"])

@@ -1,6 +1,8 @@
 """Times of files, after a command and after undo: what `make` goes by."""
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,23 @@ def test_e16_times_are_kept_if_that_is_asked_for(box: Toolbox, ws: Path):
     run(box, "echo 2 >source")
     assert box.undo(keep_times=True).status == "success"
     assert (ws / "source").stat().st_mtime == LONG_AGO
+
+
+def test_e16_git_still_sees_what_changed_in_the_second_of_its_index(box: Toolbox, ws: Path):
+    def git(command: str) -> str:
+        return subprocess.run(["bash", "-ec", command], cwd=ws, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    git("git init -q . && git config user.name x && git config user.email x@x && git add . && git commit -qm First")
+    for _ in range(20):  # until both fall into one second
+        git("echo 2 >source; git add source; echo 3 >source")
+        if int((ws / "source").stat().st_mtime) == int((ws / ".git/index").stat().st_mtime):
+            break
+    status = git("git --no-optional-locks status --short")
+    assert status == "MM source\n"
+    time.sleep(1)
+    run(box, "echo 2 >other; git add other")
+    assert box.undo().status == "success"
+    assert git("git --no-optional-locks status --short") == status
 
 
 def age(*paths: Path) -> None:

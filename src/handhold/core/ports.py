@@ -139,8 +139,8 @@ class Transaction(Protocol):
         """Undo `perform`, for when the journal could not say that it happened."""
         ...
 
-    def finish(self, *, renew: bool = False) -> None:
-        """Throw away what was kept for taking back. With `renew`, files that got other contents are of this moment."""
+    def finish(self, *, renew: Collection[str] = ()) -> None:
+        """Throw away what was kept for taking back. Files of `renew` that got other contents are of this moment."""
         ...
 
 

@@ -1,7 +1,7 @@
 """A workspace in a dictionary: for tests and dry runs. It passes the suite of the real one."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from posixpath import dirname
@@ -144,7 +144,7 @@ class MemoryTransaction:
         for path in reversed(self._made):
             self._workspace.directories.discard(self._workspace.name_at(path))
 
-    def finish(self, *, renew: bool = False) -> None:
+    def finish(self, *, renew: Collection[str] = ()) -> None:
         for change in self.files:
             if isinstance(change.before, Directory):
                 self._workspace.remove_directory(change.path)
@@ -216,7 +216,7 @@ class MemoryExchange:
             self._exchange(name, slot)
         self._exchanged.clear()
 
-    def finish(self, *, renew: bool = False) -> None:
+    def finish(self, *, renew: Collection[str] = ()) -> None:
         pass
 
     def _verify(self, change: FileChange) -> None:

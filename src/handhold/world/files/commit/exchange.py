@@ -5,7 +5,7 @@ its own. The journal names both, so whoever comes later knows by their inodes wh
 """
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 
@@ -79,18 +79,19 @@ class Exchange:
         for step in begun:
             step.begun = False
 
-    def finish(self, *, renew: bool = False) -> None:
+    def finish(self, *, renew: Collection[str] = ()) -> None:
         """What was replaced stays in its slot: taking back needs it. What had to go for it goes now."""
-        if renew:
-            self._renew()
+        self._renew(renew)
         with suppress(OSError, ToolError):
             self._slots.sweep()
 
-    def _renew(self) -> None:
+    def _renew(self, paths: Collection[str]) -> None:
         """A file that got other contents is younger than whatever was built from the old ones."""
         for step in self._steps:
             before, after = step.before, step.after
-            if before and after and before.kind == after.kind == "file" and before.hash != after.hash:
+            if step.path not in paths or not before or not after:
+                continue
+            if before.kind == after.kind == "file" and before.hash != after.hash:
                 with suppress(OSError, ToolError):
                     directory, name = self._hands.open(step.path)
                     os.utime(name, dir_fd=directory, follow_symlinks=False)

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from secrets import token_hex
@@ -75,7 +75,7 @@ class Commit:
         for step in begun:
             step.begun = False
 
-    def finish(self, *, renew: bool = False) -> None:
+    def finish(self, *, renew: Collection[str] = ()) -> None:
         # Every file that it wrote is new anyway.
         # Not synced: until the journal's own note of it is on the disk, recovery does this again.
         clear_up(self._hands, self.id, self.files)
