@@ -10,6 +10,8 @@ from os.path import abspath
 from typing import Any, NoReturn, cast, get_args
 
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS
+from handhold.core.policy.hosts import BadHost, HostPattern
+from handhold.core.policy.rules import Rule
 from handhold.core.requests import Matching
 from handhold.core.text.alike import suggest
 
@@ -119,8 +121,6 @@ def _network(value: Any) -> bool | tuple[str, ...]:
 
 
 def _host(value: Any) -> str:
-    from handhold.core.policy.hosts import BadHost, HostPattern
-
     if not isinstance(value, str):
         raise TypeError("True, False, or names of hosts")
     try:
@@ -131,8 +131,6 @@ def _host(value: Any) -> str:
 
 
 def _rules(value: Any) -> tuple[Any, ...]:
-    from handhold.core.policy.rules import Rule
-
     return _each(value, _instance(Rule, "a list of handhold.Rule"), "a list of handhold.Rule", Rule)
 
 

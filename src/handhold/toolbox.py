@@ -17,8 +17,10 @@ from functools import cached_property, partial
 from hashlib import sha256
 from os.path import expanduser
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
+from handhold import given_up
+from handhold.asking import Asking, severity
 from handhold.checked_policy import check_policy
 from handhold.core import history, tools
 from handhold.core.errors import (
@@ -56,6 +58,8 @@ from handhold.core.plans import (
 )
 from handhold.core.policy.guard import GuardedView
 from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.protected import Protection
+from handhold.core.policy.repositories import Repositories
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import (
     Approver,
@@ -103,15 +107,13 @@ from handhold.core.text.redaction import Redaction
 from handhold.core.text.visible import format_id
 from handhold.core.tools import run
 from handhold.core.tools.grep import redact_hits
+from handhold.core.tools.refreshed import without_locks, without_refreshed
 from handhold.core.tracker import Tracker
 from handhold.door import commit, recover
 from handhold.live import Live, awaited, streamed
 from handhold.open_calls import OpenCalls
 from handhold.secret_files import SecretFiles
-
-if TYPE_CHECKING:
-    from handhold.asking import Asking
-    from handhold.takeback import TakingBack
+from handhold.takeback import TakingBack
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 RULES_CHANGED = (
@@ -157,14 +159,8 @@ class Road:
         self._open_calls = OpenCalls(self._release)
         recover(files, store)
 
-    # What a session that only reads never needs is imported when it is: everybody's start is shorter for it.
-
     @cached_property
-    def _asking(self) -> "Asking":
-        from handhold.asking import Asking
-        from handhold.core.policy.protected import Protection
-        from handhold.core.policy.repositories import Repositories
-
+    def _asking(self) -> Asking:
         protection = Protection(self.files.roots)
 
         # The history in turn asks this one, so it is looked up when it is needed.
@@ -226,9 +222,7 @@ class Road:
         return self.files.answered(self._keeping.places, lambda: None)
 
     @cached_property
-    def _history(self) -> "TakingBack":
-        from handhold.takeback import TakingBack
-
+    def _history(self) -> TakingBack:
         return TakingBack(
             self.files,
             self.store,
@@ -502,8 +496,6 @@ class Road:
 
     def _ended(self, errand: "Errand", request: Run, finished: Finished, decision: Decision) -> Reply:
         """A command has ended: what it did is still a question."""
-        from handhold.core.tools.refreshed import without_locks, without_refreshed
-
         effects = finished.effects
         if effects:
             effects = without_refreshed(effects, self._history.content)
@@ -647,8 +639,6 @@ class Road:
 
     def judged(self, verb: Verb, path: str) -> Judgement:
         """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
-        from handhold.asking import severity
-
         judged = self.policy.may if verb is Verb.READ else self._asking.judged
         with self._open_calls.enter():
             return max((judged(verb, place) for place in self._view().names(path)), key=severity)
@@ -689,8 +679,6 @@ class Road:
     def _reply(self, errand: "Errand", request: Request, result: Result) -> Reply:
         text, facts = self._encode(errand, request, result), {**result.facts(), **errand.facts()}
         if errand.given_up:
-            from handhold import given_up
-
             facts["undo_given_up"] = given_up.describe(errand.given_up, self.session, self._visible_paths)
             text = f"{text}\n\n{given_up.explain(facts['undo_given_up'])}"
         reply = Reply(

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from handhold.world.files import hidden
 from handhold.world.files.hidden import HiddenFiles
 from handhold.world.files.roots import Root
+from handhold.world.files.tree import DiskTree
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.tree import DiskTree
 from tests.world.files.opening import NoContents
 from tests.world.shell.forked import as_user
 

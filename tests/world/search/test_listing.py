@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
+from handhold.world.files.tree import EntryKind
 from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryFiles
 from handhold.world.search.listing import SPARE, Listing, listing
 from handhold.world.search.memory import MemoryTree
 from handhold.world.search.running import Deadline
-from handhold.world.search.tree import EntryKind
 from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import planted
 

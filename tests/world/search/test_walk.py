@@ -9,9 +9,9 @@ from time import monotonic, sleep
 import pytest
 
 from handhold.core.facts import Skipped
+from handhold.world.files.tree import HELD
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import reading
-from handhold.world.search.tree import HELD
 from handhold.world.search.unsearched import skipped_by_rule
 from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import Looking, children, descriptors, looking, planted

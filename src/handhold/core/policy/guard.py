@@ -10,6 +10,7 @@ from functools import cached_property
 from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import Beginning, Look, Page, Whole
 from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import FileView, Hiding, Policy, Traits, Verb, Verdict
 from handhold.core.requests import Matching
 from handhold.core.text.encoding import Text, must_fit
@@ -52,8 +53,6 @@ class GuardedView:
     @cached_property
     def visible(self) -> Callable[[str], bool]:
         """Whether a place may be shown, and be told from."""
-        from handhold.core.policy.rules import RulePolicy
-
         # A search asks a hundred thousand times: whoever can answer quickly does.
         if isinstance(self.policy, ModePolicy):
             return lambda _: True

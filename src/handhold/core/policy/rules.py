@@ -12,16 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from handhold.core.choices import Secrets
+from handhold.core.policy.hosts import USUAL, BadHost, HostPattern, host_named, port_numbered
 from handhold.core.policy.modes import MODE, ModePolicy, is_judged_by_effects
 from handhold.core.policy.places import Places, literal
 from handhold.core.ports import Judgement, Study, Verb, Verdict
 from handhold.core.text.names import escaped, real
-
-if TYPE_CHECKING:
-    from handhold.core.policy.hosts import HostPattern
 
 Origin = Literal["user", "code", "project", "built in"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -191,8 +189,6 @@ class Bound:
 
     def about_host(self, target: str) -> bool:
         """A host, with a port or with the usual ones. One that is spelled in two ways is nobody's."""
-        from handhold.core.policy.hosts import USUAL, BadHost, host_named, port_numbered
-
         named, colon, port = target.partition(":")
         try:
             host, ports = host_named(named), (port_numbered(port),) if colon else USUAL
@@ -201,9 +197,7 @@ class Bound:
         return any(pattern.matches(host, each) for pattern in self._hosts for each in ports)
 
     @cached_property
-    def _hosts(self) -> "list[HostPattern]":
-        from handhold.core.policy.hosts import HostPattern
-
+    def _hosts(self) -> list[HostPattern]:
         return list(map(HostPattern.parse, self.rule.hosts))
 
     @cached_property

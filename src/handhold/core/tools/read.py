@@ -10,6 +10,7 @@ from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Limits, ListFiles, Read
 from handhold.core.results import Shown, Unchanged
 from handhold.core.text.kinds import PROBE, medium_of
+from handhold.core.tools import convert, notebook, searching
 
 NUMBER = 6  # characters that the number of a line takes, at least
 CUT = 64  # characters that say how much of a line is missing, at most
@@ -25,22 +26,16 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
         raise
     begun = files.begun(request.path, look, PROBE)
     if medium := medium_of(begun.head, request.path):
-        from handhold.core.tools import convert
-
         return convert.plan(request, medium, files)
     if request.pages:
         raise NotPaged(request.path)
     if request.path.lower().endswith(".ipynb"):
-        from handhold.core.tools import notebook
-
         return notebook.shown(request, begun, files)
     return text(request, begun, files)
 
 
 def listing(request: Read, files: GuardedView) -> Search:
     """As list shows it by its path alone, so that its cursor goes on from here; in some families deeper."""
-    from handhold.core.tools import searching
-
     entries = min(request.limit or LISTED, LISTED)
     whole = ListFiles(path=request.path, depth=files.traits.folder_depth, limit=entries, chars=request.limits.chars)
     return searching.plan(whole, files)

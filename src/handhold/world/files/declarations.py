@@ -1,15 +1,10 @@
-"""Who says what about the encodings of a workspace's files: its settings, and every .editorconfig above a file.
-
-Most workspaces say nothing, and then nothing is imported that could read it.
-"""
+"""Who says what about the encodings of a workspace's files: its settings, and every .editorconfig above a file."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from handhold.core.facts import Declared
-
-if TYPE_CHECKING:
-    from handhold.core.text.declarations import EditorConfig, Settings
+from handhold.core.text.declarations import EditorConfig, Settings, parsed, said
 
 EDITORCONFIG = ".editorconfig"
 MOST_CONFIG = 64 * 1024  # bytes of one; nobody writes more
@@ -19,7 +14,7 @@ class Kept(NamedTuple):
     """A configuration as it was read, and the state that the file was in."""
 
     state: Hashable
-    config: "EditorConfig"
+    config: EditorConfig
 
 
 class Declarations:
@@ -40,11 +35,9 @@ class Declarations:
         configs = list(self._configs(root, way))
         if not configs:
             return None
-        from handhold.core.text.declarations import said
-
         return said(configs)
 
-    def _configs(self, root: str, way: str) -> Iterator[tuple["EditorConfig", str]]:
+    def _configs(self, root: str, way: str) -> Iterator[tuple[EditorConfig, str]]:
         """The nearest first, each with the way from its folder."""
         folder = way
         while folder:
@@ -53,19 +46,15 @@ class Declarations:
             if config := self._config(f"{root}{below}{EDITORCONFIG}"):
                 yield config, way.removeprefix(below)
 
-    def _config(self, place: str) -> "EditorConfig | None":
+    def _config(self, place: str) -> EditorConfig | None:
         state = self._state(place)
         if state is None:
             return None
         kept = self._kept.get(place)
         if kept is None or kept.state != state:
-            from handhold.core.text.declarations import parsed
-
             self._kept[place] = kept = Kept(state, parsed(self._read(place)))
         return kept.config
 
 
-def settings(encodings: Mapping[str, str]) -> "Settings":
-    from handhold.core.text.declarations import Settings
-
+def settings(encodings: Mapping[str, str]) -> Settings:
     return Settings(encodings)

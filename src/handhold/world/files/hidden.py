@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from handhold.core.facts import Identity
 from handhold.world.files.roots import Root
+from handhold.world.files.tree import DiskTree, EntryKind
 from handhold.world.files.trouble import named
-
-if TYPE_CHECKING:
-    from handhold.world.search.tree import DiskTree, EntryKind
 
 FRESH = 2_000_000_000  # ns; what changed so shortly before it was listed may have changed again within the same tick
 
@@ -163,7 +161,7 @@ class Below:
             ahead += listed.below
         return False
 
-    def _listed(self, tree: "DiskTree", way: bytes) -> Listed:
+    def _listed(self, tree: DiskTree, way: bytes) -> Listed:
         above = way + b"/" if way else b""
         began = time_ns()
         try:
@@ -250,7 +248,7 @@ def stamp_of(top: int, way: bytes) -> Stamp | None:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-def with_numbers(tree: "DiskTree", way: bytes, numbers: frozenset[Number]) -> Iterator[bytes]:
+def with_numbers(tree: DiskTree, way: bytes, numbers: frozenset[Number]) -> Iterator[bytes]:
     """The ways to those files in a folder, not below it, that have one of these numbers."""
     above = way + b"/" if way else b""
     try:
@@ -287,9 +285,7 @@ def _everywhere(root: Root, numbers: frozenset[Number]) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened(root: Root) -> "Generator[DiskTree]":
-    from handhold.world.search.tree import DiskTree  # most sessions never look
-
+def opened(root: Root) -> Generator[DiskTree]:
     with named(root.real):
         top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
     try:

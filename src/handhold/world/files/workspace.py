@@ -37,6 +37,7 @@ from handhold.world.files.commit.likeness import bytes_at, stat_of
 from handhold.world.files.commit.things import entries_of, is_thing, lies, there
 from handhold.world.files.declarations import MOST_CONFIG, Declarations
 from handhold.world.files.distant import Distant
+from handhold.world.files.hidden import HiddenFiles, names_below
 from handhold.world.files.index import PIECE, SMALL, Indexes, Torn, count_of, page_of, pieces
 from handhold.world.files.kinds import identity_of, kind_of, other_kind, virtual
 from handhold.world.files.manifest import exact_hash
@@ -144,13 +145,9 @@ class Workspace:
         look = self.look(path)
         if look is None or look.links == 1:
             return False
-        from handhold.world.files.hidden import names_below
-
         return names_below(self._roots.all, look.identity, look.links) < look.links
 
     def hiding(self, denies: Callable[[str], bool], *, near: bool = False) -> Hiding:
-        from handhold.world.files.hidden import HiddenFiles
-
         return HiddenFiles(self._roots.all, denies, self._distant.below_roots if near else list)
 
     # --- contents

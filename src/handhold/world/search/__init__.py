@@ -3,17 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from handhold.core.facts import Scan
+from handhold.core.plans import Search
+from handhold.core.ports import Hiding
 from handhold.core.requests import ListFiles
 from handhold.core.text.names import real
+from handhold.world.files.workspace import Workspace
+from handhold.world.search.listing import listing
+from handhold.world.search.programs import found
+from handhold.world.search.ripgrep import Ripgrep
 from handhold.world.search.running import Broken
-
-if TYPE_CHECKING:  # a process that only reads files comes by here too, and has to start fast
-    from handhold.core.facts import Scan
-    from handhold.core.plans import Search
-    from handhold.core.ports import Hiding
-    from handhold.world.files.workspace import Workspace
+from handhold.world.search.walk import WalkSearch
 
 ENGINES = ("ripgrep", "walk")
 
@@ -21,16 +22,14 @@ ENGINES = ("ripgrep", "walk")
 class DiskSearch:
     """Fulfils the port Searcher."""
 
-    def __init__(self, workspace: "Workspace", *, engines: Sequence[str] = ENGINES) -> None:
+    def __init__(self, workspace: Workspace, *, engines: Sequence[str] = ENGINES) -> None:
         self._workspace = workspace
         self._engines = engines
 
-    def search(self, search: "Search", *, visible: Callable[[str], bool], hiding: "Hiding | None" = None) -> "Scan":
+    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
         until = monotonic() + search.seconds
         search = replace(search, place=real(search.place))
         if isinstance(search.request, ListFiles):
-            from handhold.world.search.listing import listing
-
             return listing(self._workspace, search, visible, until)
         because = "" if "ripgrep" in self._engines else "ripgrep is switched off"
         counted = search.entries is not None  # in a defined order, which only our own walk has
@@ -39,16 +38,9 @@ class DiskSearch:
                 return self._ripgrep(search, visible, until, hiding)
             except Broken as broken:
                 because = str(broken)
-        from handhold.world.search.walk import WalkSearch
-
         return WalkSearch(self._workspace).search(search, visible, until, "" if counted else because, hiding)
 
-    def _ripgrep(
-        self, search: "Search", visible: Callable[[str], bool], until: float, hiding: "Hiding | None"
-    ) -> "Scan":
-        from handhold.world.search.programs import found
-        from handhold.world.search.ripgrep import Ripgrep
-
+    def _ripgrep(self, search: Search, visible: Callable[[str], bool], until: float, hiding: Hiding | None) -> Scan:
         program = found(self._workspace.roots)
         if isinstance(program, str):
             raise Broken(program)

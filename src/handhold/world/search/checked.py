@@ -21,11 +21,11 @@ from handhold.core.text.clip import clip
 from handhold.core.text.names import unmistakable
 from handhold.world.files.kinds import virtual
 from handhold.world.files.openat2 import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, how, openat2
+from handhold.world.files.tree import DiskTree
 from handhold.world.files.trouble import named
 from handhold.world.files.walk import ALWAYS, STEP
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.events import BOM, MOST_WIDE, WIDE, Found
-from handhold.world.search.tree import DiskTree
 
 NO_LINKS = BENEATH | NO_MAGICLINKS | NO_SYMLINKS
 READ, LOOK = os.O_RDONLY, os.O_PATH  # a file may be named that may not be read

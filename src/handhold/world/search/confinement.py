@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from handhold.core.text.ignore import NAMES
+from handhold.world.files.tree import DiskTree
 from handhold.world.landlock import LAUNCHER, USABLE, landlock_version
 from handhold.world.search.checked import Folder
 from handhold.world.search.programs import ENV, PATIENCE
 from handhold.world.search.running import Broken
-from handhold.world.search.tree import DiskTree
 
 # What a program that is not linked statically needs to start. Nobody's secrets: every command may read it.
 LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache")

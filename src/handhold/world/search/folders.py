@@ -13,8 +13,8 @@ from typing import NamedTuple
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import Rules
+from handhold.world.files.tree import Entry, Tree, rules_in
 from handhold.world.search.running import Deadline, Spent
-from handhold.world.search.tree import Entry, Tree, rules_in
 
 MOST_DEEP = 20_000  # folders; the paths below would fill a page by themselves
 

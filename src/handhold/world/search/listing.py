@@ -20,10 +20,10 @@ from handhold.core.text.globs import GlobSet, line_of
 from handhold.core.text.heavy import HEAVY
 from handhold.core.text.names import unmistakable
 from handhold.version import VERSION
+from handhold.world.files.tree import DiskTree, EntryKind, Tree
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
 from handhold.world.search.running import Deadline, Late
-from handhold.world.search.tree import DiskTree, EntryKind, Tree
 
 ENGINE = f"handhold {VERSION}"
 MOST_STAMPED = 500  # folders that are watched for changes between two pages

@@ -15,6 +15,7 @@ from handhold.core.text.cursor import checksum, passed
 from handhold.core.text.ignore import Rules
 from handhold.core.text.names import real, unmistakable
 from handhold.version import VERSION
+from handhold.world.files.tree import MARKS, Entry, EntryKind, rules_in
 from handhold.world.memory import MemoryFiles
 from handhold.world.search.checked import row
 from handhold.world.search.events import Found
@@ -22,7 +23,6 @@ from handhold.world.search.folders import Walk, overrides_of
 from handhold.world.search.listing import Listing
 from handhold.world.search.reading import Batch, Task, Told, told
 from handhold.world.search.running import Deadline, Late, Spent
-from handhold.world.search.tree import MARKS, Entry, EntryKind, rules_in
 from handhold.world.search.unsearched import ACCOUNT, Looked, looked_at, unsearched
 
 ALL_LINES = 1 << 60

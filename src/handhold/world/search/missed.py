@@ -13,10 +13,10 @@ from time import monotonic
 from handhold.core.facts import Skipped
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.ignore import Rules
+from handhold.world.files.tree import rules_above
 from handhold.world.search.folders import overrides_of
 from handhold.world.search.ripgrep import HERE, Run, which
 from handhold.world.search.running import Broken, Deadline, Late, between_nuls
-from handhold.world.search.tree import rules_above
 from handhold.world.search.unsearched import ACCOUNT, Judge, grouped
 
 MOST_NAMES = 200_000  # of files; where there are more, nobody wants them held

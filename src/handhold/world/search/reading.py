@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Any
 
 from handhold.core.requests import Grep
+from handhold.world.files.tree import DiskTree
 from handhold.world.search.events import Found
 from handhold.world.search.needle import Needle, reading
 from handhold.world.search.running import Broken, Deadline
-from handhold.world.search.tree import DiskTree
 
 AT_ONCE = 256  # files that are given out together
 FIRST = 16  # and in the beginning, so that a page that fills soon is there soon

@@ -10,11 +10,11 @@ from handhold.core.facts import Skipped
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import Rules
+from handhold.world.files.tree import Tree, above, rules_above, rules_in
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
 from handhold.world.search.folders import Walk, overrides_of
 from handhold.world.search.running import Deadline, Late
-from handhold.world.search.tree import Tree, above, rules_above, rules_in
 
 ACCOUNT = 0.5  # seconds, for telling what was not searched
 

@@ -12,6 +12,7 @@ from handhold.core.ports import Hiding
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.ignore import Rules
 from handhold.version import VERSION
+from handhold.world.files.tree import DiskTree, rules_above
 from handhold.world.files.workspace import Workspace
 from handhold.world.search.checked import opened
 from handhold.world.search.filling import MOST_BYTES, Account, ByFile, Counted, Filling
@@ -19,7 +20,6 @@ from handhold.world.search.folders import Run, Walk, overrides_of
 from handhold.world.search.pages import LinePage
 from handhold.world.search.reading import Batch, Task, Told, batches, told
 from handhold.world.search.running import Broken, Deadline
-from handhold.world.search.tree import DiskTree, rules_above
 from handhold.world.search.unsearched import ACCOUNT, Looked, looked_at, unsearched
 
 ALL_LINES = 1 << 60

@@ -20,6 +20,7 @@ from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.places import literal
 from handhold.core.policy.rules import ON_PATHS, Book, Rule, RulePolicy
 from handhold.core.ports import Verb, Verdict
+from handhold.core.text.visible import on_one_line
 from handhold.world.settings.reading import MOST_OF_PROJECT, Said, read, said_in
 from handhold.world.state import trust
 
@@ -123,8 +124,6 @@ def of_project(root: str) -> tuple[Book, Said, str]:
 
 def _warning(root: str, ignored: int, *, changed: bool) -> str:
     """It quotes nothing of the file: these words reach people, logs and models."""
-    from handhold.core.text.visible import on_one_line
-
     why = "has changed since it was trusted" if changed else "is not trusted"
     rules = "1 allow rule does" if ignored == 1 else f"{ignored} allow rules do"
     text = f"{os.path.join(root, NAME)} {why}: its {rules} not count. Review it with `handhold trust {quote(root)}`."
@@ -136,8 +135,6 @@ def find_warnings(roots: Sequence[str], settings: bool | str | os.PathLike[str] 
     try:
         return load([os.path.realpath(root) for root in roots], Wanted(None, "edit"), settings=settings).remarks
     except SettingsBroken as broken:
-        from handhold.core.text.visible import on_one_line
-
         text = f"{broken.path} cannot be used: {broken.because}. Nothing is opened until it is corrected or removed."
         return (on_one_line(text),)
 
