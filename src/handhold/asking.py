@@ -100,7 +100,7 @@ class Asking:
         self,
         policy: Policy,
         commands: Policy,
-        approver: Approver | None,
+        approver: Callable[[], Approver | None],
         store: Store,
         session: str,
         protection: Protection,
@@ -111,6 +111,8 @@ class Asking:
     ) -> None:
         """`commands` is the policy for what commands do, and for taking that back: secrets may be usable there.
 
+        `approver` is asked for each time: it may be set later, or taken away.
+
         `leaks` says whether a file has another name outside the workspace, under which a change would show.
 
         `diff` shows all that happens at some places first, and counts those lines; None if that is too long.
@@ -119,7 +121,7 @@ class Asking:
         """
         self.policy = policy
         self.commands = commands
-        self.approver = approver
+        self._approver = approver
         self.store = store
         self.session = session
         self.protection = protection
@@ -269,7 +271,8 @@ class Asking:
 
         Where nobody can, it is taken back if it was wrong, like every change.
         """
-        if not self._somebody or self.policy.name == "open":
+        approver = self._approver()
+        if not (approver and _is_present(approver)) or self.policy.name == "open":
             return None
         gone = [each for each in files if isinstance(each.before, Shelved) and "/.git/" not in each.path]
         total, lost = sum(map(_entries, gone)), 0
@@ -321,10 +324,11 @@ class Asking:
         if shown is None:
             raise unanswered(unasked=TOO_LONG)
         consent, by = None, ""
-        if self.approver and self._somebody:
+        approver = self._approver()
+        if approver and _is_present(approver):
             invalid = ApproverInvalid(path, because, asked=False, rule=rule, of_command=of_command)
             question = self._question(matter, hash, because, rule, keys, shown)
-            consent, by = ask_approver(self.approver, question, matter.wait, invalid)
+            consent, by = ask_approver(approver, question, matter.wait, invalid)
         if consent is None:
             waiting = self._put_down(matter, hash, because, keys, shown)
             raise unanswered(approval=waiting.id) if waiting else unanswered(unasked=NO_ROOM)
@@ -332,14 +336,6 @@ class Asking:
             raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
         self._remember(consent, keys, matter.patterns, by)
         return Decision("approved", rule, f"{by} ({consent})")
-
-    @property
-    def _somebody(self) -> bool:
-        try:
-            return self.approver is not None and bool(getattr(self.approver, "present", True))
-        except Exception:
-            LOG.exception("The approver %r cannot say whether it is present, so it is asked", self.approver)
-            return True
 
     def _hash(self, matter: Matter, doubts: Sequence[Doubt]) -> str:
         """Of all that an answer is for: the request, where it is carried out, what is asked about, every change."""
@@ -441,3 +437,11 @@ def _in_words(keys: Sequence[str]) -> str:
 
 def _one(key: str) -> str:
     return "this very command" if key.startswith((f"{RUN}=", f"{RUN_DIRECTLY}=")) else key
+
+
+def _is_present(approver: Approver) -> bool:
+    try:
+        return bool(getattr(approver, "present", True))
+    except Exception:
+        LOG.exception("The approver %r cannot say whether it is present, so it is asked", approver)
+        return True

@@ -173,7 +173,7 @@ class Road:
         return Asking(
             self.policy,
             self._secret_files.policy,
-            self.approver,
+            lambda: self.approver,
             self.store,
             self.session,
             protection,

@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from PIL import Image
 
-from handhold import Toolbox
+from handhold import Rule, Toolbox
 from handhold.adapters.deepagents import backend, raw, workspace
 from handhold.adapters.langchain import by_interrupt
 from handhold.testing import FILES
@@ -317,6 +317,16 @@ def test_files_come_to_the_application_byte_for_byte(shop: Shop):
         got = workspace(box).download_files(paths)
     assert got[0].content == data
     assert [each.error for each in got] == [None, "file_not_found", "is_directory", "invalid_path"]
+
+
+def test_a_denied_file_comes_under_none_of_its_names(shop: Shop):
+    (shop.root / "secret").write_text("hush")
+    (shop.root / "hard").hardlink_to(shop.root / "secret")
+    (shop.root / "soft").symlink_to("secret")
+    denied = Rule("secret", "deny", ["read"], "mine", ["secret"], ["a"], paths=["secret"])
+    with shop.open(dialect=raw, rules=[denied]) as box:
+        got = workspace(box).download_files([str(shop.root / name) for name in ("secret", "hard", "soft")])
+    assert [(each.content, each.error) for each in got] == [(None, "permission_denied")] * 3
 
 
 def test_a_replacement_counts_its_places(shop: Shop):

@@ -282,3 +282,14 @@ def test_r1_a_call_refused_for_its_approver_is_tried_again_under_the_same_id(ws:
     assert [(each.decision, each.rule) for each in box.log()][-1] == ("refused", "mode ask")
     approver.answer = "once"
     assert box.call("write_file", {"path": "new", "content": "1"}, call_id="c").status == "success"
+
+
+def test_r1_an_approver_that_is_exchanged_or_taken_away_no_longer_answers(tmp_path: Path):
+    (tmp_path / "ws").mkdir()
+    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", approver=lambda _: True) as box:
+        assert box.call("write_file", {"path": "a", "content": "1"}).status == "success"
+        box.approver = None
+        assert box.call("write_file", {"path": "b", "content": "1"}).status == "error"
+        box.approver = lambda _: False
+        assert box.call("write_file", {"path": "c", "content": "1"}).status == "error"
+    assert sorted(path.name for path in (tmp_path / "ws").iterdir()) == ["a"]

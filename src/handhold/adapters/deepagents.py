@@ -399,9 +399,11 @@ def downloaded(box: "Toolbox", path: str) -> "FileDownloadResponse":
     from deepagents.backends.protocol import FileDownloadResponse
 
     try:
-        if box.policy.may(Verb.READ, box.files.place(path)).verdict is not Verdict.ALLOW:
+        whole = box.files.read(path)
+        # Under every name of the file, and where it was found: a link may have been turned meanwhile.
+        if any(box.judged(Verb.READ, each).verdict is not Verdict.ALLOW for each in (path, whole.path)):
             return FileDownloadResponse(path, error="permission_denied")
-        return FileDownloadResponse(path, content=box.files.read(path).data)
+        return FileDownloadResponse(path, content=whole.data)
     except ToolError as error:
         return FileDownloadResponse(path, error=CODES.get(error.code, told_of(error)))
 
