@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 from PIL import Image
@@ -473,10 +474,10 @@ def with_image(image: bytes) -> bytes:
     return paper(b"500 0 0 700 40 40 cm /I Do", resources=b"/XObject<</I 6 0 R>>", more=[image])
 
 
-def main(folder: str) -> None:
-    for name, data in hostile():
+def main(folder: str, step: str = "1") -> None:
+    for name, data in islice(hostile(), 0, None, int(step)):
         (Path(folder) / name).write_bytes(data)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

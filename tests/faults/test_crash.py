@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.tim
 PR_SET_DUMPABLE = 4
 PARTS = 4
 EVERY = 20
-STEP = scaled(4, 1)  # of the calls, every so many
+STEP = scaled(6, 1)  # of the calls, every so many
 
 
 def calls(stops: int, part: int, every: int = 1) -> range:

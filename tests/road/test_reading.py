@@ -15,6 +15,7 @@ from handhold.core.tools import read
 from handhold.core.tools.read_many import shared
 from handhold.dialects.handhold import BUDGET
 from tests.road.conftest import Files, Ground
+from tests.scale import scaled
 from tests.suites.policies import OnPlaces
 
 Make = Callable[[Files], Ground]
@@ -281,7 +282,7 @@ PLACES = st.one_of(st.none(), st.integers(0, 3000))
 @given(TEXTS, TEXTS, PLACES, st.one_of(st.none(), st.integers(1, 3000)))
 @example("x" * 41 + "\n", "", None, None)
 @example(("y" * 33 + "\n") * 3000, ("z" * 33 + "\n") * 3000, 1, None)
-@settings(max_examples=60)
+@settings(max_examples=scaled(30, 60))
 def test_c23_a_page_never_exceeds_its_budget_whatever_the_content(
     before: str, after: str, offset: int | None, limit: int | None
 ):
@@ -300,7 +301,7 @@ def test_c23_a_page_never_exceeds_its_budget_whatever_the_content(
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=50), st.integers(0, 20), st.sampled_from(["f", "n" * 250, "\u202e\n" * 50]))
-@settings(max_examples=40)
+@settings(max_examples=scaled(15, 40))
 def test_c23_several_files_never_exceed_the_budget_of_one_whatever_is_in_them(
     texts: list[str], missing: int, name: str
 ):
