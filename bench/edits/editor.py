@@ -3,7 +3,8 @@
 from typing import get_args
 
 from bench.edits.score import Editor
-from handhold.core.requests import Matching, Replacement
+from handhold.core.choices import Matching
+from handhold.core.requests import Replacement
 from handhold.core.tools.edit import execute
 
 MATCHINGS: tuple[Matching, ...] = ("safe", "bold")  # exact is what every tool has

@@ -12,8 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from handhold.core.choices import Matching
 from handhold.core.errors import ToolError
-from handhold.core.requests import Matching, Replacement
+from handhold.core.requests import Replacement
 from handhold.core.text.edits import apply
 from handhold.core.text.encoding import Text
 from handhold.core.text.match import find

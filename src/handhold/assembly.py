@@ -8,7 +8,7 @@ from importlib import import_module
 from os import PathLike, fspath, urandom
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
-from handhold.core.choices import DIALECTS, Confinement, Mode, Secrets
+from handhold.core.choices import DIALECTS, Confinement, Matching, Mode, Secrets
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.defaults import BUILT_IN
@@ -29,7 +29,6 @@ from handhold.core.ports import (
     Verb,
     Verdict,
 )
-from handhold.core.requests import Matching
 from handhold.dialects.families import chosen
 from handhold.options import check_options
 from handhold.toolbox import Road

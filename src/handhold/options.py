@@ -9,10 +9,7 @@ from os import PathLike, fspath
 from os.path import abspath
 from typing import Any, NoReturn, cast, get_args
 
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS
-from handhold.core.policy.hosts import BadHost, HostPattern
-from handhold.core.policy.rules import Rule
-from handhold.core.requests import Matching
+from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Matching
 from handhold.core.text.alike import suggest
 
 Check = Callable[[Any], Any]  # the value as it is used; TypeError or ValueError says what it must be
@@ -121,6 +118,8 @@ def _network(value: Any) -> bool | tuple[str, ...]:
 
 
 def _host(value: Any) -> str:
+    from handhold.core.policy.hosts import BadHost, HostPattern
+
     if not isinstance(value, str):
         raise TypeError("True, False, or names of hosts")
     try:
@@ -131,6 +130,10 @@ def _host(value: Any) -> str:
 
 
 def _rules(value: Any) -> tuple[Any, ...]:
+    if value == ():  # a server says so before it answers: without any, nothing is imported
+        return ()
+    from handhold.core.policy.rules import Rule
+
     return _each(value, _instance(Rule, "a list of handhold.Rule"), "a list of handhold.Rule", Rule)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,11 @@ def test_the_package_itself_never_loads_the_server():
     loaded = "import sys, handhold; handhold.Toolbox; print('mcp' in sys.modules or 'handhold.server' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
+
+
+def test_what_is_served_is_checked_without_the_tools(tmp_path: Path):
+    code = (
+        f"import sys; from handhold.server.serving import Serving; Serving.on({str(tmp_path)!r}); print(*sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"handhold.core.requests", "handhold.core.policy.rules", "handhold.toolbox"} & set(ran.stdout.split())

@@ -15,3 +15,5 @@ SECRETS: tuple[Secrets, ...] = get_args(Secrets)
 
 Confinement = Literal["contained", "external", "unconfined"]  # by us, by whatever we run in, by nothing
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
+
+Matching = Literal["exact", "safe", "bold"]  # how far an edit may go to find its place

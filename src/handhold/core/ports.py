@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar, cast
 
+from handhold.core.choices import Matching
 from handhold.core.errors import ToolError
 from handhold.core.facts import (
     Beginning,
@@ -26,7 +27,7 @@ from handhold.core.facts import (
     Whole,
 )
 from handhold.core.plans import Conflict, Content, Convert, Effects, FileChange, FolderTime, Search, Shelved
-from handhold.core.requests import JobInput, JobOutput, JobStop, Matching, Request, Run
+from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, Result, ToolSpec
 
 MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole

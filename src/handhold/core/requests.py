@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Matching = Literal["exact", "safe", "bold"]  # how far an edit may go to find its place
 MOST_PAGES = 20  # of a PDF, in one call (C-28)
 
 

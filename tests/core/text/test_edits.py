@@ -4,8 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from handhold.core.choices import Matching
 from handhold.core.errors import Ambiguous, NoChange, NoMatch, Overlapping, ToolError
-from handhold.core.requests import Matching, Replacement
+from handhold.core.requests import Replacement
 from handhold.core.text.edits import apply
 from handhold.core.text.encoding import Coding, Text
 from handhold.core.text.lines import unified

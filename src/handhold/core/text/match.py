@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import AnyStr
 
-from handhold.core.requests import Matching
+from handhold.core.choices import Matching
 from handhold.core.text import near
 from handhold.core.text.lines import number_at, unified
 from handhold.core.text.places import Place, Span

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from handhold.core.choices import Matching
 from handhold.core.errors import AlreadyExists, IsDirectory, ToolError
 from handhold.core.plans import Bytes, Changes, FileChange
 from handhold.core.policy.guard import GuardedView
-from handhold.core.requests import Edit, Matching, MultiEdit, Replacement
+from handhold.core.requests import Edit, MultiEdit, Replacement
 from handhold.core.results import Edited, Step
 from handhold.core.text.diff import hunks, snippet, unified_diff
 from handhold.core.text.edits import Applied, apply
