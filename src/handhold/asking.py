@@ -271,8 +271,7 @@ class Asking:
 
         Where nobody can, it is taken back if it was wrong, like every change.
         """
-        approver = self._approver()
-        if not (approver and _is_present(approver)) or self.policy.name == "open":
+        if self._present_approver() is None or self.policy.name == "open":
             return None
         gone = [each for each in files if isinstance(each.before, Shelved) and "/.git/" not in each.path]
         total, lost = sum(map(_entries, gone)), 0
@@ -324,8 +323,8 @@ class Asking:
         if shown is None:
             raise unanswered(unasked=TOO_LONG)
         consent, by = None, ""
-        approver = self._approver()
-        if approver and _is_present(approver):
+        approver = self._present_approver()
+        if approver is not None:
             invalid = ApproverInvalid(path, because, asked=False, rule=rule, of_command=of_command)
             question = self._question(matter, hash, because, rule, keys, shown)
             consent, by = ask_approver(approver, question, matter.wait, invalid)
@@ -336,6 +335,15 @@ class Asking:
             raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
         self._remember(consent, keys, matter.patterns, by)
         return Decision("approved", rule, f"{by} ({consent})")
+
+    def _present_approver(self) -> Approver | None:
+        """The approver of this moment, or None if there is none or it says that nobody is there."""
+        approver = self._approver()
+        try:
+            return approver if getattr(approver, "present", True) else None
+        except Exception:
+            LOG.exception("The approver %r cannot say whether it is present, so it is asked", approver)
+            return approver
 
     def _hash(self, matter: Matter, doubts: Sequence[Doubt]) -> str:
         """Of all that an answer is for: the request, where it is carried out, what is asked about, every change."""
@@ -437,11 +445,3 @@ def _in_words(keys: Sequence[str]) -> str:
 
 def _one(key: str) -> str:
     return "this very command" if key.startswith((f"{RUN}=", f"{RUN_DIRECTLY}=")) else key
-
-
-def _is_present(approver: Approver) -> bool:
-    try:
-        return bool(getattr(approver, "present", True))
-    except Exception:
-        LOG.exception("The approver %r cannot say whether it is present, so it is asked", approver)
-        return True

@@ -130,7 +130,7 @@ def _host(value: Any) -> str:
 
 
 def _rules(value: Any) -> tuple[Any, ...]:
-    if value == ():  # a server says so before it answers: without any, nothing is imported
+    if type(value) is tuple and not value:  # a server checks this before it answers: import nothing for it
         return ()
     from handhold.core.policy.rules import Rule
 

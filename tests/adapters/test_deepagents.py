@@ -323,10 +323,11 @@ def test_a_denied_file_comes_under_none_of_its_names(shop: Shop):
     (shop.root / "secret").write_text("hush")
     (shop.root / "hard").hardlink_to(shop.root / "secret")
     (shop.root / "soft").symlink_to("secret")
-    denied = Rule("secret", "deny", ["read"], "mine", ["secret"], ["a"], paths=["secret"])
+    denied = Rule("secret", "deny", ["read"], "mine", ["secret"], ["a"], paths=["secret", "gone"])
+    names = ("secret", "hard", "soft", "gone")  # the last: not even that it is missing
     with shop.open(dialect=raw, rules=[denied]) as box:
-        got = workspace(box).download_files([str(shop.root / name) for name in ("secret", "hard", "soft")])
-    assert [(each.content, each.error) for each in got] == [(None, "permission_denied")] * 3
+        got = workspace(box).download_files([str(shop.root / name) for name in names])
+    assert [(each.content, each.error) for each in got] == [(None, "permission_denied")] * len(names)
 
 
 def test_a_replacement_counts_its_places(shop: Shop):

@@ -399,9 +399,10 @@ def downloaded(box: "Toolbox", path: str) -> "FileDownloadResponse":
     from deepagents.backends.protocol import FileDownloadResponse
 
     try:
+        if box.judged(Verb.READ, path).verdict is not Verdict.ALLOW:
+            return FileDownloadResponse(path, error="permission_denied")
         whole = box.files.read(path)
-        # Under every name of the file, and where it was found: a link may have been turned meanwhile.
-        if any(box.judged(Verb.READ, each).verdict is not Verdict.ALLOW for each in (path, whole.path)):
+        if box.judged(Verb.READ, whole.path).verdict is not Verdict.ALLOW:  # a link was changed meanwhile
             return FileDownloadResponse(path, error="permission_denied")
         return FileDownloadResponse(path, content=whole.data)
     except ToolError as error:
