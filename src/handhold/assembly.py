@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 from handhold.core.choices import DIALECTS, Confinement, Matching, Mode, Secrets
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
 from handhold.core.plans import Convert, Search
-from handhold.core.policy.defaults import BUILT_IN
 from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import Book, Rule, RulePolicy
@@ -32,17 +31,13 @@ from handhold.core.ports import (
 from handhold.dialects.families import chosen
 from handhold.options import check_options
 from handhold.toolbox import Road
-from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryFiles
-from handhold.world.settings import Wanted, load, log_warning, users_undo_bytes
-from handhold.world.state.bound import DiskShare
-from handhold.world.state.folder import state_folder
-from handhold.world.state.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from handhold.world.files.workspace import Workspace
     from handhold.world.network import Opening
+    from handhold.world.state.bound import DiskShare
 
 Place = str | PathLike[str]
 
@@ -94,6 +89,10 @@ class Toolbox(Road):
         """
         from pathlib import Path
 
+        from handhold.world.files.workspace import Workspace
+        from handhold.world.state.folder import state_folder
+        from handhold.world.state.sqlite import SqliteStore
+
         place = {"root": root, "state": state, "read_only": read_only, "encodings": encodings, "undo_bytes": undo_bytes}
         given = check_options({**place, **options})
         roots: tuple[Place, ...] = given["root"]
@@ -120,6 +119,9 @@ class Toolbox(Road):
         **options: Unpack[Options],
     ) -> Self:
         """The same tools on files that live in a dictionary: for tests and dry runs."""
+        from handhold.world.memory import MemoryFiles
+        from handhold.world.state.sqlite import SqliteStore
+
         check_options({"encodings": encodings})
         store = SqliteStore.in_memory()
         return cls.on(MemoryFiles(files, root=root, contents=store, encodings=encodings), store, **options)
@@ -153,7 +155,7 @@ class Toolbox(Road):
         )
 
 
-def shell_in(state: "Path", files: Workspace, options: Options) -> Callable[[Road], Shell]:
+def shell_in(state: "Path", files: "Workspace", options: Options) -> Callable[[Road], Shell]:
     """What makes the shell when the first command comes; nothing of it is imported before."""
     mode = options.get("shell", "contained")
 
@@ -216,13 +218,18 @@ def policy_for(options: Options, roots: Sequence[str]) -> Policy:
     wanted = wanted_policy(options)
     if wanted is not None and not isinstance(wanted, str):
         return wanted
+    from handhold.core.policy.defaults import BUILT_IN
+
     rules = Book("code", "code", tuple(cast("Sequence[Rule]", options.get("rules", ()))))
     mode = ModePolicy(wanted or otherwise(options))
     return RulePolicy(mode, (rules, BUILT_IN), tuple(roots), secrets=options.get("secrets") or "usable")
 
 
-def undo_bound(options: Options, state: "Path", roots: Sequence[Place]) -> int | DiskShare:
+def undo_bound(options: Options, state: "Path", roots: Sequence[Place]) -> "int | DiskShare":
     """What the user's settings say, else a share of the disks on which it lies: of the state and of the roots."""
+    from handhold.world.settings import users_undo_bytes
+    from handhold.world.state.bound import DiskShare
+
     policy = wanted_policy(options)
     reads_settings = policy is None or isinstance(policy, str)
     wanted = users_undo_bytes(options.get("settings", True)) if reads_settings else None
@@ -234,6 +241,8 @@ def settled(options: Options, roots: Sequence[str], state: "Path") -> Options:
     wanted = wanted_policy(options)
     if wanted is not None and not isinstance(wanted, str):
         return options
+    from handhold.world.settings import Wanted, load, log_warning
+
     rules = tuple(cast("Sequence[Rule]", options.get("rules", ())))
     said = Wanted(wanted, otherwise(options), rules, options.get("secrets"))
     policy = load(roots, said, settings=options.get("settings", True), state=state)
@@ -283,10 +292,14 @@ class WhenNeeded:
 
     @cached_property
     def _searcher(self) -> Searcher:
+        from handhold.world.files.workspace import Workspace
+
         if isinstance(self._files, Workspace):
             from handhold.world.search import DiskSearch
 
             return DiskSearch(self._files)
+        from handhold.world.memory import MemoryFiles
+
         if isinstance(self._files, MemoryFiles):
             from handhold.world.search.memory import MemorySearch
 

@@ -17,10 +17,9 @@ from functools import cached_property, partial
 from hashlib import sha256
 from os.path import expanduser
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from handhold import given_up
-from handhold.asking import Asking, severity
 from handhold.checked_policy import check_policy
 from handhold.core import history, tools
 from handhold.core.errors import (
@@ -58,8 +57,6 @@ from handhold.core.plans import (
 )
 from handhold.core.policy.guard import GuardedView
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.protected import Protection
-from handhold.core.policy.repositories import Repositories
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import (
     Approver,
@@ -113,7 +110,10 @@ from handhold.door import commit, recover
 from handhold.live import Live, awaited, streamed
 from handhold.open_calls import OpenCalls
 from handhold.secret_files import SecretFiles
-from handhold.takeback import TakingBack
+
+if TYPE_CHECKING:
+    from handhold.asking import Asking
+    from handhold.takeback import TakingBack
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 RULES_CHANGED = (
@@ -159,8 +159,14 @@ class Road:
         self._open_calls = OpenCalls(self._release)
         recover(files, store)
 
+    # Imported when they are first needed: a session that only reads starts without them.
+
     @cached_property
-    def _asking(self) -> Asking:
+    def _asking(self) -> "Asking":
+        from handhold.asking import Asking
+        from handhold.core.policy.protected import Protection
+        from handhold.core.policy.repositories import Repositories
+
         protection = Protection(self.files.roots)
 
         # The history in turn asks this one, so it is looked up when it is needed.
@@ -222,7 +228,9 @@ class Road:
         return self.files.answered(self._keeping.places, lambda: None)
 
     @cached_property
-    def _history(self) -> TakingBack:
+    def _history(self) -> "TakingBack":
+        from handhold.takeback import TakingBack
+
         return TakingBack(
             self.files,
             self.store,
@@ -639,6 +647,8 @@ class Road:
 
     def judged(self, verb: Verb, path: str) -> Judgement:
         """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
+        from handhold.asking import severity
+
         judged = self.policy.may if verb is Verb.READ else self._asking.judged
         with self._open_calls.enter():
             return max((judged(verb, place) for place in self._view().names(path)), key=severity)

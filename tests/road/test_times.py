@@ -65,6 +65,8 @@ def test_e16_git_still_sees_what_changed_in_the_second_of_its_index(box: Toolbox
         git("echo 2 >source; git add source; echo 3 >source")
         if int((ws / "source").stat().st_mtime) == int((ws / ".git/index").stat().st_mtime):
             break
+    else:
+        pytest.fail("the file and the index never fell into one second")
     status = git("git --no-optional-locks status --short")
     assert status == "MM source\n"
     time.sleep(1)

@@ -306,7 +306,7 @@ def test_c72_regular_expressions_mean_what_they_mean_to_ripgrep(
                     Needle(request)
             else:
                 ours, theirs = list(needled(Needle(request), Path(folder))), spoken(said.stdout)
-                assert without_binary(ours, held) == without_binary(theirs, held), (pattern, ignore_case)
+                assert ours == without_binary(theirs, held), (pattern, ignore_case)  # none of a file with a NUL
 
 
 def needled(needle: Needle, folder: Path) -> Iterator[tuple[str, int, str, tuple[int, int]]]:

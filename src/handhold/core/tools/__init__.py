@@ -23,28 +23,40 @@ from handhold.core.requests import (
     Write,
 )
 from handhold.core.results import Result
-from handhold.core.tools import convert as tool
-from handhold.core.tools import edit, insert, notebook, patch, read, read_many, run, searching, write
+from handhold.core.tools import convert as conversion
+from handhold.core.tools import read, read_many, run, searching
 
 
 def plan(request: Request, files: GuardedView) -> Plan:
-    """What the request would do, by the module of its operation."""
+    """What the request would do. What changes text is imported with the first change: it is half of a start."""
     match request:
         case Read():
             return read.plan(request, files)
         case ReadMany():
             return read_many.plan(request, files)
         case Write():
+            from handhold.core.tools import write
+
             return write.plan(request, files)
         case Edit():
+            from handhold.core.tools import edit
+
             return edit.plan(request, files)
         case MultiEdit():
+            from handhold.core.tools import edit
+
             return edit.plan_multi(request, files)
         case NotebookEdit():
+            from handhold.core.tools import notebook
+
             return notebook.plan(request, files)
         case Insert():
+            from handhold.core.tools import insert
+
             return insert.plan(request, files)
         case Patch():
+            from handhold.core.tools import patch
+
             return patch.plan(request, files)
         case ListFiles() | Glob() | Grep():
             return searching.plan(request, files)
@@ -61,4 +73,4 @@ def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:
 
 
 def converted(convert: Convert, made: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:
-    return tool.conclude(convert, made, files)
+    return conversion.conclude(convert, made, files)

@@ -10,7 +10,7 @@ from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Limits, ListFiles, Read
 from handhold.core.results import Shown, Unchanged
 from handhold.core.text.kinds import PROBE, medium_of
-from handhold.core.tools import convert, notebook, searching
+from handhold.core.tools import convert, searching
 
 NUMBER = 6  # characters that the number of a line takes, at least
 CUT = 64  # characters that say how much of a line is missing, at most
@@ -30,6 +30,8 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
     if request.pages:
         raise NotPaged(request.path)
     if request.path.lower().endswith(".ipynb"):
+        from handhold.core.tools import notebook
+
         return notebook.shown(request, begun, files)
     return text(request, begun, files)
 
