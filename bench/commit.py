@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench._memory import peak_kib
-from handhold import Toolbox, door
+from handhold import Toolbox
 from handhold.core.plans import Bytes, FileChange
 from handhold.core.ports import Call, Decision, Outcome
+from handhold.pipeline import transactions
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def commit(box: Toolbox, changes: Sequence[FileChange]) -> None:
     """As a command's changes will come: through the one door, journal included."""
     seq = box.store.begin(Call(box.session, "", "", "bench", "{}", "handhold"))
     outcome = Outcome("success", None, 0.0, None)
-    door.commit(box.files, box.store, seq, changes, lambda _: outcome, decision=Decision("allowed"))
+    transactions.commit(box.files, box.store, seq, changes, lambda _: outcome, decision=Decision("allowed"))
 
 
 def made(root: Path, files: int, *, replaced: bool) -> list[FileChange]:

@@ -20,7 +20,6 @@ from typing import Any
 
 import click
 
-from handhold.assembly import DIALECTS, Options, Toolbox, dialect_named
 from handhold.cli.commands import LAZY, STATUS, handhold
 from handhold.core import errors
 from handhold.core.errors import Blame, ToolError
@@ -29,6 +28,7 @@ from handhold.core.ports import Dialect
 from handhold.core.results import ToolSpec
 from handhold.dialects.families import DEFAULT, FAMILIES
 from handhold.dialects.plain import plain
+from handhold.factory import DIALECTS, Options, Toolbox, dialect_named
 from handhold.testing import kinds
 
 PROJECT = Path(__file__).parents[1]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Toolbox
-from handhold.assembly import Options
 from handhold.cli.commands import handhold
+from handhold.config import CHECKS, check_options
 from handhold.core.errors import SettingsBroken
-from handhold.options import CHECKS, check_options
+from handhold.factory import Options
 from handhold.server.serving import Serving
 from handhold.world.settings.reading import said_in
 

@@ -10,11 +10,11 @@ from handhold.version import VERSION
 
 TYPE_CHECKING = False  # as typing's own: to import that would cost `handhold --version` half its time
 if TYPE_CHECKING:
-    from handhold.assembly import Toolbox
     from handhold.core.errors import ToolboxClosed, ToolError
     from handhold.core.policy.rules import Rule
     from handhold.core.ports import Entry, Question, RunPaused
     from handhold.core.results import Block, Printed, Reply, ToolSpec
+    from handhold.factory import Toolbox
 
 __all__ = [
     "Block",
@@ -33,7 +33,7 @@ __all__ = [
 __version__ = VERSION
 
 _HOMES = {
-    "Toolbox": "handhold.assembly",
+    "Toolbox": "handhold.factory",
     "ToolError": "handhold.core.errors",
     "ToolboxClosed": "handhold.core.errors",
     "Rule": "handhold.core.policy.rules",

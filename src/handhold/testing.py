@@ -19,7 +19,6 @@ from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from handhold.assembly import Toolbox
 from handhold.core import requests as asked
 from handhold.core import results as came
 from handhold.core.errors import NotFound, PathError, ToolError
@@ -27,6 +26,7 @@ from handhold.core.ports import Traits
 from handhold.core.results import Reply
 from handhold.dialects.family import Family
 from handhold.dialects.plain import unworded
+from handhold.factory import Toolbox
 
 FILES: Mapping[str, str] = {
     "src/app.py": "def greet(name):\n    return 'Hello, ' + name\n\n\nprint(greet('world'))\n",
@@ -78,7 +78,7 @@ RESULTS: Mapping[Any, tuple[Any, ...]] = {
 BUDGET = 82_000  # characters: 20,000 tokens and a frame around them
 INSTRUCTIONS = 2_000  # characters: they are sent with every turn
 OUTSIDE = (
-    *("handhold.world", "handhold.assembly", "handhold.toolbox", "handhold.cli"),
+    *("handhold.world", "handhold.factory", "handhold.toolbox", "handhold.cli"),
     *("asyncio", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"),
 )
 _FACTS: Mapping[Any, tuple[Any, Any]] = {

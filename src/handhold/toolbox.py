@@ -19,8 +19,6 @@ from os.path import expanduser
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from handhold import given_up
-from handhold.checked_policy import check_policy
 from handhold.core import history, tools
 from handhold.core.errors import (
     BadArguments,
@@ -106,14 +104,16 @@ from handhold.core.tools import run
 from handhold.core.tools.grep import redact_hits
 from handhold.core.tools.refreshed import without_locks, without_refreshed
 from handhold.core.tracker import Tracker
-from handhold.door import commit, recover
-from handhold.live import Live, awaited, streamed
-from handhold.open_calls import OpenCalls
-from handhold.secret_files import SecretFiles
+from handhold.pipeline import dropped_undo
+from handhold.pipeline.cancellation import Live, awaited, streamed
+from handhold.pipeline.checked_policy import check_policy
+from handhold.pipeline.open_calls import OpenCalls
+from handhold.pipeline.secret_files import SecretFiles
+from handhold.pipeline.transactions import commit, recover
 
 if TYPE_CHECKING:
-    from handhold.asking import Asking
-    from handhold.takeback import TakingBack
+    from handhold.pipeline.approvals import Asking
+    from handhold.pipeline.undo import TakingBack
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 RULES_CHANGED = (
@@ -163,9 +163,9 @@ class Road:
 
     @cached_property
     def _asking(self) -> "Asking":
-        from handhold.asking import Asking
         from handhold.core.policy.protected import Protection
         from handhold.core.policy.repositories import Repositories
+        from handhold.pipeline.approvals import Asking
 
         protection = Protection(self.files.roots)
 
@@ -229,7 +229,7 @@ class Road:
 
     @cached_property
     def _history(self) -> "TakingBack":
-        from handhold.takeback import TakingBack
+        from handhold.pipeline.undo import TakingBack
 
         return TakingBack(
             self.files,
@@ -647,7 +647,7 @@ class Road:
 
     def judged(self, verb: Verb, path: str) -> Judgement:
         """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
-        from handhold.asking import severity
+        from handhold.pipeline.approvals import severity
 
         judged = self.policy.may if verb is Verb.READ else self._asking.judged
         with self._open_calls.enter():
@@ -689,8 +689,8 @@ class Road:
     def _reply(self, errand: "Errand", request: Request, result: Result) -> Reply:
         text, facts = self._encode(errand, request, result), {**result.facts(), **errand.facts()}
         if errand.given_up:
-            facts["undo_given_up"] = given_up.describe(errand.given_up, self.session, self._visible_paths)
-            text = f"{text}\n\n{given_up.explain(facts['undo_given_up'])}"
+            facts["undo_given_up"] = dropped_undo.describe(errand.given_up, self.session, self._visible_paths)
+            text = f"{text}\n\n{dropped_undo.explain(facts['undo_given_up'])}"
         reply = Reply(
             status=result.status,
             text=text,

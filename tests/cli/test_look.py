@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold import Toolbox, watching
+from handhold import Toolbox
+from handhold import progress as reports
 from handhold.cli import progress
 from handhold.cli.commands import handhold
 from handhold.cli.diffstat import Stat, signs, stats, summed
@@ -279,22 +280,22 @@ def test_nobody_is_told_before_a_second_and_the_bar_is_wiped(monkeypatch: pytest
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(sys.stderr, "write", drawn.append)
     with progress.watched():
-        watching.came("files written", 1, 2)
+        reports.came("files written", 1, 2)
     assert drawn == []
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     with progress.watched():
-        watching.came("files written", 500, 2000)
+        reports.came("files written", 500, 2000)
     assert drawn == ["\r[######..................] 500 of 2,000 files written\x1b[K", "\r\x1b[K"]
-    watching.came("files written", 2, 2)
+    reports.came("files written", 2, 2)
     assert len(drawn) == 2
 
 
 def test_things_are_counted_only_where_somebody_looks():
     things = [1, 2, 3]
-    assert watching.counted(things, "x") is things
+    assert reports.counted(things, "x") is things
     seen: list[tuple[str, int, int]] = []
-    with watching.looking(lambda *came: seen.append(came)):
-        assert list(watching.counted(things, "x")) == things
+    with reports.looking(lambda *came: seen.append(came)):
+        assert list(reports.counted(things, "x")) == things
     assert seen == [("x", n, 3) for n in range(4)]
 
 
@@ -302,7 +303,7 @@ def test_a_large_file_and_a_journal_are_looked_at_under_somebodys_eyes(where: li
     (tmp_path / "ws/large").write_bytes(b"line\n" * 1_000_000)
     write(where, "b", "1\n")
     seen: list[tuple[str, int, int]] = []
-    with watching.looking(lambda *came: seen.append(came)):
+    with reports.looking(lambda *came: seen.append(came)):
         assert run("call", "read_file", '{"path": "large", "offset": 999999}', *where).exit_code == 0
         assert run("log", "--verify", *where).exit_code == 0
     told = {what: (done, of) for what, done, of in seen}

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
-from handhold.assembly import DIALECTS, dialect_named
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.requests import Glob
 from handhold.core.text.encoding import BINARY_PROBE
 from handhold.core.text.heavy import HEAVY
 from handhold.dialects.mycode import dialect, words
+from handhold.factory import DIALECTS, dialect_named
 from handhold.testing import FILES as FILES_OF_SUITE
 from handhold.testing import OTHERS, DialectSuite
 from handhold.world.files.workspace import Workspace

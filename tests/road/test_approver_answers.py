@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
-from handhold.consents import consent_of
 from handhold.core.ports import RunPaused
+from handhold.pipeline.approver import consent_of
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.timeout(120)

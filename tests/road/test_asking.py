@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.asking import MANY
 from handhold.core.ports import Consent
+from handhold.pipeline.approvals import MANY
 from tests.road import coding_task
 from tests.suites.machine import has_shadows
 

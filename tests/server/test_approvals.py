@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
-from handhold.assembly import Toolbox
 from handhold.cli.commands import handhold
+from handhold.factory import Toolbox
 from handhold.server.approvals import ANSWERS
 from handhold.server.desks import Desks
 from tests.server.hosting import ERAS, Shop, talk, text_of

@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ImageContent
 
-from handhold.assembly import Toolbox
+from handhold.factory import Toolbox
 from handhold.server import calls, lanes
 from tests.server.hosting import ERAS, Nap, Shop, talk, text_of
 

@@ -11,7 +11,7 @@ import pytest
 from bench.load.runs import loaded
 from bench.load.sleepers import among
 from bench.load.words import WORDS
-from handhold.assembly import dialect_for
+from handhold.factory import dialect_for
 from tests.scale import scaled
 from tests.server.hosting import Nap, Shop, talk
 

@@ -25,7 +25,7 @@ def test_the_first_answer_comes_about_as_fast_as_the_sdk_can_say_anything():
 def test_nothing_of_the_tools_is_loaded_before_the_first_answer():
     loaded = "import sys, handhold.cli.mcp, handhold.server.stdio; print(*(each for each in sys.modules if 'handhold' in each))"
     ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert not {"handhold.assembly", "handhold.toolbox", "handhold.core.ports", "handhold.server.calls"} & set(
+    assert not {"handhold.factory", "handhold.toolbox", "handhold.core.ports", "handhold.server.calls"} & set(
         ran.stdout.split()
     )
 

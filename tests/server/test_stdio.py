@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from handhold.assembly import Toolbox
+from handhold.factory import Toolbox
 from tests.server.hosting import ERAS, Nap, Shop, Wire, text_of
 
 

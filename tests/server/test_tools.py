@@ -2,9 +2,9 @@
 
 import pytest
 
-from handhold.assembly import dialect_named
 from handhold.core.choices import DIALECTS
 from handhold.core.requests import Run
+from handhold.factory import dialect_named
 from handhold.server.tools import Tools
 from tests.server.hosting import Shop
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         WriteResult,
     )
 
-    from handhold.assembly import Toolbox
+    from handhold.factory import Toolbox
 
 MOST, ROOM = (
     10_000,

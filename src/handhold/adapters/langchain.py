@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.prebuilt.tool_node import ToolRuntime
 
-    from handhold.assembly import Toolbox
     from handhold.core.ports import Question
+    from handhold.factory import Toolbox
 
 CUT = frozenset({"length", "max_tokens", "content_filter", "refusal", "model_context_window_exceeded", "incomplete"})
 """How vendors say that a message ended in the midst of something."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from agents.tool import ToolOutputImage, ToolOutputText
     from agents.tool_context import ToolContext
 
-    from handhold.assembly import Toolbox
     from handhold.core.ports import Question
+    from handhold.factory import Toolbox
 
 _granted: ContextVar[bool] = ContextVar("granted", default=False)
 

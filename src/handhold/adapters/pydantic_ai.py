@@ -25,8 +25,8 @@ from handhold.core.results import Block, Printed, Reply, ToolSpec
 if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, BinaryContent, CustomEvent, ModelResponse, RunContext, ToolReturn
 
-    from handhold.assembly import Toolbox
     from handhold.core.ports import Question
+    from handhold.factory import Toolbox
 
 TEXT = "\0text"  # the name under which a text goes that is no object: no argument has it
 

@@ -53,7 +53,7 @@ def questions(ctx: click.Context) -> Iterator[str]:
 
 @offering
 def tools(ctx: click.Context) -> Iterator[str]:
-    from handhold.assembly import dialect_named
+    from handhold.factory import dialect_named
 
     return (spec.name for spec in dialect_named(ctx.params.get("dialect") or "handhold").specs)
 

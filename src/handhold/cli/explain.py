@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handhold.assembly import Toolbox
 from handhold.cli import where
 from handhold.cli.doctor import on_path
 from handhold.cli.screen import painted
@@ -19,6 +18,7 @@ from handhold.core.errors import ToolError
 from handhold.core.history import short
 from handhold.core.ports import Judgement, Verb, Verdict
 from handhold.core.text.visible import visible
+from handhold.factory import Toolbox
 
 if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule, RulePolicy

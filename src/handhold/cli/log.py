@@ -19,10 +19,10 @@ from handhold.core.errors import ToolError
 from handhold.core.history import name_of, short
 from handhold.core.ports import Entry
 from handhold.core.text.visible import on_one_line, visible
-from handhold.watching import counted
+from handhold.progress import counted
 
 if TYPE_CHECKING:
-    from handhold.assembly import Toolbox
+    from handhold.factory import Toolbox
 
 MEANT = ("command", "cmd", "file_path", "path", "filePath", "dir_path", "pattern", "query", "url")
 NAME, TOOL, TARGET, DECIDED = 14, 16, 16, 24  # columns: at most for the first two, at least for the others

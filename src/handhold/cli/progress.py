@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from handhold.cli.screen import columns, fitted
-from handhold.watching import looking
+from handhold.progress import looking
 
 PATIENCE = 1.0  # seconds before it is worth telling
 PAUSE = 0.1  # seconds between two drawings

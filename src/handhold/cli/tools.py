@@ -13,7 +13,7 @@ from handhold.cli.where import as_json, dialect, show
 @as_json
 def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
     """List the tools of a dialect; with --json their names, descriptions and schemas, as a model is given them."""
-    from handhold.assembly import dialect_named
+    from handhold.factory import dialect_named
 
     specs = dialect_named(dialect).specs
     if as_json:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from handhold.core.errors import ToolError
 from handhold.core.ports import Asked, Consent, Question, Store
 from handhold.core.text.visible import all_lines_of, lines_of, on_one_line
-from handhold.live import Live
+from handhold.pipeline.cancellation import Live
 
 MOST_LINES = 200  # of a diff, besides those that are never cut
 LOOK_UP = 0.2  # seconds between two looks whether the call is still wanted

@@ -32,7 +32,7 @@ from handhold.core.errors import ToolError
 from handhold.core.results import Printed, Reply
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import sendable
-from handhold.live import Live, awaited, streamed
+from handhold.pipeline.cancellation import Live, awaited, streamed
 from handhold.server import approvals
 from handhold.server.budget import fits, fitted
 from handhold.server.desks import Desk, Desks, NoSuchSession

@@ -11,9 +11,9 @@ from handhold.core.choices import SETTINGS_FILE, Confinement, Mode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from handhold.assembly import Place, Toolbox
     from handhold.core.policy.rules import Rule
     from handhold.core.ports import Approver, Dialect
+    from handhold.factory import Place, Toolbox
 
 BUDGET = 25_000  # tokens of a result: what clients take before they cut it themselves
 
@@ -42,7 +42,7 @@ class Serving:
 
     def __post_init__(self) -> None:
         """TypeError or ValueError if a value is one that no toolbox would take: not only at the first call."""
-        from handhold.options import CHECKS, check_options
+        from handhold.config import CHECKS, check_options
 
         given = {each.name: getattr(self, each.name) for each in fields(self) if each.name in CHECKS}
         for name, value in check_options(given).items():
@@ -57,7 +57,7 @@ class Serving:
 
         The approver comes after the policy is settled: that somebody could be asked does not make all a question.
         """
-        from handhold.assembly import Toolbox
+        from handhold.factory import Toolbox
 
         box = Toolbox.open(
             self.roots,
@@ -81,7 +81,7 @@ class Serving:
 
     @property
     def words(self) -> "Dialect":
-        from handhold.assembly import dialect_for
+        from handhold.factory import dialect_for
 
         return dialect_for({"dialect": self.dialect, "model": self.model})
 

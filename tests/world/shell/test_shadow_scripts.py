@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from handhold.assembly import Toolbox
 from handhold.dialects import handhold
+from handhold.factory import Toolbox
 from handhold.world import shell
 from handhold.world.state import sqlite
 from tests.scale import scaled

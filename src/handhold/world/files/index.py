@@ -23,7 +23,7 @@ from handhold.core.facts import Declared, Identity, Line, Page, Whole
 from handhold.core.ports import MOST_EDITABLE
 from handhold.core.text.encoding import DETECTION_SAMPLE, UTF8, Coding, coding_of, coding_of_sample, shown
 from handhold.core.text.lines import split
-from handhold.watching import came
+from handhold.progress import came
 
 SMALL = 1024 * 1024  # a file up to here is read at once
 PIECE = 1024 * 1024

@@ -16,7 +16,7 @@ from itertools import chain
 
 from handhold.core.errors import StateDamaged
 from handhold.core.ports import Verified
-from handhold.watching import came
+from handhold.progress import came
 from handhold.world.state.database import UNREADABLE
 from handhold.world.state.records import JournalRecord, encode
 from handhold.world.state.rows import DETAILS, RECORDS, details_of, read_record, row_of

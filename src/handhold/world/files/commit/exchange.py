@@ -22,7 +22,7 @@ from handhold.core.errors import (
 from handhold.core.facts import Identity
 from handhold.core.plans import FileChange, Folder, FolderTime, Shelved
 from handhold.core.ports import Broken
-from handhold.watching import counted
+from handhold.progress import counted
 from handhold.world.files.commit.folders import is_between
 from handhold.world.files.commit.hands import MANY, Hands, trouble_of
 from handhold.world.files.commit.likeness import READ

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from handhold.core.errors import NotDirectory, NotFound, ToolError
 from handhold.core.plans import Directory, FileChange
 from handhold.core.ports import Broken
-from handhold.watching import counted
+from handhold.progress import counted
 from handhold.world.files.commit.hands import Hands, clear_up, second_name, temp_name, trouble_of
 from handhold.world.files.commit.likeness import bytes_at, file_of, fingerprint
 

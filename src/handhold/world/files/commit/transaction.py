@@ -10,7 +10,7 @@ from secrets import token_hex
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, Stale, ToolError, Unfinished
 from handhold.core.facts import Identity
 from handhold.core.plans import Directory, FileChange
-from handhold.watching import counted
+from handhold.progress import counted
 from handhold.world.files.commit.hands import (
     MANY,
     STAGE,

@@ -28,9 +28,9 @@ from handhold.core.results import TakenBack
 from handhold.core.text.names import spelled, unmistakable
 from handhold.core.tools.refreshed import INDEX
 from handhold.core.tools.run import verb_of
-from handhold.door import commit
-from handhold.secret_files import SecretFiles
-from handhold.watching import counted
+from handhold.pipeline.secret_files import SecretFiles
+from handhold.pipeline.transactions import commit
+from handhold.progress import counted
 
 Way = Literal["undo", "redo"]
 

@@ -13,7 +13,6 @@ from functools import partial
 from secrets import token_hex
 from time import time
 
-from handhold.consents import APPROVING, Wait, ask_approver
 from handhold.core.errors import ApproverInvalid, Denied, NotApproved
 from handhold.core.plans import (
     Bytes,
@@ -43,6 +42,7 @@ from handhold.core.ports import (
     Verdict,
 )
 from handhold.core.tools import run
+from handhold.pipeline.approver import APPROVING, Wait, ask_approver
 
 MANY = 30  # files that were there before: to lose more at once is a question, where somebody can answer it
 NO_ROOM = (

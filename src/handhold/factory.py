@@ -8,6 +8,7 @@ from importlib import import_module
 from os import PathLike, fspath, urandom
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
+from handhold.config import check_options
 from handhold.core.choices import DIALECTS, Confinement, Matching, Mode, Secrets
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
 from handhold.core.plans import Convert, Search
@@ -29,7 +30,6 @@ from handhold.core.ports import (
     Verdict,
 )
 from handhold.dialects.families import chosen
-from handhold.options import check_options
 from handhold.toolbox import Road
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What happens to a call, step by step. Start reading at `executor.py`."""
