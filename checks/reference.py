@@ -21,15 +21,18 @@ from typing import Any
 import click
 
 from handhold.cli.commands import LAZY, STATUS, handhold
+from handhold.config import Options
 from handhold.core import errors
+from handhold.core.choices import DIALECTS
 from handhold.core.errors import Blame, ToolError
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Dialect
 from handhold.core.results import ToolSpec
 from handhold.dialects.families import DEFAULT, FAMILIES
 from handhold.dialects.plain import plain
-from handhold.factory import DIALECTS, Options, Toolbox, dialect_named
+from handhold.factory import load_dialect
 from handhold.testing import kinds
+from handhold.toolbox import Toolbox
 
 PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
@@ -267,7 +270,7 @@ def written(file: Path) -> str:
 
 def pages() -> dict[str, str]:
     """The name and the text of each."""
-    dialects = {name: dialect_named(name) for name in DIALECTS}
+    dialects = {name: load_dialect(name) for name in DIALECTS}
     made = {
         "tools.md": page("Tools by dialect", tools(dialects)),
         **{f"tools-{name}.md": page(f"The dialect {name}", of_dialect(each)) for name, each in dialects.items()},

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from handhold import Toolbox
 from handhold.cli.commands import handhold
-from handhold.config import CHECKS, check_options
+from handhold.config import CHECKS, Options, check_options
 from handhold.core.errors import SettingsBroken
-from handhold.factory import Options
 from handhold.server.serving import Serving
 from handhold.world.settings.reading import said_in
 

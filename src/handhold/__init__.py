@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule
     from handhold.core.ports import Entry, Question, RunPaused
     from handhold.core.results import Block, Printed, Reply, ToolSpec
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 __all__ = [
     "Block",
@@ -33,7 +33,7 @@ __all__ = [
 __version__ = VERSION
 
 _HOMES = {
-    "Toolbox": "handhold.factory",
+    "Toolbox": "handhold.toolbox",
     "ToolError": "handhold.core.errors",
     "ToolboxClosed": "handhold.core.errors",
     "Rule": "handhold.core.policy.rules",

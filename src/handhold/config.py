@@ -7,14 +7,44 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from os import PathLike, fspath
 from os.path import abspath
-from typing import Any, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, cast, get_args
 
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Matching
+from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Confinement, Matching, Mode, Secrets
 from handhold.core.text.alike import suggest
+
+if TYPE_CHECKING:
+    from handhold.core.policy.rules import Rule
+    from handhold.core.ports import Approver, Converter, Dialect, Policy, Searcher
+
+Place = str | PathLike[str]
 
 Check = Callable[[Any], Any]  # the value as it is used; TypeError or ValueError says what it must be
 POLICY = ("name", "may", "may_run", "connects", "concerns")
 DIALECT = ("name", "traits", "specs", "instructions", "understood", "encode", "refuse", "framed")
+
+
+class Options(TypedDict, total=False):
+    """What a user may say about a toolbox besides where it works."""
+
+    dialect: "str | Dialect"  # by name, "auto" for the one that `model` knows best, or one of your own
+    model: str
+    session: str
+    policy: "Mode | Policy | None"
+    rules: "Rule | Sequence[Rule]"
+    settings: bool | Place  # whether to read the user's file and the roots' own, or which file instead of the user's
+    approver: "Approver | None"
+    matching: Matching | None
+    hints: bool | None
+    shell: Confinement
+    network: bool | str | Sequence[str]  # whether commands have one, or the hosts that they may reach
+    secrets: Secrets | None  # whether commands may use files that the built-in secret rules name
+    hidden: Place | Sequence[Place]  # folders besides the usual ones that commands do not see
+    memory: int | None  # bytes that a command may take
+    processes: int | None  # that a command may have at once
+    tracing: bool  # whether a command may trace its own processes: strace, gdb
+    search_seconds: float | None
+    searcher: "Searcher | None"
+    converter: "Converter | None"
 
 
 def check_options(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from handhold.core.ports import Traits
 from handhold.core.results import Reply
 from handhold.dialects.family import Family
 from handhold.dialects.plain import unworded
-from handhold.factory import Toolbox
+from handhold.toolbox import Toolbox
 
 FILES: Mapping[str, str] = {
     "src/app.py": "def greet(name):\n    return 'Hello, ' + name\n\n\nprint(greet('world'))\n",

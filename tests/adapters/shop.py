@@ -121,8 +121,8 @@ def mending_by_paths(shop: Shop, *, at_once: bool = True) -> list[Turn]:
 class Picturing(Toolbox):
     """Adds a picture to every reply, so that its way to the model can be followed whatever was read."""
 
-    def _called(self, tool: str, arguments: Mapping[str, Any] | str, *rest: Any) -> Reply:
-        return replace(super()._called(tool, arguments, *rest), images=(PICTURE,))
+    def _execute(self, tool: str, arguments: Mapping[str, Any] | str, *rest: Any) -> Reply:
+        return replace(super()._execute(tool, arguments, *rest), images=(PICTURE,))
 
 
 class Person:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
+from handhold.core.choices import DIALECTS
 from handhold.core.facts import Scan
 from handhold.core.plans import Search
 from handhold.core.requests import Glob
 from handhold.core.text.encoding import BINARY_PROBE
 from handhold.core.text.heavy import HEAVY
 from handhold.dialects.mycode import dialect, words
-from handhold.factory import DIALECTS, dialect_named
+from handhold.factory import load_dialect
 from handhold.testing import FILES as FILES_OF_SUITE
 from handhold.testing import OTHERS, DialectSuite
 from handhold.world.files.workspace import Workspace
@@ -177,7 +178,7 @@ def tree(box: Path, folders: int, files: int) -> None:
 
 def test_s6_the_bound_on_visited_entries_is_the_sources():
     assert dialect.traits.visited_entries == source("glob.most_visited") == words.MOST_VISITED
-    others = [dialect_named(name) for name in DIALECTS if name != "mycode"]
+    others = [load_dialect(name) for name in DIALECTS if name != "mycode"]
     assert [each.traits.visited_entries for each in others] == [None] * len(others)
 
 

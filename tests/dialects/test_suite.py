@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
+from handhold.core.choices import DIALECTS
 from handhold.core.requests import Request
 from handhold.core.results import NotebookShown, PdfShown, Pictured, Result
-from handhold.factory import DIALECTS
 from handhold.testing import RESULTS, TURNS, DialectSuite, made, results_of
 
 

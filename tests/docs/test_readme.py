@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from handhold.factory import DIALECTS
+from handhold.core.choices import DIALECTS
 from tests.docs.pages import PROJECT, blocks, links, prose
 
 ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh-CN.md"

@@ -27,7 +27,7 @@ from pathlib import Path
 from handhold import Toolbox
 from handhold.core.plans import FileChange
 from handhold.core.ports import Call, Decision, Outcome
-from handhold.toolbox import recover
+from handhold.pipeline.transactions import recover
 from handhold.world.files.commit import Committer
 from handhold.world.files.shelf import Shelf, remove_tree
 from handhold.world.files.workspace import Workspace

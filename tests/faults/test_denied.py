@@ -660,7 +660,7 @@ def test_r24_a_denied_link_hides_the_folder_outside_that_it_leads_to(tmp_path: P
     (root / ".env.local").symlink_to(tmp_path)
     rule = Rule("vault", "deny", ["read"], "kept apart", covers=["vault"], spares=["a"], paths=["vault"])
     with Toolbox.open(root, state=tmp_path / "state", settings=False, policy="open", rules=[rule]) as box:
-        assert box.to_hide() == (str(outside),)
+        assert box.masked_paths() == (str(outside),)
         reply = box.call("bash", {"command": f"cat vault/f {outside}/f; echo ran"})
     assert "SECRET" not in reply.text
     assert "ran" in reply.text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
 from handhold.core.ports import RunPaused
-from handhold.pipeline.approver import consent_of
+from handhold.pipeline.approver import parse_answer
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.timeout(120)
@@ -185,7 +185,7 @@ def test_r1_every_kind_of_call_is_approved_by_an_awaited_consent(ws: Path, opene
 def test_r1_an_answer_never_approves_unless_it_is_a_documented_consent(answer: object):
     documented = answer is True or (isinstance(answer, str) and answer in ("once", "session", "pattern"))
     try:
-        consent = consent_of(answer)
+        consent = parse_answer(answer)
     except TypeError:
         consent = None
     assert (consent in ("once", "session", "pattern")) is documented

@@ -10,7 +10,7 @@ import pytest
 
 from handhold import Question, Toolbox
 from handhold.core.ports import Consent
-from handhold.pipeline.approvals import MANY
+from handhold.pipeline.review import MAX_UNASKED_LOSSES
 from tests.road import coding_task
 from tests.suites.machine import has_shadows
 
@@ -240,15 +240,15 @@ def test_c90_no_is_an_answer(ws: Path, opened: Opened):
 
 
 def test_c90_to_lose_many_files_is_a_question_with_the_list(ws: Path, opened: Opened):
-    for n in range(MANY + 1):
+    for n in range(MAX_UNASKED_LOSSES + 1):
         (ws / f"{n}.txt").write_text(f"{n}\n")
     person = Person("no", "once")
     box = opened(approver=person, policy="edit")
     reply = box.call("bash", {"command": "rm *.txt"})
     assert reply.code == "NOT_APPROVED"
-    assert len(list(ws.iterdir())) == MANY + 1
-    assert person.asked[0].because.startswith(f"{MANY + 1} files would be deleted or overwritten")
-    assert len(person.asked[0].files) == MANY + 1
+    assert len(list(ws.iterdir())) == MAX_UNASKED_LOSSES + 1
+    assert person.asked[0].because.startswith(f"{MAX_UNASKED_LOSSES + 1} files would be deleted or overwritten")
+    assert len(person.asked[0].files) == MAX_UNASKED_LOSSES + 1
     assert not person.asked[0].session, "it cannot be allowed for the next time"
     assert box.call("bash", {"command": "rm *.txt"}).status == "success"
     assert not list(ws.iterdir())
@@ -258,18 +258,18 @@ def test_c90_to_lose_many_files_is_a_question_with_the_list(ws: Path, opened: Op
 def test_c90_what_the_session_made_it_may_throw_away(ws: Path, opened: Opened):
     person = Person()
     box = opened(approver=person, policy="edit")
-    assert box.call("bash", {"command": f"touch {{1..{MANY + 9}}}.txt"}).status == "success"
+    assert box.call("bash", {"command": f"touch {{1..{MAX_UNASKED_LOSSES + 9}}}.txt"}).status == "success"
     assert box.call("bash", {"command": "rm *.txt"}).status == "success"
     assert not person.asked
 
 
 def test_c90_where_nobody_can_be_asked_many_files_go_and_can_come_back(ws: Path, opened: Opened):
-    for n in range(MANY + 1):
+    for n in range(MAX_UNASKED_LOSSES + 1):
         (ws / f"{n}.txt").write_text(f"{n}\n")
     box = opened()
     assert box.call("bash", {"command": "rm *.txt"}).status == "success"
     assert box.undo().status == "success"
-    assert len(list(ws.iterdir())) == MANY + 1
+    assert len(list(ws.iterdir())) == MAX_UNASKED_LOSSES + 1
 
 
 @pytest.mark.parametrize(("policy", "ran"), [("read-only", False), ("ask", False), ("edit", False), ("open", True)])

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold import Question, Toolbox, toolbox
+from handhold import Question, Toolbox
 from handhold.core.plans import Bytes, FileChange
 from handhold.core.ports import Call, Decision
+from handhold.pipeline import planning
 from tests.road.conftest import Ground
 
 Make = Callable[[dict[str, str | bytes]], Ground]
@@ -461,13 +462,13 @@ def test_c91_a_call_that_may_change_something_is_journalled_before_and_any_other
 ):
     box = ground({"a.py": "x\n"}).open()
     meanwhile: list[list[str]] = []
-    plan = toolbox.tools.plan
+    plan = planning.tools.plan
 
     def planned(*given: Any) -> Any:
         meanwhile.append([entry.call.tool for entry in box.store.entries()])
         return plan(*given)
 
-    monkeypatch.setattr(toolbox.tools, "plan", planned)
+    monkeypatch.setattr(planning.tools, "plan", planned)
     box.call(tool, arguments)
     assert meanwhile == [open_meanwhile]
     (entry,) = box.log()

@@ -42,8 +42,8 @@ USES: dict[str, Callable[[Toolbox], object]] = {
     "redo": Toolbox.redo,
     "log": Toolbox.log,
     "diff": Toolbox.diff,
-    "judged": lambda box: box.judged(Verb.READ, "a.txt"),
-    "judged_command": lambda box: box.judged_command("ls"),
+    "decide": lambda box: box.decide(Verb.READ, "a.txt"),
+    "decide_command": lambda box: box.decide_command("ls"),
 }
 
 
@@ -66,7 +66,7 @@ def test_r5_what_needs_nothing_open_still_answers(root: Path):
         pass
     assert box.specs
     assert box.instructions
-    assert not box.working
+    assert not box.is_busy
     box.interrupt()
 
 

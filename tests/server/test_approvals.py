@@ -10,9 +10,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from handhold.cli.commands import handhold
-from handhold.factory import Toolbox
 from handhold.server.approvals import ANSWERS
 from handhold.server.desks import Desks
+from handhold.toolbox import Toolbox
 from tests.server.hosting import ERAS, Shop, talk, text_of
 
 eras = pytest.mark.parametrize("era", ERAS)

@@ -10,8 +10,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ImageContent
 
-from handhold.factory import Toolbox
 from handhold.server import calls, lanes
+from handhold.toolbox import Toolbox
 from tests.server.hosting import ERAS, Nap, Shop, talk, text_of
 
 eras = pytest.mark.parametrize("era", ERAS)

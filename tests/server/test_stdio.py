@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from handhold.factory import Toolbox
+from handhold.toolbox import Toolbox
 from tests.server.hosting import ERAS, Nap, Shop, Wire, text_of
 
 
@@ -49,9 +49,9 @@ def test_the_first_answer_has_the_instructions_and_says_how_to_take_back(shop: S
 
 NOISE = """\
 import sys, warnings, logging, os
-import handhold.toolbox as road
+import handhold.toolbox as toolbox
 
-real = road.Road.call
+real = toolbox.Toolbox.call
 def noisy(self, tool, arguments, **how):
     print("printed by Python")
     os.write(1, b"written to descriptor one\\n")
@@ -61,7 +61,7 @@ def noisy(self, tool, arguments, **how):
     if tool == "glob":
         raise RuntimeError("a bug of ours")
     return real(self, tool, arguments, **how)
-road.Road.call = noisy
+toolbox.Toolbox.call = noisy
 
 import handhold.server.approvals as approvals
 asked = approvals.Person.__call__

@@ -4,7 +4,7 @@ import pytest
 
 from handhold.core.choices import DIALECTS
 from handhold.core.requests import Run
-from handhold.factory import dialect_named
+from handhold.factory import load_dialect
 from handhold.server.tools import Tools
 from tests.server.hosting import Shop
 
@@ -85,10 +85,10 @@ def test_the_world_is_open_to_commands_that_have_a_network_and_to_nothing_else(s
 def test_the_tools_are_those_of_the_dialect_in_its_order_and_each_time_the_same(shop: Shop, dialect: str):
     first, second = (Tools.of(shop.serving(dialect=dialect)).listed for _ in range(2))
     assert first == second
-    assert [tool.name for tool in first] == [spec.name for spec in dialect_named(dialect).specs]
-    assert [tool.input_schema for tool in first] == [spec.input_schema for spec in dialect_named(dialect).specs]
+    assert [tool.name for tool in first] == [spec.name for spec in load_dialect(dialect).specs]
+    assert [tool.input_schema for tool in first] == [spec.input_schema for spec in load_dialect(dialect).specs]
 
 
 def test_what_runs_a_command_is_told_by_what_it_asks_for_and_not_by_its_name():
-    editor = dialect_named("anthropic")
+    editor = load_dialect("anthropic")
     assert isinstance(editor.decode("bash", {"command": "true"}), Run)

@@ -16,7 +16,7 @@ from handhold.core.results import Block, Printed, Reply
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Lock
 
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 Watch = Callable[[str, Printed], object]
 """Gets the id of a call and what its command printed just now, in the event loop, while it runs."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         WriteResult,
     )
 
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 MOST, ROOM = (
     10_000,
@@ -399,10 +399,10 @@ def downloaded(box: "Toolbox", path: str) -> "FileDownloadResponse":
     from deepagents.backends.protocol import FileDownloadResponse
 
     try:
-        if box.judged(Verb.READ, path).verdict is not Verdict.ALLOW:
+        if box.decide(Verb.READ, path).verdict is not Verdict.ALLOW:
             return FileDownloadResponse(path, error="permission_denied")
         whole = box.files.read(path)
-        if box.judged(Verb.READ, whole.path).verdict is not Verdict.ALLOW:  # a link was changed meanwhile
+        if box.decide(Verb.READ, whole.path).verdict is not Verdict.ALLOW:  # a link was changed meanwhile
             return FileDownloadResponse(path, error="permission_denied")
         return FileDownloadResponse(path, content=whole.data)
     except ToolError as error:

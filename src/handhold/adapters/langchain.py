@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolRuntime
 
     from handhold.core.ports import Question
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 CUT = frozenset({"length", "max_tokens", "content_filter", "refusal", "model_context_window_exceeded", "incomplete"})
 """How vendors say that a message ended in the midst of something."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ChatCompletionToolUnionParam
     from openai.types.responses import Response, ResponseInputItemParam, ToolParam
 
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 
 class _Hand(Hand):

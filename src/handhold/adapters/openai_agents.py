@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agents.tool_context import ToolContext
 
     from handhold.core.ports import Question
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 _granted: ContextVar[bool] = ContextVar("granted", default=False)
 

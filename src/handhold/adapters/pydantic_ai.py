@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, BinaryContent, CustomEvent, ModelResponse, RunContext, ToolReturn
 
     from handhold.core.ports import Question
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 TEXT = "\0text"  # the name under which a text goes that is no object: no argument has it
 

@@ -53,9 +53,9 @@ def questions(ctx: click.Context) -> Iterator[str]:
 
 @offering
 def tools(ctx: click.Context) -> Iterator[str]:
-    from handhold.factory import dialect_named
+    from handhold.factory import load_dialect
 
-    return (spec.name for spec in dialect_named(ctx.params.get("dialect") or "handhold").specs)
+    return (spec.name for spec in load_dialect(ctx.params.get("dialect") or "handhold").specs)
 
 
 def of_session(ctx: click.Context, entry: "Entry") -> bool:

@@ -18,7 +18,7 @@ from handhold.core.errors import ToolError
 from handhold.core.history import short
 from handhold.core.ports import Judgement, Verb, Verdict
 from handhold.core.text.visible import visible
-from handhold.factory import Toolbox
+from handhold.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule, RulePolicy
@@ -106,14 +106,14 @@ def is_path(target: str, roots: Sequence[Path]) -> bool:
 
 
 def of_command(box: Toolbox, command: str) -> Explanation:
-    study, judgement = box.judged_command(command, contained=has_overlay() and not box.policy.connects)
+    study, judgement = box.decide_command(command, contained=has_overlay() and not box.policy.connects)
     return Explanation(command, command, study.kind, judgement, commands=study.commands, patterns=study.patterns)
 
 
 def of_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
     try:
         place, look = box.files.place(path), box.files.look(path)
-        verbs = tuple((each, box.judged(each, path)) for each in VERBS)
+        verbs = tuple((each, box.decide(each, path)) for each in VERBS)
     except ToolError as error:  # outside, a loop of links, no path at all: no rule is asked
         because = f"{error.code}: it is no place in the workspace"
         return Explanation(path, path, "outside", Judgement(Verdict.DENY, because, "workspace"))

@@ -22,7 +22,7 @@ from handhold.core.text.visible import on_one_line, visible
 from handhold.progress import counted
 
 if TYPE_CHECKING:
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 MEANT = ("command", "cmd", "file_path", "path", "filePath", "dir_path", "pattern", "query", "url")
 NAME, TOOL, TARGET, DECIDED = 14, 16, 16, 24  # columns: at most for the first two, at least for the others

@@ -13,9 +13,9 @@ from handhold.cli.where import as_json, dialect, show
 @as_json
 def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
     """List the tools of a dialect; with --json their names, descriptions and schemas, as a model is given them."""
-    from handhold.factory import dialect_named
+    from handhold.factory import load_dialect
 
-    specs = dialect_named(dialect).specs
+    specs = load_dialect(dialect).specs
     if as_json:
         show([asdict(spec) for spec in specs])
         return

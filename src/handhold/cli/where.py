@@ -19,7 +19,7 @@ from handhold.core.text.visible import visible
 from handhold.dialects.plain import plain
 
 if TYPE_CHECKING:
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
 REFUSED = 1
 Command = Callable[..., Any]
@@ -80,7 +80,7 @@ def meant(command: Command) -> Command:
 
 def opened(where: Where, approver: Approver | None = None) -> "Toolbox":
     """ToolError if the folder or the state cannot be used."""
-    from handhold.factory import Toolbox
+    from handhold.toolbox import Toolbox
 
     with watched():  # what a dead process left is taken back first
         return Toolbox.open(

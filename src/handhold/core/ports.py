@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from handhold.core.choices import Matching
 from handhold.core.errors import ToolError
@@ -29,6 +29,9 @@ from handhold.core.facts import (
 from handhold.core.plans import Conflict, Content, Convert, Effects, FileChange, FolderTime, Search, Shelved
 from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, Result, ToolSpec
+
+if TYPE_CHECKING:
+    from handhold.core.text.redaction import Redaction
 
 MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
 
@@ -241,6 +244,35 @@ class Finished:
     notes: tuple[str, ...] = ()  # what it was kept from
     set_aside: Callable[[FileChange], Conflict] = lambda change: Conflict(change.path, "changed")
     """Keep the command's version of a change that somebody else got ahead of, to be read."""
+
+
+class PathGuard(Protocol):
+    """What a shell must know about paths of the workspace, each by its resolved spelling."""
+
+    def needs_review(self, place: str) -> bool:
+        """Whether a change there must be shown by itself, and not go unseen in a folder that changes whole."""
+        ...
+
+    def is_locked(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
+        """Whether a command that works on the workspace itself must not make or write what would be there."""
+        ...
+
+    def locked_paths(self) -> Sequence[str]:
+        """Of what exists, all that such a command must leave as it is."""
+        ...
+
+    def masked_paths(self) -> Sequence[str]:
+        """What a command may not see. SystemTrouble where a file system does not answer: what is not found out there
+        could not be masked, should it come back."""
+        ...
+
+    def is_masked(self, place: str) -> bool:
+        """Whether what a command makes there may not be read by anybody, and is left out of its effects."""
+        ...
+
+    def redaction(self) -> "Redaction | None":
+        """What is replaced in the output of a command."""
+        ...
 
 
 class Shell(Protocol):

@@ -16,13 +16,22 @@ Wait = Callable[[Awaitable[Any]], Any]
 """Gives the result of an awaitable, in the thread of the call."""
 
 
+def find_present_approver(approver: Approver | None) -> Approver | None:
+    """The approver, or None if there is none or it says that nobody is there."""
+    try:
+        return approver if getattr(approver, "present", True) else None
+    except Exception:
+        LOG.exception("The approver %r cannot say whether it is present, so it is asked", approver)
+        return approver
+
+
 def ask_approver(
     approver: Approver, question: Question, wait: Wait, invalid: ApproverInvalid
 ) -> tuple[Consent | None, str]:
     """What the approver answers, and whom the journal names. `invalid` is raised where that is no answer."""
     try:
         answer = approver(question)
-        consent = consent_of(wait(answer) if isawaitable(answer) else answer)
+        consent = parse_answer(wait(answer) if isawaitable(answer) else answer)
         return consent, str(getattr(approver, "name", "the approver"))
     except Cancelled:
         raise
@@ -33,7 +42,7 @@ def ask_approver(
         raise invalid from error
 
 
-def consent_of(answer: object) -> Consent | None:
+def parse_answer(answer: object) -> Consent | None:
     """The consent that an approver's answer is. TypeError for what is none: `1` and "yes" approve nothing."""
     if answer is None or isinstance(answer, bool):
         return None if answer is None else "once" if answer else "no"

@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
     from concurrent.futures import Executor
 
-MOST_WAITING = 1024 * 1024  # characters that were printed and not yet taken; what comes faster is dropped, and counted
-PATIENCE = 0.05  # seconds between two attempts to end a command that may not have begun
+MAX_PENDING_CHARS = 1024 * 1024  # printed and not yet taken; what comes faster is dropped, and counted
+INTERRUPT_POLL_SECONDS = 0.05  # seconds between two attempts to end a command that may not have begun
 CANCEL_POLL_SECONDS = 0.1  # between two checks whether a call that waits for an approver was cancelled
 
 
-class Live:
+class CancelToken:
     """What ties a call under way to whoever waits for it."""
 
     def __init__(self, watch: Callable[[str], None] | None = None) -> None:
         self.watch = watch
         self.thread: int | None = None  # in which a command of this call runs
         self.loop: AbstractEventLoop | None = None  # that awaits this call, in another thread
-        self._stopped = threading.Event()
+        self._cancelled = threading.Event()
 
-    def stop(self) -> None:
-        self._stopped.set()
+    def cancel(self) -> None:
+        self._cancelled.set()
 
-    def go_on(self) -> None:
+    def raise_if_cancelled(self) -> None:
         """Cancelled, if nobody waits for this call any more."""
-        if self._stopped.is_set():
+        if self._cancelled.is_set():
             raise Cancelled()
 
     def wait_for(self, awaitable: Awaitable[Any]) -> Any:
         """The result of `awaitable`, from the thread of the call; Cancelled if the call is cancelled meanwhile.
 
-        It runs in the event loop that awaits the call. A call that is not awaited may itself block a loop, so there
+        It runs in the event loop that awaits the call. A call that is not run_awaited may itself block a loop, so there
         the awaitable gets a new loop in a thread of its own.
         """
         import asyncio
@@ -56,11 +56,11 @@ class Live:
                         result, error = running.result(CANCEL_POLL_SECONDS)
                         break
                     except TimeoutError:
-                        self.go_on()
+                        self.raise_if_cancelled()
             finally:
                 running.cancel()
         if isinstance(error, asyncio.CancelledError):
-            self.go_on()
+            self.raise_if_cancelled()
             raise RuntimeError("it was cancelled before it gave an answer") from error
         if error:
             raise error
@@ -68,7 +68,7 @@ class Live:
 
     @contextmanager
     def command(self) -> Generator[None]:
-        self.go_on()
+        self.raise_if_cancelled()
         self.thread = threading.get_ident()
         try:
             yield
@@ -99,79 +99,81 @@ def _new_loop() -> "Generator[AbstractEventLoop]":
         thread.join()
 
 
-Work = Callable[[Live], Reply]
+Work = Callable[[CancelToken], Reply]
 Interrupt = Callable[[int], None]  # of what runs in a thread
 
 
-async def awaited(work: Work, interrupt: Interrupt, lane: "Executor | None" = None) -> Reply:
+async def run_awaited(work: Work, interrupt: Interrupt, executor: "Executor | None" = None) -> Reply:
     """The reply; cancelled, there is none, and when that is told nothing of the call is left running.
 
-    `lane` has the threads that it may take; without one, it is the event loop's.
+    `executor` has the threads that it may take; without one, it is the event loop's.
     """
-    live = Live()
-    return await _replied(_begun(work, live, lane), live, interrupt)
+    token = CancelToken()
+    return await _wait_for_reply(_start(work, token, executor), token, interrupt)
 
 
-async def streamed(work: Work, interrupt: Interrupt, lane: "Executor | None" = None) -> AsyncGenerator[Printed | Reply]:
+async def run_streamed(
+    work: Work, interrupt: Interrupt, executor: "Executor | None" = None
+) -> AsyncGenerator[Printed | Reply]:
     """What is printed, while it is, and at last the reply."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     arrived = asyncio.Event()
-    waiting = Waiting(lambda: loop.call_soon_threadsafe(arrived.set))
-    live = Live(waiting.add)
-    running = _begun(work, live, lane)
+    pending = PendingOutput(lambda: loop.call_soon_threadsafe(arrived.set))
+    token = CancelToken(pending.add)
+    running = _start(work, token, executor)
     running.add_done_callback(lambda _: arrived.set())
     try:
         while not running.done():
             await arrived.wait()
             arrived.clear()
-            if piece := waiting.taken():
+            if piece := pending.take():
                 yield piece
-        if piece := waiting.taken():
+        if piece := pending.take():
             yield piece
         yield running.result()
     finally:
-        await _ended(running, live, interrupt)
+        await _stop(running, token, interrupt)
 
 
-def _begun(work: Work, live: Live, lane: "Executor | None") -> "Future[Reply]":
+def _start(work: Work, token: CancelToken, executor: "Executor | None") -> "Future[Reply]":
     import asyncio
     from contextvars import copy_context
 
     context = copy_context()
-    live.loop = asyncio.get_running_loop()
-    return live.loop.run_in_executor(lane, lambda: context.run(work, live))
+    token.loop = asyncio.get_running_loop()
+    return token.loop.run_in_executor(executor, lambda: context.run(work, token))
 
 
-async def _replied(running: "Future[Reply]", live: Live, interrupt: Interrupt) -> Reply:
+async def _wait_for_reply(running: "Future[Reply]", token: CancelToken, interrupt: Interrupt) -> Reply:
     import asyncio  # here: a good part of the start-up time of those who never need it
 
     try:
         return await asyncio.shield(running)
     finally:
-        await _ended(running, live, interrupt)
+        await _stop(running, token, interrupt)
 
 
-async def _ended(running: Any, live: Live, interrupt: Interrupt) -> None:
+async def _stop(running: Any, token: CancelToken, interrupt: Interrupt) -> None:
     """Nobody waits any more: stop it, and wait until it has stopped, whatever is cancelled meanwhile."""
     import asyncio
 
     while not running.done():
-        live.stop()
-        if live.thread is not None:
-            interrupt(live.thread)
+        token.cancel()
+        if token.thread is not None:
+            interrupt(token.thread)
         try:
-            await asyncio.wait([running], timeout=PATIENCE)
+            await asyncio.wait([running], timeout=INTERRUPT_POLL_SECONDS)
         except asyncio.CancelledError:
             continue
 
 
-class Waiting:
+class PendingOutput:
     """What was printed and not yet taken, bounded: whoever takes it may be slower than the command."""
 
-    def __init__(self, tell: Callable[[], object]) -> None:
-        self._tell = tell
+    def __init__(self, notify: Callable[[], object]) -> None:
+        self._notify = notify
         self._lock = threading.Lock()
         self._pieces: list[str] = []
         self._size = 0
@@ -180,15 +182,15 @@ class Waiting:
     def add(self, text: str) -> None:
         with self._lock:
             first = not self._pieces and not self._dropped
-            if self._size + len(text) <= MOST_WAITING:
+            if self._size + len(text) <= MAX_PENDING_CHARS:
                 self._pieces.append(text)
                 self._size += len(text)
             else:
                 self._dropped += len(text)
         if first:
-            self._tell()
+            self._notify()
 
-    def taken(self) -> Printed | None:
+    def take(self) -> Printed | None:
         with self._lock:
             if not self._pieces and not self._dropped:
                 return None

@@ -1,12 +1,12 @@
-"""Taking back: the same changes reversed, through the same door.
+"""Undo and redo: the same changes reversed, through the same commit.
 
-Calls of the file tools add up to one change. A command stands by itself, since its things change places one at a time;
-so several calls with a command among them are taken back step by step, the newest first, each step all or nothing.
+Calls of the file tools add up to one change. A command stands by itself, since its files change places one at a time;
+so several calls with a command among them are undone step by step, the newest first, each step all or nothing.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import Literal
 
 from handhold.core import history
@@ -20,134 +20,112 @@ from handhold.core.errors import (
     UndoConflict,
     Unfinished,
 )
-from handhold.core.facts import Declared
 from handhold.core.history import Step, Which
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, hash_of
-from handhold.core.ports import Call, Decision, Entry, Files, Hiding, Outcome, Policy, Store, Verb, Verdict
-from handhold.core.results import TakenBack
+from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved, hash_of
+from handhold.core.ports import Call, Decision, Entry, Hiding, Outcome, Verb, Verdict
+from handhold.core.results import Reply, TakenBack
 from handhold.core.text.names import spelled, unmistakable
 from handhold.core.tools.refreshed import INDEX
 from handhold.core.tools.run import verb_of
-from handhold.pipeline.secret_files import SecretFiles
-from handhold.pipeline.transactions import commit
+from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.cancellation import CancelToken
+from handhold.pipeline.change_contents import ChangeContents
+from handhold.pipeline.context import elapsed_ms
+from handhold.pipeline.responses import Responder
+from handhold.pipeline.session import Session
+from handhold.pipeline.transactions import commit, recover
 from handhold.progress import counted
 
-Way = Literal["undo", "redo"]
+Direction = Literal["undo", "redo"]
 
 
-@dataclass(frozen=True)
-class Readable:
-    """What was changed, without what may not be read today. For a diff; whoever judges or approves sees all of it."""
+class UndoService:
+    """Undo, redo and diffs of one session on a workspace."""
 
-    whole: "TakingBack"
+    def __init__(
+        self, session: Session, contents: ChangeContents, approvals: ApprovalService, responder: Responder
+    ) -> None:
+        self._session = session
+        self._files = session.files
+        self._store = session.store
+        self._contents = contents
+        self._approvals = approvals
+        self._responder = responder
 
-    def content(self, content: Content, path: str) -> bytes | None:
-        return self.whole.content(content, path)
+    def reverse(self, direction: Direction, which: Which, *, preview: bool, keep_times: bool) -> Reply:
+        started = perf_counter()
+        try:
+            recover(self._files, self._store)
+            result = self._reverse(direction, which, preview=preview, keep_times=keep_times)
+        except ToolError as error:
+            return self._responder.refuse(direction, error, started)
+        facts = {**result.facts(), "time_ms": elapsed_ms(started)}
+        return Reply("success", format_reversal(result, self._files.roots), facts, ui_extra=result.diff)
 
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
-        entries = self.whole.unfolded(content, path, most)
-        return [(way, thing) for way, thing in entries if self.whole.is_visible(f"{path}/{unmistakable(way)}")]
-
-    def declared(self, path: str) -> Declared | None:
-        return self.whole.declared(path)
-
-
-@dataclass(frozen=True)
-class TakingBack:
-    """The history of one session on a workspace."""
-
-    files: Files
-    store: Store
-    session: str
-    dialect: str
-    policy: Policy
-    hiding: Callable[[], Hiding | None]  # what file tools do not show today
-    secret_files: SecretFiles  # what commands may not read or change today
-    authorize: Callable[[Call, Sequence[FileChange], Sequence[FileChange]], Decision]  # by today's policy
-
-    def carry_out(self, verb: Way, which: Which, *, preview: bool, keep_times: bool = False) -> TakenBack:
+    def _reverse(self, direction: Direction, which: Which, *, preview: bool, keep_times: bool) -> TakenBack:
         """Undo or redo what is meant. Refused where it would lose a later change, or today's policy denies it.
 
         A file that gets other contents gets the time of now, so that whoever builds from it notices; with `keep_times`,
         the time that it had. An index of git always keeps it (`paths_to_renew`).
         """
-        steps = [reversal(step) for step in reversed(self._steps(self._chosen(verb, which)))]
+        steps = [reverse_step(step) for step in reversed(self._steps(self._choose(direction, which)))]
         self._check_policy(steps)
-        self._can_be_had(steps)
+        self._check_undoable(steps)
         if not preview:
-            self._commit(verb, which, steps, keep_times=keep_times)
+            self._commit(direction, which, steps, keep_times=keep_times)
         files = [change for step in steps for change in step.files]
         return TakenBack(
-            verb=verb,
-            calls=tuple(name for step in reversed(steps) for name in names(step)),
+            verb=direction,
+            calls=tuple(name for step in reversed(steps) for name in call_names(step)),
             paths=tuple(dict.fromkeys(spelled(change.path) for change in files if not change.of_directory)),
             preview=preview,
-            diff=self._diff_without_hidden(files),
+            diff=self._diff_visible(files),
         )
 
-    def shown(self, which: Which) -> str:
+    def diff(self, which: Which) -> str:
         """What was done, as a diff."""
-        chosen = history.changes(self.store, self.session, which, undone=False if which.several else None)
-        return self._diff_without_hidden([change for step in self._steps(chosen) for change in step.files])
+        chosen = history.changes(self._store, self._session.name, which, undone=False if which.several else None)
+        return self._diff_visible([change for step in self._steps(chosen) for change in step.files])
 
-    def _diff_without_hidden(self, files: Sequence[FileChange]) -> str:
+    def diff_entry(self, entry: Entry) -> str:
+        """What one call did, as a diff."""
+        return self._contents.diff(self._store.files(entry.seq))
+
+    def _diff_visible(self, files: Sequence[FileChange]) -> str:
         """Without contents that a file has which may not be read, under any name."""
-        hidden = self._hidden_contents(files, self.hiding())
-        return self.diff([change for change in files if not {hash_of(change.before), hash_of(change.after)} & hidden])
+        hidden = self._hidden_contents(files, self._session.hidden_paths)
+        return self._contents.diff(
+            [change for change in files if not {hash_of(change.before), hash_of(change.after)} & hidden]
+        )
 
-    def diff(self, files: Sequence[FileChange]) -> str:
-        """Of files that may be read today."""
-        shown = [change for change in files if self.is_visible(change.path)]
-        return history.diff_of(shown, Readable(self), self.files.roots)
-
-    def diff_for_approval(self, files: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
-        return history.diff_for_approval(files, places, self, self.files.roots)
-
-    def content(self, content: Content, path: str) -> bytes | None:
-        """What it holds, wherever that is; None if it is nowhere, or no file or link."""
-        if isinstance(content, Bytes):
-            return content.data
-        data = self.files.shelved(content, path) if isinstance(content, Shelved) else None
-        # A file that a command made and an edit changed since is neither in its slot nor at its path.
-        return data if data is not None or isinstance(content, Directory | Folder) else self.store.get(content.hash)
-
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
-        return self.files.unfolded(content, path, most)
-
-    def declared(self, path: str) -> Declared | None:
-        return self.files.declared(path)
-
-    def _chosen(self, verb: Way, which: Which) -> list[Entry]:
-        if verb == "undo":
-            return history.changes(self.store, self.session, which, undone=False)
-        return history.undos(self.store, self.session, which)
+    def _choose(self, direction: Direction, which: Which) -> list[Entry]:
+        if direction == "undo":
+            return history.changes(self._store, self._session.name, which, undone=False)
+        return history.undos(self._store, self._session.name, which)
 
     def _steps(self, chosen: Sequence[Entry]) -> list[Step]:
-        return history.steps(self.store, self.session, chosen)
+        return history.steps(self._store, self._session.name, chosen)
 
     # --- whether it may be done today
 
-    def is_visible(self, place: str) -> bool:
-        return self.policy.may(Verb.READ, place).verdict is not Verdict.DENY
-
     def _check_policy(self, steps: Sequence[Step]) -> None:
         """Denied if it would touch what may not be read or changed, or bring such content under another name."""
-        files = [change for step in steps for change in (*step.files, *self._within(step.files))]
+        files = [change for step in steps for change in (*step.files, *self._entries_within(step.files))]
         for change in files:
             for verb in (Verb.READ, verb_of(change)):
-                judgement = self.secret_files.policy.may(verb, change.path)
+                judgement = self._session.secret_files.policy.may(verb, change.path)
                 if judgement.verdict is Verdict.DENY:
                     raise Denied(change.path, judgement.because, judgement.rule, remedy=judgement.remedy)
-        hidden = self._hidden_contents(files, self.secret_files.withheld_hiding)
+        hidden = self._hidden_contents(files, self._session.secret_files.withheld_hiding)
         if copied := next((change.path for change in files if change.after and hash_of(change.after) in hidden), None):
             raise Denied(copied, "it would get the content of a file that may not be read", "secrets")
 
-    def _within(self, files: Sequence[FileChange]) -> Iterator[FileChange]:
+    def _entries_within(self, files: Sequence[FileChange]) -> Iterator[FileChange]:
         """What comes and goes with whole folders."""
         for change in files:
             for tree in (change.before, change.after):
                 if isinstance(tree, Shelved) and tree.kind == "tree":
-                    for way, thing in self.files.unfolded(tree, change.path, tree.entries):
+                    for way, thing in self._files.unfolded(tree, change.path, tree.entries):
                         sides = (None, thing) if tree is change.after else (thing, None)
                         yield FileChange(f"{change.path}/{unmistakable(way)}", *sides)
 
@@ -157,86 +135,88 @@ class TakingBack:
             return set()
         sides = (side for change in files for side in (change.before, change.after))
         sizes = {side.size for side in sides if side is not None and not isinstance(side, Directory | Folder)} - {0}
-        looks = ((place, self.files.look(place)) for place in hiding.places())
+        looks = ((place, self._files.look(place)) for place in hiding.places())
         return {
-            self.files.fingerprint(place)[1]
+            self._files.fingerprint(place)[1]
             for place, look in looks
             if look and look.kind == "file" and look.identity.size in sizes
         }
 
     # --- whether it can be done
 
-    def _can_be_had(self, steps: Sequence[Step]) -> None:
+    def _check_undoable(self, steps: Sequence[Step]) -> None:
         """ContentDropped if what was there is no longer kept; UndoConflict if a path was changed since."""
-        gone = tuple(change.path for step in steps for change in step.files if self._is_gone(change))
+        gone = tuple(change.path for step in steps for change in step.files if self._is_dropped(change))
         if gone:
             raise ContentDropped(gone)
-        by_then = ByThen()
+        projected = ProjectedState()
         changed: list[str] = []
         for step in steps:
             files = counted(step.files, "files looked at")
-            changed += [change.path for change in files if not self._will_stand(change, by_then)]
-            by_then.add(step.files)
+            changed += [change.path for change in files if not self._will_match(change, projected)]
+            projected.add(step.files)
         if changed:
             raise UndoConflict(tuple(dict.fromkeys(changed)))
 
-    def _is_gone(self, change: FileChange) -> bool:
+    def _is_dropped(self, change: FileChange) -> bool:
         match change.after:
             case None | Directory() | Folder():
                 return False
             case Shelved() as thing:
-                return not self.files.on_shelf(thing)
+                return not self._files.on_shelf(thing)
             case content:
-                return not self.store.has(content.hash)
+                return not self._store.has(content.hash)
 
-    def _will_stand(self, change: FileChange, by_then: "ByThen") -> bool:
+    def _will_match(self, change: FileChange, projected: "ProjectedState") -> bool:
         """Whether a path will be its `before` when its turn comes, as far as that can be told."""
-        if change.path in by_then.left:
-            return alike(by_then.left[change.path], change.before)
+        if change.path in projected.contents:
+            return is_same_content(projected.contents[change.path], change.before)
         # A folder around it, or a thing in it, goes or comes first: its own step will look.
-        if by_then.is_near(change.path):
+        if projected.affects(change.path):
             return True
         try:
-            return self._stands(change.path, change.before)
+            return self._matches(change.path, change.before)
         except PermissionRefused:  # a folder above is closed, as the command left it: the commit opens it and looks
             return True
 
-    def _stands(self, path: str, content: Content | None) -> bool:
+    def _matches(self, path: str, content: Content | None) -> bool:
         if isinstance(content, Shelved | Folder):
-            return self.files.stands(path, content)
-        look = self.files.look(path)
+            return self._files.stands(path, content)
+        look = self._files.look(path)
         if content is None or look is None:
             return content is None and look is None
         if isinstance(content, Directory):
             return look.kind == "directory"
-        return look.kind == "file" and self.files.fingerprint(path)[1] == content.hash
+        return look.kind == "file" and self._files.fingerprint(path)[1] == content.hash
 
     # --- doing it
 
-    def _commit(self, verb: Way, which: Which, steps: Sequence[Step], *, keep_times: bool) -> None:
-        batch = self.store.entries(last=1)[-1].seq if len(steps) > 1 else 0
+    def _commit(self, direction: Direction, which: Which, steps: Sequence[Step], *, keep_times: bool) -> None:
+        batch = self._store.entries(last=1)[-1].seq if len(steps) > 1 else 0
         for n, step in enumerate(steps):
             try:
-                self._commit_step(verb, which, step, batch, keep_times=keep_times)
+                self._commit_step(direction, which, step, batch, keep_times=keep_times)
             except Unfinished:
                 raise
             except ToolError as error:
                 if not n:
                     raise
-                done, left = ([name for each in part for name in names(each)] for part in (steps[:n], steps[n:]))
+                done, left = ([name for each in part for name in call_names(each)] for part in (steps[:n], steps[n:]))
                 paths = error.facts().get("paths") or [error.facts().get("path", "")]
-                raise TakenBackPartly(verb, tuple(done), tuple(left), error.code, tuple(paths)) from error
+                raise TakenBackPartly(direction, tuple(done), tuple(left), error.code, tuple(paths)) from error
 
-    def _commit_step(self, verb: Way, which: Which, step: Step, batch: int, *, keep_times: bool) -> None:
-        arguments = {"calls": names(step)} | ({"batch": batch} if batch else {})
-        call = Call(self.session, which.turn, "", verb, json.dumps(arguments), self.dialect)
-        seq = self.store.begin(call)
+    def _commit_step(self, direction: Direction, which: Which, step: Step, batch: int, *, keep_times: bool) -> None:
+        arguments = {"calls": call_names(step)} | ({"batch": batch} if batch else {})
+        call = Call(self._session.name, which.turn, "", direction, json.dumps(arguments), self._session.dialect.name)
+        seq = self._store.begin(call)
         try:
-            decision = self.authorize(call, step.files, tuple(self._within(step.files)))
-            with self.store.alone():
+            decision = self._approvals.authorize_reversal(
+                call, step.files, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
+            )
+            with self._store.alone():
                 commit(
-                    self.files,
-                    self.store,
+                    self._files,
+                    self._store,
                     seq,
                     step.files,
                     lambda _: Outcome("success", None, 0.0, None),
@@ -248,11 +228,20 @@ class TakingBack:
             raise
         except ToolError as error:
             refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-            self.store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
+            self._store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
             raise
 
 
-def reversal(step: Step) -> Step:
+def format_reversal(result: TakenBack, roots: Sequence[str]) -> str:
+    """What an undo or redo did, in a line."""
+    done = {"undo": "Taken back", "redo": "Done again"}[result.verb]
+    would = {"undo": "Would take back", "redo": "Would do again"}[result.verb]
+    listed = ", ".join(history.short(path, roots) for path in result.paths[:10])
+    more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
+    return f"{would if result.preview else done}: {', '.join(result.calls)} ({listed}{more})"
+
+
+def reverse_step(step: Step) -> Step:
     return Step(step.entries, tuple(change.reversed() for change in reversed(step.files)))
 
 
@@ -261,11 +250,11 @@ def paths_to_renew(files: Sequence[FileChange]) -> frozenset[str]:
     return frozenset(change.path for change in files if not INDEX.fullmatch(change.path))
 
 
-def names(step: Step) -> list[str]:
+def call_names(step: Step) -> list[str]:
     return [history.name_of(entry) for entry in step.entries]
 
 
-def alike(left: Content | None, wanted: Content | None) -> bool:
+def is_same_content(left: Content | None, wanted: Content | None) -> bool:
     """Whether what one step leaves is what the next one wants. Of a folder, its own step will see what is in it."""
     return (is_folder(left) and is_folder(wanted)) or hash_of(left) == hash_of(wanted)
 
@@ -274,26 +263,28 @@ def is_folder(content: Content | None) -> bool:
     return isinstance(content, Directory | Folder) or (isinstance(content, Shelved) and content.kind == "tree")
 
 
-class ByThen:
+class ProjectedState:
     """What the steps before leave."""
 
     def __init__(self) -> None:
-        self.left: dict[str, Content | None] = {}
-        self._above: set[str] = set()
+        self.contents: dict[str, Content | None] = {}
+        self._parents: set[str] = set()
 
     def add(self, files: Sequence[FileChange]) -> None:
         for change in files:
             if any(isinstance(side, Shelved) and side.kind == "tree" for side in (change.before, change.after)):
                 # What goes or comes along with a whole folder was told by no step so far.
-                self.left = {path: left for path, left in self.left.items() if not path.startswith(f"{change.path}/")}
-            self.left[change.path] = change.after
-            self._above.update(folders_above(change.path))
+                self.contents = {
+                    path: left for path, left in self.contents.items() if not path.startswith(f"{change.path}/")
+                }
+            self.contents[change.path] = change.after
+            self._parents.update(parent_folders(change.path))
 
-    def is_near(self, path: str) -> bool:
+    def affects(self, path: str) -> bool:
         """Whether it lies in one of them, or one of them in it."""
-        return path in self._above or any(folder in self.left for folder in folders_above(path))
+        return path in self._parents or any(folder in self.contents for folder in parent_folders(path))
 
 
-def folders_above(path: str) -> Iterator[str]:
+def parent_folders(path: str) -> Iterator[str]:
     while path := path.rpartition("/")[0]:
         yield path

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from handhold.core.errors import ToolError
 from handhold.core.ports import Asked, Consent, Question, Store
 from handhold.core.text.visible import all_lines_of, lines_of, on_one_line
-from handhold.pipeline.cancellation import Live
+from handhold.pipeline.cancellation import CancelToken
 
 MOST_LINES = 200  # of a diff, besides those that are never cut
 LOOK_UP = 0.2  # seconds between two looks whether the call is still wanted
@@ -43,7 +43,7 @@ class Client:
 
     context: Context
     loop: asyncio.AbstractEventLoop
-    live: Live
+    live: CancelToken
     asking: Callable[[], object]  # told, in the event loop, that a person is being waited for
 
     @property
@@ -69,7 +69,7 @@ class Client:
                 try:
                     return consent(answer.result(LOOK_UP))
                 except TimeoutError:
-                    self.live.go_on()
+                    self.live.raise_if_cancelled()
         except (MCPError, ValidationError):
             return None
         finally:

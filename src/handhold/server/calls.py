@@ -32,14 +32,14 @@ from handhold.core.errors import ToolError
 from handhold.core.results import Printed, Reply
 from handhold.dialects.plain import plain
 from handhold.dialects.quoting import sendable
-from handhold.pipeline.cancellation import Live, awaited, streamed
+from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed
 from handhold.server import approvals
 from handhold.server.budget import fits, fitted
 from handhold.server.desks import Desk, Desks, NoSuchSession
 from handhold.server.lanes import Full, Lanes
 from handhold.server.serving import Serving
 from handhold.server.tools import Tools
-from handhold.toolbox import Road
+from handhold.toolbox import Toolbox
 
 Context = ServerRequestContext[Any, Any]
 Answered = CallToolResult | InputRequiredResult
@@ -140,14 +140,16 @@ class Calls:
         questions: list[InputRequiredResult] = []
         seal = partial(self.desks.sealed, desk.serving, approvals.APPROVAL)
 
-        def work(live: Live) -> Reply:
+        def work(live: CancelToken) -> Reply:
             client = approvals.Client(context, loop, live, release)
             approvals.CLIENT.set(client if approvals.can_ask(context) else None)
             try:
                 with desk.box() as box:
                     if asked.answer:
                         approvals.record(box.store, asked.question, asked.answer, client.name)
-                    reply = box.call(asked.tool, asked.arguments, call_id=asked.call_id, turn=asked.turn, live=live)
+                    reply = box.call(
+                        asked.tool, asked.arguments, call_id=asked.call_id, turn=asked.turn, cancel_token=live
+                    )
                     if client.later and approvals.can_ask(context) and (waiting := reply.data.get("approval")):
                         questions.append(approvals.put(box.store.asked(waiting), seal))
                     return fitting(reply, box, desk.serving, is_look=kind == "look")
@@ -159,8 +161,8 @@ class Calls:
             nonlocal release
             async with in_order(desk, changes=kind == "change") as release:
                 if not _wants_progress(context):
-                    return await awaited(work, desk.interrupt, lane)
-                return await self._told_of(context, streamed(work, desk.interrupt, lane))
+                    return await run_awaited(work, desk.interrupt, lane)
+                return await self._told_of(context, run_streamed(work, desk.interrupt, lane))
 
         release: Callable[[], None] = _nothing
         try:
@@ -197,7 +199,7 @@ class Calls:
                     await asyncio.wait([following])
 
 
-def fitting(reply: Reply, box: Road, serving: Serving, *, is_look: bool) -> Reply:
+def fitting(reply: Reply, box: Toolbox, serving: Serving, *, is_look: bool) -> Reply:
     """What a client gets of it, within its budget; what it is not shown, the session has not seen."""
     if fits(reply.text, serving.budget):
         return reply

@@ -20,7 +20,7 @@ from handhold.server.serving import Serving
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from handhold.toolbox import Road
+    from handhold.toolbox import Toolbox
 
 GRACE = 5.0  # seconds for calls to end when their desk is closed
 STEP = 0.05
@@ -38,13 +38,13 @@ class Desk:
         self.in_use = 0
         self.handle = ""  # once it was told
         self.change: Future[None] | None = None  # that was asked for last, for those that come after it
-        self._box: Road | None = None
+        self._box: Toolbox | None = None
         self._closed = False
         self._at_work = 0
         self._lock = Condition()
 
     @contextmanager
-    def box(self) -> "Generator[Road]":
+    def box(self) -> "Generator[Toolbox]":
         """The toolbox, in the thread of a call. ToolError if the folder or the state cannot be used, or no more."""
         from handhold.core.errors import Cancelled
 
@@ -61,7 +61,7 @@ class Desk:
                 self._at_work -= 1
                 self._lock.notify_all()
 
-    def _opened(self) -> "Road":
+    def _opened(self) -> "Toolbox":
         from handhold.server.approvals import Person
 
         return self.serving.opened(self.session, Person())
@@ -72,7 +72,7 @@ class Desk:
 
     @property
     def idle(self) -> bool:
-        return not self.in_use and not (self._box and self._box.working)
+        return not self.in_use and not (self._box and self._box.is_busy)
 
     def close(self) -> None:
         """End what runs, wait until it has ended, and close the toolbox."""

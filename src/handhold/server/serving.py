@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from handhold.core.policy.rules import Rule
     from handhold.core.ports import Approver, Dialect
-    from handhold.factory import Place, Toolbox
+    from handhold.toolbox import Place, Toolbox
 
 BUDGET = 25_000  # tokens of a result: what clients take before they cut it themselves
 
@@ -57,7 +57,7 @@ class Serving:
 
         The approver comes after the policy is settled: that somebody could be asked does not make all a question.
         """
-        from handhold.factory import Toolbox
+        from handhold.toolbox import Toolbox
 
         box = Toolbox.open(
             self.roots,
@@ -81,9 +81,9 @@ class Serving:
 
     @property
     def words(self) -> "Dialect":
-        from handhold.factory import dialect_for
+        from handhold.factory import choose_dialect
 
-        return dialect_for({"dialect": self.dialect, "model": self.model})
+        return choose_dialect({"dialect": self.dialect, "model": self.model})
 
     @property
     def warnings(self) -> tuple[str, ...]:

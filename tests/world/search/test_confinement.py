@@ -152,7 +152,7 @@ def test_r12_a_search_program_can_open_nothing_but_what_it_searches(tmp_path: Pa
     options = {"policy": "open", "settings": False, "rules": [rule]}
     with Toolbox.open(ws, state=tmp_path / "state", **options) as box:  # pyright: ignore[reportArgumentType]
         assert isinstance(box.files, Workspace)
-        with opened(box.files, str(ws), lambda _: True, box.hiding) as (folder, _):
+        with opened(box.files, str(ws), lambda _: True, box.hidden_paths) as (folder, _):
             argv = confine(folder, cat, b"", ignored=False)
             named = confine(folder, cat, b"a", ignored=False)
 

@@ -3,17 +3,17 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from handhold.core.errors import NoShell
 from handhold.core.policy.protected import Protection
-from handhold.core.ports import Finished
+from handhold.core.ports import Finished, PathGuard
 from handhold.core.requests import Run
 from handhold.world.files.workspace import Workspace
 from handhold.world.shell import BoxedShell
@@ -24,10 +24,35 @@ PATIENCE = 50  # seconds: a busy machine takes its time, and what never comes is
 MODES = ("contained", "external")
 
 
+class NamesOnly:
+    """A guard without rules: only protected names are locked."""
+
+    def __init__(self, root: str) -> None:
+        self._protection = Protection((root,))
+
+    def needs_review(self, place: str) -> bool:
+        return False
+
+    def is_locked(self, place: str, is_folder: bool) -> bool:
+        return self._protection.covers(place)
+
+    def locked_paths(self) -> Sequence[str]:
+        return ()
+
+    def masked_paths(self) -> Sequence[str]:
+        return ()
+
+    def is_masked(self, place: str) -> bool:
+        return False
+
+    def redaction(self) -> None:
+        return None
+
+
 class Bench:
     """A workspace and shells on it."""
 
-    def __init__(self, place: Path, **options: Any) -> None:
+    def __init__(self, place: Path, guard: PathGuard | None = None, **options: Any) -> None:
         self.ws = place / "ws"
         self.state = place / "state"
         self.ws.mkdir(exist_ok=True)
@@ -37,15 +62,13 @@ class Bench:
             self.shell = BoxedShell(
                 self.files.roots_open,
                 self.files.shelf_of,
+                guard or NamesOnly(str(self.ws)),
                 state=self.state,
-                **{"session": "s", "protected": lambda _: False, "holds": self.holds} | options,
+                **cast("dict[str, Any]", {"session": "s"} | options),
             )
         except NoShell as error:
             self.files.close()
             pytest.skip(f"no shell on this machine: {error.because}")
-
-    def holds(self, place: str, is_folder: bool) -> bool:
-        return Protection((str(self.ws),)).covers(place)
 
     def __call__(
         self, command: str, *, seconds: float = 20, watch: Callable[[str], None] | None = None, **options: Any

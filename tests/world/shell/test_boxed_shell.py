@@ -21,7 +21,7 @@ from handhold.world.shell.process import Process
 from handhold.world.shell.sandbox import sandbox
 from handhold.world.shell.shadow import NoShadow, Shadow
 from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
-from tests.world.shell.shells import Bench, alive, appears, bench, gone, marked
+from tests.world.shell.shells import Bench, NamesOnly, alive, appears, bench, gone, marked
 
 
 def changed(shell: Bench, effects: Effects | None) -> set[str]:
@@ -149,7 +149,7 @@ def test_on_request_a_command_runs_direct_with_what_is_protected_read_only(tmp_p
 def test_where_there_is_no_shadow_it_is_said_before_and_a_preview_is_refused(tmp_path: Path):
     with bench(tmp_path) as shell:
         without = BoxedShell(
-            shell.files.roots_open, lambda _: None, state=shell.state, session="s", protected=lambda _: False
+            shell.files.roots_open, lambda _: None, NamesOnly(str(shell.ws)), state=shell.state, session="s"
         )
         assert not without.held.shadow
         assert "no shadow" in without.held.why_not[-1]

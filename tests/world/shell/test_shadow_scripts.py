@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from handhold.dialects import handhold
-from handhold.factory import Toolbox
+from handhold.toolbox import Toolbox
 from handhold.world import shell
 from handhold.world.state import sqlite
 from tests.scale import scaled

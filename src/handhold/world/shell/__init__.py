@@ -13,9 +13,8 @@ from time import monotonic
 from handhold.core.errors import NoShell
 from handhold.core.facts import Exit, Held
 from handhold.core.plans import Conflict, Effects, FileChange
-from handhold.core.ports import Finished, JobState
+from handhold.core.ports import Finished, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
-from handhold.core.text.redaction import Redaction
 from handhold.world.files.roots import Root
 from handhold.world.files.shelf import Shelf
 from handhold.world.files.trouble import named
@@ -89,28 +88,19 @@ class BoxedShell:
         self,
         roots: Sequence[Root],
         shelf_of: Callable[[Root], Shelf | None],
+        guard: PathGuard,
         *,
         state: Path,
         session: str,
         mode: Mode = "contained",
         network: bool | Opening = False,
         lasting: Lasts = "nothing",
-        protected: Callable[[str], bool],
-        holds: Callable[[str, bool], bool] = lambda _place, _folder: False,
-        held_places: Callable[[], Sequence[str]] = tuple,
-        denied: Callable[[], Sequence[str]] = tuple,
-        withheld: Callable[[str], bool] = lambda _place: False,
-        redaction: Callable[[], Redaction | None] = lambda: None,
         hidden: Sequence[str] = (),
         most_kept: int = MOST_KEPT,
         limits: Limits = UNLIMITED,
         tracing: bool = False,
     ) -> None:
-        """NoShell where commands should be contained and cannot be. `denied` says what they may not see, each time,
-        and `redaction` what is replaced in what they print. What they make and is `withheld` is left out.
-
-        `protected` names what is asked about when a command has ended on its shadow. One that works on the workspace
-        itself is kept from what `holds` names, and from what it names already, `held_places`.
+        """NoShell where commands should be contained and cannot be. `guard` is asked about paths for each command.
 
         `hidden` are folders and files elsewhere that they do not see either, where we contain them. With `tracing`
         they may trace their own processes.
@@ -125,12 +115,7 @@ class BoxedShell:
         self._network = network
         self._limits = limits
         self._tracing = tracing
-        self._protected = protected
-        self._holds = holds
-        self._held_places = held_places
-        self._denied = denied
-        self._withheld = withheld
-        self._redaction = redaction
+        self._guard = guard
         self._elsewhere = tuple(hidden)
         self._places = Places(state, session)
         self._results = Results(self._places.results, most_kept)
@@ -152,7 +137,7 @@ class BoxedShell:
         """As of now: whether there can be a shadow depends on what lies in the roots."""
         named = not isinstance(self._network, bool)
         held = replace(self._sandbox.held, network=self._sandbox.held.network or bool(self._network), named_hosts=named)
-        if not self._bubblewrap and (why_not := unhidden(self._denied(), self._first)):
+        if not self._bubblewrap and (why_not := unhidden(self._guard.masked_paths(), self._first)):
             held = replace(held, why_not=(*held.why_not, why_not))
         if why_not := explain_uncounted(self._limits):
             held = replace(held, why_not=(*held.why_not, why_not))
@@ -193,10 +178,10 @@ class BoxedShell:
         if direct and run.preview:
             raise NoShell("; ".join(("a preview needs a shadow of the workspace", *held.why_not)))
         with ExitStack() as stack:
-            sink = Sink(self._results, redaction=self._redaction(), watch=watch)
+            sink = Sink(self._results, redaction=self._guard.redaction(), watch=watch)
             stack.callback(sink.drop)
             shadow = None if direct else self._shadow(stack)
-            denied = self._denied()
+            denied = self._guard.masked_paths()
             started = self._started(run, sink, self._direct() if shadow is None else shadow.mounts, denied)
             stack.callback(started.opened.close)
             try:
@@ -221,7 +206,9 @@ class BoxedShell:
                 (*(proxy.notes(since=started.process.began) if proxy else ()), *advice),
             )
             if shadow is not None:
-                effects = Effects() if ended.cancelled else shadow.effects(self._protected, self._withheld)
+                effects = (
+                    Effects() if ended.cancelled else shadow.effects(self._guard.needs_review, self._guard.is_masked)
+                )
                 readable = replace(effects, conflicts=tuple(map(self._readable, effects.conflicts)))
                 finished = replace(finished, effects=readable, set_aside=self._setting_aside(shadow))
             yield finished
@@ -257,7 +244,7 @@ class BoxedShell:
     # --- in the background
 
     def start(self, run: Run) -> JobState:
-        denied, redaction = self._denied(), self._redaction()
+        denied, redaction = self._guard.masked_paths(), self._guard.redaction()
 
         def begin(sink: Sink) -> tuple[Process, Callable[[], None]]:
             started = self._started(run, sink, self._direct(), denied, talks=True)
@@ -353,10 +340,10 @@ class BoxedShell:
         """NoShell if more has to stay as it is than can be mounted."""
         if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
             return None
-        kept = self._held_places()
+        kept = self._guard.locked_paths()
         if len(kept) > MOST:
             raise NoShell(f"{len(kept):,} files and folders must not be changed, and at most {MOST} can be kept")
-        return Guarded(self._holds, kept)
+        return Guarded(self._guard.is_locked, kept)
 
     def _setting_aside(self, shadow: Shadow) -> Callable[[FileChange], Conflict]:
         return lambda change: self._readable(shadow.set_aside(change))

@@ -1,0 +1,95 @@
+"""A change set of a call: approved, committed, recorded, and remembered as seen."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from handhold.core.errors import Stale, ToolError
+from handhold.core.facts import Identity
+from handhold.core.plans import Bytes, Changes, FileChange, FolderTime
+from handhold.core.ports import Decision, Entry, Outcome
+from handhold.core.requests import Request
+from handhold.core.results import Reply, Result
+from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.context import CallContext, elapsed_ms
+from handhold.pipeline.idempotency import ReplayLog
+from handhold.pipeline.responses import Responder
+from handhold.pipeline.session import Session
+from handhold.pipeline.transactions import commit
+
+
+class ChangeCommitter:
+    def __init__(self, session: Session, approvals: ApprovalService, responder: Responder, replays: ReplayLog) -> None:
+        self._session = session
+        self._approvals = approvals
+        self._responder = responder
+        self._replays = replays
+
+    def apply(self, context: CallContext, request: Request, plan: Changes) -> Reply:
+        """What a file tool planned, if the policy and the approver agree."""
+
+        def format_path(place: str) -> str:
+            return self._session.format_requested_path(place, request)
+
+        decision = self._approvals.authorize_changes(context.call, plan.files, format_path, wait=context.token.wait_for)
+        try:
+            return self.commit(
+                context, request, plan.result, plan.files, decision, lambda written: self._remember(plan, written)
+            )
+        except Stale as stale:
+            raise self._explain_stale(format_path(stale.path)) from None
+
+    def commit(
+        self,
+        context: CallContext,
+        request: Request,
+        result: Result,
+        files: Sequence[FileChange],
+        decision: Decision,
+        remember: Callable[[Mapping[str, Identity]], None],
+        times: Sequence[FolderTime] = (),
+    ) -> Reply:
+        """Commit the changes. The reply names earlier calls whose undo is dropped to make room for this one's."""
+        reply = self._responder.reply(context, request, result)
+
+        def conclude(dropped: Sequence[Entry]) -> Outcome:
+            nonlocal reply
+            if dropped:
+                context.dropped_undo = tuple(dropped)
+                reply = self._responder.reply(context, request, result)
+            return self._replays.make_outcome(reply, context.call)
+
+        session = self._session
+        with session.store.alone():
+            if first := self._find_concurrent_reply(context):
+                return first
+            written = commit(session.files, session.store, context.seq, files, conclude, decision=decision, times=times)
+        try:
+            remember(written)
+        except ToolError:
+            pass  # the change is committed and recorded; at worst the session has to read a file again
+        return reply
+
+    def _find_concurrent_reply(self, context: CallContext) -> Reply | None:
+        """The reply of another process that got the same call meanwhile, and has carried it out."""
+        first = self._replays.find_reply(context.call)
+        if first:
+            outcome = Outcome("error", "CALL_REPEATED", elapsed_ms(context.started), None)
+            self._session.store.settle(context.seq, outcome, durable=False)
+        return first
+
+    def _remember(self, plan: Changes, written: Mapping[str, Identity]) -> None:
+        tracker = self._session.tracker
+        for change in plan:
+            kept = (self._session.traits.mark_after_write or not plan.whole) and not plan.forget
+            if kept and isinstance(change.after, Bytes):
+                whole = plan.whole or change.path in plan.seen
+                tracker.saw_change(change.path, written[change.path], change.after.data, whole=whole)
+            else:
+                tracker.marks.drop(change.path)
+
+    def _explain_stale(self, path: str) -> ToolError:
+        """What changed between plan and commit, as if the plan had found it."""
+        try:
+            self._session.view.whole(path)
+        except ToolError as error:
+            return error
+        return Stale(path)

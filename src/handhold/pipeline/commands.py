@@ -1,0 +1,201 @@
+"""Commands: judged before they run, run on an overlay if there can be one, their effects committed like any change."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from os.path import expanduser
+from threading import Lock
+
+from handhold.core.errors import Cancelled, ExtraMissing, NoShell, Overtaken, ToolError, Unfinished
+from handhold.core.facts import Held
+from handhold.core.plans import Effects, FileChange
+from handhold.core.ports import Decision, Finished, Shell, Study
+from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
+from handhold.core.results import Ran, Reply, Restarted
+from handhold.core.tools import run
+from handhold.core.tools.refreshed import without_locks, without_refreshed
+from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.change_contents import ChangeContents
+from handhold.pipeline.changes import ChangeCommitter
+from handhold.pipeline.context import CallContext
+from handhold.pipeline.responses import Responder, refusal_decision
+from handhold.pipeline.review import PolicyReviewer
+from handhold.pipeline.session import Session
+
+
+class CommandRunner:
+    """Runs the commands of a session. The shell is made with the first one: most sessions run none."""
+
+    def __init__(
+        self,
+        session: Session,
+        approvals: ApprovalService,
+        reviewer: PolicyReviewer,
+        contents: ChangeContents,
+        changes: ChangeCommitter,
+        responder: Responder,
+        make_shell: Callable[[], Shell] | None,
+    ) -> None:
+        self._session = session
+        self._approvals = approvals
+        self._reviewer = reviewer
+        self._contents = contents
+        self._changes = changes
+        self._responder = responder
+        self._make_shell = make_shell
+        self._shell: Shell | None = None
+        self._opening = Lock()
+        self._folder = session.files.roots[0]  # the working directory of a lasting shell
+
+    # --- the shell
+
+    @property
+    def shell(self) -> Shell:
+        with self._opening:
+            if self._shell is None:
+                if self._make_shell is None:
+                    raise NoShell("this workspace is not on a disk")
+                self._shell = self._make_shell()
+            return self._shell
+
+    @property
+    def is_busy(self) -> bool:
+        return self._shell is not None and self._shell.working
+
+    def interrupt(self, thread: int | None = None) -> None:
+        if self._shell:
+            self._shell.interrupt(thread)
+
+    def close(self) -> None:
+        if self._shell:
+            self._shell.close()
+
+    # --- calls
+
+    def run(self, context: CallContext, request: Run) -> Reply:
+        shell, token = self.shell, context.token
+        decision = self._authorize(context, request, shell.held)
+        if request.background:
+            started = run.conclude_job("start", shell.start(request))
+            return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
+        with token.command(), shell.run(request, watch=token.watch) as finished:
+            token.raise_if_cancelled()
+            if finished.exit.cancelled:
+                raise Cancelled()
+            self._folder = finished.folder
+            return self._conclude(context, request, finished, decision)
+
+    def restart(self, context: CallContext, request: Request, allowed: Decision | None) -> Reply:
+        self.shell.restart()
+        self._folder = self._session.files.roots[0]
+        return self._responder.reply_and_record(context, request, Restarted(), decision=allowed)
+
+    def answer_job(self, context: CallContext, request: JobOutput | JobInput | JobStop) -> Reply:
+        match request:
+            case JobOutput():
+                action = "output"
+            case JobInput():
+                action = "input"
+            case JobStop():
+                action = "stop"
+        result = run.conclude_job(action, self.shell.job(request))
+        return self._responder.reply_and_record(context, request, result)
+
+    # --- before it runs
+
+    def _authorize(self, context: CallContext, request: Run, held: Held) -> Decision:
+        """Without an overlay its effects cannot be reviewed before they count, so the command itself is."""
+        direct = not held.shadow or request.background or request.direct
+        if direct and request.preview:
+            raise NoShell("a preview needs a shadow of the workspace, and there is none here")
+        analysis = self.analyze(request.command, contained=not direct and not held.network)
+        roots = self._session.files.roots if direct else ()
+        return self._approvals.authorize_command(
+            context.call, request.command, analysis, self._folder, wait=context.token.wait_for, directly=roots
+        )
+
+    def analyze(self, command: str, *, contained: bool) -> Study:
+        """What the text of a command says that it would do. It does not run."""
+        from handhold.core.policy.shell import Standing, study
+
+        try:
+            found = study(command, Standing(self._session.files.roots, self._folder, expanduser("~")))
+            return replace(found, contained=contained)
+        except ExtraMissing as missing:  # nothing of it was read, not even whether it connects: not contained
+            because = f"commands can be read only where handhold[{missing.extra}] is installed"
+            return Study(command, "unknown", because)
+
+    # --- after it ran
+
+    def _conclude(self, context: CallContext, request: Run, finished: Finished, decision: Decision) -> Reply:
+        """The command has ended; its effects are committed, or the reply says why they were discarded."""
+        effects = self._review(finished)
+        ran = run.conclude(request, replace(finished, effects=effects), self._session.format_untrusted_path)
+        if effects is None or not effects.files:
+            if effects and effects.times and not request.preview:
+                self._set_times(effects)
+            durable = effects is None
+            return self._responder.reply_and_record(context, request, ran, durable=durable, decision=decision)
+        ran = replace(ran, diff=self._contents.diff(effects.files))
+        if request.preview:
+            return self._responder.reply_and_record(context, request, ran, decision=decision)
+        try:
+            return self._commit(context, request, ran, effects, decision)
+        except (Unfinished, Cancelled):
+            raise
+        except ToolError as error:
+            late = error.paths if isinstance(error, Overtaken) else ()
+            if lost := [finished.set_aside(change) for change in effects.files if change.path in late]:
+                return self._conclude(context, request, replace(finished, effects=effects.exclude(lost)), decision)
+            reply = self._responder.reply_discarded(context, request, ran, error)
+            self._responder.record(context, reply, decision=refusal_decision(error))
+            return reply
+
+    def _review(self, finished: Finished) -> Effects | None:
+        """The effects that count, with the paths among them that are asked about."""
+        effects = finished.effects
+        if not effects:
+            return effects
+        effects = without_refreshed(effects, self._contents.content)
+        if finished.exit.timed_out:
+            effects = without_locks(effects, self._session.format_path)
+        return replace(effects, protected=self._reviewer.paths_to_ask_about(effects.files, effects.protected))
+
+    def _commit(self, context: CallContext, request: Run, ran: Ran, effects: Effects, decision: Decision) -> Reply:
+        session, files = self._session, effects.files
+        counted = self._approvals.authorize_changes(
+            context.call,
+            files,
+            session.format_path,
+            wait=context.token.wait_for,
+            command=request.command,
+            within=effects.protected,
+            privileged=effects.privileged,
+        )
+        decision = counted if counted.verdict == "approved" else decision  # a person's word is what a reader looks for
+        ran = run.shown(ran, files, session.tracker, self._contents.content, session.format_path)
+        context.token.raise_if_cancelled()
+        times = self._reviewer.allowed_times(effects)
+        return self._changes.commit(context, request, ran, files, decision, lambda _: self._remember(ran, files), times)
+
+    def _set_times(self, effects: Effects) -> None:
+        """Of a command that changed nothing else. There is nothing to record: a time is no content."""
+        if times := self._reviewer.allowed_times(effects):
+            with suppress(ToolError), self._session.files.transaction((), times) as transaction:
+                transaction.perform()
+
+    def _remember(self, ran: Ran, files: Sequence[FileChange]) -> None:
+        """The session knows what the reply shows whole, and what was moved; it no longer knows what is gone."""
+        session, tracker = self._session, self._session.tracker
+        known = list(run.known(files, tracker))
+        shown = {each.path for each in ran.seen if each.complete}
+        moved = {each.source: each.path for each in (run.deeds(files) if known else ()) if each.verb == "moved"}
+        for path, change in known:
+            if change.path in moved:
+                tracker.moved(path, session.files.read(moved[change.path] + path.removeprefix(change.path)))
+            elif change.after is None:
+                tracker.marks.drop(path)
+            elif session.format_path(path) in shown:
+                whole = session.files.read(path)
+                if whole.hash == change.after.hash:
+                    tracker.saw_diff(whole)

@@ -1,0 +1,29 @@
+"""What is known of a call while it is carried out."""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from handhold.core.ports import Call, Entry
+from handhold.pipeline.cancellation import CancelToken
+
+
+@dataclass
+class CallContext:
+    call: Call
+    started: float  # by perf_counter
+    token: CancelToken
+    seq: int = 0  # in the journal; 0 until it is there, and for a call that only reads, until it ends
+    repaired: tuple[str, ...] = ()  # what was repaired in its arguments
+    dropped_undo: tuple[Entry, ...] = ()  # calls whose undo is dropped to make room for this one's
+
+    def facts(self) -> dict[str, Any]:
+        return {**repair_facts(self.repaired), "time_ms": elapsed_ms(self.started)}
+
+
+def repair_facts(repaired: tuple[str, ...]) -> dict[str, Any]:
+    return {"repaired": list(repaired)} if repaired else {}
+
+
+def elapsed_ms(started: float) -> float:
+    return round((perf_counter() - started) * 1000, 3)

@@ -1,0 +1,104 @@
+"""The way of a call, top to bottom: decode, plan, decide, commit, record, reply.
+
+Each step is a file beside this one. A call never raises for what a model, a policy or the machine did wrong: that is
+a reply, too, and recorded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from handhold.core.errors import NoMatch, ToolError, Unfinished
+from handhold.core.plans import Answer, Changes, Command, Job, Restart
+from handhold.core.ports import Call, Decision
+from handhold.core.requests import Request
+from handhold.core.results import Reply
+from handhold.pipeline.cancellation import CancelToken
+from handhold.pipeline.changes import ChangeCommitter
+from handhold.pipeline.commands import CommandRunner
+from handhold.pipeline.context import CallContext
+from handhold.pipeline.idempotency import CallLocks, ReplayLog, canonicalize_arguments
+from handhold.pipeline.planning import READ_REQUESTS, Planner
+from handhold.pipeline.responses import Responder, refusal_decision
+from handhold.pipeline.session import Session
+from handhold.pipeline.transactions import recover
+
+
+class CallExecutor:
+    """Carries out the calls of one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        planner: Planner,
+        changes: ChangeCommitter,
+        commands: CommandRunner,
+        responder: Responder,
+        replays: ReplayLog,
+    ) -> None:
+        self._session = session
+        self._planner = planner
+        self._changes = changes
+        self._commands = commands
+        self._responder = responder
+        self._replays = replays
+        self._locks = CallLocks()
+
+    def execute(
+        self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
+    ) -> Reply:
+        """The reply to a call: the one it got before, if it was carried out already."""
+        started = perf_counter()
+        session = self._session
+        try:
+            recover(session.files, session.store)
+            canonical = canonicalize_arguments(tool, arguments)
+            call = Call(session.name, turn, call_id, str(tool), canonical, session.dialect.name)
+            with self._locks.hold((turn, call_id)):
+                return self._replays.find_reply(call) or self._execute_new(call, arguments, started, token)
+        except ToolError as error:
+            return self._responder.refuse(tool, error, started)
+
+    def _execute_new(self, call: Call, arguments: Mapping[str, Any] | str, started: float, token: CancelToken) -> Reply:
+        context = CallContext(call, started, token)
+        try:
+            request, context.repaired = self._session.dialect.understood(call.tool, arguments)
+            if not isinstance(request, READ_REQUESTS):
+                context.seq = self._session.store.begin(call)
+            return self._dispatch(context, request)
+        except ToolError as error:
+            if isinstance(error, NoMatch):
+                error.again = self._replays.failed_just_before(call)
+            reply = self._responder.refuse(call.tool, error, started, call.arguments, context.repaired)
+            if not isinstance(error, Unfinished):  # that one stays open in the journal, to be rolled back
+                self._responder.record(context, reply, decision=refusal_decision(error))
+            return reply
+
+    def _dispatch(self, context: CallContext, request: Request) -> Reply:
+        """Plan the request, then do what its plan needs."""
+        with_io_timeout, token = self._session.files.answered, context.token
+        plan, allowed = with_io_timeout(lambda: self._planner.plan(request), token.raise_if_cancelled)
+        match plan:
+            case Command():
+                return self._commands.run(context, plan.request)
+            case Restart():
+                return self._commands.restart(context, request, allowed)
+            case Job():
+                return self._commands.answer_job(context, plan.request)
+            case Changes() if files := tuple(change for change in plan if not change.idle):
+                return self._changes.apply(context, request, replace(plan, files=files))
+            case Answer() | Changes():
+                return self._answer(context, request, plan, allowed)
+
+    def _answer(
+        self, context: CallContext, request: Request, plan: Answer | Changes, allowed: Decision | None
+    ) -> Reply:
+        """Nothing has to be done: reply, and remember what the model was shown."""
+        reply = self._responder.reply(context, request, plan.result)
+        for page in plan.pages if isinstance(plan, Answer) else ():
+            self._session.tracker.saw_page(page)
+        if isinstance(plan, Answer) and plan.parts:
+            self._session.tracker.saw_parts(plan.parts)
+        self._responder.record(context, reply, decision=allowed)
+        return reply

@@ -1,0 +1,48 @@
+"""What a shell has to know about paths: by the policy of a session, and by what is protected in every workspace."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from handhold.core.plans import Directory, FileChange, Stored
+from handhold.core.ports import Hiding, Verb, Verdict
+from handhold.core.text.redaction import Redaction
+from handhold.pipeline.review import PolicyReviewer
+from handhold.pipeline.session import Session
+
+
+class PolicyPathGuard:
+    """Fulfils the port PathGuard."""
+
+    def __init__(self, session: Session, reviewer: PolicyReviewer) -> None:
+        self._session = session
+        self._reviewer = reviewer
+
+    def needs_review(self, place: str) -> bool:
+        """Whether a name or a rule sets a place apart: such a one must not go unseen in a folder that changes whole."""
+        roots = self._session.files.roots
+        root = next((root for root in roots if place.startswith(root.rstrip("/") + "/")), place)
+        return self._reviewer.is_set_apart(place, root)
+
+    def is_locked(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
+        content = Directory() if is_folder else Stored("", 0)  # what it would hold, nobody knows
+        return self._reviewer.is_locked(place, FileChange(place, None, content))
+
+    def locked_paths(self) -> Sequence[str]:
+        """It cannot change the contents of others either; these are kept whole, with mode and time."""
+        return self._session.files.answered(self._locked.places, lambda: None)
+
+    @cached_property
+    def _locked(self) -> Hiding:
+        return self._session.files.hiding(self._reviewer.is_locked, near=True)
+
+    def masked_paths(self) -> Sequence[str]:
+        return self._session.files.answered(self._session.secret_files.withheld, lambda: None)
+
+    def is_masked(self, place: str) -> bool:
+        policy = self._session.secret_files.policy
+        return policy.concerns(place) and all(
+            policy.may(verb, place).verdict is Verdict.DENY for verb in (Verb.READ, Verb.CREATE)
+        )
+
+    def redaction(self) -> Redaction | None:
+        return self._session.files.answered(self._session.secret_files.redaction, lambda: None)

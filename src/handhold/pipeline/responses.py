@@ -1,0 +1,120 @@
+"""From a result or an error to a reply, in the words of the dialect, and into the journal."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from handhold.core.errors import Denied, NotApproved, Stale, ToolError
+from handhold.core.ports import Decision, Frame
+from handhold.core.requests import Request, Run
+from handhold.core.results import (
+    Edited,
+    NotebookEdited,
+    NotebookShown,
+    Patched,
+    PdfShown,
+    Pictured,
+    Ran,
+    Reply,
+    Result,
+    Written,
+)
+from handhold.core.text.visible import format_id
+from handhold.core.tools import run
+from handhold.pipeline import dropped_undo
+from handhold.pipeline.context import CallContext, elapsed_ms, repair_facts
+from handhold.pipeline.idempotency import ReplayLog
+from handhold.pipeline.session import Session
+
+
+class Responder:
+    def __init__(self, session: Session, replays: ReplayLog) -> None:
+        self._session = session
+        self._replays = replays
+
+    def reply(self, context: CallContext, request: Request, result: Result) -> Reply:
+        text, facts = self._encode(context, request, result), {**result.facts(), **context.facts()}
+        if context.dropped_undo:
+            session = self._session
+            facts["undo_given_up"] = dropped_undo.describe(context.dropped_undo, session.name, self._visible_paths)
+            text = f"{text}\n\n{dropped_undo.explain(facts['undo_given_up'])}"
+        reply = Reply(
+            status=result.status,
+            text=text,
+            data=facts,
+            ui_extra=result.diff if isinstance(result, Written | Edited | NotebookEdited | Patched | Ran) else "",
+            images=result.images if isinstance(result, Pictured | PdfShown | NotebookShown) else (),
+        )
+        return self._frame(reply, context.call.tool, context.call.arguments, request)
+
+    def reply_and_record(
+        self,
+        context: CallContext,
+        request: Request,
+        result: Result,
+        *,
+        durable: bool = False,
+        decision: Decision | None = None,
+    ) -> Reply:
+        """For a call after which nothing is left to do."""
+        reply = self.reply(context, request, result)
+        self.record(context, reply, durable=durable, decision=decision)
+        return reply
+
+    def reply_discarded(self, context: CallContext, request: Run, ran: Ran, error: ToolError) -> Reply:
+        """For a command that ran and whose changes were discarded: why, and what it printed."""
+        call, nothing = context.call, run.uncounted(ran)
+        words = self._session.dialect.refuse(call.tool, error, hints=self._session.traits.hints)
+        printed = self._encode(context, request, nothing)
+        facts = {**nothing.facts(), **error.facts(), **context.facts()}
+        reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+        return self._frame(reply, call.tool, call.arguments, request)
+
+    def refuse(
+        self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: tuple[str, ...] = ()
+    ) -> Reply:
+        session = self._session
+        text = session.dialect.refuse(tool, error, hints=session.traits.hints)
+        if isinstance(error, Stale) and error.complete and session.traits.hints:
+            self._remember_stale(error)
+        facts = {**error.facts(), **repair_facts(repaired), "time_ms": elapsed_ms(started)}
+        return self._frame(Reply("error", text, facts, error.code, error.blame.value), tool, arguments)
+
+    def record(
+        self, context: CallContext, reply: Reply, *, durable: bool = False, decision: Decision | None = None
+    ) -> None:
+        """The end of a call in the journal, and its beginning too if it only read."""
+        store, outcome = self._session.store, self._replays.make_outcome(reply, context.call)
+        if context.seq:
+            store.settle(context.seq, outcome, durable=durable, decision=decision)
+        else:
+            store.record(context.call, outcome, decision=decision)
+
+    def _encode(self, context: CallContext, request: Request, result: Result) -> str:
+        call, hints = context.call, self._session.traits.hints
+        call_id = format_id(call.call_id)
+        return self._session.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
+
+    def _frame(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
+        files = self._session.files
+
+        def place() -> str:
+            with suppress(ToolError):  # the reply itself says that a path cannot be resolved
+                return files.place(request.paths[0]) if request and request.paths else ""
+            return ""
+
+        text = self._session.dialect.framed(reply, Frame(tool, arguments, files.roots[0], place))
+        return reply if text is reply.text else replace(reply, text=text)
+
+    def _visible_paths(self, paths: Sequence[str]) -> list[str]:
+        return [self._session.format_path(path) for path in paths if self._session.is_visible(path)]
+
+    def _remember_stale(self, stale: Stale) -> None:
+        """The refusal showed all that changed, so the session knows the file again."""
+        whole = self._session.files.read(stale.path)
+        if whole.hash == stale.now:
+            self._session.tracker.saw_diff(whole)
+
+
+def refusal_decision(error: ToolError) -> Decision | None:
+    return Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None

@@ -1,0 +1,222 @@
+"""What the policy says of a change, and what is protected whatever the policy says: names, git directories, hard links.
+
+Nobody is asked here: `approvals.py` decides what becomes of the findings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from handhold.core.plans import Bytes, Effects, FileChange, FolderTime, Shelved
+from handhold.core.policy.protected import Protection
+from handhold.core.policy.repositories import Repositories
+from handhold.core.ports import Judgement, Policy, Verb, Verdict
+from handhold.core.tools import run
+from handhold.pipeline.approver import find_present_approver
+from handhold.pipeline.change_contents import ChangeContents
+from handhold.pipeline.session import Session
+
+MAX_UNASKED_LOSSES = 30  # files that were there before: losing more at once is asked about, if somebody can answer
+CHANGES_KEY = "changes"  # the key of changes in the workspace that nothing sets apart
+
+OUTSIDE_LINK = Judgement(
+    Verdict.ASK, "it has another name outside the workspace, and would change there too", "hard links", "built in"
+)
+PRIVILEGED = Judgement(
+    Verdict.ASK,
+    "it would be a set-user-id or set-group-id file, a file with capabilities, or a device",
+    "privileged files",
+    "built in",
+)
+_SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
+
+
+def severity(judgement: Judgement) -> int:
+    return _SEVERITY.index(judgement.verdict)
+
+
+@dataclass(frozen=True)
+class PolicyFinding:
+    """What was decided about one place, and the key under which a session may allow it; without one, it cannot."""
+
+    place: str
+    judgement: Judgement
+    key: str = ""
+
+
+class PolicyReviewer:
+    """The policy of a session, applied to changes."""
+
+    def __init__(self, session: Session, contents: ChangeContents) -> None:
+        self._session = session
+        self._contents = contents
+        self._protection = Protection(session.files.roots)
+
+    @property
+    def _command_policy(self) -> Policy:
+        """For what commands do, and for undoing that: secrets may be usable there."""
+        return self._session.secret_files.policy
+
+    def _repositories(self, files: Sequence[FileChange]) -> Repositories:
+        """The git directories among the changes of a call."""
+        return Repositories(self._session.files, self._contents, self._protection, files)
+
+    # --- findings about changes
+
+    def review_changes(
+        self, files: Sequence[FileChange], *, by_command: bool, within: Sequence[str], privileged: Sequence[str]
+    ) -> list[PolicyFinding]:
+        """`within` are places in folders that come or go whole, which a rule or a protected name may be about.
+
+        `privileged` are files that would grant privileges to whoever runs them: asked about each time, in every mode.
+        """
+        repositories = self._repositories(files)
+        policy = self._command_policy if by_command else self._session.policy
+        findings = [self._find(policy, run.verb_of(change), change.path, repositories) for change in files]
+        findings += [
+            PolicyFinding(each.path, OUTSIDE_LINK, f"{Verb.CHANGE} {each.path}")
+            for each in files
+            if isinstance(each.after, Bytes)
+            and each.before is not None
+            and self._session.files.names_outside(each.path)
+        ]
+        findings += [self._find(policy, verb, place, repositories) for place, verb in run.within(within, files)]
+        findings += [PolicyFinding(place, PRIVILEGED) for place in privileged]
+        if by_command and (loss := self._find_loss(files)):
+            findings.append(loss)
+        return findings
+
+    def review_reversal(self, files: Sequence[FileChange], within: Sequence[FileChange]) -> list[PolicyFinding]:
+        """For undo and redo; `within` are the entries of folders that come or go whole.
+
+        The host who asks for it is enough where only the mode would ask. A rule, a protected name or a file that would
+        run as somebody else is still a question.
+        """
+        every = (*files, *within)
+        repositories = self._repositories(every)
+        policy = self._command_policy
+        # Nobody obeys what is deleted: there the policy alone decides, and no protected name.
+        deleted = [each.path for each in every if each.after is None]
+        findings = [make_finding(Verb.DELETE, place, policy.may(Verb.DELETE, place)) for place in deleted]
+        findings += [
+            self._find(policy, run.verb_of(each), each.path, repositories) for each in every if each.after is not None
+        ]
+        findings = [each for each in findings if each.judgement.verdict is not Verdict.ASK or each.key != CHANGES_KEY]
+        return findings + [PolicyFinding(each.path, PRIVILEGED) for each in every if _gains_set_id(each)]
+
+    def _find(self, policy: Policy, verb: Verb, place: str, repositories: Repositories) -> PolicyFinding:
+        return make_finding(verb, place, self.decide(verb, place, repositories, policy))
+
+    def decide(
+        self, verb: Verb, place: str, repositories: Repositories | None = None, policy: Policy | None = None
+    ) -> Judgement:
+        """The policy's decision; but what other programs obey is not changed without a question, whatever the mode.
+
+        Without a `policy` it is the one for file tools.
+
+        With `repositories`, a change in a git directory is judged by its content; without, by its name.
+        """
+        judgement = (policy or self._session.policy).may(verb, place)
+        if judgement.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
+            return Judgement(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
+        return judgement
+
+    def decide_path(self, verb: Verb, path: str) -> Judgement:
+        """The strictest decision about any name of a file."""
+        decide = self._session.policy.may if verb is Verb.READ else self.decide
+        return max((decide(verb, place) for place in self._session.view.names(path)), key=severity)
+
+    def _protected_because(self, place: str, repositories: Repositories | None) -> str:
+        if repositories and (because := repositories.objection(place)) is not None:
+            return because
+        return self._protection.because(place)
+
+    def _find_loss(self, files: Sequence[FileChange]) -> PolicyFinding | None:
+        """Many files deleted or overwritten that this session did not make, where somebody can be asked about it.
+
+        Where nobody can, it is undone if it was wrong, like every change.
+        """
+        session = self._session
+        if find_present_approver(session.approver) is None or session.policy.name == "open":
+            return None
+        gone = [each for each in files if isinstance(each.before, Shelved) and "/.git/" not in each.path]
+        total, lost = sum(map(_count_entries, gone)), 0
+        for change in gone if total > MAX_UNASKED_LOSSES else ():
+            lost += 0 if self._was_made_here(change) else _count_entries(change)
+            if lost > MAX_UNASKED_LOSSES:
+                most = MAX_UNASKED_LOSSES
+                because = f"{total} files would be deleted or overwritten, and more than {most} were there before"
+                return PolicyFinding(change.path, Judgement(Verdict.ASK, because, "many files", "built in"))
+        return None
+
+    def _was_made_here(self, change: FileChange) -> bool:
+        """Whether this session made what is gone."""
+        before, session = change.before, self._session
+        return isinstance(before, Shelved) and session.store.writer(change.path, before.hash) == session.name
+
+    # --- questions about places
+
+    def paths_to_ask_about(self, files: Sequence[FileChange], within: Sequence[str]) -> tuple[str, ...]:
+        """Those of the places `within` that do not change without a question, or at all."""
+        repositories = self._repositories(files)
+        decided = (
+            (place, self.decide(verb, place, repositories, self._command_policy))
+            for place, verb in run.within(within, files)
+        )
+        return tuple(dict.fromkeys(place for place, judgement in decided if judgement.verdict is not Verdict.ALLOW))
+
+    def allowed_times(self, effects: Effects) -> tuple[FolderTime, ...]:
+        """Those that a command may set unasked: of folders in which its changes are, and of others that it may change.
+
+        A time is not worth a question.
+        """
+        around = {change.path.rpartition("/")[0] for change in effects.files}
+        policy = self._command_policy
+        return tuple(
+            time
+            for time in effects.times
+            if time.path in around or self.decide(Verb.CHANGE, time.path, policy=policy).verdict is Verdict.ALLOW
+        )
+
+    def is_set_apart(self, place: str, root: str) -> bool:
+        """Whether a name or a rule sets a place apart from its root: it must not go unseen in a folder that changes."""
+        if self._protection.covers(place) or place.endswith("/HEAD"):  # the folder may be a repository
+            return True
+        return self._is_stricter(place, root)
+
+    def is_locked(self, place: str, change: FileChange | None = None) -> bool:
+        """Whether nobody may change a place who cannot be asked about it: a command that works on the workspace itself.
+
+        With the `change`, also what would make a git directory of a folder, or is obeyed in one under any name.
+        """
+        if self._protection.covers(place):
+            return True
+        if change and self._repositories([change]).objection(place):
+            return True
+        return self._is_stricter(place, self._protection.root_of(place))
+
+    def _is_stricter(self, place: str, root: str) -> bool:
+        policy = self._command_policy
+        return policy.concerns(place) and any(
+            severity(policy.may(verb, place)) > severity(policy.may(verb, root)) for verb in run.CHANGING
+        )
+
+
+def make_finding(verb: Verb, place: str, judgement: Judgement) -> PolicyFinding:
+    by_mode = judgement.rule.startswith("mode ")
+    return PolicyFinding(place, judgement, CHANGES_KEY if by_mode else f"{verb} {place}")
+
+
+def describe_reasons(findings: Sequence[PolicyFinding]) -> str:
+    return "; ".join(dict.fromkeys(each.judgement.because for each in findings))
+
+
+def _gains_set_id(change: FileChange) -> bool:
+    def bits(side: object) -> int:
+        return side.mode & 0o6000 if isinstance(side, Shelved) and side.kind == "file" else 0
+
+    made = (change.mode or 0) & 0o6000 if change.before is None and change.after is not None else 0
+    return bool((bits(change.after) | made) & ~bits(change.before))
+
+
+def _count_entries(change: FileChange) -> int:
+    return change.before.entries if isinstance(change.before, Shelved) else 0
