@@ -256,7 +256,7 @@ def detectors() -> dict[str, Callable[[bytes], Answer]]:
 
 def _ours(data: bytes) -> Answer:
     text = Text.decode(data)
-    return UNSURE if text.coding.unsure else Answer(text.body)
+    return UNSURE if text.encoding.is_unknown else Answer(text.body)
 
 
 def _chardet(module: Any) -> Callable[[bytes], Answer]:

@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter_ns
 
 from handhold.world.files.roots import Roots
-from handhold.world.files.workspace import Resolver, chosen
+from handhold.world.files.workspace import PathResolver, choose_resolver
 
 DEEP = "src/package/module/deeper/file.py"
 CALLS = 50  # a round, for each way
@@ -39,7 +39,7 @@ def measured(rounds: int) -> dict[str, float]:
         ways: dict[str, Callable[[], None]] = {"os.open": lambda: os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))}
         for name in ("openat2", "walk"):
             try:
-                ways[name] = opening(chosen(name, roots), roots)
+                ways[name] = opening(choose_resolver(name, roots), roots)
             except NotImplementedError:
                 continue
         costs: dict[str, list[float]] = {name: [] for name in ways}
@@ -53,11 +53,11 @@ def measured(rounds: int) -> dict[str, float]:
     return {name: median(each) for name, each in costs.items()}
 
 
-def opening(resolver: Resolver, roots: Roots) -> Callable[[], None]:
+def opening(resolver: PathResolver, roots: Roots) -> Callable[[], None]:
     """The way of every read: the path taken apart, opened, and spelled."""
 
     def once() -> None:
-        with resolver.open(roots.spot(DEEP), os.O_RDONLY):
+        with resolver.open(roots.parse_path(DEEP), os.O_RDONLY):
             pass
 
     return once

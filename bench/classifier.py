@@ -26,18 +26,26 @@ from typing import Any
 from unittest.mock import patch
 
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.shell import WEIGHT, Standing, arithmetic, printed, programs, study, variables
-from handhold.core.policy.shell.call import Call
-from handhold.core.policy.shell.grammar import Source, Unsure, every
-from handhold.core.policy.shell.invisible import invisible
-from handhold.core.policy.shell.places import looks_like_path, place
-from handhold.core.policy.shell.programs import DANGEROUS, git, interpreters, packages, wrappers
-from handhold.core.policy.shell.walk import Walk
-from handhold.core.policy.shell.words import listed
-from handhold.core.ports import CommandClass, Study, Verdict
+from handhold.core.policy.shell import (
+    CLASSES_BY_SEVERITY,
+    ShellContext,
+    analyze_command,
+    arithmetic,
+    printed,
+    programs,
+    variables,
+)
+from handhold.core.policy.shell.call import SimpleCommand
+from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree, iter_nodes
+from handhold.core.policy.shell.invisible import find_invisible
+from handhold.core.policy.shell.places import classify_path, looks_like_path
+from handhold.core.policy.shell.programs import DANGEROUS_PROGRAMS, git, interpreters, packages, wrappers
+from handhold.core.policy.shell.walk import ShellAnalyzer
+from handhold.core.policy.shell.words import split_words
+from handhold.core.ports import CommandAnalysis, CommandClass, Verdict
 
 TESTS = Path(__file__).parents[1] / "tests"
-STANDING = Standing(roots=("/ws/project",), folder="/ws/project", home="/home/user")
+STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 HARMLESS = ("read-only", "workspace-write")
 FORMAT = "{:<20} {:<16} {:<11} {:>5} {:>5} {:>5} {:>5} {:>5} {:>8} {:>9}"
 
@@ -46,7 +54,7 @@ UNSTOPPED: dict[str, frozenset[str]] = {
     "network": frozenset(("network",)),  # the same, with a network
     "background": frozenset(("mass-delete",)),  # in the sandbox, protected names held, but on the workspace itself
     # Nothing contains it:
-    "direct": listed("network mass-delete protected-name delete-outside write-outside read-secret persist"),
+    "direct": split_words("network mass-delete protected-name delete-outside write-outside read-secret persist"),
 }
 """The effects that nothing but the text of a command stops, by run mode."""
 
@@ -59,44 +67,54 @@ class Command:
 
 # --- the simple classifiers
 
-WRAPPERS = listed("env xargs parallel find flock watch entr hyperfine eval source . exec su script").union(
-    wrappers.TAKES
+WRAPPERS = split_words("env xargs parallel find flock watch entr hyperfine eval source . exec su script").union(
+    wrappers.WRAPPER_VALUE_OPTIONS
 )
 INTERPRETERS = (*interpreters.SHELLS, *interpreters.OTHER_SHELLS, *interpreters.INTERPRETERS)
 PROGRAMS: dict[str, CommandClass] = {
     **dict.fromkeys((*WRAPPERS, *INTERPRETERS), "unknown"),
-    **dict.fromkeys(packages.NETWORK, "network"),
-    **dict.fromkeys((*DANGEROUS, *wrappers.DANGEROUS), "dangerous"),
-    **{f"git {verb}": "network" for verb in git.NETWORK},
-    **{f"git {verb}": "dangerous" for verb in git.CODE},
-    **{f"{name} {verb}": "network" for name, each in packages.MANAGERS.items() for verb in each.connects},
-    **{f"{name} {verb}": "dangerous" for name, each in packages.MANAGERS.items() for verb in each.dangerous},
+    **dict.fromkeys(packages.NETWORK_PROGRAMS, "network"),
+    **dict.fromkeys((*DANGEROUS_PROGRAMS, *wrappers.DANGEROUS_WRAPPERS), "dangerous"),
+    **{f"git {verb}": "network" for verb in git.NETWORK_COMMANDS},
+    **{f"git {verb}": "dangerous" for verb in git.CODE_COMMANDS},
+    **{
+        f"{name} {verb}": "network"
+        for name, each in packages.PACKAGE_MANAGERS.items()
+        for verb in each.network_commands
+    },
+    **{
+        f"{name} {verb}": "dangerous"
+        for name, each in packages.PACKAGE_MANAGERS.items()
+        for verb in each.dangerous_commands
+    },
 }
 SPELLED = ("word", "number", "raw_string", "string_content")
 EXPANDED = ("simple_expansion", "expansion", "command_substitution", "ansi_c_string", "brace_expression")
 
 
-def classify_simply(text: str, *, paths: bool) -> Study:
-    if unseen := invisible(text):
-        return Study(text, "unknown", "", invisible=unseen)
-    source = Source.read(text)
+def classify_simply(text: str, *, paths: bool) -> CommandAnalysis:
+    if unseen := find_invisible(text):
+        return CommandAnalysis(text, "unknown", "", invisible=unseen)
+    source = SyntaxTree.from_text(text)
     found: list[CommandClass] = ["unknown" if source.root.has_error else "read-only"]
-    for node in every(source.root):
+    for node in iter_nodes(source.root):
         if node.type == "command":
             name, *words = [part for part in node.named_children if part.type != "variable_assignment"]
             known = [part.type for part in name.named_children] == ["word"]
-            program = interpreters.plain_name(source.text(name).rpartition("/")[2])
-            verb = f"{program} {source.text(words[0])}" if words else program
+            program = interpreters.normalize_program_name(source.get_text(name).rpartition("/")[2])
+            verb = f"{program} {source.get_text(words[0])}" if words else program
             found.append(PROGRAMS.get(program, PROGRAMS.get(verb, "workspace-change")) if known else "unknown")
         elif paths and node.type in SPELLED:
-            spelled = source.text(node).strip("'")
-            at = place(spelled, STANDING.folder, STANDING)
+            spelled = source.get_text(node).strip("'")
+            at = classify_path(spelled, STANDING.cwd, STANDING)
             outside = looks_like_path(spelled) and at.region in ("home", "outside", "private", "root")
-            if outside or at.protected:
+            if outside or at.protection_reason:
                 found.append("dangerous")
         elif paths and node.type in EXPANDED:
             found.append("unknown")
-    return Study(text, max(found, key=WEIGHT.index), "", connects="yes" if "network" in found else "")
+    return CommandAnalysis(
+        text, max(found, key=CLASSES_BY_SEVERITY.index), "", connects="yes" if "network" in found else ""
+    )
 
 
 # --- the corpora
@@ -139,11 +157,11 @@ def _everyday() -> Iterator[Command]:
 # --- the comparison
 
 
-def is_allowed(found: Study, mode: str) -> bool:
-    return ModePolicy("edit").may_run(replace(found, contained=mode == "overlay")).verdict is Verdict.ALLOW
+def is_allowed(found: CommandAnalysis, mode: str) -> bool:
+    return ModePolicy("edit").decide_command(replace(found, contained=mode == "overlay")).verdict is Verdict.ALLOW
 
 
-def compare(command: Command, ours: Study, simple: Study, mode: str) -> str:
+def compare(command: Command, ours: CommandAnalysis, simple: CommandAnalysis, mode: str) -> str:
     if is_allowed(ours, mode) == is_allowed(simple, mode):
         return "same"
     if is_allowed(simple, mode):
@@ -154,12 +172,12 @@ def compare(command: Command, ours: Study, simple: Study, mode: str) -> str:
 # --- without a part
 
 
-def _unknown(call: Call) -> None:
-    call.unknown("it is not looked into")
+def _unknown(call: SimpleCommand) -> None:
+    call.report_unknown("it is not looked into")
 
 
 def _unsure(*_: object) -> None:
-    raise Unsure("it is not looked into")
+    raise AnalysisError("it is not looked into")
 
 
 def _nothing(*_: object, **_named: object) -> None:
@@ -167,23 +185,27 @@ def _nothing(*_: object, **_named: object) -> None:
 
 
 PARTS = {
-    "values of variables": patch.object(Walk, "_value", _nothing),
-    "names that are printed": patch.object(printed, "_names", _nothing),
+    "values of variables": patch.object(ShellAnalyzer, "_lookup", _nothing),
+    "names that are printed": patch.object(printed, "_is_names_only", _nothing),
     "numbers in arithmetic": patch.object(arithmetic, "evaluate", _unsure),
-    "harmless values of PATH …": patch.object(variables, "HARMLESS", ()),
-    "scripts of sed": patch.dict(programs.JUDGES, sed=_unknown),
-    "programs of awk": patch.dict(programs.JUDGES, awk=_unknown),
-    "options of git": patch.object(git, "_options", _nothing),
-    "settings and code of git": patch.object(git, "_special", _nothing),
-    "paths among arguments": patch.object(Call, "sweep", _nothing),
-    "programs that run others": patch.dict(programs.JUDGES, dict.fromkeys(WRAPPERS | interpreters.SHELLS, _unknown)),
+    "harmless values of PATH …": patch.object(variables, "HARMLESS_VALUES", ()),
+    "scripts of sed": patch.dict(programs.PROGRAM_HANDLERS, sed=_unknown),
+    "programs of awk": patch.dict(programs.PROGRAM_HANDLERS, awk=_unknown),
+    "options of git": patch.object(git, "_analyze_options", _nothing),
+    "settings and code of git": patch.object(git, "_analyze_subcommand", _nothing),
+    "paths among arguments": patch.object(SimpleCommand, "check_path_arguments", _nothing),
+    "programs that run others": patch.dict(
+        programs.PROGRAM_HANDLERS, dict.fromkeys(WRAPPERS | interpreters.SHELLS, _unknown)
+    ),
 }
 
 
 def print_without() -> None:
     """The names of rows as in the comparison: `laxer` on the overlay and directly, `questions` directly."""
     corpora = read_corpora()
-    judged = {corpus: [study(each.text, STANDING) for each in commands] for corpus, commands in corpora.items()}
+    judged = {
+        corpus: [analyze_command(each.text, STANDING) for each in commands] for corpus, commands in corpora.items()
+    }
     form = "{:<26} {:>14} {:>14} {:>10} {:>10}"
     print(form.format("without", "laxer, overlay", "laxer, direct", "harmless", "everyday"))
     for part, without in PARTS.items():
@@ -191,7 +213,7 @@ def print_without() -> None:
         with without:
             for corpus, commands in corpora.items():
                 for command, before in zip(commands, judged[corpus], strict=True):
-                    after = study(command.text, STANDING)
+                    after = analyze_command(command.text, STANDING)
                     for mode in ("overlay", "direct"):
                         change = is_allowed(after, mode) - is_allowed(before, mode)
                         many[f"{corpus.split(',')[0]} {mode} {change}"] += 1
@@ -211,7 +233,7 @@ def main() -> None:
         FORMAT.format("corpus", "simple", "run mode", "all", "asks", "same", "laxer", "harm", "stricter", "questions")
     )
     for corpus, commands in read_corpora().items():
-        ours = [study(each.text, STANDING) for each in commands]
+        ours = [analyze_command(each.text, STANDING) for each in commands]
         for name in ("names", "names and paths"):
             simple = [classify_simply(each.text, paths=name != "names") for each in commands]
             for mode in UNSTOPPED:

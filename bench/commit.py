@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench._memory import peak_kib
 from handhold import Toolbox
-from handhold.core.plans import Bytes, FileChange
-from handhold.core.ports import Call, Decision, Outcome
+from handhold.core.plans import FileChange, InlineContent
+from handhold.core.ports import Call, CallDecision, Outcome
 from handhold.pipeline import transactions
 
 
@@ -40,7 +40,7 @@ def commit(box: Toolbox, changes: Sequence[FileChange]) -> None:
     """As a command's changes will come: through the one door, journal included."""
     seq = box.store.begin(Call(box.session, "", "", "bench", "{}", "handhold"))
     outcome = Outcome("success", None, 0.0, None)
-    transactions.commit(box.files, box.store, seq, changes, lambda _: outcome, decision=Decision("allowed"))
+    transactions.commit(box.files, box.store, seq, changes, lambda _: outcome, decision=CallDecision("allowed"))
 
 
 def made(root: Path, files: int, *, replaced: bool) -> list[FileChange]:
@@ -51,9 +51,9 @@ def made(root: Path, files: int, *, replaced: bool) -> list[FileChange]:
         before = None
         if replaced:
             path.parent.mkdir(parents=True, exist_ok=True)
-            before = Bytes(f"old {n}\n".encode() * 20)
+            before = InlineContent(f"old {n}\n".encode() * 20)
             path.write_bytes(before.data)
-        changes.append(FileChange(str(path), before, Bytes(f"new {n}\n".encode() * 20)))
+        changes.append(FileChange(str(path), before, InlineContent(f"new {n}\n".encode() * 20)))
     return changes
 
 

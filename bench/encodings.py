@@ -69,8 +69,8 @@ def detectors() -> dict[str, Detector]:
 
 
 def ours(data: bytes) -> str | None:
-    coding = Text.decode(data).coding
-    return None if coding.unsure else coding.name
+    coding = Text.decode(data).encoding
+    return None if coding.is_unknown else coding.name
 
 
 def judged(data: bytes, encoding: str, answer: str | None) -> str:
@@ -125,7 +125,7 @@ def table() -> None:
 
 
 def count(folder: Path) -> None:
-    """What `letters.PAIRS` was made from: pairs with a letter beyond ASCII, in words and at their ends."""
+    """What `letters.LETTER_PAIRS` was made from: pairs with a letter beyond ASCII, in words and at their ends."""
     for path in sorted(folder.glob("*.txt")):
         body = "".join(char.lower() if char.isalpha() else "." for char in f".{path.read_text(encoding='utf-8')}.")
         pairs = Counter(first + second for first, second in pairwise(body) if not (first + second).isascii())

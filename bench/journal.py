@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench._memory import peak_kib
-from handhold.core.plans import Bytes, FileChange, Stored
-from handhold.core.ports import Call, Decision, Outcome
+from handhold.core.plans import ContentRef, FileChange, InlineContent
+from handhold.core.ports import Call, CallDecision, Outcome
 from handhold.world.state.sqlite import SqliteStore
 
 RUNS = 20
@@ -36,13 +36,13 @@ def long_journal(folder: Path, calls: int) -> None:
         write_call(store, n)
     spent = time.perf_counter() - started
     print(f"{calls:,} calls written         {spent:9.1f} s   ({spent / calls * 1e6:.0f} µs each, every tenth an edit)")
-    newest = Bytes(f"{calls - 10}\n".encode()).hash
+    newest = InlineContent(f"{calls - 10}\n".encode()).hash
     for name, ask in {
         "entries(last=20)": lambda: store.entries(last=20),
         "entries(session, last=20)": lambda: store.entries(session="s1", last=20),
-        "recall": lambda: store.recall("s1", "t1", "c1"),
-        "writer": lambda: store.writer("/ws/a.py", newest),
-        "broken": store.broken,
+        "recall": lambda: store.find_call("s1", "t1", "c1"),
+        "writer": lambda: store.last_writer("/ws/a.py", newest),
+        "broken": store.incomplete_transactions,
     }.items():
         print(f"{name:27} {median_ms(ask):9.3f} ms")
     store.close()
@@ -55,11 +55,11 @@ def write_call(store: SqliteStore, n: int) -> None:
     call = Call(f"s{n % 3}", f"t{n // 50}", f"c{n}", "Edit" if edit else "Read", '{"file_path":"/ws/a.py"}', "claude")
     seq = store.begin(call)
     if edit:
-        before, after = Bytes(f"{n - 10}\n".encode()), Bytes(f"{n}\n".encode())
-        store.intend(seq, f"x{n}", [FileChange("/ws/a.py", before, after)], decision=Decision("allowed"))
-    store.settle(seq, Outcome("success", None, 1.0, f"{n:6}→line\n" * 20), durable=edit)
+        before, after = InlineContent(f"{n - 10}\n".encode()), InlineContent(f"{n}\n".encode())
+        store.record_intent(seq, f"x{n}", [FileChange("/ws/a.py", before, after)], decision=CallDecision("allowed"))
+    store.record_outcome(seq, Outcome("success", None, 1.0, f"{n:6}→line\n" * 20), durable=edit)
     if edit:
-        store.finish(seq)
+        store.mark_cleaned_up(seq)
 
 
 def large_changes(folder: Path, files: int) -> None:
@@ -67,8 +67,8 @@ def large_changes(folder: Path, files: int) -> None:
     changes = [
         FileChange(
             f"/ws/some/folder/of/a/project/file_{n}.py",
-            Bytes(f"def f{n}():\n    return {n}\n".encode() * 8),
-            Bytes(f"def f{n}():\n    return {n} + 1\n".encode() * 8),
+            InlineContent(f"def f{n}():\n    return {n}\n".encode() * 8),
+            InlineContent(f"def f{n}():\n    return {n} + 1\n".encode() * 8),
         )
         for n in range(files)
     ]
@@ -76,19 +76,24 @@ def large_changes(folder: Path, files: int) -> None:
     timed(f"intend {files:,} files", lambda: intend(store, "command", changes))
     grown = (peak_kib() - idle) / 1024
     print(f"memory for it               {grown:9.1f} MB")
-    back = [FileChange(each.path, Stored(each.after.hash, each.after.size), Stored(each.before.hash, each.before.size))
-            for each in changes if each.after and each.before]  # fmt: skip
+    back = [
+        FileChange(
+            each.path, ContentRef(each.after.hash, each.after.size), ContentRef(each.before.hash, each.before.size)
+        )
+        for each in changes
+        if each.after and each.before
+    ]
     timed("intend taking it back", lambda: intend(store, "undo", back))
-    timed("its files, from the journal", lambda: store.files(1))
+    timed("its files, from the journal", lambda: store.changes_of(1))
     print(f"entries(last=20)            {median_ms(lambda: store.entries(last=20)):9.3f} ms")
     store.close()
 
 
 def intend(store: SqliteStore, tool: str, changes: list[FileChange]) -> None:
     seq = store.begin(Call("s", "t", tool, tool, "{}", "claude"))
-    store.intend(seq, tool, changes, decision=Decision("allowed"), takes_back=[1] if tool == "undo" else [])
-    store.settle(seq, Outcome("success", None, 1.0, "done"), durable=True)
-    store.finish(seq)
+    store.record_intent(seq, tool, changes, decision=CallDecision("allowed"), reverses=[1] if tool == "undo" else [])
+    store.record_outcome(seq, Outcome("success", None, 1.0, "done"), durable=True)
+    store.mark_cleaned_up(seq)
 
 
 def timed(name: str, work: Callable[[], object]) -> None:

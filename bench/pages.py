@@ -20,7 +20,7 @@ from time import process_time, sleep
 from typing import Any
 
 from bench._memory import peak_kib
-from handhold.world.files.index import BLOCK
+from handhold.world.files.index import BLOCK_BYTES
 from handhold.world.files.workspace import Workspace
 
 ROUNDS = 9  # raw and first in turns; the best of each counts, because others use the machine too
@@ -74,18 +74,18 @@ def measured(path: Path, line: int) -> dict[str, Any]:
     sleep(0.1)  # an index is kept for files that have settled
     before = peak_kib()
     files = Workspace([path.parent], None)  # pyright: ignore[reportArgumentType]
-    end = files.page(path.name, line, 1, 80).span[0]
+    end = files.read_page(path.name, line, 1, 80).byte_span[0]
     raws: list[float] = []
     firsts: list[float] = []
     for _ in range(ROUNDS):
         raws.append(timed(lambda: raw_read(path, end)))
         fresh = Workspace([path.parent], None)  # pyright: ignore[reportArgumentType]
-        firsts.append(timed(partial(fresh.page, path.name, line, *PAGES[0])))
+        firsts.append(timed(partial(fresh.read_page, path.name, line, *PAGES[0])))
         fresh.close()
     seconds: dict[int, float] = {}
     nearby: dict[int, float] = {}
     for lines, width in PAGES:
-        again = partial(files.page, path.name, limit=lines, width=width)
+        again = partial(files.read_page, path.name, limit=lines, width=width)
         seconds[lines] = median([timed(partial(again, offset=line)) for _ in range(50)][1:])
         nearby[lines] = median(timed(partial(again, offset=line - 1 - n)) for n in range(50))
     files.close()
@@ -104,7 +104,7 @@ def raw_read(path: Path, end: int) -> None:
     fd = os.open(path, os.O_RDONLY)
     at = 0
     while at < end:
-        at += len(os.pread(fd, BLOCK, at))
+        at += len(os.pread(fd, BLOCK_BYTES, at))
     os.close(fd)
 
 

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 
 from handhold import Toolbox
 from handhold.core.requests import UpdateFile
-from handhold.core.text.patch import parse
+from handhold.core.text.patch import parse_patch
 from tests.suites.patches import patch_of, sayable
 
 Tree = dict[str, bytes]
@@ -78,7 +78,7 @@ def report(before: Tree, after: Tree) -> None:
     rewritten = [path for path in changed if not sayable(before[path].decode(), after[path].decode())]
     patch = patch_of(before, after)
     started = perf_counter()
-    operations = parse(patch)
+    operations = parse_patch(patch)
     parsing = perf_counter() - started
     hunks = sum(len(each.hunks) for each in operations if isinstance(each, UpdateFile))
     print(

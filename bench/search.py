@@ -26,7 +26,7 @@ from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import DiskSearch
-from handhold.world.search.programs import ENV, Program, found
+from handhold.world.search.programs import ENV, RipgrepBinary, find_ripgrep
 from handhold.world.state.sqlite import SqliteStore
 
 RARE, COMMON = "snd_hda_codec_set_name", "int"
@@ -122,8 +122,8 @@ class Ours:
 
 class Bare:
     def __init__(self, root: Path) -> None:
-        ripgrep = found()
-        assert isinstance(ripgrep, Program), ripgrep
+        ripgrep = find_ripgrep()
+        assert isinstance(ripgrep, RipgrepBinary), ripgrep
         self.rg = ripgrep.path
         self.root = root
 

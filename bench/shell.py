@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bench._memory import peak_kib
 from handhold import Toolbox
-from handhold.core.ports import Finished
+from handhold.core.ports import CommandResult
 from handhold.core.requests import Run
-from handhold.world.shell import BoxedShell
+from handhold.world.shell import SandboxedShell
 
 START_MS = 10.0  # over bare bash
 FILES_RATIO = 1.25
@@ -76,7 +76,7 @@ def within(measured: Callable[[Path], Iterator[Row]]) -> bool:
 def start(top: Path, runs: int) -> Iterator[Row]:
     with opened(top) as box:
         shell = box.shell
-        assert isinstance(shell, BoxedShell)
+        assert isinstance(shell, SandboxedShell)
         bare, ours = alternately(lambda: bash("true", top), lambda: ran(shell, "true"), runs)
         over = (ours - bare) * 1e3
         told = f"+ {over:.2f} ms"
@@ -126,12 +126,16 @@ def flooded(top: Path, size: int) -> int:
     """In a process of its own, whose memory is nothing else."""
     with opened(top) as box:
         shell = box.shell
-        assert isinstance(shell, BoxedShell)
+        assert isinstance(shell, SandboxedShell)
         ran(shell, "true")
         idle = peak_kib()
         finished = ran(shell, f"yes | head -c {size}G", seconds=600)
-        assert finished.output.bytes == size * 1024**3 == 2 * finished.output.lines, finished.output
-        print(finished.output.bytes / 1e9 / finished.exit.seconds, (peak_kib() - idle) / 1024, finished.output.kept)
+        assert finished.output.total_bytes == size * 1024**3 == 2 * finished.output.total_lines, finished.output
+        print(
+            finished.output.total_bytes / 1e9 / finished.exit_status.seconds,
+            (peak_kib() - idle) / 1024,
+            finished.output.kept_bytes,
+        )
     return 0
 
 
@@ -147,10 +151,10 @@ def bash(command: str, folder: Path) -> None:
     subprocess.run(["bash", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=True)
 
 
-def ran(shell: BoxedShell, command: str, *, seconds: float = 60) -> Finished:
+def ran(shell: SandboxedShell, command: str, *, seconds: float = 60) -> CommandResult:
     with shell.run(Run(command, seconds, 80_000)) as finished:
-        assert finished.exit.code == 0, finished
-        assert finished.undo == "all", finished.held
+        assert finished.exit_status.code == 0, finished
+        assert finished.undo_scope == "all", finished.sandbox
         return finished
 
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation that are not plots: a session at the terminal, and the road of a call.
+"""Makes the pictures of the documentation that are not plots: a session at the terminal, and the way of a call.
 
     python checks/pictures.py            write docs/pictures/
     python checks/pictures.py --check    fail where they would be others
@@ -41,32 +41,32 @@ TERMINAL = """
   .told { fill: #e9c46a } .no { fill: #f0917a }"""
 DIAGRAM = """
   .card { fill: #fdfdfb; stroke: #d9d9d2 }
-  .box { fill: #f1f3f0; stroke: #b9c1bb } .door { fill: #d7ebe4; stroke: #1f6f5c; stroke-width: 2 }
+  .box { fill: #f1f3f0; stroke: #b9c1bb } .commit { fill: #d7ebe4; stroke: #1f6f5c; stroke-width: 2 }
   text { font: 14px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #2b2f36 }
   .small { font-size: 12px; fill: #676d76 } .name { font-weight: 600 }
   .way { stroke: #676d76; stroke-width: 1.5; fill: none } .tip { fill: #676d76 }
   @media (prefers-color-scheme: dark) {
     .card { fill: #1c1f24; stroke: #33383f }
-    .box { fill: #272b32; stroke: #49505a } .door { fill: #1d3d35; stroke: #4fc3a1 }
+    .box { fill: #272b32; stroke: #49505a } .commit { fill: #1d3d35; stroke: #4fc3a1 }
     text { fill: #e4e6ea } .small { fill: #9aa1ac }
     .way { stroke: #9aa1ac } .tip { fill: #9aa1ac }
   }"""
 # Column, row, name, what it does; columns and rows count from 0.
-STATIONS = (
+STEPS = (
     (0, 0, "model", "name and arguments"),
     (1, 0, "dialect", "arguments → request"),
-    (2, 0, "policy", "may it be touched at all?"),
+    (2, 0, "policy", "may it touch these paths?"),
     (3, 0, "core", "request → plan"),
-    (3, 1, "shadow", "a command runs there;\nwhat it did is the plan"),
+    (3, 1, "overlay", "a command runs there;\nits effects are the plan"),
     (2, 1, "policy", "the change itself:\nallow, ask, deny"),
-    (1, 1, "the door", "journal · compare ·\nall or none · journal"),
+    (1, 1, "commit", "journal · compare ·\nall or none · journal"),
     (0, 1, "dialect", "result → words"),
 )
 
 
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
-    made = {"demo.svg": terminal(list(session())), "road.svg": road()}
+    made = {"demo.svg": terminal(list(session())), "call.svg": call_diagram()}
     different = [name for name, drawn in made.items() if not same(FOLDER / name, drawn)]
     for name in different:
         sys.stdout.write(f"{name} {'would be' if check else 'was'} drawn otherwise\n")
@@ -138,21 +138,21 @@ def terminal(lines: list[tuple[str, str]]) -> str:
     return "\n".join([*drawn, "</svg>"]) + "\n"
 
 
-# --- the road
+# --- the way of a call
 
 
-def road() -> str:
+def call_diagram() -> str:
     wide, tall, across, down, left, top = 170, 76, 194, 138, 20, 22
     width, height = left * 2 + across * 3 + wide, top * 2 + down + tall
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        "<title>The road of a call: dialect, policy, core, shadow, policy, door, dialect</title>",
+        "<title>The way of a call: dialect, policy, core, overlay, policy, commit, dialect</title>",
         f"<style>{DIAGRAM}\n</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
     ]
-    places = [(left + across * column, top + down * row) for column, row, _, _ in STATIONS]
+    places = [(left + across * column, top + down * row) for column, row, _, _ in STEPS]
     for (x, y), (next_x, next_y) in pairwise(places):
         if y == next_y:
             start, end = (x + wide, next_x) if next_x > x else (x, next_x + wide)
@@ -163,8 +163,8 @@ def road() -> str:
     x, under, above = left + wide // 2, top + tall, top + down
     drawn.append(f'<path class="way" marker-end="url(#tip)" d="M{x} {above} L{x} {under}"/>')
     drawn.append(f'<text class="small" x="{x + 8}" y="{under + 36}">reply</text>')
-    for (x, y), (_, _, name, does) in zip(places, STATIONS, strict=True):
-        style = "door" if name == "the door" else "box"
+    for (x, y), (_, _, name, does) in zip(places, STEPS, strict=True):
+        style = "commit" if name == "commit" else "box"
         drawn.append(f'<rect class="{style}" x="{x}" y="{y}" width="{wide}" height="{tall}" rx="6"/>')
         drawn.append(f'<text class="name" x="{x + 12}" y="{y + 24}">{escape(name)}</text>')
         for at, line in enumerate(does.split("\n")):

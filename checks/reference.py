@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from handhold.cli.commands import LAZY, STATUS, handhold
+from handhold.cli.commands import COMMANDS, EXIT_STATUS_HELP, handhold
 from handhold.config import Options
 from handhold.core import errors
 from handhold.core.choices import DIALECTS
@@ -28,10 +28,10 @@ from handhold.core.errors import Blame, ToolError
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Dialect
 from handhold.core.results import ToolSpec
-from handhold.dialects.families import DEFAULT, FAMILIES
-from handhold.dialects.plain import plain
+from handhold.dialects.families import DEFAULT_DIALECT, MODEL_FAMILIES
+from handhold.dialects.plain import format_plain_error
 from handhold.factory import load_dialect
-from handhold.testing import kinds
+from handhold.testing import iter_error_types
 from handhold.toolbox import Toolbox
 
 PROJECT = Path(__file__).parents[1]
@@ -139,12 +139,12 @@ RULES = {
     "verbs": "`read`, `change`, `create`, `delete`; or `run`; or `connect`",
     "because": "shown to whoever is refused or asked",
     "covers": "examples that it is about, at least one",
-    "spares": "examples that it is not about, at least one",
+    "does_not_cover": "examples that it is not about, at least one",
     "paths": "globs, for the verbs about files",
     "commands": "the words that a command begins with, for `run`",
     "hosts": "names, for `connect`",
-    "but": "paths that it leaves alone",
-    "folds": "takes `A` and `a` for one",
+    "exclude": "paths that it leaves alone",
+    "ignore_case": "takes `A` and `a` for one",
 }
 VARIABLES = {
     "HANDHOLD_CONFIG": "the user's settings, instead of the usual file; it must be there",
@@ -343,11 +343,11 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
             (
                 f"[`{name}`](tools-{name}.md)",
                 ", ".join(code(spec.name) for spec in each.specs),
-                code(each.traits.matching),
-                "yes" if each.traits.hints else "no",
-                f"{each.traits.search_seconds:g} s at most",
+                code(each.options.matching),
+                "yes" if each.options.hints else "no",
+                f"{each.options.search_seconds:g} s at most",
                 {"nothing": "nothing", "folder": "the folder", "exports": "folder and exports"}[
-                    each.traits.shell_lasts
+                    each.options.shell_persists
                 ],
             )
             for name, each in dialects.items()
@@ -361,16 +361,19 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
     )
     yield table(("dialect", "follows", "as of", "for"), ((code(name), *FOLLOWS[name]) for name in dialects))
     yield "## Which one a model knows best"
-    yield f'With `dialect="auto"` and `model="…"` the first row that fits decides; without one it is `{DEFAULT}`.'
+    yield (
+        f'With `dialect="auto"` and `model="…"` the first row that fits decides; without one it is `{DEFAULT_DIALECT}`.'
+    )
     yield table(
-        ("in the model's name", "dialect", "because"), ((code(k.pattern), code(k.dialect), k.because) for k in FAMILIES)
+        ("in the model's name", "dialect", "because"),
+        ((code(k.pattern), code(k.dialect), k.because) for k in MODEL_FAMILIES),
     )
 
 
 def of_dialect(dialect: Dialect) -> Iterator[str]:
-    traits = dialect.traits
+    options = dialect.options
     yield (
-        f"{len(dialect.specs)} tools, matching `{traits.matching}`, hints {'on' if traits.hints else 'off'}. "
+        f"{len(dialect.specs)} tools, matching `{options.matching}`, hints {'on' if options.hints else 'off'}. "
         f"Names, descriptions and schemas as a model is given them: `handhold tools --dialect {dialect.name} --json`."
     )
     for spec in dialect.specs:
@@ -450,9 +453,9 @@ def commands() -> Iterator[str]:
     context = click.Context(handhold)
     every = {name: handhold.get_command(context, name) for name in handhold.list_commands(context)}
     yield "Every command with its options. What they are for, with pictures: [the command line](../cli.md)."
-    status = re.findall(r"^ +(\d) +(.*)$", STATUS, re.MULTILINE)
+    status = re.findall(r"^ +(\d) +(.*)$", EXIT_STATUS_HELP, re.MULTILINE)
     yield table(("exit status", "meaning"), ((code(number), words) for number, words in status))
-    yield table(("command", "meaning"), ((f"[`{name}`](#handhold-{name})", LAZY[name].help) for name in every))
+    yield table(("command", "meaning"), ((f"[`{name}`](#handhold-{name})", COMMANDS[name].help) for name in every))
     for name, command in every.items():
         assert command
         yield from of_command(command, f"handhold {name}")
@@ -489,13 +492,13 @@ def codes() -> Iterator[str]:
     yield "`reply.code` says what happened, `reply.blame` whose doing it was, `reply.data` the facts."
     agreed("blames", Blame, BLAMES)
     yield table(("blame", "what it means", "what to do"), ((code(blame), *BLAMES[blame]) for blame in Blame))
-    every = sorted({each.code: each for each in kinds() if each.__module__ == errors.__name__}.items())
+    every = sorted({each.code: each for each in iter_error_types() if each.__module__ == errors.__name__}.items())
     yield (
         f"{len(every)} codes. A model reads them in its dialect; here are the plain words that each dialect falls "
         "back on, with made-up facts in them."
     )
     rows = (
-        (code(name), code(each.blame), ", ".join(code(f.name) for f in fields(each)), plain(example(each)))
+        (code(name), code(each.blame), ", ".join(code(f.name) for f in fields(each)), format_plain_error(example(each)))
         for name, each in every
     )
     yield table(("code", "blame", "facts", "what is said, and what to do"), rows)

@@ -17,7 +17,7 @@ def main(folder: str, model: str, task: str) -> None:
             model=model,
             max_tokens=8000,
             messages=[{"role": "user", "content": task}],
-            tools=Messages(box).runnable(),
+            tools=Messages(box).make_runnable_tools(),
         )
         for message in runner:
             print(*(block.text for block in message.content if block.type == "text"))

@@ -13,13 +13,13 @@ from langgraph.types import Command
 
 from handhold import Toolbox
 from handhold.adapters.deepagents import backend, raw
-from handhold.adapters.langchain import by_interrupt
+from handhold.adapters.langchain import approve_by_interrupt
 
 
 async def main(folder: str, model: str, task: str) -> None:
     here: Any = {"configurable": {"thread_id": "1"}}
     given: Any = {"messages": [("user", f"{task} You work in {folder}.")]}
-    with Toolbox.open(folder, dialect=raw, approver=by_interrupt) as box:
+    with Toolbox.open(folder, dialect=raw, approver=approve_by_interrupt) as box:
         agent = create_deep_agent(model=f"anthropic:{model}", backend=backend(box), checkpointer=InMemorySaver())
         while given:
             result = await agent.ainvoke(given, here)

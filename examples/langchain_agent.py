@@ -13,13 +13,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from handhold import Toolbox
-from handhold.adapters.langchain import by_interrupt, tools
+from handhold.adapters.langchain import approve_by_interrupt, tools
 
 
 async def main(folder: str, model: str, task: str) -> None:
     here: Any = {"configurable": {"thread_id": "1"}}
     given: Any = {"messages": [("user", task)]}
-    with Toolbox.open(folder, approver=by_interrupt) as box:
+    with Toolbox.open(folder, approver=approve_by_interrupt) as box:
         agent: Any = create_agent(ChatOpenAI(model=model), tools(box), checkpointer=InMemorySaver())
         while given:
             answers: dict[str, bool] = {}

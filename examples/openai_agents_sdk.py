@@ -10,11 +10,11 @@ from typing import Any
 from agents import Agent, Runner
 
 from handhold import Toolbox
-from handhold.adapters.openai_agents import by_the_run, tools
+from handhold.adapters.openai_agents import approve_by_run, tools
 
 
 async def main(folder: str, model: str, task: str) -> None:
-    with Toolbox.open(folder, approver=by_the_run) as box:
+    with Toolbox.open(folder, approver=approve_by_run) as box:
         shown = tools(box, watch=lambda _, printed: print(printed.text, end=""))
         agent = Agent(name="coder", model=model, tools=shown)
         result = await Runner.run(agent, task)

@@ -19,12 +19,12 @@ def allowed(question: Question) -> bool:
 def main(folder: str, model: str, task: str) -> None:
     client = OpenAI()
     with Toolbox.open(folder, approver=allowed) as box:
-        hand = Responses(box)
+        runner = Responses(box)
         history: list[Any] = [{"role": "user", "content": task}]
         while True:
-            response = client.responses.create(model=model, input=history, tools=hand.tools)
+            response = client.responses.create(model=model, input=history, tools=runner.tools)
             print(response.output_text)
-            results = hand.answers(response)
+            results = runner.run_calls(response)
             if not results:
                 break
             history += [*response.output, *results]

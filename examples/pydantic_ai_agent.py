@@ -10,11 +10,11 @@ from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.models.openai import OpenAIChatModel
 
 from handhold import Toolbox
-from handhold.adapters.pydantic_ai import by_deferral, toolset
+from handhold.adapters.pydantic_ai import approve_by_deferral, toolset
 
 
 async def main(folder: str, model: str, task: str) -> None:
-    with Toolbox.open(folder, approver=by_deferral) as box:
+    with Toolbox.open(folder, approver=approve_by_deferral) as box:
         agent = Agent(OpenAIChatModel(model), toolsets=[toolset(box)], output_type=[str, DeferredToolRequests])
         result = await agent.run(task)
         while isinstance(asked := result.output, DeferredToolRequests):

@@ -12,8 +12,8 @@ from handhold import Toolbox
 from handhold.cli.commands import handhold
 from handhold.config import CHECKS, Options, check_options
 from handhold.core.errors import SettingsBroken
-from handhold.server.serving import Serving
-from handhold.world.settings.reading import said_in
+from handhold.server.serving import ServerConfig
+from handhold.world.settings.reading import parse_settings
 
 KNOWN = sorted(CHECKS)
 WRONG: dict[str, list[Any]] = {
@@ -87,10 +87,10 @@ def test_r3_no_name_but_a_known_one_is_ever_an_option(name: str):
 
 def test_r3_unknown_keys_of_settings_and_rules_are_refused_with_the_nearest_name():
     with pytest.raises(SettingsBroken) as broken:
-        said_in(b'mod = "ask"', "handhold.toml")
+        parse_settings(b'mod = "ask"', "handhold.toml")
     assert "'mode'" in broken.value.because
     with pytest.raises(SettingsBroken) as broken:
-        said_in(b'[[rule]]\nname = "x"\nverdct = "deny"', "handhold.toml")
+        parse_settings(b'[[rule]]\nname = "x"\nverdct = "deny"', "handhold.toml")
     assert "'verdict'" in broken.value.because
 
 
@@ -120,8 +120,8 @@ def test_r4_settings_that_would_not_be_read_are_refused():
 
 def test_r4_what_is_served_is_checked_when_it_is_said(tmp_path: Path):
     with pytest.raises(ValueError, match=r"^network must be "):
-        Serving((str(tmp_path),), network=("localhost",))
-    assert Serving((str(tmp_path),), network="example.org").network == ("example.org",)  # pyright: ignore[reportArgumentType]
+        ServerConfig((str(tmp_path),), network=("localhost",))
+    assert ServerConfig((str(tmp_path),), network="example.org").network == ("example.org",)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("command", ["mcp", "serve"])

@@ -5,11 +5,11 @@ from typing import get_args
 from bench.edits.score import Editor
 from handhold.core.choices import Matching
 from handhold.core.requests import Replacement
-from handhold.core.tools.edit import execute
+from handhold.core.tools.edit import apply_edit
 
 MATCHINGS: tuple[Matching, ...] = ("safe", "bold")  # exact is what every tool has
 ALL_MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 
 
 def editor(matching: Matching) -> Editor:
-    return lambda before, old, new: execute(before, Replacement(old, new), matching=matching)
+    return lambda before, old, new: apply_edit(before, Replacement(old, new), matching=matching)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from handhold.core.choices import Matching
 from handhold.core.errors import ToolError
 from handhold.core.requests import Replacement
-from handhold.core.text.edits import apply
+from handhold.core.text.edits import apply_edits
 from handhold.core.text.encoding import Text
 from handhold.core.text.match import find
 
@@ -96,7 +96,7 @@ HURTS = (
 
 def tried(body: str, old: str, new: str, every: bool, matching: Matching) -> str:
     try:
-        applied = apply(Text(body), (Replacement(old, new, every),), path="a", matching=matching)
+        applied = apply_edits(Text(body), (Replacement(old, new, every),), path="a", matching=matching)
     except ToolError as error:
         return error.code
     found = find(old, body, matching, new=new)

@@ -10,16 +10,16 @@ from typing import Any
 
 from handhold.core.errors import BadArguments, BadPatch, BinaryFile, BrokenFile, ToolError, Unencodable
 from handhold.core.requests import CellKind, UpdateFile
-from handhold.core.text.cell_outputs import Pictures, outputs_of
-from handhold.core.text.encoding import Text, coding_of_sample, must_fit, shown
-from handhold.core.text.hunks import apply
-from handhold.core.text.image_headers import MIMES, declared_size
-from handhold.core.text.kinds import medium_of
-from handhold.core.text.lines import unified
-from handhold.core.text.notebook import NoNotebook, Notebook, parse
-from handhold.core.text.notebook_splice import deleted, inserted, replaced
-from handhold.core.text.patch import parse as parse_patch
-from handhold.dialects.arguments import fit, parsed
+from handhold.core.text.cell_outputs import ReplyImages, render_outputs
+from handhold.core.text.encoding import Text, check_encodable, detect_sample_encoding, replace_undecodable
+from handhold.core.text.hunks import apply_hunks
+from handhold.core.text.image_headers import MEDIUM_BY_MIME, read_image_size
+from handhold.core.text.kinds import detect_medium
+from handhold.core.text.lines import normalize_newlines
+from handhold.core.text.notebook import InvalidNotebook, Notebook, parse_notebook
+from handhold.core.text.notebook_splice import delete_cell, insert_cell, replace_cell
+from handhold.core.text.patch import parse_patch
+from handhold.dialects.arguments import fit, parse_lenient_json
 from handhold.dialects.claude import dialect as claude
 from handhold.dialects.handhold import dialect as handhold
 
@@ -59,12 +59,12 @@ def decoding(data: bytes) -> None:
     except BinaryFile:
         return
     assert text.encode() == data
-    shown(text.body).encode()
+    replace_undecodable(text.body).encode()
     try:
-        must_fit(text.body[:100], text.coding, "")
+        check_encodable(text.body[:100], text.encoding, "")
     except Unencodable:
         pass
-    coding_of_sample(data[:4096], "", len(data))
+    detect_sample_encoding(data[:4096], "", len(data))
 
 
 def patch(data: bytes) -> None:
@@ -79,7 +79,7 @@ def patch(data: bytes) -> None:
         if isinstance(each, UpdateFile) and each.hunks:
             before = "\n".join(line for hunk in each.hunks for line in hunk.old)
             try:
-                apply(Text(before), each.hunks, path=each.path, matching="safe")
+                apply_hunks(Text(before), each.hunks, path=each.path, matching="safe")
             except ToolError:
                 pass
 
@@ -88,12 +88,12 @@ def notebook(data: bytes) -> None:
     """A notebook is read, or not and the reason told; a changed one is the same outside of the cell."""
     try:
         text = Text.decode(data) if data[:1] == b"\xef" else Text(spelled(data, CELLS))
-        book = parse(text)
-    except (NoNotebook, BinaryFile):
+        book = parse_notebook(text)
+    except (InvalidNotebook, BinaryFile):
         return
     for cell in book.cells:
-        list(outputs_of(cell.facts, Pictures()))
-    if book.editable:
+        list(render_outputs(cell.raw, ReplyImages()))
+    if book.is_editable:
         _changed(book, Random(len(data)))
 
 
@@ -101,28 +101,28 @@ def _changed(book: Notebook, choose: Random) -> None:
     source = choose.choice(["", "a", "a\nb\n", 'é"\\\r\n'])
     kind = choose.choice(KINDS)
     number = choose.randint(1, len(book.cells) + 1)
-    made, _ = inserted(book, number, source, kind)
-    assert [cell.facts for cell in parse(Text(made)).cells if cell.number != number] == _facts(book)
+    made, _ = insert_cell(book, number, source, kind)
+    assert [cell.raw for cell in parse_notebook(Text(made)).cells if cell.number != number] == _facts(book)
     if not book.cells:
         return
     cell = choose.choice(book.cells)
-    after = replaced(book, cell, source, kind)
+    after = replace_cell(book, cell, source, kind)
     assert after.startswith(book.text[: cell.node.start])
     assert after.endswith(book.text[cell.node.end :])
-    now = parse(Text(after)).cells[cell.number - 1]
-    assert (unified(now.source), now.kind, now.id) == (unified(source), kind, cell.id)
+    now = parse_notebook(Text(after)).cells[cell.number - 1]
+    assert (normalize_newlines(now.source), now.kind, now.id) == (normalize_newlines(source), kind, cell.id)
     rest = [facts for at, facts in enumerate(_facts(book), 1) if at != cell.number]
-    assert _facts(parse(Text(deleted(book, cell)))) == rest
+    assert _facts(parse_notebook(Text(delete_cell(book, cell)))) == rest
 
 
 def _facts(book: Notebook) -> list[Any]:
-    return [cell.facts for cell in book.cells]
+    return [cell.raw for cell in book.cells]
 
 
 def arguments(data: bytes) -> None:
     """Arguments are mended or refused; mended ones are fit, and a dialect makes a request of them or says why not."""
     try:
-        given = _built(data) if data[:1] == b"\x02" else parsed(spelled(data, JSON))
+        given = _built(data) if data[:1] == b"\x02" else parse_lenient_json(spelled(data, JSON))
     except ValueError:
         return
     for dialect in (handhold, claude):
@@ -132,7 +132,7 @@ def arguments(data: bytes) -> None:
             except BadArguments:
                 continue
             again = fit(spec.name, fitted.values, spec.input_schema)
-            assert not again.repaired
+            assert not again.repairs
             assert repr(again.values) == repr(fitted.values)
             try:
                 dialect.decode(spec.name, fitted.values)
@@ -182,11 +182,11 @@ def kinds(data: bytes) -> None:
     """What a file is, is told by its first bytes and its name, or that it is broken."""
     path = ("a.png", "a.txt", "a.pdf", "a", "a.GIF", ".webp")[data[0] % 6 if data else 0]
     try:
-        medium_of(data[1:], path)
+        detect_medium(data[1:], path)
     except BrokenFile:
         pass
-    for medium in MIMES.values():
-        size = declared_size(data[1:], medium)
+    for medium in MEDIUM_BY_MIME.values():
+        size = read_image_size(data[1:], medium)
         assert size is None or min(size) > 0
 
 

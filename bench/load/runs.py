@@ -15,7 +15,7 @@ from bench.load.client import PATIENCE, Slot, begun
 from bench.load.machine import adopt_orphans, bury, descendants, descriptors, mounted, resident
 from bench.load.server import Server, prepared, served
 from bench.load.truth import Ledgers, left, quiet, untrue
-from handhold.world.shell.orphans import end_orphans
+from handhold.world.shell.orphans import kill_orphans
 
 SAMPLE = 5.0  # seconds
 WARM, HALF = 0.2, 0.5  # of the run, after which memory must be flat
@@ -232,7 +232,7 @@ def survivors(clients: set[int]) -> list[str]:
     """
     until = time.monotonic() + ENDING
     while True:
-        end_orphans()
+        kill_orphans()
         bury(spare=clients)
         rest = {pid: line for pid, line in descendants(os.getpid()).items() if pid not in clients}
         if not rest or time.monotonic() > until:

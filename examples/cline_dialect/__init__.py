@@ -9,34 +9,34 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, NoMatch, ToolError
-from handhold.core.ports import Traits
-from handhold.core.requests import Grep, Limits, ListFiles, MultiEdit, Read, Replacement, Request, Run, Write
-from handhold.core.results import Edited, Grepped, Listed, Ran, Result, Shown, Written
-from handhold.dialects import commands, media, notebooks
-from handhold.dialects.family import Family, unknown
-from handhold.dialects.hints import hinted
-from handhold.dialects.plain import plain
-from handhold.dialects.searches import ROOM, Manner, folder, miss, notes, rows, tree
+from handhold.core.ports import DialectOptions
+from handhold.core.requests import Grep, ListFiles, MultiEdit, PageLimits, Read, Replacement, Request, Run, Write
+from handhold.core.results import EditResult, GrepResult, ListResult, Result, RunResult, TextResult, WriteResult
+from handhold.dialects import commands, media, notebooks, searches
+from handhold.dialects.family import BaseDialect, unhandled_tool_error
+from handhold.dialects.hints import append_notes
+from handhold.dialects.plain import format_plain_error
 
-LIMITS = Limits(lines=2000, line_chars=2000, chars=69_000)
+LIMITS = PageLimits(lines=2000, line_chars=2000, chars=69_000)
 BLOCK = re.compile(r"^[-<]{5,} SEARCH\n(.*?)^={5,}\n(.*?)^[+>]{5,} REPLACE$", re.MULTILINE | re.DOTALL)
-WAYS = notebooks.Ways(rest="", inside="; search_files finds lines in it", by_cells=False)
-MANNER = Manner("", "Search in a smaller directory, or with a file_pattern.", "", "", "", "", "", "")
+MAX_CHARS = searches.MAX_SEARCH_CHARS
+CELLS = notebooks.NotebookPhrases("", "; search_files finds lines in it", can_edit_cells=False)
+SEARCHES = searches.SearchPhrases("", "Search in a smaller directory, or with a file_pattern.", "", "", "", "", "", "")
 
 
-class Cline(Family):
+class Cline(BaseDialect):
     name = "cline"
-    traits = Traits(matching="safe", hints=True)
+    options = DialectOptions(matching="safe", hints=True)
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "list_files":
-                return ListFiles(path=folder(a["path"]), depth=10 if a["recursive"] else 1, limit=200, chars=ROOM)
+                folder = searches.normalize_folder(a["path"])
+                return ListFiles(path=folder, depth=10 if a["recursive"] else 1, limit=200, chars=MAX_CHARS)
             case "search_files":
-                where = {"path": folder(a["path"]), "glob": a.get("file_pattern", "")}
-                return Grep(
-                    pattern=a["regex"], regex=True, mode="content", before=1, after=1, limit=300, chars=ROOM, **where
-                )
+                where = {"path": searches.normalize_folder(a["path"]), "glob": a.get("file_pattern", "")}
+                where |= {"mode": "content", "before": 1, "after": 1}
+                return Grep(pattern=a["regex"], regex=True, limit=300, chars=MAX_CHARS, **where)
             case "read_file":
                 return Read(a["path"], LIMITS)
             case "write_to_file":
@@ -44,32 +44,32 @@ class Cline(Family):
             case "replace_in_file":
                 return MultiEdit(a["path"], tuple(blocks(tool, a["diff"])))
             case "execute_command":
-                return Run(a["command"], 120.0, ROOM)
+                return Run(a["command"], 120.0, MAX_CHARS)
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
+    def format_result(self, request: Request, result: Result) -> str:
         if isinstance(result, media.Media):
-            return media.shown(result, WAYS)
+            return media.format_media(result, CELLS)
         match result:
-            case Shown():
+            case TextResult():
                 return "\n".join(line.text for line in result.lines) or "(The file is empty.)"
-            case Written() | Edited():
+            case WriteResult() | EditResult():
                 return f"The content was successfully saved to {result.path}."
-            case Ran():
-                return commands.ran(result)
-            case Listed() | Grepped():
-                found = miss(result) if not result.search.shown else "\n".join(shown(result))
-                return hinted(found, notes(result, MANNER))
+            case RunResult():
+                return commands.format_command(result)
+            case ListResult() | GrepResult():
+                lines = format_found(result) if result.summary.shown_count else (searches.format_empty_result(result),)
+                return append_notes("\n".join(lines), searches.format_search_notes(result, SEARCHES))
             case _:
                 raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
         match error:
             case NoMatch() if tool == "replace_in_file":
                 return f"A SEARCH block does not match anything in {error.path}. Nothing was changed."
             case _:
-                return plain(error)
+                return format_plain_error(error)
 
 
 def blocks(tool: str, diff: str) -> Iterator[Replacement]:
@@ -80,8 +80,8 @@ def blocks(tool: str, diff: str) -> Iterator[Replacement]:
         yield Replacement(old, new)
 
 
-def shown(result: Listed | Grepped) -> Iterator[str]:
-    return tree(result) if isinstance(result, Listed) else rows(result)
+def format_found(result: ListResult | GrepResult) -> Iterator[str]:
+    return searches.format_tree(result) if isinstance(result, ListResult) else searches.format_matches(result)
 
 
 dialect = Cline(__file__)

@@ -12,14 +12,14 @@ TYPE_CHECKING = False  # as typing's own: to import that would cost `handhold --
 if TYPE_CHECKING:
     from handhold.core.errors import ToolboxClosed, ToolError
     from handhold.core.policy.rules import Rule
-    from handhold.core.ports import Entry, Question, RunPaused
-    from handhold.core.results import Block, Printed, Reply, ToolSpec
+    from handhold.core.ports import JournalEntry, Question, RunPaused
+    from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
     from handhold.toolbox import Toolbox
 
 __all__ = [
     "Block",
-    "Entry",
-    "Printed",
+    "JournalEntry",
+    "OutputChunk",
     "Question",
     "Reply",
     "Rule",
@@ -37,11 +37,11 @@ _HOMES = {
     "ToolError": "handhold.core.errors",
     "ToolboxClosed": "handhold.core.errors",
     "Rule": "handhold.core.policy.rules",
-    "Entry": "handhold.core.ports",
+    "JournalEntry": "handhold.core.ports",
     "Question": "handhold.core.ports",
     "RunPaused": "handhold.core.ports",
     "Block": "handhold.core.results",
-    "Printed": "handhold.core.results",
+    "OutputChunk": "handhold.core.results",
     "Reply": "handhold.core.results",
     "ToolSpec": "handhold.core.results",
 }

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 Place = str | PathLike[str]
 
-Check = Callable[[Any], Any]  # the value as it is used; TypeError or ValueError says what it must be
-POLICY = ("name", "may", "may_run", "connects", "concerns")
-DIALECT = ("name", "traits", "specs", "instructions", "understood", "encode", "refuse", "framed")
+OptionCheck = Callable[[Any], Any]  # the value as it is used; TypeError or ValueError says what it must be
+POLICY_MEMBERS = ("name", "decide", "decide_command", "allows_hosts", "has_rule_for")
+DIALECT_MEMBERS = ("name", "options", "specs", "instructions", "decode_and_repair", "encode", "refuse", "frame")
 
 
 class Options(TypedDict, total=False):
@@ -69,7 +69,7 @@ def _shorten(value: object) -> str:
 # --- what a value may be
 
 
-def _instance(kind: type | tuple[type, ...], wanted: str) -> Check:
+def _instance(kind: type | tuple[type, ...], wanted: str) -> OptionCheck:
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
             raise TypeError(wanted)
@@ -78,7 +78,7 @@ def _instance(kind: type | tuple[type, ...], wanted: str) -> Check:
     return check
 
 
-def _choice(names: Sequence[str]) -> Check:
+def _choice(names: Sequence[str]) -> OptionCheck:
     def check(value: Any) -> str:
         if not isinstance(value, str):
             raise TypeError(f"one of {', '.join(names)}")
@@ -89,7 +89,7 @@ def _choice(names: Sequence[str]) -> Check:
     return check
 
 
-def _having(attributes: Sequence[str], kind: str) -> Check:
+def _with_members(attributes: Sequence[str], kind: str) -> OptionCheck:
     def check(value: Any) -> Any:
         missing = [name for name in attributes if not _has(value, name)]
         if missing:
@@ -106,11 +106,11 @@ def _has(value: Any, name: str) -> bool:
         return True
 
 
-def _either(texts: Check, objects: Check) -> Check:
+def _either(texts: OptionCheck, objects: OptionCheck) -> OptionCheck:
     return lambda value: (texts if isinstance(value, str) else objects)(value)
 
 
-def _optional(check: Check) -> Check:
+def _or_none(check: OptionCheck) -> OptionCheck:
     return lambda value: None if value is None else check(value)
 
 
@@ -127,7 +127,7 @@ def _paths(value: Any) -> tuple[Any, ...]:
     return _each(value, _path, "a path or a list of paths", (str, PathLike))
 
 
-def _each(value: Any, check: Check, wanted: str, single: type | tuple[type, ...]) -> tuple[Any, ...]:
+def _each(value: Any, check: OptionCheck, wanted: str, single: type | tuple[type, ...]) -> tuple[Any, ...]:
     """A list, or one alone: a text is never taken letter by letter."""
     if isinstance(value, single):
         return (check(value),)
@@ -198,29 +198,31 @@ def _callable(value: Any) -> Any:
     return value if callable(value) else _refuse("a function that takes a Question")
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, OptionCheck] = {
     "root": _roots,
-    "state": _optional(_path),
+    "state": _or_none(_path),
     "read_only": _paths,
-    "encodings": _optional(_encodings),
-    "undo_bytes": _optional(_count),
-    "dialect": _either(_choice((*DIALECTS, "auto")), _having(DIALECT, "the name of a dialect or a Dialect")),
+    "encodings": _or_none(_encodings),
+    "undo_bytes": _or_none(_count),
+    "dialect": _either(
+        _choice((*DIALECTS, "auto")), _with_members(DIALECT_MEMBERS, "the name of a dialect or a Dialect")
+    ),
     "model": _instance(str, "the name of a model"),
     "session": _instance(str, "a text"),
-    "policy": _optional(_either(_choice(MODES), _having(POLICY, "a mode or a Policy"))),
+    "policy": _or_none(_either(_choice(MODES), _with_members(POLICY_MEMBERS, "a mode or a Policy"))),
     "rules": _rules,
     "settings": lambda value: value if isinstance(value, bool) else _path(value),
-    "approver": _optional(_callable),
-    "matching": _optional(_choice(get_args(Matching))),
-    "hints": _optional(_instance(bool, "True or False")),
+    "approver": _or_none(_callable),
+    "matching": _or_none(_choice(get_args(Matching))),
+    "hints": _or_none(_instance(bool, "True or False")),
     "shell": _choice(CONFINEMENTS),
     "network": _network,
-    "secrets": _optional(_choice(SECRETS)),
+    "secrets": _or_none(_choice(SECRETS)),
     "hidden": lambda value: tuple(abspath(place) for place in _paths(value)),
-    "memory": _optional(_count),
-    "processes": _optional(_count),
+    "memory": _or_none(_count),
+    "processes": _or_none(_count),
     "tracing": _instance(bool, "True or False"),
-    "search_seconds": _optional(_seconds),
-    "searcher": _optional(_having(("search",), "a Searcher")),
-    "converter": _optional(_having(("convert",), "a Converter")),
+    "search_seconds": _or_none(_seconds),
+    "searcher": _or_none(_with_members(("search",), "a Searcher")),
+    "converter": _or_none(_with_members(("convert",), "a Converter")),
 }

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 from handhold.config import Options, Place, check_options
 from handhold.core.choices import DIALECTS, Mode
-from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
+from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Convert, Search
-from handhold.core.policy.defaults import BUILT_IN
+from handhold.core.policy.defaults import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import Book, Rule, RulePolicy
+from handhold.core.policy.rules import Rule, RulePolicy, RuleSet
 from handhold.core.ports import (
     Converter,
     Dialect,
+    DialectOptions,
     Files,
-    Hiding,
+    HiddenPaths,
     PathGuard,
     Policy,
     Searcher,
     Shell,
     Store,
-    Traits,
     Verb,
     Verdict,
 )
-from handhold.dialects.families import chosen
+from handhold.dialects.families import match_model
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
@@ -47,13 +47,13 @@ from handhold.pipeline.transactions import recover
 from handhold.pipeline.undo import UndoService
 from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryFiles
-from handhold.world.settings import Wanted, load, log_warning, users_undo_bytes
+from handhold.world.settings import CodeSettings, load_policy, log_warning, read_user_undo_bytes
 from handhold.world.state.bound import DiskShare
-from handhold.world.state.folder import state_folder
+from handhold.world.state.folder import ensure_state_folder
 from handhold.world.state.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from handhold.world.network import Opening
+    from handhold.world.network import NetworkAccess
 
 MakeShell = Callable[[Session, PathGuard], Shell]
 
@@ -77,7 +77,9 @@ def open_workspace(given: Mapping[str, Any]) -> ToolboxParts:
     place = {name: checked.pop(name) for name in ("root", "state", "read_only", "encodings", "undo_bytes")}
     options = cast(Options, checked)
     roots: tuple[Place, ...] = place["root"]
-    state = state_folder(Path(place["state"]) if place["state"] is not None else None, [fspath(root) for root in roots])
+    state = ensure_state_folder(
+        Path(place["state"]) if place["state"] is not None else None, [fspath(root) for root in roots]
+    )
     with ExitStack() as opened:  # what was opened is closed again if the rest cannot be
         store = SqliteStore(state, bound=place["undo_bytes"] or undo_limit(options, state, roots))
         opened.callback(store.close)
@@ -132,43 +134,43 @@ def assemble(files: Files, store: Store, given: Options, *, make_shell: MakeShel
 
 def open_shell(state: Path, files: Workspace, options: Options, session: Session, guard: PathGuard) -> Shell:
     """The shell, with the first command; nothing of it is imported before."""
-    from handhold.world.shell import BoxedShell
-    from handhold.world.shell.limits import Limits
+    from handhold.world.shell import SandboxedShell
+    from handhold.world.shell.limits import ResourceLimits
 
-    return BoxedShell(
-        files.roots_open,
-        files.shelf_of,
+    return SandboxedShell(
+        files.open_roots,
+        files.get_staging_area,
         guard,
         state=state,
         session=session.name,
         mode=options.get("shell", "contained"),
         network=resolve_network(cast("bool | Sequence[str]", options.get("network", False)), session.policy),
-        lasting=session.traits.shell_lasts,
-        hidden=cast("Sequence[str]", options.get("hidden", ())),
-        limits=Limits(options.get("memory"), options.get("processes")),
+        persistence=session.options.shell_persists,
+        hidden_paths=cast("Sequence[str]", options.get("hidden", ())),
+        limits=ResourceLimits(options.get("memory"), options.get("processes")),
         tracing=options.get("tracing", False),
     )
 
 
-def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | Opening":  # noqa: FBT001
+def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | NetworkAccess":  # noqa: FBT001
     """Shut, open, or open for hosts by name: those that are given here, and those that a rule allows."""
-    from handhold.world.network import Opening
+    from handhold.world.network import NetworkAccess
 
-    if isinstance(network, bool) and (network or not policy.connects):
+    if isinstance(network, bool) and (network or not policy.allows_hosts):
         return network
     named: Sequence[str] = () if isinstance(network, bool) else network
     patterns = [HostPattern.parse(each) for each in named]
 
     def objection(host: str, port: int) -> str:
-        judgement = policy.may(Verb.CONNECT, f"{host}:{port}")
-        if judgement.verdict is Verdict.ALLOW:
+        decision = policy.decide(Verb.CONNECT, f"{host}:{port}")
+        if decision.verdict is Verdict.ALLOW:
             return ""
-        denied = judgement.verdict is Verdict.DENY and not judgement.rule.startswith("mode ")
+        denied = decision.verdict is Verdict.DENY and not decision.rule.startswith("mode ")
         if not denied and any(each.matches(host, port) for each in patterns):
             return ""
-        return judgement.because
+        return decision.because
 
-    return Opening(objection)
+    return NetworkAccess(objection)
 
 
 def load_dialect(name: str) -> Dialect:
@@ -183,16 +185,16 @@ def make_policy(options: Options, roots: Sequence[str]) -> Policy:
     wanted = requested_policy(options)
     if wanted is not None and not isinstance(wanted, str):
         return wanted
-    rules = Book("code", "code", tuple(cast("Sequence[Rule]", options.get("rules", ()))))
+    rules = RuleSet("code", "code", tuple(cast("Sequence[Rule]", options.get("rules", ()))))
     mode = ModePolicy(wanted or default_mode(options))
-    return RulePolicy(mode, (rules, BUILT_IN), tuple(roots), secrets=options.get("secrets") or "usable")
+    return RulePolicy(mode, (rules, BUILT_IN_RULES), tuple(roots), secrets=options.get("secrets") or "usable")
 
 
 def undo_limit(options: Options, state: Path, roots: Sequence[Place]) -> int | DiskShare:
     """What the user's settings say, else a share of the disks on which it lies: of the state and of the roots."""
     policy = requested_policy(options)
     reads_settings = policy is None or isinstance(policy, str)
-    wanted = users_undo_bytes(options.get("settings", True)) if reads_settings else None
+    wanted = read_user_undo_bytes(options.get("settings", True)) if reads_settings else None
     return wanted or DiskShare(state, roots)
 
 
@@ -202,9 +204,9 @@ def resolve_options(options: Options, roots: Sequence[str], state: Path) -> Opti
     if wanted is not None and not isinstance(wanted, str):
         return options
     rules = tuple(cast("Sequence[Rule]", options.get("rules", ())))
-    said = Wanted(wanted, default_mode(options), rules, options.get("secrets"))
-    policy = load(roots, said, settings=options.get("settings", True), state=state)
-    for warning in policy.remarks:
+    said = CodeSettings(wanted, default_mode(options), rules, options.get("secrets"))
+    policy = load_policy(roots, said, settings=options.get("settings", True), state=state)
+    for warning in policy.warnings:
         log_warning(warning)
     return {**options, "policy": policy, "rules": (), "settings": False, "secrets": None}
 
@@ -222,10 +224,10 @@ def default_mode(options: Options) -> Mode:
     return "ask" if options.get("approver") else "edit"
 
 
-def dialect_options(dialect: Dialect, options: Options) -> Traits:
+def dialect_options(dialect: Dialect, options: Options) -> DialectOptions:
     """The dialect's own, but for what the user wants otherwise."""
     wanted = {name: options.get(name) for name in ("matching", "hints", "search_seconds")}
-    return replace(dialect.traits, **{name: value for name, value in wanted.items() if value is not None})
+    return replace(dialect.options, **{name: value for name, value in wanted.items() if value is not None})
 
 
 def choose_dialect(options: Options) -> Dialect:
@@ -236,7 +238,7 @@ def choose_dialect(options: Options) -> Dialect:
         return load_dialect(wanted)
     if not options.get("model"):
         raise ValueError('dialect="auto" needs model="…", the name of the model')
-    return load_dialect(chosen(options.get("model", "")).dialect)
+    return load_dialect(match_model(options.get("model", "")).dialect)
 
 
 class LazySearcher:
@@ -245,8 +247,10 @@ class LazySearcher:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
-        return self._searcher.search(search, visible=visible, hiding=hiding)
+    def search(
+        self, search: Search, *, visible: Callable[[str], bool], hidden: HiddenPaths | None = None
+    ) -> SearchOutcome:
+        return self._searcher.search(search, visible=visible, hidden=hidden)
 
     @cached_property
     def _searcher(self) -> Searcher:

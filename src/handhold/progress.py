@@ -5,32 +5,32 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
-Look = Callable[[str, int, int], None]  # what is counted, how many are done, of how many; 0 if nobody knows
+ProgressListener = Callable[[str, int, int], None]  # what is counted, how many are done, of how many; 0 if nobody knows
 
-_looks: list[Look] = []
+_listeners: list[ProgressListener] = []
 
 
 @contextmanager
-def looking(look: Look) -> Generator[None]:
-    _looks.append(look)
+def listen(listener: ProgressListener) -> Generator[None]:
+    _listeners.append(listener)
     try:
         yield
     finally:
-        _looks.remove(look)
+        _listeners.remove(listener)
 
 
-def came(what: str, done: int, of: int) -> None:
-    for look in _looks:
-        look(what, done, of)
+def report(what: str, done: int, total: int) -> None:
+    for listener in _listeners:
+        listener(what, done, total)
 
 
-def counted(things: Sequence[T], what: str) -> Iterable[T]:
+def track(items: Sequence[T], what: str) -> Iterable[T]:
     """The same things, one after the other."""
-    return _counting(things, what) if _looks else things
+    return _track(items, what) if _listeners else items
 
 
-def _counting(things: Sequence[T], what: str) -> Iterator[T]:
-    for done, thing in enumerate(things):
-        came(what, done, len(things))
-        yield thing
-    came(what, len(things), len(things))
+def _track(items: Sequence[T], what: str) -> Iterator[T]:
+    for done, item in enumerate(items):
+        report(what, done, len(items))
+        yield item
+    report(what, len(items), len(items))

@@ -19,13 +19,12 @@ from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from handhold.core import requests as asked
-from handhold.core import results as came
+from handhold.core import requests, results
 from handhold.core.errors import NotFound, PathError, ToolError
-from handhold.core.ports import Traits
+from handhold.core.ports import DialectOptions
 from handhold.core.results import Reply
-from handhold.dialects.family import Family
-from handhold.dialects.plain import unworded
+from handhold.dialects.family import BaseDialect
+from handhold.dialects.plain import format_unknown_error
 from handhold.toolbox import Toolbox
 
 FILES: Mapping[str, str] = {
@@ -42,7 +41,7 @@ FILES: Mapping[str, str] = {
     ),
 }
 _CELL: Mapping[str, Any] = {"cell_type": "markdown", "metadata": {}, "source": ["word " * 60]}
-OTHERS: Mapping[str, bytes] = {
+UNUSUAL_FILES: Mapping[str, bytes] = {
     "picture.png": b64decode(
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     ),
@@ -55,49 +54,52 @@ OTHERS: Mapping[str, bytes] = {
 }
 """Files that are no ordinary text: images, a PDF, what takes more room in JSON, a notebook of a thousand cells."""
 
-RESULTS: Mapping[Any, tuple[Any, ...]] = {
-    asked.Read: (came.Shown, came.Pictured, came.PdfShown, came.NotebookShown),
-    asked.ReadMany: (came.ShownMany,),
-    asked.Write: (came.Written,),
-    asked.Edit: (came.Edited,),
-    asked.MultiEdit: (came.Edited,),
-    asked.Insert: (came.Edited,),
-    asked.NotebookEdit: (came.NotebookEdited,),
-    asked.Patch: (came.Patched,),
-    asked.ListFiles: (came.Listed,),
-    asked.Glob: (came.Globbed,),
-    asked.Grep: (came.Grepped,),
-    asked.Run: (came.Ran,),
-    asked.JobOutput: (came.JobShown,),
-    asked.JobInput: (came.JobShown,),
-    asked.JobStop: (came.JobShown,),
-    asked.RestartShell: (came.Restarted,),
+RESULT_TYPES: Mapping[Any, tuple[Any, ...]] = {
+    requests.Read: (results.TextResult, results.ImageResult, results.PdfResult, results.NotebookResult),
+    requests.ReadMany: (results.ReadManyResult,),
+    requests.Write: (results.WriteResult,),
+    requests.Edit: (results.EditResult,),
+    requests.MultiEdit: (results.EditResult,),
+    requests.Insert: (results.EditResult,),
+    requests.NotebookEdit: (results.NotebookEditResult,),
+    requests.Patch: (results.PatchResult,),
+    requests.ListFiles: (results.ListResult,),
+    requests.Glob: (results.GlobResult,),
+    requests.Grep: (results.GrepResult,),
+    requests.Run: (results.RunResult,),
+    requests.JobOutput: (results.JobResult,),
+    requests.JobInput: (results.JobResult,),
+    requests.JobStop: (results.JobResult,),
+    requests.RestartShell: (results.RestartResult,),
 }
 """What can come of a request, whatever else is in it."""
 
-BUDGET = 82_000  # characters: 20,000 tokens and a frame around them
-INSTRUCTIONS = 2_000  # characters: they are sent with every turn
-OUTSIDE = (
+MAX_REPLY_CHARS = 82_000  # characters: 20,000 tokens and a frame around them
+MAX_INSTRUCTIONS_CHARS = 2_000  # characters: they are sent with every turn
+FORBIDDEN_IMPORTS = (
     *("handhold.world", "handhold.factory", "handhold.toolbox", "handhold.cli"),
     *("asyncio", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"),
 )
-_FACTS: Mapping[Any, tuple[Any, Any]] = {
+_SAMPLE_VALUES: Mapping[Any, tuple[Any, Any]] = {
     str: ("", "x"),
     int: (0, 3),
     float: (0.0, 2.5),
     bool: (False, True),
     bytes: (b"", b"x"),
 }
-_NAMED: Mapping[str, tuple[str, str]] = {"named": ("", "png"), "read_by": ("content", "mark")}  # one text of a few
-TURNS = range(8)  # as many as there are alternatives in any fact
+_SAMPLE_VALUES_BY_FIELD: Mapping[str, tuple[str, str]] = {  # one text of a few
+    "claimed_medium": ("", "png"),
+    "encoding_source": ("content", "mark"),
+}
+VARIANTS = range(8)  # as many as there are alternatives in any fact
 
 
 class DialectSuite:
     """Inherited by the test class of a dialect."""
 
-    dialect: ClassVar[Family]
+    dialect: ClassVar[BaseDialect]
     calls: ClassVar[Sequence[tuple[str, Mapping[str, Any]]]]
-    budget: ClassVar[int] = BUDGET
+    budget: ClassVar[int] = MAX_REPLY_CHARS
     long_read: ClassVar[tuple[str, Mapping[str, Any]] | None] = None  # a call that reads the file `long.txt`
     wide_search: ClassVar[tuple[str, Mapping[str, Any]] | None] = None  # one that finds all of `many/`
 
@@ -118,22 +120,24 @@ class DialectSuite:
     def test_every_tool_is_reached_and_answers(self):
         called = {tool for tool, _ in self.calls}
         assert called == {spec.name for spec in self.dialect.specs}
-        with _box(self.dialect) as box:
-            for tool, arguments, reply in _played(box, self.calls):
+        with _TemporaryToolbox(self.dialect) as box:
+            for tool, arguments, reply in _run_calls(box, self.calls):
                 assert reply.status in ("success", "partial"), (tool, arguments, reply.text)
                 assert reply.text.strip(), tool
 
     def test_numbers_and_lists_in_quotes_are_understood_and_said_to_have_been(self):
-        with _box(self.dialect) as box:
-            quoted = [(tool, {name: _quoted(value) for name, value in given.items()}) for tool, given in self.calls]
-            for (_, meant), (tool, arguments, reply) in zip(self.calls, _played(box, quoted), strict=True):
+        with _TemporaryToolbox(self.dialect) as box:
+            quoted = [
+                (tool, {name: _quote_value(value) for name, value in given.items()}) for tool, given in self.calls
+            ]
+            for (_, meant), (tool, arguments, reply) in zip(self.calls, _run_calls(box, quoted), strict=True):
                 assert reply.status in ("success", "partial"), (tool, arguments, reply.text)
                 assert arguments.keys() == meant.keys()
-                if any(_quoted(value) != value for value in meant.values()):
+                if any(_quote_value(value) != value for value in meant.values()):
                     assert reply.data["repaired"], (tool, arguments)
 
     def test_what_is_missing_is_named_with_what_is_wanted_and_a_call_that_would_be_taken(self):
-        with _box(self.dialect) as box:
+        with _TemporaryToolbox(self.dialect) as box:
             for spec in self.dialect.specs:
                 if required := spec.input_schema.get("required", ()):
                     reply = box.call(spec.name, {})
@@ -142,7 +146,7 @@ class DialectSuite:
                     assert self.dialect.decode(spec.name, reply.data["example"])
 
     def test_a_tool_that_is_not_there_is_refused_with_those_that_are(self):
-        with _box(self.dialect) as box:
+        with _TemporaryToolbox(self.dialect) as box:
             reply = box.call("no_such_tool", {})
             assert reply.code == "UNKNOWN_TOOL"
             assert self.dialect.specs[0].name in reply.text
@@ -150,29 +154,30 @@ class DialectSuite:
     # --- words
 
     def test_every_error_has_words(self):
-        for error in (example(kind, turn) for kind in kinds() for turn in (1, 2)):
+        for error in (make_error(kind, turn) for kind in iter_error_types() for turn in (1, 2)):
             for tool in (*(spec.name for spec in self.dialect.specs), "undo"):
                 for hints in (False, True):
                     text = self.dialect.refuse(tool, error, hints=hints)
                     assert text.strip(), (error, tool)
-                    assert unworded(error) not in text, (error, tool)
+                    assert format_unknown_error(error) not in text, (error, tool)
 
     def test_every_result_has_words(self):
         for tool, arguments in self.calls:
             request = self.dialect.decode(tool, arguments)
-            for kind in results_of(request, self.dialect.traits):
-                for result in (made(kind, turn) for turn in TURNS):
+            for kind in iter_result_types(request, self.dialect.options):
+                for result in (make_value(kind, turn) for turn in VARIANTS):
                     for hints in (False, True):
                         text = self.dialect.encode(tool, request, result, hints=hints)
-                        assert text.strip() or kind is came.Shown, (tool, result)  # some show an empty file as it is
+                        # Some show an empty file as it is.
+                        assert text.strip() or kind is results.TextResult, (tool, result)
                         assert len(text) <= self.budget, (tool, result)
 
     def test_whatever_can_be_read_is_shown_or_refused_in_words_and_within_the_budget(self):
         codes = {"broken.png": "BROKEN_FILE", "odd.txt": "PAGE_TOO_LONG", "nothing": "NOT_FOUND"}
         codes |= dict.fromkeys(("src", "many"), "IS_DIRECTORY")
-        with _box(self.dialect) as box:
-            for tool, arguments, name in self._readers():
-                for path in {*OTHERS, "book.ipynb", *codes}:
+        with _TemporaryToolbox(self.dialect) as box:
+            for tool, arguments, name in self._iter_read_calls():
+                for path in {*UNUSUAL_FILES, "book.ipynb", *codes}:
                     alone = not isinstance(arguments[name], list)
                     reply = box.call(tool, {**arguments, name: path if alone else ["README.md", path]})
                     assert reply.code in (None, "EXTRA_MISSING", codes.get(path)), (path, reply.text)
@@ -180,13 +185,13 @@ class DialectSuite:
                     assert len(reply.text) <= self.budget, (path, len(reply.text))
                     assert path != "picture.png" or reply.code or reply.images or not alone, reply.text
 
-    def _readers(self) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def _iter_read_calls(self) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         """Calls that read, with the argument that says what."""
         for tool, arguments in self.calls:
             match self.dialect.decode(tool, arguments):
-                case asked.Read(path=path):
+                case requests.Read(path=path):
                     yield tool, arguments, next(name for name, value in arguments.items() if value == path)
-                case asked.ReadMany():
+                case requests.ReadMany():
                     yield tool, arguments, next(name for name, value in arguments.items() if isinstance(value, list))
                 case _:
                     continue
@@ -194,12 +199,12 @@ class DialectSuite:
     def test_c102_instructions_name_every_tool_and_are_short(self):
         text = self.dialect.instructions
         assert all(spec.name in text for spec in self.dialect.specs)
-        assert len(text) <= INSTRUCTIONS
+        assert len(text) <= MAX_INSTRUCTIONS_CHARS
 
     # --- budgets
 
     def test_nothing_is_over_budget(self):
-        with _box(self.dialect) as box:
+        with _TemporaryToolbox(self.dialect) as box:
             for call in (self.long_read, self.wide_search):
                 if call is not None:
                     reply = box.call(*call)
@@ -207,7 +212,7 @@ class DialectSuite:
                     assert len(reply.text) <= self.budget, (call, len(reply.text))
 
     def test_a_refusal_is_short_whatever_was_sent(self):
-        with _box(self.dialect) as box:
+        with _TemporaryToolbox(self.dialect) as box:
             for tool, arguments in self.calls:
                 for name in arguments:
                     reply = box.call(tool, {**arguments, name: "x" * 200_000})
@@ -218,12 +223,13 @@ class DialectSuite:
     def test_it_does_nothing_itself(self):
         folder = Path(str(modules[type(self.dialect).__module__].__file__)).parent
         for file in sorted(folder.glob("*.py")):
-            for name in imported(file.read_text("utf-8")):
-                assert not any(name == each or name.startswith(f"{each}.") for each in OUTSIDE), (file.name, name)
-            assert "open" not in names(file.read_text("utf-8")), file.name
+            for name in find_imports(file.read_text("utf-8")):
+                forbidden = any(name == each or name.startswith(f"{each}.") for each in FORBIDDEN_IMPORTS)
+                assert not forbidden, (file.name, name)
+            assert "open" not in find_names(file.read_text("utf-8")), file.name
 
 
-def imported(source: str) -> Iterator[str]:
+def find_imports(source: str) -> Iterator[str]:
     """The modules that a source imports."""
     for node in walk(parse(source)):
         if isinstance(node, Import):
@@ -232,67 +238,70 @@ def imported(source: str) -> Iterator[str]:
             yield node.module
 
 
-def names(source: str) -> set[str]:
+def find_names(source: str) -> set[str]:
     """The bare names that a source uses."""
     return {node.id for node in walk(parse(source)) if isinstance(node, Name)}
 
 
-def kinds(base: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
+def iter_error_types(base: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
     """Every kind of error that there is."""
     for kind in base.__subclasses__():
         if kind is not PathError:
             yield kind
-        yield from kinds(kind)
+        yield from iter_error_types(kind)
 
 
-def example(kind: type[ToolError], turn: int = 1) -> ToolError:
+def make_error(kind: type[ToolError], variant: int = 1) -> ToolError:
     """One of this kind, with facts in it."""
     hints = get_type_hints(kind)
-    return kind(**{each.name: made(hints[each.name], turn, each.name) for each in fields(kind)})
+    return kind(**{each.name: make_value(hints[each.name], variant, each.name) for each in fields(kind)})
 
 
-def results_of(request: asked.Request, traits: Traits) -> Iterator[Any]:
+def iter_result_types(request: requests.Request, options: DialectOptions) -> Iterator[Any]:
     """The kinds of result that a request can have."""
-    yield from RESULTS[type(request)]
+    yield from RESULT_TYPES[type(request)]
     match request:
-        case asked.Read(if_changed=if_changed):
-            yield from [came.Listed] * traits.lists_folders
-            yield from [came.Unchanged] * if_changed
-        case asked.Run(background=True):
-            yield came.JobShown
+        case requests.Read(if_changed=if_changed):
+            yield from [results.ListResult] * options.lists_folders
+            yield from [results.UnchangedResult] * if_changed
+        case requests.Run(background=True):
+            yield results.JobResult
         case _:
             return
 
 
-def made(hint: Any, turn: int, name: str = "") -> Any:
+def make_value(hint: Any, variant: int, name: str = "") -> Any:
     """A value of a type: at turn 0 with as little in it as can be, later with everything, and each alternative."""
     kind, args = get_origin(hint), get_args(hint)
     if kind is Literal:
-        return args[turn % len(args)]
+        return args[variant % len(args)]
     if kind in (Union, UnionType):
-        return made(args[turn % len(args)], turn, name)
+        return make_value(args[variant % len(args)], variant, name)
     if kind is tuple and args[-1] is Ellipsis:
-        return (made(args[0], turn),) * 2 if turn or name in ("steps", "files") else ()  # neither is ever empty
+        never_empty = name in ("steps", "files")
+        return (make_value(args[0], variant),) * 2 if variant or never_empty else ()
     if kind is tuple:
-        return tuple(made(each, turn) for each in args)
+        return tuple(make_value(each, variant) for each in args)
     if isinstance(kind, type) and issubclass(kind, Mapping):
-        return {made(args[0], turn): made(args[1], turn)} if turn else {}
-    if hint in _FACTS:
-        return _NAMED.get(name, _FACTS[hint])[bool(turn)]
+        return {make_value(args[0], variant): make_value(args[1], variant)} if variant else {}
+    if hint in _SAMPLE_VALUES:
+        return _SAMPLE_VALUES_BY_FIELD.get(name, _SAMPLE_VALUES[hint])[bool(variant)]
     if issubclass(hint, ToolError):
-        return example(NotFound, turn)
-    return None if hint is type(None) else hint(**{each: made(of, turn, each) for each, of in _fields(hint).items()})
+        return make_error(NotFound, variant)
+    if hint is type(None):
+        return None
+    return hint(**{each: make_value(of, variant, each) for each, of in _get_field_types(hint).items()})
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _get_field_types(kind: Any) -> dict[str, Any]:
     known = getattr(kind, "__dataclass_fields__", None) or kind._fields
     return {name: hint for name, hint in get_type_hints(kind).items() if name in known}
 
 
-class _box:  # noqa: N801 - it reads as a verb: with _box(dialect) as box
+class _TemporaryToolbox:
     """A toolbox of a dialect on a workspace of its own, on the disk, where commands can be run."""
 
-    def __init__(self, dialect: Family) -> None:
+    def __init__(self, dialect: BaseDialect) -> None:
         self.dialect = dialect
         self.folder = TemporaryDirectory(prefix="dialect-")
 
@@ -301,7 +310,7 @@ class _box:  # noqa: N801 - it reads as a verb: with _box(dialect) as box
         for name, text in FILES.items():
             (place / "ws" / name).parent.mkdir(parents=True, exist_ok=True)
             (place / "ws" / name).write_text(text)
-        for name, data in OTHERS.items():
+        for name, data in UNUSUAL_FILES.items():
             (place / "ws" / name).write_bytes(data)
         (place / "ws/long.txt").write_text("".join(f"{n} {'word ' * (n % 900)}\n" for n in range(5000)))
         (place / "ws/many").mkdir()
@@ -315,7 +324,7 @@ class _box:  # noqa: N801 - it reads as a verb: with _box(dialect) as box
         self.folder.cleanup()
 
 
-def _played(
+def _run_calls(
     box: Toolbox, calls: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[tuple[str, Mapping[str, Any], Reply]]:
     """Each call with its reply."""
@@ -327,7 +336,7 @@ def _played(
         yield tool, given, reply
 
 
-def _quoted(value: Any) -> Any:
+def _quote_value(value: Any) -> Any:
     """A value as a careless model sends it."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -336,4 +345,12 @@ def _quoted(value: Any) -> Any:
     return dumps(value) if isinstance(value, list) else value
 
 
-__all__ = ["BUDGET", "FILES", "OTHERS", "DialectSuite", "example", "imported", "kinds"]
+__all__ = [
+    "MAX_REPLY_CHARS",
+    "FILES",
+    "UNUSUAL_FILES",
+    "DialectSuite",
+    "make_error",
+    "find_imports",
+    "iter_error_types",
+]

@@ -5,24 +5,24 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from handhold.config import Options
-from handhold.core.history import Which
+from handhold.core.history import CallSelector
 from handhold.core.ports import (
     Approver,
+    CommandAnalysis,
     Dialect,
-    Entry,
+    DialectOptions,
     Files,
-    Hiding,
-    Judgement,
+    HiddenPaths,
+    JournalEntry,
     Policy,
+    PolicyDecision,
     Searcher,
     Shell,
     Store,
-    Study,
-    Traits,
     Verb,
 )
-from handhold.core.results import Printed, Reply, ToolSpec
-from handhold.core.tracker import Tracker
+from handhold.core.results import OutputChunk, Reply, ToolSpec
+from handhold.core.tracker import ReadTracker
 from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed
 from handhold.pipeline.open_calls import OpenCalls
 
@@ -134,17 +134,17 @@ class Toolbox:
         self._planner.searcher = searcher
 
     @property
-    def tracker(self) -> Tracker:
+    def tracker(self) -> ReadTracker:
         """What the session has read."""
         return self._session.tracker
 
     @property
-    def traits(self) -> Traits:
+    def options(self) -> DialectOptions:
         """What the dialect does besides words, and what the user wants otherwise."""
-        return self._session.traits
+        return self._session.options
 
     @property
-    def hidden_paths(self) -> Hiding | None:
+    def hidden_paths(self) -> HiddenPaths | None:
         """What file tools do not show; None where no rule denies reading."""
         return self._session.hidden_paths
 
@@ -191,7 +191,7 @@ class Toolbox:
 
     def stream(
         self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = ""
-    ) -> AsyncGenerator[Printed | Reply]:
+    ) -> AsyncGenerator[OutputChunk | Reply]:
         """The same, with what a command prints while it runs; the reply comes last."""
         return run_streamed(lambda token: self._execute(tool, arguments, call_id, turn, token), self.interrupt)
 
@@ -212,23 +212,23 @@ class Toolbox:
 
     # --- what would be decided
 
-    def decide(self, verb: Verb, path: str) -> Judgement:
+    def decide(self, verb: Verb, path: str) -> PolicyDecision:
         """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
         with self._open_calls.enter():
             return self._reviewer.decide_path(verb, path)
 
-    def decide_command(self, command: str, *, contained: bool = False) -> tuple[Study, Judgement]:
+    def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, PolicyDecision]:
         """What a command is, and what would be decided before it runs, on an overlay without a network if `contained`.
 
         It does not run.
         """
         with self._open_calls.enter():
             analysis = self._commands.analyze(command, contained=contained)
-            return analysis, self.policy.may_run(analysis)
+            return analysis, self.policy.decide_command(analysis)
 
     # --- looking back
 
-    def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[Entry]:
+    def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[JournalEntry]:
         """The calls of this session (or of everyone on this workspace), oldest first."""
         with self._open_calls.enter():
             return self.store.entries(session=None if everyone else self.session, last=last)
@@ -237,9 +237,9 @@ class Toolbox:
         """What one call, one turn or the whole session did; alone, the last change."""
 
         with self._open_calls.enter():
-            return self._undo.diff(Which(call, turn, session))
+            return self._undo.diff(CallSelector(call, turn, session))
 
-    def diff_of(self, entry: Entry) -> str:
+    def diff_of(self, entry: JournalEntry) -> str:
         """What one call of the log did, whosever it was."""
         with self._open_calls.enter():
             return self._undo.diff_entry(entry)
@@ -259,7 +259,7 @@ class Toolbox:
         `make` notices; with `keep_times`, its old time.
         """
 
-        return self._reverse("undo", Which(call, turn, session), preview=preview, keep_times=keep_times)
+        return self._reverse("undo", CallSelector(call, turn, session), preview=preview, keep_times=keep_times)
 
     def redo(
         self,
@@ -271,9 +271,11 @@ class Toolbox:
         keep_times: bool = False,
     ) -> Reply:
         """Do again what an undo reversed; alone, the last undo."""
-        return self._reverse("redo", Which(call, turn, session), preview=preview, keep_times=keep_times)
+        return self._reverse("redo", CallSelector(call, turn, session), preview=preview, keep_times=keep_times)
 
-    def _reverse(self, direction: Literal["undo", "redo"], which: Which, *, preview: bool, keep_times: bool) -> Reply:
+    def _reverse(
+        self, direction: Literal["undo", "redo"], which: CallSelector, *, preview: bool, keep_times: bool
+    ) -> Reply:
         with self._open_calls.enter():
             return self._undo.reverse(direction, which, preview=preview, keep_times=keep_times)
 

@@ -7,7 +7,7 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic.types import Message
 
-from handhold import Printed
+from handhold import OutputChunk
 from handhold.adapters.anthropic import Messages
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
@@ -43,35 +43,35 @@ def async_client(model: Model) -> AsyncAnthropic:
 # Agents: loops of one's own, whole and in events, awaited, and the client's.
 
 
-def loop(model: Model, hand: Messages) -> str:
+def loop(model: Model, messages: Messages) -> str:
     ours, history = client(model), [FIRST]
     while True:
-        message = ours.messages.create(**ASKED, messages=history, tools=hand.tools)
-        results = hand.answers(message)
+        message = ours.messages.create(**ASKED, messages=history, tools=messages.tools)
+        results = messages.run_calls(message)
         if not results:
             return message.content[0].text if message.content[0].type == "text" else ""
         history += [{"role": "assistant", "content": message.content}, {"role": "user", "content": results}]
 
 
-def loop_in_events(model: Model, hand: Messages) -> str:
+def loop_in_events(model: Model, messages: Messages) -> str:
     ours, history = client(model), [FIRST]
     while True:
-        with ours.messages.stream(**ASKED, messages=history, tools=hand.tools) as stream:
+        with ours.messages.stream(**ASKED, messages=history, tools=messages.tools) as stream:
             message = stream.get_final_message()
-        results = hand.answers(message)
+        results = messages.run_calls(message)
         if not results:
             return message.content[0].text if message.content[0].type == "text" else ""
         content: Any = [block.to_dict() for block in message.content]
         history += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
 
 
-def loop_awaited(model: Model, hand: Messages) -> str:
+def loop_awaited(model: Model, messages: Messages) -> str:
     async def run() -> str:
         history = [FIRST]
         async with async_client(model) as ours:
             while True:
-                message = await ours.messages.create(**ASKED, messages=history, tools=hand.tools)
-                results = await hand.aanswers(message)
+                message = await ours.messages.create(**ASKED, messages=history, tools=messages.tools)
+                results = await messages.arun_calls(message)
                 if not results:
                     return message.content[0].text if message.content[0].type == "text" else ""
                 history += [{"role": "assistant", "content": message.content}, {"role": "user", "content": results}]
@@ -79,23 +79,29 @@ def loop_awaited(model: Model, hand: Messages) -> str:
     return asyncio.run(run())
 
 
-def runner(model: Model, hand: Messages) -> str:
-    last = client(model).beta.messages.tool_runner(**ASKED, messages=[FIRST], tools=hand.runnable()).until_done()
+def runner(model: Model, messages: Messages) -> str:
+    last = (
+        client(model)
+        .beta.messages.tool_runner(**ASKED, messages=[FIRST], tools=messages.make_runnable_tools())
+        .until_done()
+    )
     return last.content[0].text if last.content[0].type == "text" else ""
 
 
-def runner_in_events(model: Model, hand: Messages) -> str:
+def runner_in_events(model: Model, messages: Messages) -> str:
     said = ""
     ours: Any = client(model).beta.messages
-    for stream in ours.tool_runner(**ASKED, messages=[FIRST], tools=hand.runnable(), stream=True):
+    for stream in ours.tool_runner(**ASKED, messages=[FIRST], tools=messages.make_runnable_tools(), stream=True):
         said = "".join(event.text for event in stream if event.type == "text")
     return said
 
 
-def runner_awaited(model: Model, hand: Messages) -> str:
+def runner_awaited(model: Model, messages: Messages) -> str:
     async def run() -> str:
         async with async_client(model) as ours:
-            asked = ours.beta.messages.tool_runner(**ASKED, messages=[FIRST], tools=hand.arunnable())
+            asked = ours.beta.messages.tool_runner(
+                **ASKED, messages=[FIRST], tools=messages.make_async_runnable_tools()
+            )
             last = await asked.until_done()
             return last.content[0].text if last.content[0].type == "text" else ""
 
@@ -189,7 +195,7 @@ def test_an_approval_is_asked_for_with_the_change(shop: Shop, agent: Agent, says
 def test_what_a_command_prints_is_seen_while_it_runs(shop: Shop, agent: Agent):
     seen: list[str] = []
 
-    def watch(call_id: str, printed: Printed) -> None:
+    def watch(call_id: str, printed: OutputChunk) -> None:
         seen.append(printed.text)
         box.interrupt()
 
@@ -221,8 +227,8 @@ def answered(stop_reason: str, calls: int = 1) -> Message:
 def test_a_call_that_was_cut_off_is_not_carried_out(shop: Shop, reason: str):
     # The client mends what came of its arguments into an object: they do not look cut.
     with shop.open() as box:
-        [answer] = Messages(box).answers(answered(reason))
-        [awaited] = asyncio.run(Messages(box).aanswers(answered(reason)))
+        [answer] = Messages(box).run_calls(answered(reason))
+        [awaited] = asyncio.run(Messages(box).arun_calls(answered(reason)))
     assert awaited == answer
     assert answer.get("is_error")
     assert not (shop.root / "new.py").exists()
@@ -230,36 +236,36 @@ def test_a_call_that_was_cut_off_is_not_carried_out(shop: Shop, reason: str):
 
 def test_what_stands_in_front_of_a_call_that_was_cut_off_is_done(shop: Shop):
     with shop.open() as box:
-        answers = Messages(box).answers(answered("max_tokens", calls=2))
+        answers = Messages(box).run_calls(answered("max_tokens", calls=2))
     assert [answer.get("is_error", False) for answer in answers] == [False, True]
     assert (shop.root / "new.py").exists()
 
 
 def test_nothing_of_a_message_that_was_refused_is_done(shop: Shop):
     with shop.open() as box:
-        answers = Messages(box).answers(answered("refusal", calls=2))
+        answers = Messages(box).run_calls(answered("refusal", calls=2))
     assert [answer.get("is_error", False) for answer in answers] == [True, True]
     assert not (shop.root / "new.py").exists()
 
 
 def test_a_message_that_pauses_has_no_calls_yet(shop: Shop):
     with shop.open() as box:
-        assert Messages(box).answers(answered("pause_turn")) == []
+        assert Messages(box).run_calls(answered("pause_turn")) == []
     assert not (shop.root / "new.py").exists()
 
 
 def test_a_call_that_is_sent_twice_is_done_once(shop: Shop):
     with shop.open() as box:
-        hand = Messages(box)
-        first = hand.answers(answered("tool_use"))
+        messages = Messages(box)
+        first = messages.run_calls(answered("tool_use"))
         (shop.root / "new.py").unlink()
-        assert hand.answers(answered("tool_use")) == first
+        assert messages.run_calls(answered("tool_use")) == first
     assert not (shop.root / "new.py").exists()
 
 
 def test_what_others_answer_for_is_left_to_them(shop: Shop):
     with shop.open() as box:
-        assert Messages(box, others=("write_file",)).answers(answered("tool_use")) == []
+        assert Messages(box, other_tools=("write_file",)).run_calls(answered("tool_use")) == []
     assert not (shop.root / "new.py").exists()
 
 

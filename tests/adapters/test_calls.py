@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
-from handhold.adapters.calls import InOrder, arguments_of
+from handhold.adapters.calls import AsyncCallSequencer, parse_arguments
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -17,12 +17,12 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(), JSON))
 def test_arguments_that_were_sent_as_json_are_always_what_was_sent(arguments: dict[str, Any]):
-    assert arguments_of(json.dumps(arguments)) == arguments
+    assert parse_arguments(json.dumps(arguments)) == arguments
 
 
 @given(st.text())
 def test_arguments_that_are_no_object_are_never_lost(text: str):
-    given = arguments_of(text)
+    given = parse_arguments(text)
     assert given == text or isinstance(given, dict)
 
 
@@ -33,6 +33,6 @@ def test_calls_that_are_started_at_once_are_always_carried_out_in_order(names: l
         return await asyncio.gather(*(order.call("write_file", arguments) for arguments in writes))
 
     box = Toolbox.in_memory({})
-    order = InOrder(box)
+    order = AsyncCallSequencer(box)
     assert [reply.status for reply in asyncio.run(started())] == ["success"] * 6
     assert box.call("read_file", {"path": "a.py"}).text.endswith(f"{names[-1]}")

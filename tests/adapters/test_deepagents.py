@@ -17,8 +17,8 @@ from langgraph.types import Command
 from PIL import Image
 
 from handhold import Rule, Toolbox
-from handhold.adapters.deepagents import backend, raw, workspace
-from handhold.adapters.langchain import by_interrupt
+from handhold.adapters.deepagents import backend, raw, workspace_backend
+from handhold.adapters.langchain import approve_by_interrupt
 from handhold.testing import FILES
 from tests.adapters.scripted import Model, Turn, Use, scripted
 from tests.adapters.shop import (
@@ -109,7 +109,7 @@ def test_what_a_command_did_to_the_workspace_can_be_taken_back(shop: Shop, run: 
 def test_a_picture_comes_in_the_format_that_its_name_says(name: str, size: int):
     image = quartered(size, size)
     data = saved(image.effect_spread(300) if size > 1000 else image, FORMS.get(name[2:], "PNG"))
-    read = workspace(Toolbox.in_memory({name: data}, dialect=raw, root="/ws")).read(f"/ws/{name}")
+    read = workspace_backend(Toolbox.in_memory({name: data}, dialect=raw, root="/ws")).read(f"/ws/{name}")
     assert read.file_data
     assert read.file_data["encoding"] == "base64"
     with Image.open(BytesIO(b64decode(read.file_data["content"]))) as seen:
@@ -126,7 +126,7 @@ def test_a_pdf_comes_as_it_is_and_a_notebook_by_its_cells():
         "n.ipynb": FILES["book.ipynb"],
         "broken.pdf": b"%PDF-1.7\n\0",
     }
-    here = workspace(Toolbox.in_memory(files, dialect=raw, root="/ws"))
+    here = workspace_backend(Toolbox.in_memory(files, dialect=raw, root="/ws"))
     assert here.read("/ws/a.pdf").file_data == {"content": b64encode(files["a.pdf"]).decode(), "encoding": "base64"}
     assert "copy it to a name that is right" in (here.read("/ws/b.png").error or "")
     assert "copy it to a name that is right" in (here.read("/ws/c").error or "")
@@ -150,7 +150,7 @@ def test_a_picture_is_read(shop: Shop):
 @RUNS
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_run_stops_at_a_change_until_it_is_approved(shop: Shop, run: Run, approve: bool):
-    with scripted(*changing(shop)) as model, shop.open(dialect=raw, approver=by_interrupt) as box:
+    with scripted(*changing(shop)) as model, shop.open(dialect=raw, approver=approve_by_interrupt) as box:
         here = agent(model, box, checkpointer=InMemorySaver())
         (asked,) = run(here)["__interrupt__"]
         assert "+RATE = 19" in asked.value["diff"]
@@ -164,7 +164,7 @@ def test_a_run_stops_at_a_change_until_it_is_approved(shop: Shop, run: Run, appr
 @RUNS
 def test_a_command_that_is_not_approved_says_so_and_nothing_of_it_counts(shop: Shop, run: Run):
     command = Use("execute", {"command": "echo new > new.py"})
-    with scripted(command, DONE) as model, shop.open(dialect=raw, approver=by_interrupt) as box:
+    with scripted(command, DONE) as model, shop.open(dialect=raw, approver=approve_by_interrupt) as box:
         here = agent(model, box, checkpointer=InMemorySaver())
         run(here)
         run(here, Command(resume=False))
@@ -241,7 +241,7 @@ def test_a_command_that_prints_much_says_where_the_rest_is(shop: Shop):
 
 
 def both(box: Toolbox) -> tuple[SandboxBackendProtocol, Callable[[Any], Any]]:
-    return workspace(box), asyncio.run
+    return workspace_backend(box), asyncio.run
 
 
 def test_a_page_says_where_it_stands_and_where_it_goes_on(shop: Shop):
@@ -314,7 +314,7 @@ def test_files_come_to_the_application_byte_for_byte(shop: Shop):
     (shop.root / "odd").write_bytes(data)
     with shop.open(dialect=raw) as box:
         paths = [str(shop.root / "odd"), str(shop.root / "none"), str(shop.root), "/etc/passwd"]
-        got = workspace(box).download_files(paths)
+        got = workspace_backend(box).download_files(paths)
     assert got[0].content == data
     assert [each.error for each in got] == [None, "file_not_found", "is_directory", "invalid_path"]
 
@@ -326,7 +326,7 @@ def test_a_denied_file_comes_under_none_of_its_names(shop: Shop):
     denied = Rule("secret", "deny", ["read"], "mine", ["secret"], ["a"], paths=["secret", "gone"])
     names = ("secret", "hard", "soft", "gone")  # the last: not even that it is missing
     with shop.open(dialect=raw, rules=[denied]) as box:
-        got = workspace(box).download_files([str(shop.root / name) for name in names])
+        got = workspace_backend(box).download_files([str(shop.root / name) for name in names])
     assert [(each.content, each.error) for each in got] == [(None, "permission_denied")] * len(names)
 
 
@@ -347,7 +347,7 @@ def test_a_replacement_counts_its_places(shop: Shop):
 
 def test_a_timeout_is_the_commands(shop: Shop):
     with shop.open(dialect=raw) as box:
-        here = workspace(box)
+        here = workspace_backend(box)
         assert "Timed out" in here.execute("sleep 100", timeout=1).output
         with pytest.raises(ValueError, match="3600"):
             here.execute("true", timeout=4000)
@@ -355,7 +355,7 @@ def test_a_timeout_is_the_commands(shop: Shop):
 
 def test_a_toolbox_of_another_dialect_is_no_backend(shop: Shop):
     with shop.open() as box, pytest.raises(ValueError, match="raw"):
-        workspace(box)
+        workspace_backend(box)
 
 
 @pytest.mark.parametrize("root", ["/deepagents", "/deepagents/ws"])

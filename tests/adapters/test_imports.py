@@ -16,13 +16,13 @@ FRAMEWORKS = {"agents", "anthropic", "deepagents", "langchain", "langchain_core"
 USES = [
     ("from handhold.adapters.openai import Responses, Chat; Responses(box).tools; Chat(box).tools", set[str]()),
     ("from handhold.adapters.anthropic import Messages; Messages(box).tools", set[str]()),
-    ("from handhold.adapters.anthropic import Messages; Messages(box).runnable()", {"anthropic"}),
-    ("from handhold.adapters.anthropic import Messages; Messages(box).arunnable()", {"anthropic"}),
+    ("from handhold.adapters.anthropic import Messages; Messages(box).make_runnable_tools()", {"anthropic"}),
+    ("from handhold.adapters.anthropic import Messages; Messages(box).make_async_runnable_tools()", {"anthropic"}),
     ("from handhold.adapters.openai_agents import tools; tools(box)", {"agents", "openai"}),
     ("from handhold.adapters.langchain import tools; tools(box)", {"langchain_core", "langgraph"}),
     ("from handhold.adapters.pydantic_ai import toolset; toolset(box)", {"pydantic_ai"}),
     (
-        "from handhold.adapters.deepagents import raw, workspace; workspace(Toolbox.in_memory({}, dialect=raw))",
+        "from handhold.adapters.deepagents import raw, workspace_backend; workspace_backend(Toolbox.in_memory({}, dialect=raw))",
         {"deepagents", "langchain", "langchain_core", "langgraph"},
     ),
 ]

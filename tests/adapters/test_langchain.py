@@ -17,7 +17,7 @@ from langgraph.types import Command
 from pydantic import SecretStr
 
 from handhold import Toolbox
-from handhold.adapters.langchain import by_interrupt, tools
+from handhold.adapters.langchain import approve_by_interrupt, tools
 from handhold.adapters.pausing import ANYWAY
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
@@ -177,7 +177,7 @@ def test_a_picture_is_read(shop: Shop):
 @RUNS
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_run_stops_at_a_change_until_it_is_approved(shop: Shop, run: Run, approve: bool):
-    with scripted(*CHANGING) as model, shop.open(approver=by_interrupt) as box:
+    with scripted(*CHANGING) as model, shop.open(approver=approve_by_interrupt) as box:
         here = agent(model, box, checkpointer=InMemorySaver())
         (asked,) = run(here)["__interrupt__"]
         assert "+RATE = 19" in asked.value["diff"]
@@ -189,7 +189,10 @@ def test_a_run_stops_at_a_change_until_it_is_approved(shop: Shop, run: Run, appr
 
 
 def test_a_command_counts_once_it_is_approved(shop: Shop):
-    with scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model, shop.open(approver=by_interrupt) as box:
+    with (
+        scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model,
+        shop.open(approver=approve_by_interrupt) as box,
+    ):
         here = agent(model, box, checkpointer=InMemorySaver())
         (asked,) = run(here)["__interrupt__"]
         assert asked.value["command"] == "echo new >> log"
@@ -200,7 +203,10 @@ def test_a_command_counts_once_it_is_approved(shop: Shop):
 
 def test_what_is_different_from_what_was_approved_is_asked_again(shop: Shop):
     log = shop.root / "log"
-    with scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model, shop.open(approver=by_interrupt) as box:
+    with (
+        scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model,
+        shop.open(approver=approve_by_interrupt) as box,
+    ):
         here = agent(model, box, checkpointer=InMemorySaver())
         log.write_text("one\n")
         first = run(here)["__interrupt__"][0].value
@@ -217,7 +223,10 @@ def test_what_is_different_from_what_was_approved_is_asked_again(shop: Shop):
 
 def test_somebody_may_not_mind_what_it_will_be(shop: Shop):
     log = shop.root / "log"
-    with scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model, shop.open(approver=by_interrupt) as box:
+    with (
+        scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model,
+        shop.open(approver=approve_by_interrupt) as box,
+    ):
         here = agent(model, box, checkpointer=InMemorySaver())
         run(here)
         log.write_text("one\n")
@@ -230,10 +239,10 @@ def test_a_run_that_stopped_goes_on_in_another_process(shop: Shop, by_name: bool
     """There what was shown is not remembered: its name says it, or it is shown again."""
     saved = InMemorySaver()
     with scripted(*CHANGING) as model:
-        with shop.open(approver=by_interrupt, session="s") as box:
+        with shop.open(approver=approve_by_interrupt, session="s") as box:
             (asked,) = run(agent(model, box, checkpointer=saved))["__interrupt__"]
-        monkeypatch.setattr("handhold.adapters.langchain._asked", {})
-        with shop.open(approver=by_interrupt, session="s") as box:
+        monkeypatch.setattr("handhold.adapters.langchain._shown_changes", {})
+        with shop.open(approver=approve_by_interrupt, session="s") as box:
             here = agent(model, box, checkpointer=saved)
             state = run(here, Command(resume=asked.value["change"] if by_name else True))
             if not by_name:
@@ -248,7 +257,7 @@ def test_a_run_that_stopped_goes_on_in_another_process(shop: Shop, by_name: bool
 def test_several_changes_of_one_turn_are_approved_each(shop: Shop, run: Run):
     with (
         scripted([write("a.py"), write("b.py"), write("c.py")], DONE) as model,
-        shop.open(approver=by_interrupt) as box,
+        shop.open(approver=approve_by_interrupt) as box,
     ):
         here = agent(model, box, checkpointer=InMemorySaver())
         asked = run(here)["__interrupt__"]
@@ -277,7 +286,7 @@ def write(name: str) -> Use:
 @RUNS
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_graph_of_ones_own_stops_too(shop: Shop, run: Run, approve: bool):
-    with scripted(write("a.py")) as model, shop.open(approver=by_interrupt) as box:
+    with scripted(write("a.py")) as model, shop.open(approver=approve_by_interrupt) as box:
         here = own_graph(model, box)
         assert len(run(here)["__interrupt__"]) == 1
         assert told(run(here, Command(resume=approve)))[-1].status == ("success" if approve else "error")
@@ -287,7 +296,7 @@ def test_a_graph_of_ones_own_stops_too(shop: Shop, run: Run, approve: bool):
 @RUNS
 def test_in_a_node_with_several_calls_an_answer_names_its_change(shop: Shop, run: Run):
     """There a plain yes may come to another call than it was meant for."""
-    with scripted([write("a.py"), write("b.py")]) as model, shop.open(approver=by_interrupt) as box:
+    with scripted([write("a.py"), write("b.py")]) as model, shop.open(approver=approve_by_interrupt) as box:
         here = own_graph(model, box)
         asked = run(here)["__interrupt__"]
         for _ in range(3):
@@ -301,7 +310,7 @@ def test_in_a_node_with_several_calls_an_answer_names_its_change(shop: Shop, run
 
 
 def test_what_did_not_come_from_a_graph_is_not_approved(shop: Shop):
-    with shop.open(approver=by_interrupt) as box:
+    with shop.open(approver=approve_by_interrupt) as box:
         assert box.call("write_file", {"path": "new.py", "content": "x"}).code == "NOT_APPROVED"
     assert not (shop.root / "new.py").exists()
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from handhold import Printed
+from handhold import OutputChunk
 from handhold.adapters.openai import Chat, Responses
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
@@ -35,47 +35,47 @@ def client(model: Model) -> OpenAI:
 # Four agents, as their makers' documentation has them: a loop around the client.
 
 
-def responses(model: Model, hand: Responses) -> str:
+def responses(model: Model, runner: Responses) -> str:
     ours = client(model)
     history: Any = [{"role": "user", "content": TASK}]
     while True:
-        response = ours.responses.create(model=MODEL, input=history, tools=hand.tools)
-        results = hand.answers(response)
+        response = ours.responses.create(model=MODEL, input=history, tools=runner.tools)
+        results = runner.run_calls(response)
         if not results:
             return response.output_text
         history += [*response.output, *results]
 
 
-def responses_streamed(model: Model, hand: Responses) -> str:
+def responses_streamed(model: Model, runner: Responses) -> str:
     ours = client(model)
     history: Any = [{"role": "user", "content": TASK}]
     while True:
-        with ours.responses.stream(model=MODEL, input=history, tools=hand.tools) as stream:
+        with ours.responses.stream(model=MODEL, input=history, tools=runner.tools) as stream:
             response: Any = stream.get_final_response()
-        results = hand.answers(response)
+        results = runner.run_calls(response)
         if not results:
             return response.output_text
         history += [*(item.to_dict() for item in response.output), *results]
 
 
-def chat(model: Model, hand: Chat) -> str:
+def chat(model: Model, runner: Chat) -> str:
     ours = client(model)
     history: Any = [{"role": "user", "content": TASK}]
     while True:
-        completion = ours.chat.completions.create(model=MODEL, messages=history, tools=hand.tools)
-        results = hand.answers(completion)
+        completion = ours.chat.completions.create(model=MODEL, messages=history, tools=runner.tools)
+        results = runner.run_calls(completion)
         if not results:
             return completion.choices[0].message.content or ""
         history += [completion.choices[0].message, *results]
 
 
-def chat_awaited(model: Model, hand: Chat) -> str:
+def chat_awaited(model: Model, runner: Chat) -> str:
     async def run() -> str:
         history: Any = [{"role": "user", "content": TASK}]
         async with AsyncOpenAI(base_url=f"{model.url}/v1", api_key="none", max_retries=0) as ours:
             while True:
-                completion = await ours.chat.completions.create(model=MODEL, messages=history, tools=hand.tools)
-                results = await hand.aanswers(completion)
+                completion = await ours.chat.completions.create(model=MODEL, messages=history, tools=runner.tools)
+                results = await runner.arun_calls(completion)
                 if not results:
                     return completion.choices[0].message.content or ""
                 history += [completion.choices[0].message, *results]
@@ -83,13 +83,13 @@ def chat_awaited(model: Model, hand: Chat) -> str:
     return asyncio.run(run())
 
 
-def responses_awaited(model: Model, hand: Responses) -> str:
+def responses_awaited(model: Model, runner: Responses) -> str:
     async def run() -> str:
         history: Any = [{"role": "user", "content": TASK}]
         async with AsyncOpenAI(base_url=f"{model.url}/v1", api_key="none", max_retries=0) as ours:
             while True:
-                response = await ours.responses.create(model=MODEL, input=history, tools=hand.tools)
-                results = await hand.aanswers(response)
+                response = await ours.responses.create(model=MODEL, input=history, tools=runner.tools)
+                results = await runner.arun_calls(response)
                 if not results:
                     return response.output_text
                 history += [*response.output, *results]
@@ -97,10 +97,10 @@ def responses_awaited(model: Model, hand: Responses) -> str:
     return asyncio.run(run())
 
 
-BOTH = pytest.mark.parametrize(("agent", "hand"), [(responses, Responses), (chat, Chat)])
-AWAITED = pytest.mark.parametrize(("agent", "hand"), [(responses_awaited, Responses), (chat_awaited, Chat)])
+BOTH = pytest.mark.parametrize(("agent", "runner"), [(responses, Responses), (chat, Chat)])
+AWAITED = pytest.mark.parametrize(("agent", "runner"), [(responses_awaited, Responses), (chat_awaited, Chat)])
 EVERY = pytest.mark.parametrize(
-    ("agent", "hand"),
+    ("agent", "runner"),
     [
         (responses, Responses),
         (responses_streamed, Responses),
@@ -112,32 +112,32 @@ EVERY = pytest.mark.parametrize(
 
 
 @EVERY
-def test_c102_an_agent_mends_a_repository_and_runs_its_tests(shop: Shop, agent: Agent, hand: Any):
+def test_c102_an_agent_mends_a_repository_and_runs_its_tests(shop: Shop, agent: Agent, runner: Any):
     with scripted(*MENDING) as model, shop.open() as box:
-        assert agent(model, hand(box)) == DONE
+        assert agent(model, runner(box)) == DONE
     assert shop.cart == FIXED
     assert len(model.results) == 5
     assert "OK" in model.results[4].text
 
 
 @BOTH
-def test_what_one_answer_did_is_taken_back_by_its_id(shop: Shop, agent: Agent, hand: Any):
+def test_what_one_answer_did_is_taken_back_by_its_id(shop: Shop, agent: Agent, runner: Any):
     with scripted(*MENDING) as model, shop.open() as box:
-        agent(model, hand(box))
-        assert box.undo(turn="resp_2" if hand is Responses else "chatcmpl-2").status == "success"
+        agent(model, runner(box))
+        assert box.undo(turn="resp_2" if runner is Responses else "chatcmpl-2").status == "success"
     assert shop.cart == CART
 
 
 @BOTH
-def test_a_refusal_is_a_result_like_any_other(shop: Shop, agent: Agent, hand: Any):
+def test_a_refusal_is_a_result_like_any_other(shop: Shop, agent: Agent, runner: Any):
     with scripted(Use("read_file", {"path": "cart"}), DONE) as model, shop.open() as box:
-        assert agent(model, hand(box)) == DONE
+        assert agent(model, runner(box)) == DONE
     assert "cart.py" in model.results[0].text
 
 
 @BOTH
-def test_a_tool_that_nobody_has_is_answered(shop: Shop, agent: Agent, hand: Any):
-    class Generous(hand):
+def test_a_tool_that_nobody_has_is_answered(shop: Shop, agent: Agent, runner: Any):
+    class Generous(runner):
         @property
         def tools(self) -> Any:
             tools = super().tools
@@ -150,18 +150,18 @@ def test_a_tool_that_nobody_has_is_answered(shop: Shop, agent: Agent, hand: Any)
 
 
 @BOTH
-def test_what_others_answer_for_is_left_to_them(shop: Shop, agent: Agent, hand: Any):
+def test_what_others_answer_for_is_left_to_them(shop: Shop, agent: Agent, runner: Any):
     with scripted(Use("bash", {"command": "touch made"})) as model, shop.open() as box:
-        assert agent(model, hand(box, others=("bash",))) == ""
+        assert agent(model, runner(box, other_tools=("bash",))) == ""
     assert not (shop.root / "made").exists()
 
 
 @EVERY
-def test_an_image_reaches_the_model(shop: Shop, agent: Agent, hand: Any):
+def test_an_image_reaches_the_model(shop: Shop, agent: Agent, runner: Any):
     with scripted(Use("read_file", {"path": "cart.py"}), DONE) as model, shop.open(Picturing) as box:
-        agent(model, hand(box))
+        agent(model, runner(box))
     assert "RATE = 91" in model.results[0].text
-    if hand is Responses:
+    if runner is Responses:
         assert model.results[0].images == (PICTURE_URL,)
     else:  # a message of a tool has no place for one
         last = model.requests[-1]["messages"][-1]
@@ -187,45 +187,45 @@ def test_a_picture_is_read(shop: Shop):
 
 @EVERY
 @pytest.mark.parametrize("says", [True, False])
-def test_an_approval_is_asked_for_with_the_change(shop: Shop, agent: Agent, hand: Any, says: bool):
+def test_an_approval_is_asked_for_with_the_change(shop: Shop, agent: Agent, runner: Any, says: bool):
     person = Person(says=says)
     with scripted(*CHANGING) as model, shop.open(approver=person) as box:
-        assert agent(model, hand(box)) == DONE
+        assert agent(model, runner(box)) == DONE
     assert ["+RATE = 19" in question.diff for question in person.asked] == [True]
     assert ("RATE = 19" in shop.cart) is says
     assert len(model.results) == 2
 
 
 @AWAITED
-def test_what_a_command_prints_is_seen_while_it_runs(shop: Shop, agent: Agent, hand: Any):
+def test_what_a_command_prints_is_seen_while_it_runs(shop: Shop, agent: Agent, runner: Any):
     seen: list[tuple[str, str]] = []
 
-    def watch(call_id: str, printed: Printed) -> None:
+    def watch(call_id: str, printed: OutputChunk) -> None:
         seen.append((call_id, printed.text))
         box.interrupt()
 
     with scripted(*ENDLESS) as model, shop.open() as box:
-        assert agent(model, hand(box, watch=watch)) == DONE
+        assert agent(model, runner(box, watch=watch)) == DONE
     assert seen == [("call_1", "first\n")]
     assert len(model.results) == 1
 
 
 @BOTH
-def test_a_patch_comes_as_plain_text(shop: Shop, agent: Agent, hand: Any):
+def test_a_patch_comes_as_plain_text(shop: Shop, agent: Agent, runner: Any):
     patch = "*** Begin Patch\n*** Update File: cart.py\n@@\n-RATE = 91\n+RATE = 19\n*** End Patch\n"
     with scripted(Use("apply_patch", patch), DONE) as model, shop.open(dialect="codex") as box:
-        assert agent(model, hand(box, freeform=("apply_patch",))) == DONE
+        assert agent(model, runner(box, freeform=("apply_patch",))) == DONE
     assert "RATE = 19" in shop.cart
     declared = model.requests[0]["tools"][0]
     assert declared["type"] == "custom"
 
 
-def completed(hand: type, arguments: str, ending: str) -> Any:
+def completed(runner: type, arguments: str, ending: str) -> Any:
     """One answer with one call, as the client would have parsed it."""
     from openai.types.chat import ChatCompletion
     from openai.types.responses import Response
 
-    if hand is Responses:
+    if runner is Responses:
         item = {"type": "function_call", "call_id": "c", "name": "write_file", "arguments": arguments}
         return Response.model_validate(
             {
@@ -251,29 +251,29 @@ def completed(hand: type, arguments: str, ending: str) -> Any:
 WHOLE = '{"path": "new.py", "content": "x"}'
 
 
-@pytest.mark.parametrize(("hand", "ending"), [(Responses, "incomplete"), (Chat, "length"), (Chat, "content_filter")])
-def test_a_call_that_was_cut_off_is_not_carried_out(shop: Shop, hand: Any, ending: str):
+@pytest.mark.parametrize(("runner", "ending"), [(Responses, "incomplete"), (Chat, "length"), (Chat, "content_filter")])
+def test_a_call_that_was_cut_off_is_not_carried_out(shop: Shop, runner: Any, ending: str):
     with shop.open() as box:
-        [answer] = hand(box).answers(completed(hand, WHOLE, ending))
-        [awaited] = asyncio.run(hand(box).aanswers(completed(hand, WHOLE, ending)))
+        [answer] = runner(box).run_calls(completed(runner, WHOLE, ending))
+        [awaited] = asyncio.run(runner(box).arun_calls(completed(runner, WHOLE, ending)))
     assert "cut off" in answer.get("output", answer.get("content"))
     assert awaited == answer
     assert not (shop.root / "new.py").exists()
 
 
-@pytest.mark.parametrize(("hand", "ending"), [(Responses, "completed"), (Chat, "tool_calls")])
+@pytest.mark.parametrize(("runner", "ending"), [(Responses, "completed"), (Chat, "tool_calls")])
 @pytest.mark.parametrize("arguments", ['{"path": "new.py", "content": "x",}', WHOLE])
-def test_arguments_that_are_nearly_json_are_mended(shop: Shop, hand: Any, ending: str, arguments: str):
+def test_arguments_that_are_nearly_json_are_mended(shop: Shop, runner: Any, ending: str, arguments: str):
     with shop.open() as box:
-        hand(box).answers(completed(hand, arguments, ending))
+        runner(box).run_calls(completed(runner, arguments, ending))
     assert (shop.root / "new.py").read_text() == "x"
 
 
-@pytest.mark.parametrize(("hand", "ending"), [(Responses, "completed"), (Chat, "tool_calls")])
+@pytest.mark.parametrize(("runner", "ending"), [(Responses, "completed"), (Chat, "tool_calls")])
 @pytest.mark.parametrize("arguments", ["", "null", "[]", "7", '{"path": "new.py", "cont', "\ud800", "[" * 100_000])
-def test_arguments_that_are_none_are_refused(shop: Shop, hand: Any, ending: str, arguments: str):
+def test_arguments_that_are_none_are_refused(shop: Shop, runner: Any, ending: str, arguments: str):
     with shop.open() as box:
-        [answer] = hand(box).answers(completed(hand, arguments, ending))
+        [answer] = runner(box).run_calls(completed(runner, arguments, ending))
     json.dumps(answer).encode()
     assert answer.get("output", answer.get("content"))
     assert not (shop.root / "new.py").exists()
@@ -281,10 +281,10 @@ def test_arguments_that_are_none_are_refused(shop: Shop, hand: Any, ending: str,
 
 def test_a_call_that_is_sent_twice_is_done_once(shop: Shop):
     with shop.open() as box:
-        hand = Responses(box)
-        first = hand.answers(completed(Responses, WHOLE, "completed"))
+        runner = Responses(box)
+        first = runner.run_calls(completed(Responses, WHOLE, "completed"))
         (shop.root / "new.py").unlink()
-        assert hand.answers(completed(Responses, WHOLE, "completed")) == first
+        assert runner.run_calls(completed(Responses, WHOLE, "completed")) == first
     assert not (shop.root / "new.py").exists()
 
 

@@ -20,8 +20,8 @@ from agents import (
 from agents.tool_context import ToolContext
 from openai import AsyncOpenAI
 
-from handhold import Printed, Toolbox, ToolSpec
-from handhold.adapters.openai_agents import by_the_run, tools
+from handhold import OutputChunk, Toolbox, ToolSpec
+from handhold.adapters.openai_agents import approve_by_run, tools
 from handhold.dialects.handhold import Handhold
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
@@ -129,7 +129,7 @@ def decided(result: Any, *, approve: bool) -> RunState:
 @BOTH
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_run_stops_until_a_change_is_approved(shop: Shop, run: Run, approve: bool):
-    with scripted(*CHANGING) as model, shop.open(approver=by_the_run) as box:
+    with scripted(*CHANGING) as model, shop.open(approver=approve_by_run) as box:
         agent = made(model, box)
         stopped = run(agent)
         assert [asked.tool_name for asked in stopped.interruptions] == ["edit_file"]
@@ -142,9 +142,9 @@ def test_a_run_stops_until_a_change_is_approved(shop: Shop, run: Run, approve: b
 
 def test_a_run_that_stopped_goes_on_in_another_process(shop: Shop):
     with scripted(*CHANGING) as model:
-        with shop.open(approver=by_the_run, session="s") as box:
+        with shop.open(approver=approve_by_run, session="s") as box:
             kept = run(made(model, box)).to_state().to_json()
-        with shop.open(approver=by_the_run, session="s") as box:
+        with shop.open(approver=approve_by_run, session="s") as box:
             agent = made(model, box)
             state = asyncio.run(RunState.from_json(agent, kept))
             for asked in state.get_interruptions():
@@ -154,7 +154,7 @@ def test_a_run_that_stopped_goes_on_in_another_process(shop: Shop):
 
 
 def test_what_did_not_come_from_a_run_is_not_approved(shop: Shop):
-    with shop.open(approver=by_the_run) as box:
+    with shop.open(approver=approve_by_run) as box:
         assert box.call("write_file", {"path": "new.py", "content": "x"}).code == "NOT_APPROVED"
     assert not (shop.root / "new.py").exists()
 
@@ -182,7 +182,7 @@ class Harmless(Handhold):
 
 def test_what_the_run_did_not_stop_for_is_not_approved(shop: Shop):
     dialect = Harmless(inspect.getfile(Handhold))
-    with scripted(*CHANGING) as model, shop.open(approver=by_the_run, dialect=dialect) as box:
+    with scripted(*CHANGING) as model, shop.open(approver=approve_by_run, dialect=dialect) as box:
         assert run(made(model, box)).final_output == DONE
     assert shop.cart == CART
 
@@ -207,7 +207,7 @@ def test_another_approver_is_asked_with_the_change(shop: Shop, says: bool):
 def test_what_a_command_prints_is_seen_while_it_runs(shop: Shop, run: Run):
     seen: list[tuple[str, str]] = []
 
-    def watch(call_id: str, printed: Printed) -> None:
+    def watch(call_id: str, printed: OutputChunk) -> None:
         seen.append((call_id, printed.text))
         box.interrupt()
 
@@ -219,7 +219,7 @@ def test_what_a_command_prints_is_seen_while_it_runs(shop: Shop, run: Run):
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_patch_comes_as_plain_text(shop: Shop, approve: bool):
     patch = "*** Begin Patch\n*** Update File: cart.py\n@@\n-RATE = 91\n+RATE = 19\n*** End Patch\n"
-    with scripted(Use("apply_patch", patch), DONE) as model, shop.open(dialect="codex", approver=by_the_run) as box:
+    with scripted(Use("apply_patch", patch), DONE) as model, shop.open(dialect="codex", approver=approve_by_run) as box:
         agent = made(model, box, freeform=("apply_patch",))
         assert run(agent, decided(run(agent), approve=approve)).final_output == DONE
     assert ("RATE = 19" in shop.cart) is approve

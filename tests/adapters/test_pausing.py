@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Question
-from handhold.adapters.pausing import ANYWAY, approves, shown
+from handhold.adapters.pausing import ANYWAY, build_payload, check_answer
 
 QUESTIONS = st.builds(
     Question,
@@ -18,23 +18,23 @@ QUESTIONS = st.builds(
 
 @given(QUESTIONS, QUESTIONS)
 def test_two_questions_have_one_name_only_if_they_are_one(first: Question, second: Question):
-    assert (shown(first)["change"] == shown(second)["change"]) == (first == second)
-    assert json.loads(json.dumps(shown(first))) == shown(first)
+    assert (build_payload(first)["change"] == build_payload(second)["change"]) == (first == second)
+    assert json.loads(json.dumps(build_payload(first))) == build_payload(first)
 
 
 @given(QUESTIONS, QUESTIONS)
 def test_what_was_not_shown_is_never_approved_by_a_plain_yes(now: Question, before: Question):
-    asked = shown(before)["change"]
-    assert approves(True, shown(now), before=asked) is (True if now == before else None)
-    assert approves(asked, shown(now), before=None) is (True if now == before else None)
-    assert approves(True, shown(now), before=None) is None
+    asked = build_payload(before)["change"]
+    assert check_answer(True, build_payload(now), shown_change=asked) is (True if now == before else None)
+    assert check_answer(asked, build_payload(now), shown_change=None) is (True if now == before else None)
+    assert check_answer(True, build_payload(now), shown_change=None) is None
 
 
 @given(QUESTIONS, st.none() | st.integers() | st.just("") | st.just(False) | st.lists(st.booleans()))
 def test_what_is_no_yes_is_a_no(now: Question, answer: object):
-    assert approves(answer, shown(now), before=shown(now)["change"]) is False
+    assert check_answer(answer, build_payload(now), shown_change=build_payload(now)["change"]) is False
 
 
 @given(QUESTIONS)
 def test_whoever_does_not_mind_says_so(now: Question):
-    assert approves(ANYWAY, shown(now), before=None) is True
+    assert check_answer(ANYWAY, build_payload(now), shown_change=None) is True

@@ -13,7 +13,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from handhold import Toolbox
 from handhold.adapters.pausing import ANYWAY
-from handhold.adapters.pydantic_ai import by_deferral, toolset
+from handhold.adapters.pydantic_ai import approve_by_deferral, toolset
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
     CART,
@@ -173,7 +173,7 @@ def answered(result: AgentRunResult[Any], **answer: Any) -> dict[str, Any]:
 @RUNS
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_run_ends_at_a_change_until_it_is_approved(shop: Shop, run: Run, approve: bool):
-    with scripted(*CHANGING) as model, shop.open(approver=by_deferral) as box:
+    with scripted(*CHANGING) as model, shop.open(approver=approve_by_deferral) as box:
         here = agent(model, box)
         stopped = run(here)
         (asked,) = stopped.output.approvals
@@ -187,7 +187,10 @@ def test_a_run_ends_at_a_change_until_it_is_approved(shop: Shop, run: Run, appro
 
 def test_what_is_different_from_what_was_approved_is_asked_again(shop: Shop):
     log = shop.root / "log"
-    with scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model, shop.open(approver=by_deferral) as box:
+    with (
+        scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model,
+        shop.open(approver=approve_by_deferral) as box,
+    ):
         here = agent(model, box)
         result = run(here)
         assert not log.exists()
@@ -203,7 +206,10 @@ def test_what_is_different_from_what_was_approved_is_asked_again(shop: Shop):
 
 def test_somebody_may_not_mind_what_it_will_be(shop: Shop):
     log = shop.root / "log"
-    with scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model, shop.open(approver=by_deferral) as box:
+    with (
+        scripted(Use("bash", {"command": "echo new >> log"}), DONE) as model,
+        shop.open(approver=approve_by_deferral) as box,
+    ):
         here = agent(model, box)
         stopped = run(here)
         log.write_text("one\n")
@@ -216,11 +222,11 @@ def test_somebody_may_not_mind_what_it_will_be(shop: Shop):
 def test_a_run_that_ended_goes_on_in_another_process(shop: Shop, with_metadata: bool, monkeypatch: pytest.MonkeyPatch):
     """There what was shown is not remembered: the metadata say it, or it is shown again."""
     with scripted(*CHANGING) as model:
-        with shop.open(approver=by_deferral, session="s") as box:
+        with shop.open(approver=approve_by_deferral, session="s") as box:
             stopped = run(agent(model, box))
             kept = stopped.all_messages_json()
-        monkeypatch.setattr("handhold.adapters.pydantic_ai._asked", {})
-        with shop.open(approver=by_deferral, session="s") as box:
+        monkeypatch.setattr("handhold.adapters.pydantic_ai._shown_changes", {})
+        with shop.open(approver=approve_by_deferral, session="s") as box:
             here = agent(model, box)
             metadata = stopped.output.metadata if with_metadata else None
             answer = stopped.output.build_results(approve_all=True, metadata=metadata)
@@ -237,7 +243,7 @@ def test_a_run_that_ended_goes_on_in_another_process(shop: Shop, with_metadata: 
 @RUNS
 def test_several_changes_of_one_turn_are_approved_each(shop: Shop, run: Run):
     writes = [Use("write_file", {"path": f"{name}.py", "content": "x = 1\n"}, id=name) for name in "abc"]
-    with scripted(writes, DONE) as model, shop.open(approver=by_deferral) as box:
+    with scripted(writes, DONE) as model, shop.open(approver=approve_by_deferral) as box:
         here = agent(model, box)
         stopped = run(here)
         assert len(stopped.output.approvals) == 3
@@ -247,7 +253,7 @@ def test_several_changes_of_one_turn_are_approved_each(shop: Shop, run: Run):
 
 
 def test_what_did_not_come_from_a_run_is_not_approved(shop: Shop):
-    with shop.open(approver=by_deferral) as box:
+    with shop.open(approver=approve_by_deferral) as box:
         assert box.call("write_file", {"path": "new.py", "content": "x"}).code == "NOT_APPROVED"
     assert not (shop.root / "new.py").exists()
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from handhold.cli.commands import handhold
-from handhold.cli.state import somebody, stored
-from handhold.core.text.visible import visible
+from handhold.cli.state import get_user_at_host, open_store
+from handhold.core.text.visible import escape_invisible
 from handhold.world.state.sqlite import SqliteStore
 from tests.cli.test_prompt import MAIN, Terminal
 from tests.suites.store_suite import asked, put
@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Run:
 @pytest.fixture
 def store(tmp_path: Path, run: Run) -> SqliteStore:
     """Beside the commands, as another process has it."""
-    with stored([tmp_path / "ws"], tmp_path / "state") as made:
+    with open_store([tmp_path / "ws"], tmp_path / "state") as made:
         folder = made._database.path.parent
     return SqliteStore(folder)
 
@@ -90,11 +90,11 @@ def test_what_waits_is_listed_with_its_first_lines(run: Run):
 
 def test_an_answer_shows_what_it_is_for(run: Run, store: SqliteStore):
     with closing(store):
-        store.ask(replace(asked("rm -rf build\necho \x1b[31mred"), diff="--- a\n+++ b\n-old\n+new\u202e\n"))
+        store.enqueue(replace(asked("rm -rf build\necho \x1b[31mred"), diff="--- a\n+++ b\n-old\n+new\u202e\n"))
     told = run("approve", asked("rm -rf build\necho \x1b[31mred").hash, "--yes").output
     assert "    rm -rf build\n    echo \\x1b[31mred\n" in told
     assert "-old\n+new\\u202e\n" in told
-    assert f"by {somebody()}." in told
+    assert f"by {get_user_at_host()}." in told
 
 
 @pytest.mark.parametrize("said", [["--session", "--yes"], ["--pattern", "--yes"], ["--no"]])
@@ -102,8 +102,8 @@ def test_an_answer_can_be_for_more_or_for_nothing(run: Run, store: SqliteStore, 
     consent = said[0].removeprefix("--")
     with closing(store):
         answered = json.loads(run("approve", put(store, asked()).id, *said, "--json").output)
-        assert (answered["answer"], answered["by"]) == (consent, somebody())
-        spent = store.spend(asked().hash, "s")
+        assert (answered["answer"], answered["by"]) == (consent, get_user_at_host())
+        spent = store.consume_approval(asked().hash, "s")
         assert spent
         assert spent.answer == consent
 
@@ -111,9 +111,9 @@ def test_an_answer_can_be_for_more_or_for_nothing(run: Run, store: SqliteStore, 
 @pytest.mark.parametrize("consent", ["session", "pattern"])
 def test_what_cannot_be_said_for_more_is_not_answered_for_more(run: Run, store: SqliteStore, consent: str):
     with closing(store):
-        store.ask(replace(asked(), allows=(), patterns=()))
+        store.enqueue(replace(asked(), allows=(), patterns=()))
         assert run("approve", asked().hash, f"--{consent}", "--yes").exit_code == 1
-        assert len(store.waiting()) == 1
+        assert len(store.list_pending()) == 1
 
 
 def test_an_id_that_names_no_open_question_is_refused(run: Run, store: SqliteStore):
@@ -142,9 +142,9 @@ def test_r15_without_a_terminal_nothing_is_approved_unless_yes_is_said(run: Run,
         question = put(store, asked())
         told = run("approve", question.id, *more)
         assert (told.exit_code, "--yes" in told.output) == (2, True)
-        assert [each.id for each in store.waiting()] == [question.id]
+        assert [each.id for each in store.list_pending()] == [question.id]
         assert run("approve", question.id, *more, "--yes").exit_code == 0
-        assert not store.waiting()
+        assert not store.list_pending()
 
 
 def test_r15_show_shows_everything_and_answers_nothing(run: Run, store: SqliteStore):
@@ -155,14 +155,14 @@ def test_r15_show_shows_everything_and_answers_nothing(run: Run, store: SqliteSt
         shown = "\n".join(line.removeprefix("    ") for line in told.output.splitlines())
         assert f"\n{LONG}\n-old\n+new\n--session would allow: this command\n--pattern would allow: run rm *" in shown
         assert json.loads(run("approve", "--show", question.id, "--json").output)["command"] == LONG
-        assert [each.id for each in store.waiting()] == [question.id]
+        assert [each.id for each in store.list_pending()] == [question.id]
 
 
 @pytest.mark.parametrize("more", [["--yes"], ["--no"], ["--session"], ["--pattern"]])
 def test_r15_to_show_is_no_answer(run: Run, store: SqliteStore, more: list[str]):
     with closing(store):
         assert run("approve", "--show", put(store, asked()).id, *more).exit_code == 2
-        assert len(store.waiting()) == 1
+        assert len(store.list_pending()) == 1
     assert run("approve", "--show").exit_code == 2
 
 
@@ -171,7 +171,7 @@ def test_r15_yes_goes_with_an_id_and_never_with_no(run: Run, store: SqliteStore,
     with closing(store):
         question = put(store, asked())
         assert run("approve", *([question.id] if "--no" in more else []), *more).exit_code == 2
-        assert len(store.waiting()) == 1
+        assert len(store.list_pending()) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,15 @@ def test_r15_at_a_terminal_everything_is_shown_and_then_asked_about(
         try:
             screen.wait_for("n (no): ")
             assert command in screen.seen
-            assert len(store.waiting()) == 1
+            assert len(store.list_pending()) == 1
             screen.type(keys)
             assert screen.end() == (0 if answer else 1)
         finally:
             screen.process.kill()
             screen.process.wait()
             os.close(screen.ours)
-        assert len(store.waiting()) == (0 if answer else 1)
-        spent = store.spend(question.hash, "s")
+        assert len(store.list_pending()) == (0 if answer else 1)
+        spent = store.consume_approval(question.hash, "s")
         assert (spent.answer if spent else "") == answer
 
 
@@ -226,4 +226,4 @@ def test_a_state_that_is_not_ours_is_told(run: Run, store: SqliteStore):
     ],
 )
 def test_what_cannot_be_seen_is_spelled_out(text: str, shown: str):
-    assert visible(text) == shown
+    assert escape_invisible(text) == shown

@@ -9,9 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from handhold.cli.commands import handhold
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 
-contained = pytest.mark.skipif(abilities().bubblewrap is None, reason="nothing confines commands on this machine")
+contained = pytest.mark.skipif(
+    detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"
+)
 
 
 @contained
@@ -58,7 +60,7 @@ def test_where_commands_cannot_be_contained_it_ends_with_status_one(tmp_path: Pa
     program = (
         "import handhold.world.shell.abilities, sys\n"
         "module = sys.modules['handhold.world.shell.abilities']\n"
-        "module.candidates = lambda: iter(())\n"
+        "module.find_candidates = lambda: iter(())\n"
         "from handhold.cli import main; main()\n"
     )
     done = subprocess.run(
@@ -80,7 +82,7 @@ def test_r18_it_runs_a_command(tmp_path: Path):
 @contained
 def test_r18_a_command_that_cannot_be_run_is_told(tmp_path: Path):
     """A bubblewrap that passes every trial, and fails when a command is to be run."""
-    found = abilities().bubblewrap
+    found = detect_sandbox_support().bubblewrap
     if os.getuid() or shutil.which("unshare") is None or found is None or found.source == "system":
         pytest.skip("needs root, and no bubblewrap of the system's")
     bwrap = tmp_path / "bin/bwrap"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from handhold.cli.commands import handhold
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 
 RULE = """
 [[rule]]
@@ -159,7 +159,7 @@ def test_u6_without_a_sandbox_a_rule_is_advisory_for_commands(root: Path):
     """As on a machine without any bubblewrap."""
     program = (
         "import handhold.world.shell.abilities, sys\n"
-        "sys.modules['handhold.world.shell.abilities'].candidates = lambda: iter(())\n"
+        "sys.modules['handhold.world.shell.abilities'].find_candidates = lambda: iter(())\n"
         "from handhold.cli import main; main()\n"
     )
     command = [sys.executable, "-c", program, "explain", ".env"]
@@ -169,7 +169,7 @@ def test_u6_without_a_sandbox_a_rule_is_advisory_for_commands(root: Path):
     assert explained(root, "--path", "a.py")["advisory"] is False
 
 
-@pytest.mark.skipif(abilities().bubblewrap is None, reason="nothing confines commands on this machine")
+@pytest.mark.skipif(detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine")
 def test_u6_where_commands_are_contained_a_rule_is_more_than_advice(root: Path):
     assert explained(root, "--path", ".env")["advisory"] is False
     assert "advisory" not in run("explain", "--root", root, ".env").output

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from handhold.cli import candidates
-from handhold.cli.commands import LAZY, handhold
+from handhold.cli.commands import COMMANDS, handhold
 from handhold.version import VERSION
 
 MAIN = [sys.executable, "-c", "from handhold.cli import main; main()"]
@@ -26,23 +26,23 @@ def command(name: str) -> click.Command:
 
 def test_the_help_imports_no_command():
     code = (
-        "import sys\nfrom handhold.cli.commands import LAZY, handhold\n"
+        "import sys\nfrom handhold.cli.commands import COMMANDS, handhold\n"
         "try: handhold(['--help'])\nexcept SystemExit: pass\n"
-        "assert not {each.at.partition(':')[0] for each in LAZY.values()} & set(sys.modules)\n"
+        "assert not {each.import_path.partition(':')[0] for each in COMMANDS.values()} & set(sys.modules)\n"
     )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert all(f"  {name} " in told for name in LAZY)
+    assert all(f"  {name} " in told for name in COMMANDS)
     assert "1  refused" in told
 
 
-@pytest.mark.parametrize("name", LAZY)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_what_it_does_and_how_it_ends(name: str):
     told = CliRunner().invoke(handhold, [name, "--help"])
     assert told.exit_code == 0
     assert "Exit status" in told.output
 
 
-@pytest.mark.parametrize("name", [name for name in LAZY if name not in SERVERS])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in SERVERS])
 def test_every_command_speaks_to_programs_too(name: str):
     assert any(option.name == "as_json" for option in command(name).params)
 
@@ -125,7 +125,7 @@ def test_completion_makes_no_state_and_fails_at_nothing(tmp_path: Path):
 
 
 def test_a_name_that_could_speak_to_a_shell_is_not_offered():
-    offered = candidates.offering(lambda ctx: ["good", "bad\x1b[2J", "two words", "good"])
+    offered = candidates.make_completer(lambda ctx: ["good", "bad\x1b[2J", "two words", "good"])
     context = click.Context(handhold)
     assert offered(context, handhold.params[0], "") == ["good"]
 

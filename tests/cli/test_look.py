@@ -19,10 +19,10 @@ from handhold import Toolbox
 from handhold import progress as reports
 from handhold.cli import progress
 from handhold.cli.commands import handhold
-from handhold.cli.diffstat import Stat, signs, stats, summed
-from handhold.cli.log import Row, day_name, timeline
-from handhold.cli.screen import fitted, fitted_path, width
-from handhold.core.ports import Call, Entry, Outcome
+from handhold.cli.diffstat import FileDiffStat, format_counts, parse_stats, sum_stats
+from handhold.cli.log import LogRow, format_day, format_timeline
+from handhold.cli.screen import measure_width, truncate, truncate_path
+from handhold.core.ports import Call, JournalEntry, Outcome
 from handhold.core.text.diff import unified_diff
 from tests.cli.test_prompt import Terminal
 from tests.suites.machine import has_shadows
@@ -92,9 +92,9 @@ def test_the_log_tells_of_a_root_that_is_not_open_here(where: list[str], tmp_pat
     assert (told["changed"], told["added"]) in ((1, 2), (1, None))
 
 
-def entry(tool: str, name: str, decision: str = "allowed", code: str | None = None) -> Entry:
+def entry(tool: str, name: str, decision: str = "allowed", code: str | None = None) -> JournalEntry:
     call = Call("s", "", name, tool, "{}", "handhold")
-    return Entry(
+    return JournalEntry(
         1, 0.0, call, decision, "rule", "", Outcome("success", code, 0, None), (), 0, (), undone=False, kept=True
     )
 
@@ -118,29 +118,29 @@ def entry(tool: str, name: str, decision: str = "allowed", code: str | None = No
 def test_no_line_of_the_timeline_is_ever_wider_than_the_terminal(rows: list[tuple], room: int):
     at = datetime(2026, 3, 2, 10, 14, 7)
     made = [
-        Row(entry(tool, name), at, name, tool, target, path, lines, lines, end, why)
+        LogRow(entry(tool, name), at, name, tool, target, path, lines, lines, end, why)
         for name, tool, target, path, lines, end, why in rows
     ]
-    lines = [SGR.sub("", line) for line in timeline(made, room, at.date())]
+    lines = [SGR.sub("", line) for line in format_timeline(made, room, at.date())]
     assert lines[0] == "Today"
-    assert max(map(width, lines)) <= room
+    assert max(map(measure_width, lines)) <= room
     assert len(lines) == len(rows) + 1
 
 
 def test_a_day_has_a_name():
     today = date(2026, 3, 2)
-    assert day_name(today, today) == "Today"
-    assert day_name(date(2026, 3, 1), today) == "Yesterday"
-    assert day_name(date(2026, 2, 27), today) == "Friday, 27 February"
-    assert day_name(date(2025, 2, 27), today) == "Thursday, 27 February 2025"
+    assert format_day(today, today) == "Today"
+    assert format_day(date(2026, 3, 1), today) == "Yesterday"
+    assert format_day(date(2026, 2, 27), today) == "Friday, 27 February"
+    assert format_day(date(2025, 2, 27), today) == "Thursday, 27 February 2025"
 
 
 @given(st.text(alphabet="a日e\u0301/", max_size=40), st.integers(1, 30))
 def test_what_is_fitted_always_fits(text: str, room: int):
-    assert width(fitted(text, room)) <= room
-    assert width(fitted_path(text, room)) <= room
-    if width(text) <= room:
-        assert fitted(text, room) == fitted_path(text, room) == text
+    assert measure_width(truncate(text, room)) <= room
+    assert measure_width(truncate_path(text, room)) <= room
+    if measure_width(text) <= room:
+        assert truncate(text, room) == truncate_path(text, room) == text
 
 
 def test_at_a_terminal_the_log_has_days_and_colours_and_no_foreign_ones(where: list[str]):
@@ -176,8 +176,8 @@ texts = st.lists(st.sampled_from(["a", "-- b", "++ c", "@@ -1 +1 @@", "", "[x: y
 @given(texts, texts)
 def test_the_lines_of_a_diff_are_counted_as_they_are_whatever_they_look_like(before: str, after: str):
     diff = unified_diff("f", before, after) + unified_diff("g", None, "1\n2\n")
-    (*first, last) = stats(diff)
-    assert last == Stat("g", 2, 0)
+    (*first, last) = parse_stats(diff)
+    assert last == FileDiffStat("g", 2, 0)
     assert len(first) == (before != after)
     if first:
         added, removed = first[0].added, first[0].removed
@@ -185,16 +185,16 @@ def test_the_lines_of_a_diff_are_counted_as_they_are_whatever_they_look_like(bef
 
 
 def test_what_is_no_text_is_counted_as_a_note():
-    found = stats(
+    found = parse_stats(
         "[a/link: nothing -> a link to b]\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n[y: binary content differs]\n"
     )
     assert found == [
-        Stat("a/link", note="nothing -> a link to b"),
-        Stat("x", 1, 1),
-        Stat("y", note="binary content differs"),
+        FileDiffStat("a/link", note="nothing -> a link to b"),
+        FileDiffStat("x", 1, 1),
+        FileDiffStat("y", note="binary content differs"),
     ]
-    assert summed(found) == (1, 1)
-    assert [signs(*each) for each in ((0, 0), (1200, 0), (0, 1), (2, 3))] == ["", "+1,200", "-1", "+2 -3"]
+    assert sum_stats(found) == (1, 1)
+    assert [format_counts(*each) for each in ((0, 0), (1200, 0), (0, 1), (2, 3))] == ["", "+1,200", "-1", "+2 -3"]
 
 
 def test_a_diff_is_told_by_call_turn_and_session_to_programs_and_in_short(where: list[str]):
@@ -279,23 +279,23 @@ def test_nobody_is_told_before_a_second_and_the_bar_is_wiped(monkeypatch: pytest
     drawn: list[str] = []
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(sys.stderr, "write", drawn.append)
-    with progress.watched():
-        reports.came("files written", 1, 2)
+    with progress.show_progress():
+        reports.report("files written", 1, 2)
     assert drawn == []
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    with progress.watched():
-        reports.came("files written", 500, 2000)
+    monkeypatch.setattr(progress, "SHOW_AFTER_SECONDS", 0.0)
+    with progress.show_progress():
+        reports.report("files written", 500, 2000)
     assert drawn == ["\r[######..................] 500 of 2,000 files written\x1b[K", "\r\x1b[K"]
-    reports.came("files written", 2, 2)
+    reports.report("files written", 2, 2)
     assert len(drawn) == 2
 
 
 def test_things_are_counted_only_where_somebody_looks():
     things = [1, 2, 3]
-    assert reports.counted(things, "x") is things
+    assert reports.track(things, "x") is things
     seen: list[tuple[str, int, int]] = []
-    with reports.looking(lambda *came: seen.append(came)):
-        assert list(reports.counted(things, "x")) == things
+    with reports.listen(lambda *came: seen.append(came)):
+        assert list(reports.track(things, "x")) == things
     assert seen == [("x", n, 3) for n in range(4)]
 
 
@@ -303,7 +303,7 @@ def test_a_large_file_and_a_journal_are_looked_at_under_somebodys_eyes(where: li
     (tmp_path / "ws/large").write_bytes(b"line\n" * 1_000_000)
     write(where, "b", "1\n")
     seen: list[tuple[str, int, int]] = []
-    with reports.looking(lambda *came: seen.append(came)):
+    with reports.listen(lambda *came: seen.append(came)):
         assert run("call", "read_file", '{"path": "large", "offset": 999999}', *where).exit_code == 0
         assert run("log", "--verify", *where).exit_code == 0
     told = {what: (done, of) for what, done, of in seen}
@@ -320,7 +320,7 @@ def test_a_large_undo_shows_how_far_it_has_come(where: list[str], tmp_path: Path
         (tmp_path / f"ws/many/{n}").write_text("1\n")
     done = run("call", "bash", '{"command": "sed -i s/1/2/ many/*"}', *where)
     assert "1,970 more" in done.output
-    code = "from handhold.cli import progress, main; progress.PATIENCE = 0.0; progress.PAUSE = 0.0; main()"
+    code = "from handhold.cli import progress, main; progress.SHOW_AFTER_SECONDS = 0.0; progress.REDRAW_INTERVAL_SECONDS = 0.0; main()"
     screen = Terminal.of([sys.executable, "-c", code, "undo", "--yes", *where])
     assert screen.end() == 0
     os.close(screen.ours)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from handhold.cli.prompt import MOST_LINES, choices, shown
-from handhold.core.plans import Bytes, FileChange
+from handhold.cli.prompt import MAX_DIFF_LINES, format_question, list_choices
+from handhold.core.plans import FileChange, InlineContent
 from handhold.core.ports import Question
 from tests.suites.store_suite import change
 
@@ -157,29 +157,31 @@ def test_c90_where_nobody_sits_nobody_is_asked(root: Path):
 
 def test_a_long_diff_is_cut_and_what_is_left_out_is_said():
     diff = "".join(f"+line {n}\n" for n in range(1000))
-    lines = list(shown(Question("Write", (change(),), diff, "because")))
-    assert len(lines) == MOST_LINES + 3
-    assert lines[-1] == f"… and {1000 - MOST_LINES} more lines, which are not shown here"
-    _, line = shown(Question("Write", (), "+" + "x" * 5000, "because"))
+    lines = list(format_question(Question("Write", (change(),), diff, "because")))
+    assert len(lines) == MAX_DIFF_LINES + 3
+    assert lines[-1] == f"… and {1000 - MAX_DIFF_LINES} more lines, which are not shown here"
+    _, line = format_question(Question("Write", (), "+" + "x" * 5000, "because"))
     assert "4601 more characters" in line
 
 
 def test_a_command_is_shown_before_it_runs_and_after():
-    before = list(shown(Question("Bash", (), "", "it may reach the network", "curl x\nrm y", rule="mode ask")))
+    before = list(
+        format_question(Question("Bash", (), "", "it may reach the network", "curl x\nrm y", rule="mode ask"))
+    )
     assert before == [
         "Bash: it may reach the network [mode ask]",
         "It would run:",
         "    curl x",
         "    rm y",
     ]
-    made = (FileChange("/ws/a", None, Bytes(b"")), FileChange("/ws/b", None, Bytes(b"")))
-    after = list(shown(Question("Bash", made, "", "many files", "make")))
+    made = (FileChange("/ws/a", None, InlineContent(b"")), FileChange("/ws/b", None, InlineContent(b"")))
+    after = list(format_question(Question("Bash", made, "", "many files", "make")))
     assert after[1:] == ["It ran on a shadow of the workspace:", "    make", "It would change 2 places:"]
 
 
 def test_only_what_can_be_said_can_be_chosen():
-    assert list(choices(Question("Write", (), "", "because"))) == ["y", "n"]
-    offered = choices(Question("Bash", (), "", "because", session="changes", patterns=("npm run *",)))
+    assert list(list_choices(Question("Write", (), "", "because"))) == ["y", "n"]
+    offered = list_choices(Question("Bash", (), "", "because", session="changes", patterns=("npm run *",)))
     assert {letter: consent for letter, (consent, _) in offered.items()} == {
         "y": "once",
         "s": "session",

@@ -66,7 +66,7 @@ def test_r6_a_command_says_on_standard_error_that_allow_rules_do_not_count(shop:
     assert UNTRUSTED not in done.stdout
     if as_json:
         json.loads(done.stdout)
-    trust.record(str(shop.root), RULES.encode())
+    trust.record_trust(str(shop.root), RULES.encode())
     assert UNTRUSTED not in run(shop, *COMMANDS[command]).stderr
 
 
@@ -77,7 +77,7 @@ def test_r6_doctor_and_explain_say_it_in_words_and_as_json(shop: Shop):
     told = json.loads(run(shop, "explain", "private", "--json").stdout)
     assert (told["decision"], told["rule"]) == ("deny", "closed")
     assert UNTRUSTED in told["remarks"][0]
-    trust.record(str(shop.root), RULES.encode())
+    trust.record_trust(str(shop.root), RULES.encode())
     assert json.loads(run(shop, "doctor", "--json").stdout)["warnings"] == []
 
 

@@ -1,12 +1,12 @@
 """What stays of a command's changes when somebody else got ahead of some of them."""
 
-from handhold.core.plans import Bytes, Conflict, Effects, FileChange, Folder
+from handhold.core.plans import Conflict, DirectoryMetadata, Effects, FileChange, InlineContent
 
 
 def test_e17_what_is_protected_below_an_excluded_folder_stays_protected():
     """The folder's new mode is left out; the file in it is another change, which still has to be asked about."""
-    folder = FileChange("/ws/d", Folder(0o755), Folder(0o700))
-    hook = FileChange("/ws/d/.envrc", None, Bytes(b"x"))
+    folder = FileChange("/ws/d", DirectoryMetadata(0o755), DirectoryMetadata(0o700))
+    hook = FileChange("/ws/d/.envrc", None, InlineContent(b"x"))
     effects = Effects((folder, hook), protected=("/ws/d/.envrc",), privileged=("/ws/d/.envrc",))
     left = effects.exclude([Conflict("/ws/d", "mode")])
     assert left.files == (hook,)
@@ -15,8 +15,8 @@ def test_e17_what_is_protected_below_an_excluded_folder_stays_protected():
 
 
 def test_e17_what_is_in_an_excluded_tree_is_nobodys_question():
-    tree = FileChange("/ws/d", None, Bytes(b"tree"))
-    other = FileChange("/ws/da", None, Bytes(b"x"))
+    tree = FileChange("/ws/d", None, InlineContent(b"tree"))
+    other = FileChange("/ws/da", None, InlineContent(b"x"))
     effects = Effects((tree, other), protected=("/ws/d/.envrc", "/ws/da"))
     left = effects.exclude([Conflict("/ws/d", "changed")])
     assert (left.files, left.protected) == ((other,), ("/ws/da",))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from handhold.core.errors import BadArguments, ToolError, UnknownTool
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
 from handhold.dialects.anthropic import dialect as anthropic
-from handhold.dialects.arguments import SYNONYMS, examples, fit, parsed
+from handhold.dialects.arguments import SYNONYMS, build_examples, fit, parse_lenient_json
 from handhold.dialects.claude import LIMITS, dialect
 from handhold.dialects.codex import dialect as codex
 from handhold.dialects.handhold import dialect as own
@@ -43,7 +43,7 @@ def test_arguments_that_fit_stay_as_they_are():
     sent = {"count": 5, "ratio": 2.5, "every": True, "tags": ["x"], "box": {"size": 1}, "mode": "count"}
     result = fitted(**sent)
     assert result.values == {"file_path": "a", **sent}
-    assert result.repaired == ()
+    assert result.repairs == ()
 
 
 def test_defaults_are_filled_in():
@@ -72,7 +72,7 @@ def test_a_near_miss_is_mended_and_told(name, sent, meant):
     result = fitted(**{name: sent})
     assert result.values[name] == meant
     assert type(result.values[name]) is type(meant)
-    assert result.repaired
+    assert result.repairs
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_unknown_argument_passes_where_the_schema_lets_it():
 def test_names_of_other_families_are_known(spelling):
     result = fit("Tool", {spelling: "a"}, SCHEMA)
     assert result.values["file_path"] == "a"
-    assert result.repaired == (f"{spelling} was taken as file_path",)
+    assert result.repairs == (f"{spelling} was taken as file_path",)
 
 
 def test_an_alias_beside_the_name_itself_is_refused():
@@ -159,8 +159,8 @@ def test_an_unknown_tool_names_the_known_ones():
 
 
 def test_a_comma_inside_a_string_is_not_a_trailing_comma():
-    assert parsed('{"a": "x,]", "b": [1, 2,],}') == {"a": "x,]", "b": [1, 2]}
-    assert parsed('["a\nb",]') == ["a\nb"]
+    assert parse_lenient_json('{"a": "x,]", "b": [1, 2,],}') == {"a": "x,]", "b": [1, 2]}
+    assert parse_lenient_json('["a\nb",]') == ["a\nb"]
 
 
 JSON = st.recursive(
@@ -171,7 +171,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_lenient_json_reads_strict_json_the_same(value):
-    assert parsed(json.dumps(value)) == value
+    assert parse_lenient_json(json.dumps(value)) == value
 
 
 @given(JSON)
@@ -199,7 +199,7 @@ def test_an_example_holds_nothing_long():
 
 def test_an_example_of_the_schema_goes_before_a_made_up_one():
     schema = {"properties": {"diff": {"type": "string", "examples": ["+x"]}}, "required": ["diff"]}
-    assert next(examples({}, "diff", schema)) == {"diff": "+x"}
+    assert next(build_examples({}, "diff", schema)) == {"diff": "+x"}
 
 
 def names_and_values(dialect):
@@ -238,7 +238,7 @@ def test_each_tool_becomes_its_request():
 def test_names_inside_an_array_are_mended_too():
     sent = {"path": "/a", "edits": '[{"old_str": "a", "new_str": "b", "replaceAll": "true"},]'}
     assert dialect.decode("MultiEdit", sent) == MultiEdit("/a", (Replacement("a", "b", every=True),))
-    assert "edits[0].old_str was taken as old_string" in dialect.understood("MultiEdit", sent)[1]
+    assert "edits[0].old_str was taken as old_string" in dialect.decode_and_repair("MultiEdit", sent)[1]
 
 
 def test_a_single_edit_without_its_array_is_one_edit():

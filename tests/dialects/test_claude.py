@@ -12,10 +12,10 @@ from handhold.core.errors import (
     TooLarge,
     Unencodable,
 )
-from handhold.core.facts import Line
+from handhold.core.facts import PageLine
 from handhold.core.ports import Dialect
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
-from handhold.core.results import Edited, Shown, Snippet, Step, Written
+from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.dialects.claude import LIMITS, dialect, edit
 from handhold.dialects.claude.words import REMINDER
 from handhold.testing import DialectSuite
@@ -23,14 +23,21 @@ from handhold.testing import DialectSuite
 READ = Read("/a", LIMITS)
 
 
-def shown(*lines: str | Line, **facts) -> Shown:
-    rows = tuple(line if isinstance(line, Line) else Line(line) for line in lines)
-    given = {"first": 1, "rest": 0, "more": False, "total": len(rows), "encoding": "utf-8", "replaced": False}
-    return Shown(path="/a", lines=rows, **{**given, **facts})
+def shown(*lines: str | PageLine, **facts) -> TextResult:
+    rows = tuple(line if isinstance(line, PageLine) else PageLine(line) for line in lines)
+    given = {
+        "first": 1,
+        "omitted_lines": 0,
+        "has_more": False,
+        "total": len(rows),
+        "encoding": "utf-8",
+        "has_undecodable_bytes": False,
+    }
+    return TextResult(path="/a", lines=rows, **{**given, **facts})
 
 
-def edited(*steps: Step, rows=((1, "x"),), created=False) -> Edited:
-    return Edited("/a", "/a", created, steps, "utf-8", "", Snippet(tuple(rows)))
+def edited(*steps: AppliedReplacement, rows=((1, "x"),), created=False) -> EditResult:
+    return EditResult("/a", "/a", created, steps, "utf-8", "", Snippet(tuple(rows)))
 
 
 def said(request, result, *, hints=False) -> str:
@@ -60,7 +67,7 @@ class TestClaude(DialectSuite):
 
 def test_the_dialect_fulfils_its_port():
     port: Dialect = dialect
-    assert (port.name, port.traits.matching, port.traits.hints) == ("claude", "exact", False)
+    assert (port.name, port.options.matching, port.options.hints) == ("claude", "exact", False)
 
 
 def test_every_tool_has_a_title_and_says_what_it_may_do():
@@ -83,7 +90,7 @@ def test_d1_lines_are_numbered_and_the_reminder_follows():
 
 
 def test_d2_what_was_cut_is_counted():
-    text = said(READ, shown(Line("aa", 500), "b", rest=7, more=True, total=9))
+    text = said(READ, shown(PageLine("aa", 500), "b", omitted_lines=7, has_more=True, total=9))
     assert text.split("\n")[:3] == [
         "     1→aa... (more 500 characters in this line are truncated)",
         "     2→b",
@@ -107,12 +114,12 @@ def test_too_large_to_edit_is_not_too_large_to_read():
 
 
 def test_d11_the_snippet_or_the_list_by_what_was_asked():
-    one = Step("a", "b", every=True, places=1, matched_by="exact")
-    two = Step("a", "b", every=True, places=2, matched_by="exact")
+    one = AppliedReplacement("a", "b", every=True, match_count=1, matched_by="exact")
+    two = AppliedReplacement("a", "b", every=True, match_count=2, matched_by="exact")
     request = Edit("/a", Replacement("a", "b", every=True))
     assert said(request, edited(one)).endswith("snippet of the edited file:\n     1→x")
     assert "All occurrences of 'a' were successfully replaced with 'b'." in said(request, edited(two))
-    made = edited(Step("", "x", every=False, places=1, matched_by="exact"), one, created=True)
+    made = edited(AppliedReplacement("", "x", every=False, match_count=1, matched_by="exact"), one, created=True)
     assert said(MultiEdit("/a", ()), made).split("\n")[1:] == ['1. Replaced "" with "x"', '2. Replaced "a" with "b"']
     assert said(request, made) == "File created successfully at: /a"
 
@@ -126,14 +133,15 @@ def test_an_echo_of_over_2000_characters_is_cut_with_a_count():
 @pytest.mark.parametrize("rows", [[(n, "x") for n in range(1, 30_000)], [(n, "x" * 10_000) for n in range(1, 100)]])
 def test_an_edit_never_exceeds_the_budget(rows):
     text = said(
-        Edit("/a", Replacement("a", "b")), edited(Step("a", "b", every=False, places=1, matched_by="exact"), rows=rows)
+        Edit("/a", Replacement("a", "b")),
+        edited(AppliedReplacement("a", "b", every=False, match_count=1, matched_by="exact"), rows=rows),
     )
     assert len(text) < 62_000
     assert "lines are truncated)" in text
 
 
 def test_a_list_of_edits_never_exceeds_the_budget():
-    step = Step("o" * 5000, "n" * 5000, every=False, places=1, matched_by="exact")
+    step = AppliedReplacement("o" * 5000, "n" * 5000, every=False, match_count=1, matched_by="exact")
     text = said(MultiEdit("/a", ()), edited(*[step] * 500))
     assert len(text) < 62_000
     assert text.startswith("Applied 500 edits to /a:\n1. Replaced")
@@ -163,9 +171,11 @@ def test_d6_what_is_valid_can_be_executed():
 
 
 def test_write_confirms_and_does_not_echo():
-    made = Written("/a", "/a", True, 2, 1, "utf-8", "")
+    made = WriteResult("/a", "/a", True, 2, 1, "utf-8", "")
     assert said(Write("/a", "x\n"), made) == "File created successfully at: /a"
-    assert said(Write("/a", "x\n"), Written("/a", "/a", False, 2, 1, "utf-8", "")) == "The file /a has been updated."
+    assert (
+        said(Write("/a", "x\n"), WriteResult("/a", "/a", False, 2, 1, "utf-8", "")) == "The file /a has been updated."
+    )
 
 
 # --- beyond the source
@@ -201,8 +211,8 @@ def test_hints_show_what_made_a_file_stale():
 
 
 def test_hints_name_the_next_offset_and_the_rung():
-    assert "offset=3" in said(READ, shown("a", "b", more=True, total=9), hints=True)
-    loose = edited(Step("a", "b", every=False, places=1, matched_by="indentation"))
+    assert "offset=3" in said(READ, shown("a", "b", has_more=True, total=9), hints=True)
+    loose = edited(AppliedReplacement("a", "b", every=False, match_count=1, matched_by="indentation"))
     assert "apart from indentation" in said(Edit("/a", Replacement("a", "b")), loose, hints=True)
 
 

@@ -9,9 +9,9 @@ from handhold import Toolbox
 from handhold.core.errors import BadArguments, HunkMismatch, NotOnlyPatch, Region, UnknownTool
 from handhold.core.ports import Dialect
 from handhold.core.requests import AddFile, DeleteFile, Patch, Run, UpdateFile
-from handhold.core.results import Patched, PatchedFile
-from handhold.core.text.patch import parse
-from handhold.core.text.sheet import plain
+from handhold.core.results import PatchedFile, PatchResult
+from handhold.core.text.patch import parse_patch
+from handhold.core.text.sheet import to_plain_text
 from handhold.dialects.codex import dialect
 from handhold.dialects.handhold import dialect as handhold
 from handhold.testing import DialectSuite
@@ -39,7 +39,7 @@ class TestCodex(DialectSuite):
 
 def test_the_dialect_fulfils_its_port():
     port: Dialect = dialect
-    assert (port.name, port.traits.matching, port.traits.hints, port.traits.needs_read) == (
+    assert (port.name, port.options.matching, port.options.hints, port.options.requires_read) == (
         "codex",
         "safe",
         False,
@@ -125,14 +125,14 @@ def test_success_lists_the_files_as_the_family_prints_them():
         PatchedFile("added", "a", 1, 0),
         PatchedFile("moved", "new", 0, 0, source="old"),
     )
-    said = dialect.encode("apply_patch", MEANT, Patched(files, ""), hints=False)
+    said = dialect.encode("apply_patch", MEANT, PatchResult(files, ""), hints=False)
     assert said == "Success. Updated the following files:\nA a\nM m\nM new\nD d"
 
 
 def test_a_long_list_is_cut_with_a_count():
     files = tuple(PatchedFile("added", f"{n}{'x' * 500}", 1, 0) for n in range(5000))
     for speaker in (dialect, handhold):
-        said = speaker.encode("apply_patch", MEANT, Patched(files, ""), hints=True)
+        said = speaker.encode("apply_patch", MEANT, PatchResult(files, ""), hints=True)
         assert len(said) < 80_000
         assert "not listed" in said
 
@@ -152,7 +152,7 @@ def test_grammar_and_example_are_verbatim(speaker: Dialect):
     description = next(spec.description for spec in speaker.specs if spec.name == "apply_patch")
     assert piece("000", "patch.grammar") in description
     assert piece("000", "patch.example") in description
-    assert len(parse(piece("000", "patch.example"))) == 3
+    assert len(parse_patch(piece("000", "patch.example"))) == 3
 
 
 def test_the_argument_of_handhold_names_the_first_and_the_last_line_of_the_example():
@@ -197,7 +197,7 @@ def test_the_unsafe_form_of_the_source_is_refused():
 
 def test_the_scopes_of_the_source_are_taken():
     text = f"*** Begin Patch\n*** Update File: a\n{piece('000', 'patch.scopes')}\n-x\n+y\n*** End Patch"
-    (update,) = parse(text)
+    (update,) = parse_patch(text)
     assert isinstance(update, UpdateFile)
     assert [scope.strip() for scope in update.hunks[0].scopes] == ["class BaseClass", "def method():"]
 
@@ -205,4 +205,4 @@ def test_the_scopes_of_the_source_are_taken():
 def test_the_punctuation_of_the_source_is_plain():
     assert len(piece("000", "patch.levels")) == 4
     for typographic, plainly in piece("000", "patch.plain").items():
-        assert plain(typographic) == plainly, f"U+{ord(typographic):04X}"
+        assert to_plain_text(typographic) == plainly, f"U+{ord(typographic):04X}"

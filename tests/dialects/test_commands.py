@@ -4,25 +4,29 @@ from dataclasses import replace
 
 import pytest
 
-from handhold.core.errors import BadArguments, NoShell, NoSuchJob, TakenBackPartly
-from handhold.core.facts import Exit, Held, Output
+from handhold.core.errors import BadArguments, NoShell, NoSuchJob, PartialUndo
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.ports import Dialect
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
-from handhold.core.results import JobShown, Ran, Seen, Touched
+from handhold.core.results import ChangedPath, JobResult, RunResult, SeenFileDiff
 from handhold.dialects.claude import dialect as claude
-from handhold.dialects.handhold import BUDGET
+from handhold.dialects.handhold import MAX_REPLY_CHARS
 from handhold.dialects.handhold import dialect as handhold
 
-HELD = Held("bubblewrap 0.11.0", shadow=True, network=False)
-DIRECT = Held("bubblewrap 0.11.0", shadow=False, network=False, why_not=("no overlay here",))
-RUN = Run("make", 120, BUDGET)
+HELD = SandboxStatus("bubblewrap 0.11.0", shadow=True, network=False)
+DIRECT = SandboxStatus("bubblewrap 0.11.0", shadow=False, network=False, why_not=("no overlay here",))
+RUN = Run("make", 120, MAX_REPLY_CHARS)
 BOTH = pytest.mark.parametrize("dialect", [handhold, claude], ids=["handhold", "claude"])
 
 
-def ran(output: Output | str = "", end: Exit | None = None, **facts) -> Ran:
-    output = Output(output, bytes=len(output), lines=output.count("\n")) if isinstance(output, str) else output
-    given = {"command": "make", "held": HELD, "undo": "all", "counts": "all"}
-    return Ran(exit=end or Exit(0, seconds=0.5), output=output, **{**given, **facts})
+def ran(output: CommandOutput | str = "", end: ExitStatus | None = None, **facts) -> RunResult:
+    output = (
+        CommandOutput(output, total_bytes=len(output), total_lines=output.count("\n"))
+        if isinstance(output, str)
+        else output
+    )
+    given = {"command": "make", "sandbox": HELD, "undo_scope": "all", "applied": "all"}
+    return RunResult(exit_status=end or ExitStatus(0, seconds=0.5), output=output, **{**given, **facts})
 
 
 def said(result, dialect: Dialect = handhold) -> str:
@@ -35,7 +39,7 @@ def said(result, dialect: Dialect = handhold) -> str:
 @BOTH
 def test_c81_output_comes_first_and_the_exit_status_and_the_time_always(dialect):
     assert said(ran("hello\n"), dialect) == "hello\n[Exit status 0 after 0.50 s.]"
-    assert said(ran("no\n", Exit(2, seconds=61.234)), dialect) == "no\n[Exit status 2 after 61.23 s.]"
+    assert said(ran("no\n", ExitStatus(2, seconds=61.234)), dialect) == "no\n[Exit status 2 after 61.23 s.]"
 
 
 @BOTH
@@ -44,16 +48,16 @@ def test_c81_silence_is_said_in_words(dialect):
 
 
 def test_a_signal_is_named():
-    assert said(ran(end=Exit(None, "SIGSEGV", seconds=1))).endswith("Ended by SIGSEGV after 1.00 s.]")
+    assert said(ran(end=ExitStatus(None, "SIGSEGV", seconds=1))).endswith("Ended by SIGSEGV after 1.00 s.]")
 
 
 def test_c80_a_timeout_says_what_became_of_it_and_of_what_it_did():
-    late = Exit(None, timed_out=True, seconds=120)
+    late = ExitStatus(None, timed_out=True, seconds=120)
     assert said(ran("x\n", late)).startswith(
         "x\n[Timed out after 120.00 s; it and everything that it had started were ended.]\n[It had changed nothing."
     )
     assert "counts, and can be taken back" in said(
-        ran("x\n", late, totals={"created": 1}, touched=(Touched("created", "a"),))
+        ran("x\n", late, totals={"created": 1}, changed_paths=(ChangedPath("created", "a"),))
     )
 
 
@@ -61,7 +65,15 @@ def test_c80_a_timeout_says_what_became_of_it_and_of_what_it_did():
 
 
 def test_c82_long_output_shows_its_ends_and_names_the_file():
-    cut = Output("1\n2", "98\n99", bytes=5000, lines=99, left_out=95, handle="/large_tool_results/x", kept=5000)
+    cut = CommandOutput(
+        "1\n2",
+        "98\n99",
+        total_bytes=5000,
+        total_lines=99,
+        omitted_lines=95,
+        handle="/large_tool_results/x",
+        kept_bytes=5000,
+    )
     assert said(ran(cut)).split("\n[Exit")[0] == (
         "1\n2\n[… 95 lines left out here …]\n98\n99\n"
         "[The whole output (99 lines, 5,000 bytes) is in /large_tool_results/x: read it from an offset, or search in it.]"
@@ -69,12 +81,22 @@ def test_c82_long_output_shows_its_ends_and_names_the_file():
 
 
 def test_c82_what_was_not_kept_is_said():
-    flood = Output("y", "y", bytes=10**10, lines=10**9, left_out=10**9 - 2, handle="/large_tool_results/x", kept=10**9)
+    flood = CommandOutput(
+        "y",
+        "y",
+        total_bytes=10**10,
+        total_lines=10**9,
+        omitted_lines=10**9 - 2,
+        handle="/large_tool_results/x",
+        kept_bytes=10**9,
+    )
     assert "Of that only 1,000,000,000 bytes were kept" in said(ran(flood))
 
 
 def test_bytes_that_are_no_text_are_said_to_be_replaced():
-    assert "no valid UTF-8" in said(ran(Output("\ufffd\n", bytes=2, lines=1, replaced=True)))
+    assert "no valid UTF-8" in said(
+        ran(CommandOutput("\ufffd\n", total_bytes=2, total_lines=1, has_undecodable_bytes=True))
+    )
 
 
 # --- what it changed
@@ -83,11 +105,11 @@ def test_bytes_that_are_no_text_are_said_to_be_replaced():
 def test_changes_are_listed_by_what_happened():
     text = said(
         ran(
-            touched=(
-                Touched("changed", "a.py"),
-                Touched("created", "build", "folder", entries=13),
-                Touched("deleted", "c.py"),
-                Touched("moved", "new.py", source="old.py"),
+            changed_paths=(
+                ChangedPath("changed", "a.py"),
+                ChangedPath("created", "build", "folder", entry_count=13),
+                ChangedPath("deleted", "c.py"),
+                ChangedPath("moved", "new.py", source="old.py"),
             ),
             totals={"changed": 1, "created": 1, "deleted": 1, "moved": 1},
         )
@@ -96,20 +118,27 @@ def test_changes_are_listed_by_what_happened():
 
 
 def test_many_changes_are_counted():
-    touched = tuple(Touched("changed", f"{n}.py") for n in range(100))
-    text = said(ran(touched=touched, totals={"changed": 500, "deleted": 7}))
+    touched = tuple(ChangedPath("changed", f"{n}.py") for n in range(100))
+    text = said(ran(changed_paths=touched, totals={"changed": 500, "deleted": 7}))
     assert "29.py and 470 more; deleted 7 paths.]" in text
 
 
 def test_a_preview_says_what_it_would_do_and_that_it_did_not():
-    text = said(ran(counts="preview", touched=(Touched("deleted", "a"),), totals={"deleted": 1}, protected=(".envrc",)))
+    text = said(
+        ran(
+            applied="preview",
+            changed_paths=(ChangedPath("deleted", "a"),),
+            totals={"deleted": 1},
+            protected=(".envrc",),
+        )
+    )
     assert "[A preview: nothing was changed. It would delete a.]" in text
     assert "asked first about .envrc" in text
-    assert "It would change nothing." in said(ran(counts="preview"))
+    assert "It would change nothing." in said(ran(applied="preview"))
 
 
 def test_what_was_refused_is_said_not_to_count():
-    assert "nothing of what it did counts" in said(ran("x", counts="nothing"))
+    assert "nothing of what it did counts" in said(ran("x", applied="nothing"))
 
 
 def test_a_conflict_says_whose_version_stays_and_where_the_other_is():
@@ -128,27 +157,29 @@ def test_a_folder_that_was_closed_is_not_put_down_to_somebody_else():
 
 @BOTH
 def test_u8_what_undo_does_not_cover_is_said(dialect):
-    text = said(ran("x\n", undo="file tools only", held=DIRECT), dialect)
+    text = said(ran("x\n", undo_scope="file tools only", sandbox=DIRECT), dialect)
     assert "[undo: file tools only. The command ran on the workspace itself (no overlay here)" in text
 
 
 @BOTH
 def test_c10_a_file_that_was_read_is_shown_as_it_is_now(dialect):
-    text = said(ran(seen=(Seen("a.py", "-x\n+y\n", complete=True),), unseen=("b.py",)), dialect)
+    text = said(ran(seen_diffs=(SeenFileDiff("a.py", "-x\n+y\n", complete=True),), undiffed_paths=("b.py",)), dialect)
     assert "-x\n+y\n[This is all that changed in them: you need not read them again.]" in text
     assert "[Read again before changing: b.py.]" in text
-    assert "More changed than is shown here in a.py" in said(ran(seen=(Seen("a.py", "-x\n", complete=False),)), dialect)
+    assert "More changed than is shown here in a.py" in said(
+        ran(seen_diffs=(SeenFileDiff("a.py", "-x\n", complete=False),)), dialect
+    )
 
 
 def test_c101_the_frame_around_an_output_of_20_000_tokens_stays_small():
     busy = ran(
-        "x" * BUDGET,
-        touched=tuple(Touched("moved", "p" * 5000, source="q" * 5000) for _ in range(100)),
+        "x" * MAX_REPLY_CHARS,
+        changed_paths=tuple(ChangedPath("moved", "p" * 5000, source="q" * 5000) for _ in range(100)),
         totals={"moved": 10**6},
         conflicts=tuple(("c" * 300, "changed", "/k") for _ in range(500)),
         notes=("n" * 5000,),
-        seen=(Seen("a.py", "+x\n" * 2000, complete=True),),
-        unseen=tuple("u" * 300 for _ in range(100)),
+        seen_diffs=(SeenFileDiff("a.py", "+x\n" * 2000, complete=True),),
+        undiffed_paths=tuple("u" * 300 for _ in range(100)),
         protected=tuple("p" * 300 for _ in range(100)),
     )
     assert len(said(busy)) <= 100_000
@@ -157,27 +188,34 @@ def test_c101_the_frame_around_an_output_of_20_000_tokens_stays_small():
 # --- in the background
 
 
-def job(**facts) -> JobShown:
-    given = {"job": "job-1", "running": True, "exit": None, "output": Output(""), "offset": 0, "next_offset": 0}
-    return JobShown(**{**given, "held": DIRECT, "asked": "output", **facts})
+def job(**facts) -> JobResult:
+    given = {
+        "job": "job-1",
+        "running": True,
+        "exit_status": None,
+        "output": CommandOutput(""),
+        "offset": 0,
+        "next_offset": 0,
+    }
+    return JobResult(**{**given, "sandbox": DIRECT, "action": "output", **facts})
 
 
 def test_c85_a_started_job_says_how_to_go_on_and_that_it_cannot_be_taken_back():
-    text = said(job(asked="start"))
+    text = said(job(action="start"))
     assert "[job-1 runs in the background. Read what it prints with bash_output, end it with bash_stop.]" in text
     assert "undo: file tools only" in text
-    assert "with BashOutput, end it with KillShell" in said(job(asked="start"), claude)
+    assert "with BashOutput, end it with KillShell" in said(job(action="start"), claude)
 
 
 def test_c85_a_job_says_whether_it_runs_and_whether_there_is_more():
-    hi = Output("hi\n", bytes=3, lines=1, handle="/large_tool_results/x")
+    hi = CommandOutput("hi\n", total_bytes=3, total_lines=1, handle="/large_tool_results/x")
     assert said(job(output=hi, next_offset=3)) == "hi\n[job-1 still runs.]"
     assert said(job()) == "[No new output. job-1 still runs.]"
-    ended = job(running=False, exit=Exit(1, seconds=2), output=hi, next_offset=3)
+    ended = job(running=False, exit_status=ExitStatus(1, seconds=2), output=hi, next_offset=3)
     assert said(ended) == "hi\n[job-1: exit status 1 after 2.00 s.]"
-    stopped = job(running=False, exit=Exit(None, cancelled=True, seconds=2))
+    stopped = job(running=False, exit_status=ExitStatus(None, cancelled=True, seconds=2))
     assert said(stopped) == "[No new output. job-1: stopped after 2.00 s, with everything that it had started.]"
-    more = job(output=replace(hi, bytes=9), next_offset=3)
+    more = job(output=replace(hi, total_bytes=9), next_offset=3)
     assert more.status == "partial"
     assert "[It has printed more: go on with offset=3, or read /large_tool_results/x.]" in said(more)
     assert "go on with BashOutput again" in said(more, claude)
@@ -187,12 +225,12 @@ def test_c85_a_job_says_whether_it_runs_and_whether_there_is_more():
 
 
 def test_c80_limits_of_time_are_120_and_600_seconds():
-    assert handhold.decode("bash", {"command": "ls"}) == Run("ls", 120, BUDGET)
+    assert handhold.decode("bash", {"command": "ls"}) == Run("ls", 120, MAX_REPLY_CHARS)
     assert handhold.decode("bash", {"command": "ls", "timeout": "600", "preview": True}) == Run(
-        "ls", 600, BUDGET, preview=True
+        "ls", 600, MAX_REPLY_CHARS, preview=True
     )
-    assert claude.decode("Bash", {"command": "ls", "description": "Lists"}) == Run("ls", 120, BUDGET)
-    assert claude.decode("Bash", {"command": "ls", "timeout": 5000}) == Run("ls", 5, BUDGET)
+    assert claude.decode("Bash", {"command": "ls", "description": "Lists"}) == Run("ls", 120, MAX_REPLY_CHARS)
+    assert claude.decode("Bash", {"command": "ls", "timeout": 5000}) == Run("ls", 5, MAX_REPLY_CHARS)
     for dialect, tool, over in ((handhold, "bash", 601), (claude, "Bash", 600_001), (handhold, "bash", 0)):
         with pytest.raises(BadArguments) as caught:
             dialect.decode(tool, {"command": "ls", "timeout": over})
@@ -201,21 +239,21 @@ def test_c80_limits_of_time_are_120_and_600_seconds():
 
 def test_c85_a_job_has_a_deadline_too():
     assert handhold.decode("bash", {"command": "serve", "background": True}) == Run(
-        "serve", 3600, BUDGET, background=True
+        "serve", 3600, MAX_REPLY_CHARS, background=True
     )
     assert claude.decode("Bash", {"command": "serve", "run_in_background": True}) == Run(
-        "serve", 3600, BUDGET, background=True
+        "serve", 3600, MAX_REPLY_CHARS, background=True
     )
     with pytest.raises(BadArguments):
         handhold.decode("bash", {"command": "serve", "background": True, "preview": True})
 
 
 def test_c85_jobs_are_asked_about_by_name():
-    assert handhold.decode("bash_output", {"job": "j", "offset": 0}) == JobOutput("j", BUDGET, 0)
-    assert handhold.decode("bash_output", {"job": "j"}) == JobOutput("j", BUDGET)
+    assert handhold.decode("bash_output", {"job": "j", "offset": 0}) == JobOutput("j", MAX_REPLY_CHARS, 0)
+    assert handhold.decode("bash_output", {"job": "j"}) == JobOutput("j", MAX_REPLY_CHARS)
     assert handhold.decode("bash_input", {"job": "j", "text": "y\n"}) == JobInput("j", "y\n")
     assert handhold.decode("bash_stop", {"job": "j"}) == JobStop("j")
-    assert claude.decode("BashOutput", {"bash_id": "j"}) == JobOutput("j", BUDGET)
+    assert claude.decode("BashOutput", {"bash_id": "j"}) == JobOutput("j", MAX_REPLY_CHARS)
     assert claude.decode("KillShell", {"shell_id": "j"}) == JobStop("j")
 
 
@@ -228,7 +266,7 @@ def test_refusals_say_why():
         == "The command was not run: nothing confines it."
     )
     assert "There is a, b." in handhold.refuse("bash_output", NoSuchJob("x", ("a", "b")), hints=True)
-    partly = TakenBackPartly("undo", ("c3",), ("c2", "c1"), "UNDO_CONFLICT", ("a.py",))
+    partly = PartialUndo("undo", ("c3",), ("c2", "c1"), "UNDO_CONFLICT", ("a.py",))
     assert handhold.refuse("undo", partly, hints=True) == (
         "Only a part was taken back: c3. Not taken back: c2, c1, since a.py stood in the way (UNDO_CONFLICT)."
     )

@@ -8,13 +8,13 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.errors import Denied
-from handhold.core.facts import Hit, Scan
+from handhold.core.facts import SearchHit, SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.requests import MOST_PAGES, Run
+from handhold.core.requests import MAX_PDF_PAGES, Run
 from handhold.core.results import ToolSpec
-from handhold.dialects.deepagents import BUDGET, LIMITS, TIMEOUT, dialect, words
+from handhold.dialects.deepagents import DEFAULT_TIMEOUT_SECONDS, LIMITS, MAX_REPLY_CHARS, dialect, words
 from handhold.testing import DialectSuite
-from handhold.world.files.workspace import RESULTS
+from handhold.world.files.workspace import RESULTS_ROOT
 from tests.dialects.sources import filled, piece
 from tests.suites.machine import has_shadows
 from tests.world.convert.papers import plain
@@ -85,7 +85,7 @@ def test_numbers_of_the_source_are_in_the_descriptions():
 
 def test_the_instructions_hold_the_sources_sentence_about_what_was_offloaded():
     assert source("large.instructions") in dialect.instructions
-    assert source("large.folder") == f"{RESULTS}/"
+    assert source("large.folder") == f"{RESULTS_ROOT}/"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_the_other_names_are_the_sources():
 
 
 def test_a_pdf_is_read_by_its_pages_at_most_20_a_call():
-    assert source("read.most_pages") == MOST_PAGES == 20
+    assert source("read.most_pages") == MAX_PDF_PAGES == 20
     box = Toolbox.in_memory({"a.pdf": plain(*[f"page {n}" for n in range(1, 31)])}, dialect="deepagents", root="/ws")
 
     def pages(**more: str) -> list[int]:
@@ -244,7 +244,7 @@ def test_grep_can_be_kept_to_a_folder_and_to_a_pattern_of_names(box: Toolbox):
 
 
 def test_a_search_has_20_seconds():
-    assert dialect.traits.search_seconds == source("glob.seconds")
+    assert dialect.options.search_seconds == source("glob.seconds")
 
 
 @pytest.mark.parametrize("matches", [1, 3000])
@@ -253,14 +253,14 @@ def test_s4_lines_come_with_two_around_them_within_the_budget(matches: int):
     box = Toolbox.in_memory({"a": around}, dialect="deepagents", root="/ws")
     reply = box.call("grep", {"pattern": "needle", "output_mode": "content"})
     assert reply.text.startswith("/ws/a:\n  1- before 0\n  2: needle 0\n  3- after 0\n  4- -\n")
-    assert len(reply.text) <= BUDGET
+    assert len(reply.text) <= MAX_REPLY_CHARS
     assert reply.data["matches"][0] == {"path": "/ws/a", "line": 2, "text": "needle 0"}
 
 
 def test_s6_what_was_found_in_time_is_shown_with_the_sources_sentence():
     class Slow:
-        def search(self, search: Search, **_: object) -> Scan:
-            return Scan((Hit("/ws/a.py"),), "a slow engine", aborted="deadline", more=True)
+        def search(self, search: Search, **_: object) -> SearchOutcome:
+            return SearchOutcome((SearchHit("/ws/a.py"),), "a slow engine", abort_reason="deadline", has_more=True)
 
     box = Toolbox.in_memory({"a.py": "x\n"}, dialect="deepagents", root="/ws", searcher=Slow())
     reply = box.call("glob", {"pattern": "*.py"})
@@ -273,7 +273,10 @@ def test_s6_what_was_found_in_time_is_shown_with_the_sources_sentence():
 
 
 def test_a_command_has_120_seconds_unless_told():
-    assert (source("execute.seconds"), source("execute.most_seconds")) == (TIMEOUT, words.LONGEST)
+    assert (source("execute.seconds"), source("execute.most_seconds")) == (
+        DEFAULT_TIMEOUT_SECONDS,
+        words.MAX_TIMEOUT_SECONDS,
+    )
     assert dialect.decode("execute", {"command": "make"}) == Run("make", 120, 78_000)
     assert dialect.decode("execute", {"command": "make", "timeout": 3600}) == Run("make", 3600, 78_000)
 

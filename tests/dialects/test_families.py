@@ -4,7 +4,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.choices import DIALECTS
-from handhold.dialects.families import DEFAULT, FAMILIES, chosen
+from handhold.dialects.families import DEFAULT_DIALECT, MODEL_FAMILIES, match_model
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,16 @@ from handhold.dialects.families import DEFAULT, FAMILIES, chosen
     ],
 )
 def test_a_model_gets_the_dialect_of_its_family(model: str, dialect: str):
-    assert chosen(model).dialect == dialect
+    assert match_model(model).dialect == dialect
     assert Toolbox.in_memory({}, dialect="auto", model=model).dialect.name == dialect
 
 
 def test_every_row_names_a_dialect_that_is_there_and_a_reason():
-    for kin in FAMILIES:
+    for kin in MODEL_FAMILIES:
         assert kin.dialect in DIALECTS
         assert len(kin.because.split()) > 3
-    assert DEFAULT in DIALECTS
-    assert chosen("unheard of").because
+    assert DEFAULT_DIALECT in DIALECTS
+    assert match_model("unheard of").because
 
 
 def test_auto_without_a_model_is_a_mistake_of_the_caller():

@@ -7,7 +7,7 @@ import pytest
 from handhold import Toolbox
 from handhold.core.requests import Edit, Read, Replacement, Run
 from handhold.dialects.gemini import LIMITS, dialect
-from handhold.dialects.gemini.words import any_case
+from handhold.dialects.gemini.words import make_case_insensitive
 from handhold.testing import DialectSuite
 from tests.suites.machine import has_shadows
 
@@ -50,7 +50,7 @@ def replace(box: Toolbox, old: str, new: str, **more: object):
 )
 def test_names_of_other_versions_and_families_are_known(tool, arguments, meant):
     assert dialect.decode(tool, arguments) == meant
-    assert dialect.understood(tool, arguments)[1]
+    assert dialect.decode_and_repair(tool, arguments)[1]
 
 
 @pytest.mark.parametrize("name", ["dir_path", "path", "directory", "absolute_path"])
@@ -105,7 +105,7 @@ def test_searches_answer_as_the_vendor_shows_them(box: Toolbox):
     ("pattern", "any_of"), [("a*.Py", "[aA]*.[Pp][yY]"), ("[ab]/ß", "[ab]/ß"), ("1?", "1?"), ("{a,B}", "{[aA],[Bb]}")]
 )
 def test_a_glob_without_regard_to_case(pattern: str, any_of: str):
-    assert any_case(pattern) == any_of
+    assert make_case_insensitive(pattern) == any_of
 
 
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")

@@ -1,26 +1,33 @@
 import pytest
 
 from handhold.core.errors import Ambiguous, NoMatch, NotFound, PastEnd, Region, Stale
-from handhold.core.facts import Line
+from handhold.core.facts import PageLine
 from handhold.core.ports import Dialect
 from handhold.core.requests import Edit, Read, Replacement, Write
-from handhold.core.results import Edited, Shown, Snippet, Step, Written
-from handhold.dialects.handhold import BUDGET, LIMITS, dialect
+from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
+from handhold.dialects.handhold import LIMITS, MAX_REPLY_CHARS, dialect
 from handhold.testing import DialectSuite
 
-EXACT = Step("a", "b", every=False, places=1, matched_by="exact")
+EXACT = AppliedReplacement("a", "b", every=False, match_count=1, matched_by="exact")
 READ = Read("a.py", LIMITS)
 EDIT = Edit("a.py", Replacement("a", "b"))
 
 
-def shown(*lines: str | Line, **facts) -> Shown:
-    rows = tuple(line if isinstance(line, Line) else Line(line) for line in lines)
-    given = {"first": 1, "rest": 0, "more": False, "total": len(rows), "encoding": "utf-8", "replaced": False}
-    return Shown(path="a.py", lines=rows, **{**given, **facts})
+def shown(*lines: str | PageLine, **facts) -> TextResult:
+    rows = tuple(line if isinstance(line, PageLine) else PageLine(line) for line in lines)
+    given = {
+        "first": 1,
+        "omitted_lines": 0,
+        "has_more": False,
+        "total": len(rows),
+        "encoding": "utf-8",
+        "has_undecodable_bytes": False,
+    }
+    return TextResult(path="a.py", lines=rows, **{**given, **facts})
 
 
-def edited(*steps: Step, rows=((1, "x"),), created=False) -> Edited:
-    return Edited("a.py", "/ws/a.py", created, steps, "utf-8", "", Snippet(tuple(rows)))
+def edited(*steps: AppliedReplacement, rows=((1, "x"),), created=False) -> EditResult:
+    return EditResult("a.py", "/ws/a.py", created, steps, "utf-8", "", Snippet(tuple(rows)))
 
 
 def said(request, result, *, hints=True) -> str:
@@ -63,7 +70,7 @@ class TestHandhold(DialectSuite):
 
 def test_the_dialect_fulfils_its_port():
     port: Dialect = dialect
-    assert (port.name, port.traits.matching, port.traits.hints) == ("handhold", "safe", True)
+    assert (port.name, port.options.matching, port.options.hints) == ("handhold", "safe", True)
     reading, looking = ["read_file", "read_files"], ["list_files", "glob", "grep"]
     changing = ["write_file", "edit_file", "multi_edit", "notebook_edit", "apply_patch"]
     running = ["bash", "bash_output", "bash_input", "bash_stop"]
@@ -86,13 +93,16 @@ def test_a_whole_file_is_shown_without_notes():
 
 
 def test_a_page_says_what_was_left_out_and_where_to_go_on():
-    text = said(READ, shown("a", "b", first=5, rest=3, more=True, total=9))
+    text = said(READ, shown("a", "b", first=5, omitted_lines=3, has_more=True, total=9))
     assert text.endswith("[These are lines 5-6 of 9. 3 more lines were asked for and left out. Go on with offset=7.]")
-    assert said(READ, shown("a", more=True, total=None)).endswith("[These are lines 1-1. Go on with offset=2.]")
+    assert said(READ, shown("a", has_more=True, total=None)).endswith("[These are lines 1-1. Go on with offset=2.]")
 
 
 def test_a_page_says_what_is_strange_about_the_file():
-    text = said(READ, shown("a", encoding="gbk", replaced=True, stale=True, changed="@@ -1 +1 @@\n-x\n+a\n"))
+    text = said(
+        READ,
+        shown("a", encoding="gbk", has_undecodable_bytes=True, is_stale=True, diff_since_read="@@ -1 +1 @@\n-x\n+a\n"),
+    )
     assert "stored as gbk" in text
     assert "\ufffd" in text
     assert "changed since you last saw it:]\n@@ -1 +1 @@\n-x\n+a" in text
@@ -110,17 +120,17 @@ def test_c23_a_page_stays_within_20_000_tokens(width):
     count = min(LIMITS.lines, LIMITS.chars // (width + 8))
     diff = "+x\n" * 1333
     page = shown(
-        *[Line("x" * width, cut)] * count,
+        *[PageLine("x" * width, cut)] * count,
         first=12_345_678,
-        rest=10**7,
-        more=True,
+        omitted_lines=10**7,
+        has_more=True,
         total=10**8,
         encoding="gbk",
-        replaced=True,
-        stale=True,
-        changed=diff,
+        has_undecodable_bytes=True,
+        is_stale=True,
+        diff_since_read=diff,
     )
-    assert len(said(READ, page)) <= BUDGET
+    assert len(said(READ, page)) <= MAX_REPLY_CHARS
 
 
 # --- edits
@@ -139,7 +149,7 @@ def test_a_snippet_is_bounded_and_shows_its_gaps():
 
 
 def test_an_edit_says_which_rung_matched():
-    loose = Step("a", "b", every=False, places=1, matched_by="trailing space")
+    loose = AppliedReplacement("a", "b", every=False, match_count=1, matched_by="trailing space")
     assert said(EDIT, edited(loose)).endswith(
         "[The text was not there exactly as quoted; it matched apart from trailing space.]"
     )
@@ -155,10 +165,10 @@ def test_several_edits_are_counted():
 
 def test_write_confirms_with_size_and_lines():
     assert (
-        said(Write("a.py", ""), Written("a.py", "/ws/a.py", True, 1234, 56, "utf-8", ""))
+        said(Write("a.py", ""), WriteResult("a.py", "/ws/a.py", True, 1234, 56, "utf-8", ""))
         == "Created a.py: 56 lines, 1,234 bytes."
     )
-    kept = said(Write("a.py", ""), Written("a.py", "/ws/a.py", False, 1, 1, "gbk", ""))
+    kept = said(Write("a.py", ""), WriteResult("a.py", "/ws/a.py", False, 1, 1, "gbk", ""))
     assert kept == "Wrote a.py: 1 line, 1 byte.\n\n[The file's encoding, gbk, was kept.]"
 
 

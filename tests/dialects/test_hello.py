@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
-from handhold.core.facts import Exit, Held, Output
-from handhold.core.results import Ran
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
+from handhold.core.results import RunResult
 from handhold.dialects.hello import dialect, words
 from handhold.testing import DialectSuite
 from tests.dialects.sources import piece
@@ -52,7 +52,7 @@ def test_description_and_schema_are_the_sources(name: str):
 
 
 def test_the_numbers_are_the_sources():
-    assert (source("read.lines"), source("read.chars")) == (words.LINES, words.MOST)
+    assert (source("read.lines"), source("read.chars")) == (words.DEFAULT_PAGE_LINES, words.MAX_PAGE_CHARS)
 
 
 def test_2000_lines_are_read_unless_more_are_asked_for():
@@ -185,26 +185,34 @@ def test_s5_the_registry_is_the_sources():
 @pytest.mark.parametrize(
     ("end", "output", "text"),
     [
-        (Exit(0, seconds=0.1), "one\ntwo\n", "one\ntwo"),
-        (Exit(0, seconds=0.1), "", "(无输出)"),
-        (Exit(3, seconds=0.1), "said\n", "错误:执行失败 — exit status 3\nsaid"),
-        (Exit(None, signal="SIGKILL", seconds=0.1), "", "错误:执行失败 — signal SIGKILL\n(无输出)"),
-        (Exit(None, timed_out=True, seconds=120.2), "so far\n", "错误:执行超时(120s),已被终止\nso far"),
+        (ExitStatus(0, seconds=0.1), "one\ntwo\n", "one\ntwo"),
+        (ExitStatus(0, seconds=0.1), "", "(无输出)"),
+        (ExitStatus(3, seconds=0.1), "said\n", "错误:执行失败 — exit status 3\nsaid"),
+        (ExitStatus(None, signal="SIGKILL", seconds=0.1), "", "错误:执行失败 — signal SIGKILL\n(无输出)"),
+        (ExitStatus(None, timed_out=True, seconds=120.2), "so far\n", "错误:执行超时(120s),已被终止\nso far"),
     ],
     ids=["output", "silence", "status", "signal", "timeout"],
 )
-def test_s5_a_command_is_worded_as_the_other_tools_are(end: Exit, output: str, text: str):
+def test_s5_a_command_is_worded_as_the_other_tools_are(end: ExitStatus, output: str, text: str):
     request = dialect.decode("bash", {"command": "x"})
-    held = Held("bubblewrap", shadow=True, network=False)
-    ran = Ran("x", end, Output(output, bytes=len(output)), held, "all", "all")
+    held = SandboxStatus("bubblewrap", shadow=True, network=False)
+    ran = RunResult("x", end, CommandOutput(output, total_bytes=len(output)), held, "all", "all")
     assert dialect.encode("bash", request, ran, hints=False) == text
 
 
 def test_s5_long_output_is_cut_in_the_sources_words_and_kept_whole():
     request = dialect.decode("bash", {"command": "x"})
-    held = Held("bubblewrap", shadow=True, network=False)
-    output = Output("x\n" * 40_000, bytes=10**6, lines=500_000, left_out=460_000, handle="/large_tool_results/a.txt")
-    text = dialect.encode("bash", request, Ran("x", Exit(0, seconds=1.0), output, held, "all", "all"), hints=False)
+    held = SandboxStatus("bubblewrap", shadow=True, network=False)
+    output = CommandOutput(
+        "x\n" * 40_000,
+        total_bytes=10**6,
+        total_lines=500_000,
+        omitted_lines=460_000,
+        handle="/large_tool_results/a.txt",
+    )
+    text = dialect.encode(
+        "bash", request, RunResult("x", ExitStatus(0, seconds=1.0), output, held, "all", "all"), hints=False
+    )
     assert text.endswith(f"x{source('read.cut')}\n[完整输出: /large_tool_results/a.txt]")
 
 

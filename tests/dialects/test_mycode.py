@@ -10,15 +10,15 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.choices import DIALECTS
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.requests import Glob
-from handhold.core.text.encoding import BINARY_PROBE
-from handhold.core.text.heavy import HEAVY
+from handhold.core.text.encoding import BINARY_PROBE_BYTES
+from handhold.core.text.heavy import DEFAULT_IGNORED_FOLDERS
 from handhold.dialects.mycode import dialect, words
 from handhold.factory import load_dialect
 from handhold.testing import FILES as FILES_OF_SUITE
-from handhold.testing import OTHERS, DialectSuite
+from handhold.testing import UNUSUAL_FILES, DialectSuite
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import DiskSearch
 from handhold.world.state.sqlite import SqliteStore
@@ -79,7 +79,7 @@ def test_ls_is_directories_first_without_heavy_and_hidden_ones():
     form = call("LS")
     assert form["data"]["entries"] == [{"path": "agents", "type": "directory"}, {"path": "README.md", "type": "file"}]
     assert form["context"]["path_resolved"] == "/ws"
-    assert set(source("ls.heavy")) <= HEAVY
+    assert set(source("ls.heavy")) <= DEFAULT_IGNORED_FOLDERS
     assert form["stats"][source("ls.entries")] == len(form["data"][source("ls.entries")]) == 2
     assert all(list(entry) == source("ls.entry") for entry in form["data"]["entries"])
 
@@ -159,7 +159,7 @@ def test_s2_read_gives_the_time_of_the_last_change(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["picture.png", "book.ipynb"])
 def test_s2_so_does_a_read_of_what_is_not_text(tmp_path: Path, name: str):
-    (tmp_path / name).write_bytes(OTHERS.get(name) or FILES_OF_SUITE[name].encode())
+    (tmp_path / name).write_bytes(UNUSUAL_FILES.get(name) or FILES_OF_SUITE[name].encode())
     utime(tmp_path / name, ns=(0, 1_700_000_000_123_456_789))
     with Toolbox.open(tmp_path, state=tmp_path / ".state", dialect="mycode") as box:
         data = json.loads(box.call("Read", {"path": name}).text)["data"]
@@ -177,22 +177,22 @@ def tree(box: Path, folders: int, files: int) -> None:
 
 
 def test_s6_the_bound_on_visited_entries_is_the_sources():
-    assert dialect.traits.visited_entries == source("glob.most_visited") == words.MOST_VISITED
+    assert dialect.options.max_visited_entries == source("glob.most_visited") == words.MAX_VISITED_ENTRIES
     others = [load_dialect(name) for name in DIALECTS if name != "mycode"]
-    assert [each.traits.visited_entries for each in others] == [None] * len(others)
+    assert [each.options.max_visited_entries for each in others] == [None] * len(others)
 
 
 @pytest.mark.parametrize("most", [1, 5, 12, 34, 54, 55, 56])
 def test_s6_a_glob_visits_so_many_entries_in_a_defined_order(tmp_path: Path, most: int):
     tree(tmp_path, 5, 10)
-    search = Search(Glob(pattern="**", limit=1000, chars=10**6, sort="none"), str(tmp_path), 60, entries=most)
+    search = Search(Glob(pattern="**", limit=1000, chars=10**6, sort="none"), str(tmp_path), 60, max_entries=most)
     files = Workspace([tmp_path], SqliteStore.in_memory())
     scans = [DiskSearch(files).search(search, visible=lambda _: True) for _ in range(3)]
     files.close()
     found = [[hit.place for hit in scan.hits] for scan in scans]
     assert found[0] == found[1] == found[2] == sorted(found[0])
     assert len(found[0]) == max(0, most - 5) if most < 56 else 50
-    assert {(scan.aborted, scan.more, scan.weaker) for scan in scans} == {
+    assert {(scan.abort_reason, scan.has_more, scan.fallback_reason) for scan in scans} == {
         ("entries" if most < 55 else "", most < 55, "")
     }
 
@@ -227,26 +227,26 @@ def test_read_shows_what_cannot_be_decoded_replaced_and_as_partial():
 
 
 def test_a_search_has_two_seconds():
-    assert dialect.traits.search_seconds == source("grep.seconds") == source("glob.most_ms") / 1000
+    assert dialect.options.search_seconds == source("grep.seconds") == source("glob.most_ms") / 1000
 
 
 @pytest.mark.parametrize(
     ("scan", "name", "value", "text"),
     [
         (
-            Scan(engine="the walk", weaker="ripgrep is not there", hits=()),
+            SearchOutcome(engine="the walk", fallback_reason="ripgrep is not there", hits=()),
             source("grep.fallback"),
             "ripgrep is not there",
             f"没有找到匹配项\n({source('grep.fallback')}: 未使用 ripgrep,而是 the walk)",
         ),
         (
-            Scan(engine="ripgrep", aborted="deadline", hits=()),
+            SearchOutcome(engine="ripgrep", abort_reason="deadline", hits=()),
             source("grep.aborted"),
             "deadline",
             f"超时之前没有找到匹配项\n({source('grep.aborted')}: 搜索超时,结果可能不完整)",
         ),
         (
-            Scan(engine="our own", aborted="entries", hits=()),
+            SearchOutcome(engine="our own", abort_reason="entries", hits=()),
             source("grep.aborted"),
             "entries",
             "前 {most} 个条目中没有找到匹配项\n({aborted}: 已访问 {most} 个条目,搜索停止,结果可能不完整)".format(
@@ -254,7 +254,9 @@ def test_a_search_has_two_seconds():
             ),
         ),
         (
-            Scan(engine="our own", aborted="limit", more=True, hits=()),  # a full page, and nothing on it is confirmed
+            SearchOutcome(
+                engine="our own", abort_reason="limit", has_more=True, hits=()
+            ),  # a full page, and nothing on it is confirmed
             source("grep.aborted"),
             "limit",
             "没有找到匹配项\n(部分结果: 可能还有更多,请缩小 path 或 pattern)",
@@ -262,9 +264,9 @@ def test_a_search_has_two_seconds():
     ],
     ids=["fallback", "deadline", "entries", "limit"],
 )
-def test_grep_tells_nothing_there_from_not_all_of_it_searched(scan: Scan, name: str, value: str, text: str):
+def test_grep_tells_nothing_there_from_not_all_of_it_searched(scan: SearchOutcome, name: str, value: str, text: str):
     class Says:
-        def search(self, search: object, **_: object) -> Scan:
+        def search(self, search: object, **_: object) -> SearchOutcome:
             return scan
 
     box = Toolbox.in_memory({"a": "x\n"}, dialect="mycode", searcher=Says())
@@ -312,4 +314,4 @@ def test_names_and_arguments_are_the_sources():
 
 
 def test_a_nul_in_the_first_8_kb_makes_a_file_binary():
-    assert source("read.probe_kb") * 1024 == BINARY_PROBE
+    assert source("read.probe_kb") * 1024 == BINARY_PROBE_BYTES

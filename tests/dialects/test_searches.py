@@ -5,35 +5,35 @@ from typing import Any
 import pytest
 
 from handhold.core.errors import BadArguments, BadRegex
-from handhold.core.facts import Hit, Row, Rule, Scan, Skipped
+from handhold.core.facts import MatchRow, SearchHit, SearchOutcome, SkippedFiles, SkipReason
 from handhold.core.requests import Glob, Grep, ListFiles
-from handhold.core.results import Globbed, Grepped, Listed, Searched
+from handhold.core.results import GlobResult, GrepResult, ListResult, SearchSummary
 from handhold.dialects import claude, handhold
-from handhold.dialects.claude import TYPES
-from handhold.dialects.family import Family
-from handhold.dialects.searches import MOST_RULES, folder, tree
+from handhold.dialects.claude import FILE_TYPE_GLOBS
+from handhold.dialects.family import BaseDialect
+from handhold.dialects.searches import MAX_LISTED_SKIPS, format_tree, normalize_folder
 
 PLAIN = handhold.dialect
 FAMILY = claude.dialect
 ASKED = Glob(pattern="*", limit=1, chars=1)
 
 
-def how(shown=0, *, path=".", start=0, more=False, cursor="", hint: Any = "", **facts: Any) -> Searched:
+def how(shown=0, *, path=".", start=0, has_more=False, cursor="", hint: Any = "", **facts: Any) -> SearchSummary:
     given: dict[str, Any] = {"order": "modified", **facts}
-    return Searched(path, Scan((), "the walk", **given), start, shown, more, cursor, "success", hint)
+    return SearchSummary(path, SearchOutcome((), "the walk", **given), start, shown, has_more, cursor, "success", hint)
 
 
-def said(result, dialect: Family = PLAIN, *, hints=True) -> str:
+def said(result, dialect: BaseDialect = PLAIN, *, hints=True) -> str:
     return dialect.encode("", ASKED, result, hints=hints)
 
 
-def globbed(*paths: str, **facts: Any) -> Globbed:
-    return Globbed(how(len(paths), **facts), "*.py", paths)
+def globbed(*paths: str, **facts: Any) -> GlobResult:
+    return GlobResult(how(len(paths), **facts), "*.py", paths)
 
 
-def grepped(*files: tuple[str, Hit], mode: Any = "content", **facts: Any) -> Grepped:
+def grepped(*files: tuple[str, SearchHit], mode: Any = "content", **facts: Any) -> GrepResult:
     shown = sum(sum(row.is_match for row in hit.rows) or 1 for _, hit in files)
-    return Grepped(how(shown, **facts), "needle", mode, files)
+    return GrepResult(how(shown, **facts), "needle", mode, files)
 
 
 # --- what was found
@@ -54,12 +54,12 @@ def grepped(*files: tuple[str, Hit], mode: Any = "content", **facts: Any) -> Gre
     ],
 )
 def test_c4_a_folder_is_meant_however_it_is_spelled(given: str, meant: str):
-    assert folder(given) == meant
+    assert normalize_folder(given) == meant
 
 
 def test_a_listing_is_a_tree():
     entries = (("src/core", "directory"), ("src/core/a.py", "file"), ("src/link", "link"), ("src/z.py", "file"))
-    assert list(tree(Listed(how(4, path="src"), entries))) == [
+    assert list(format_tree(ListResult(how(4, path="src"), entries))) == [
         "src/",
         "  core/",
         "    a.py",
@@ -70,14 +70,30 @@ def test_a_listing_is_a_tree():
 
 def test_a_later_page_of_a_tree_names_the_folders_again():
     entries = (("a/b/c", "file"), ("a/d", "file"), ("e", "file"))
-    assert list(tree(Listed(how(3, start=5), entries))) == ["./", "  a/", "    b/", "      c", "    d", "  e"]
-    absolute = Listed(how(1, path="/ws", start=5), (("/ws/a/b", "file"),))
-    assert list(tree(absolute)) == ["/ws/", "  a/", "    b"]
+    assert list(format_tree(ListResult(how(3, start=5), entries))) == [
+        "./",
+        "  a/",
+        "    b/",
+        "      c",
+        "    d",
+        "  e",
+    ]
+    absolute = ListResult(how(1, path="/ws", start=5), (("/ws/a/b", "file"),))
+    assert list(format_tree(absolute)) == ["/ws/", "  a/", "    b"]
 
 
 def test_lines_are_numbered_and_gaps_are_shown_where_there_are_lines_around():
-    rows = (Row(2, "c"), Row(3, "m", 0, 1), Row(9, "m", 0, 1, (4, 0)), Row(10, "c", cut=(0, 1234)))
-    text = said(grepped(("a.py", Hit("/ws/a.py", rows=rows)), ("b.py", Hit("/ws/b.py", rows=(Row(7, "x", 0, 1),)))))
+    rows = (
+        MatchRow(2, "c"),
+        MatchRow(3, "m", 0, 1),
+        MatchRow(9, "m", 0, 1, (4, 0)),
+        MatchRow(10, "c", omitted_chars=(0, 1234)),
+    )
+    text = said(
+        grepped(
+            ("a.py", SearchHit("/ws/a.py", rows=rows)), ("b.py", SearchHit("/ws/b.py", rows=(MatchRow(7, "x", 0, 1),)))
+        )
+    )
     assert text.split("\n\n[")[0].split("\n") == [
         "a.py",
         "     2-c",
@@ -92,8 +108,8 @@ def test_lines_are_numbered_and_gaps_are_shown_where_there_are_lines_around():
 
 
 def test_lines_without_others_around_them_have_no_gaps():
-    rows = (Row(3, "m", 0, 1), Row(9, "m", 0, 1))
-    assert "..." not in said(grepped(("a.py", Hit("/ws/a.py", rows=rows))))
+    rows = (MatchRow(3, "m", 0, 1), MatchRow(9, "m", 0, 1))
+    assert "..." not in said(grepped(("a.py", SearchHit("/ws/a.py", rows=rows))))
 
 
 @pytest.mark.parametrize(
@@ -103,15 +119,15 @@ def test_lines_without_others_around_them_have_no_gaps():
         (globbed("a", "b"), "[2 files, newest first.]"),
         (globbed("a", "b", order="path"), "[2 files.]"),
         (
-            globbed("a", more=True, cursor="abc"),
+            globbed("a", has_more=True, cursor="abc"),
             '[File 1, newest first, and there may be more. Go on with cursor="abc".]',
         ),
         (globbed("a", "b", start=1000), "[Files 1,001-1,002, newest first. That is the last page.]"),
         (
-            grepped(("a", Hit("/a", count=1200)), ("b", Hit("/b", count=1)), mode="count"),
+            grepped(("a", SearchHit("/a", count=1200)), ("b", SearchHit("/b", count=1)), mode="count"),
             "[1,201 matching lines in 2 files, newest files first.]",
         ),
-        (Listed(how(1, start=2), (("a", "file"),)), "[Entry 3. That is the last page.]"),
+        (ListResult(how(1, start=2), (("a", "file"),)), "[Entry 3. That is the last page.]"),
     ],
 )
 def test_c74_a_page_says_which_it_is(result, note: str):
@@ -119,19 +135,19 @@ def test_c74_a_page_says_which_it_is(result, note: str):
 
 
 def test_a_whole_listing_needs_no_note():
-    assert said(Listed(how(1), (("a", "file"),))) == "./\n  a"
+    assert said(ListResult(how(1), (("a", "file"),))) == "./\n  a"
 
 
 # --- what was not
 
 
 def test_c74_a_deadline_says_that_more_may_exist_and_how_to_narrow():
-    late = globbed("a", more=True, aborted="deadline")
+    late = globbed("a", has_more=True, abort_reason="deadline")
     assert said(late).endswith(
         "[File 1, newest first.]\n[Time ran out before everything was searched; these are the newest of the files seen "
         'until then. Narrow it with path or pattern. Or take sort="none", which can be paged through to the end.]'
     )
-    nothing = globbed(more=True, aborted="deadline", order="path")
+    nothing = globbed(has_more=True, abort_reason="deadline", order="path")
     assert said(nothing) == (
         "Nothing was found in the workspace before time ran out.\n\n"
         "[Time ran out before everything was searched. Narrow it with path or pattern.]"
@@ -140,32 +156,34 @@ def test_c74_a_deadline_says_that_more_may_exist_and_how_to_narrow():
 
 
 def test_c73_a_weaker_engine_says_so():
-    assert "[Searched by the walk, not by ripgrep: there is none.]" in said(globbed("a", weaker="there is none"))
+    assert "[Searched by the walk, not by ripgrep: there is none.]" in said(
+        globbed("a", fallback_reason="there is none")
+    )
 
 
 def test_what_moved_meanwhile_is_told():
-    assert "[1 file changed or went away meanwhile and is not shown.]" in said(globbed("a", unsteady=1))
-    assert "[2 files changed or went away meanwhile and are not shown.]" in said(globbed("a", unsteady=2))
-    assert "[Something changed since this cursor was given" in said(globbed("a", changed=True))
+    assert "[1 file changed or went away meanwhile and is not shown.]" in said(globbed("a", unstable_count=1))
+    assert "[2 files changed or went away meanwhile and are not shown.]" in said(globbed("a", unstable_count=2))
+    assert "[Something changed since this cursor was given" in said(globbed("a", changed_since_cursor=True))
 
 
 @pytest.mark.parametrize(
     ("skipped", "told"),
     [
-        (Skipped("ignore file", 12, ".gitignore", 3, "*.log"), "12 files by .gitignore:3 (*.log)"),
-        (Skipped("ignore file", 1), "1 file by an ignore file"),
-        (Skipped("hidden", 4), "4 hidden files"),
-        (Skipped("hidden", 1000, at_least=True), "at least 1,000 hidden files"),
-        (Skipped("heavy folder", 2), "2 heavy folders such as node_modules"),
-        (Skipped("binary", 1), "1 binary file"),
-        (Skipped("too large", 1), "1 file over 1 GiB"),
-        (Skipped("denied", 3), "3 files that the policy does not show"),
-        (Skipped("unreadable", 1), "1 file that could not be read"),
-        (Skipped("too deep", 2), "2 files in folders nested too deeply"),
+        (SkippedFiles("ignore file", 12, ".gitignore", 3, "*.log"), "12 files by .gitignore:3 (*.log)"),
+        (SkippedFiles("ignore file", 1), "1 file by an ignore file"),
+        (SkippedFiles("hidden", 4), "4 hidden files"),
+        (SkippedFiles("hidden", 1000, at_least=True), "at least 1,000 hidden files"),
+        (SkippedFiles("heavy folder", 2), "2 heavy folders such as node_modules"),
+        (SkippedFiles("binary", 1), "1 binary file"),
+        (SkippedFiles("too large", 1), "1 file over 1 GiB"),
+        (SkippedFiles("denied", 3), "3 files that the policy does not show"),
+        (SkippedFiles("unreadable", 1), "1 file that could not be read"),
+        (SkippedFiles("too deep", 2), "2 files in folders nested too deeply"),
     ],
 )
-def test_u11_a_miss_names_every_rule(skipped: Skipped, told: str):
-    text = said(globbed(searched=7, skipped=(skipped,)))
+def test_u11_a_miss_names_every_rule(skipped: SkippedFiles, told: str):
+    text = said(globbed(searched_count=7, skipped=(skipped,)))
     assert text.startswith("No match for *.py in the workspace. 7 files were searched.\n\n")
     assert f"[Not searched: {told}." in text
 
@@ -175,23 +193,25 @@ def test_u11_a_miss_names_every_rule(skipped: Skipped, told: str):
     [("ignore file", "ignored=true"), ("heavy folder", "ignored=true"), ("hidden", "hidden=true"), ("binary", "path")],
 )
 def test_u11_a_miss_names_the_argument_that_includes_it(rule: Any, way: str):
-    assert way in said(globbed(searched=7, skipped=(Skipped(rule, 1),))).split("[Not searched: ")[1]
+    assert way in said(globbed(searched_count=7, skipped=(SkippedFiles(rule, 1),))).split("[Not searched: ")[1]
 
 
 def test_u11_many_rules_are_told_in_part():
-    many = tuple(Skipped("ignore file", 50 - n, ".gitignore", n, "x") for n in range(MOST_RULES + 5))
-    text = said(globbed(searched=1, skipped=many))
+    many = tuple(SkippedFiles("ignore file", 50 - n, ".gitignore", n, "x") for n in range(MAX_LISTED_SKIPS + 5))
+    text = said(globbed(searched_count=1, skipped=many))
     assert "[Not searched: 50 files by .gitignore:0 (x), 49 files" in text
     assert " and 5 more." in text
 
 
 def test_u11_what_was_found_is_not_cluttered_with_what_is_always_left_out():
-    assert "Not searched" not in said(globbed("a", skipped=(Skipped("hidden", 4), Skipped("binary", 1))))
-    assert "[Not searched: 1 file over 1 GiB." in said(globbed("a", skipped=(Skipped("too large", 1),)))
+    assert "Not searched" not in said(globbed("a", skipped=(SkippedFiles("hidden", 4), SkippedFiles("binary", 1))))
+    assert "[Not searched: 1 file over 1 GiB." in said(globbed("a", skipped=(SkippedFiles("too large", 1),)))
 
 
 def test_c70_a_listing_always_says_what_it_leaves_out():
-    text = said(Listed(how(1, skipped=(Skipped("hidden", 2), Skipped("heavy folder", 1))), (("a", "file"),)))
+    text = said(
+        ListResult(how(1, skipped=(SkippedFiles("hidden", 2), SkippedFiles("heavy folder", 1))), (("a", "file"),))
+    )
     assert "[Not shown: 2 hidden entries, 1 heavy folder such as node_modules." in text
 
 
@@ -199,23 +219,26 @@ def test_c70_a_listing_always_says_what_it_leaves_out():
     ("result", "told"),
     [
         (
-            globbed(searched=12),
+            globbed(searched_count=12),
             "No match for *.py in the workspace. 12 files were searched, and none that was left out matches.",
         ),
-        (grepped(searched=12), "No match for needle in the workspace. 12 files were searched, and none was left out."),
-        (grepped(searched=1, path="a"), "No match for needle in a. 1 file was searched, and none was left out."),
+        (
+            grepped(searched_count=12),
+            "No match for needle in the workspace. 12 files were searched, and none was left out.",
+        ),
+        (grepped(searched_count=1, path="a"), "No match for needle in a. 1 file was searched, and none was left out."),
         (globbed(), "No match for *.py in the workspace."),
-        (globbed(searched=0), "Nothing was searched: there is no file in the workspace."),
+        (globbed(searched_count=0), "Nothing was searched: there is no file in the workspace."),
         (globbed(start=9), "There is nothing more."),
         (
-            Grepped(how(searched=0, path="src"), "x", "content", (), "*.rs"),
+            GrepResult(how(searched_count=0, path="src"), "x", "content", (), "*.rs"),
             "Nothing was searched: there is no file in src that matches *.rs.",
         ),
         (
-            Grepped(how(searched=2), "x", "content", (), "*.rs"),
+            GrepResult(how(searched_count=2), "x", "content", (), "*.rs"),
             "No match for x in the workspace, among files that match *.rs. 2 files were searched, and none of them was left out.",
         ),
-        (Listed(how(path="src"), ()), "There is nothing in src."),
+        (ListResult(how(path="src"), ()), "There is nothing in src."),
     ],
 )
 def test_u11_nothing_there_is_said_plainly(result, told: str):
@@ -223,23 +246,23 @@ def test_u11_nothing_there_is_said_plainly(result, told: str):
 
 
 def test_u11_everything_left_out_is_said_exactly():
-    skipped = (Skipped("ignore file", 2, ".gitignore", 1, "*"),)
-    text = said(globbed(searched=0, skipped=skipped))
+    skipped = (SkippedFiles("ignore file", 2, ".gitignore", 1, "*"),)
+    text = said(globbed(searched_count=0, skipped=skipped))
     assert text.startswith("Nothing was searched: every file in the workspace is left out.\n\n[Not searched: 2 files")
-    assert said(Listed(how(skipped=skipped), ())).startswith("Nothing in the workspace is shown.")
+    assert said(ListResult(how(skipped=skipped), ())).startswith("Nothing in the workspace is shown.")
 
 
 def test_u6_a_filter_is_not_told_whether_it_matches_what_is_denied():
-    text = said(Grepped(how(searched=0, skipped=(Skipped("denied", 2),)), "x", "content", (), "*.rs"))
+    text = said(GrepResult(how(searched_count=0, skipped=(SkippedFiles("denied", 2),)), "x", "content", (), "*.rs"))
     assert text.startswith("Nothing was searched: there is no file in the workspace that matches *.rs and may be")
 
 
 @pytest.mark.parametrize("dialect", [PLAIN, FAMILY])
 def test_what_was_left_out_is_told_with_hints_or_without(dialect):
     results = [
-        globbed(searched=1, skipped=(Skipped("hidden", 1),)),
-        globbed("a", more=True, cursor="abc"),
-        globbed("a", weaker="there is none", unsteady=1),
+        globbed(searched_count=1, skipped=(SkippedFiles("hidden", 1),)),
+        globbed("a", has_more=True, cursor="abc"),
+        globbed("a", fallback_reason="there is none", unstable_count=1),
     ]
     for result in results:
         assert said(result, dialect, hints=False) == said(result, dialect, hints=True)
@@ -248,9 +271,9 @@ def test_what_was_left_out_is_told_with_hints_or_without(dialect):
 
 def test_hints_about_patterns():
     assert "**/*.py looks in all below" in said(globbed(hint="deeper"))
-    assert "set regex=true" in said(Grepped(how(hint="regex"), "a.*b", "content", ()))
-    assert "leave regex out" in said(Grepped(how(hint="literal"), "a()", "content", ()))
-    assert "need a backslash" in said(Grepped(how(hint="literal"), "a()", "content", ()), FAMILY)
+    assert "set regex=true" in said(GrepResult(how(hint="regex"), "a.*b", "content", ()))
+    assert "leave regex out" in said(GrepResult(how(hint="literal"), "a()", "content", ()))
+    assert "need a backslash" in said(GrepResult(how(hint="literal"), "a()", "content", ()), FAMILY)
 
 
 def test_a_regex_that_is_none_is_refused_with_what_the_engine_has_against_it():
@@ -262,7 +285,7 @@ def test_a_regex_that_is_none_is_refused_with_what_the_engine_has_against_it():
 
 
 def test_no_note_of_the_family_names_an_argument_that_it_has_not():
-    rules: tuple[Rule, ...] = (
+    rules: tuple[SkipReason, ...] = (
         "ignore file",
         "hidden",
         "heavy folder",
@@ -272,9 +295,15 @@ def test_no_note_of_the_family_names_an_argument_that_it_has_not():
         "unreadable",
         "too deep",
     )
-    skipped = tuple(Skipped(rule, 1) for rule in rules)
-    facts: dict[str, Any] = {"searched": 1, "skipped": skipped, "aborted": "deadline", "more": True, "cursor": "abc"}
-    for result in (globbed(**facts), globbed("a", **facts), grepped(**facts), Listed(how(**facts), ())):
+    skipped = tuple(SkippedFiles(rule, 1) for rule in rules)
+    facts: dict[str, Any] = {
+        "searched_count": 1,
+        "skipped": skipped,
+        "abort_reason": "deadline",
+        "has_more": True,
+        "cursor": "abc",
+    }
+    for result in (globbed(**facts), globbed("a", **facts), grepped(**facts), ListResult(how(**facts), ())):
         text = said(result, FAMILY)
         assert not [word for word in ("cursor=", "ignored=", "hidden=", "regex=", "sort=") if word in text]
 
@@ -312,15 +341,15 @@ def test_the_family_searches_regular_expressions_and_hidden_files():
     assert FAMILY.decode("Grep", {"pattern": "x", "head_limit": 0}).limit == 1000  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", FILE_TYPE_GLOBS)
 def test_every_type_of_the_family_is_a_glob(kind: str):
     request = FAMILY.decode("Grep", {"pattern": "x", "type": kind})
     assert isinstance(request, Grep)
-    assert request.glob == TYPES[kind]
+    assert request.glob == FILE_TYPE_GLOBS[kind]
 
 
 def test_the_types_are_those_of_the_schema():
     (grep,) = (spec for spec in FAMILY.specs if spec.name == "Grep")
-    assert grep.input_schema["properties"]["type"]["enum"] == list(TYPES)
+    assert grep.input_schema["properties"]["type"]["enum"] == list(FILE_TYPE_GLOBS)
     with pytest.raises(BadArguments):
         FAMILY.decode("Grep", {"pattern": "x", "type": "py", "glob": "*.js"})

@@ -18,9 +18,9 @@ from handhold.core.errors import (
     TooLarge,
     Unread,
 )
-from handhold.core.facts import Line
+from handhold.core.facts import PageLine
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement
-from handhold.core.results import Edited, Shown, Snippet, Step, Written
+from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.core.text import diff
 from handhold.dialects.claude import LIMITS, dialect, words
 from tests.dialects.sources import filled, piece
@@ -40,21 +40,21 @@ def refused(error, tool="Edit") -> str:
     return dialect.refuse(tool, error, hints=False)
 
 
-def step(old, new, places=1) -> Step:
-    return Step(old, new, every=places > 1, places=places, matched_by="exact")
+def step(old, new, places=1) -> AppliedReplacement:
+    return AppliedReplacement(old, new, every=places > 1, match_count=places, matched_by="exact")
 
 
-def edited(path, *steps, rows=(), created=False) -> Edited:
-    return Edited(path, path, created, steps, "utf-8", "", Snippet(tuple(rows)))
+def edited(path, *steps, rows=(), created=False) -> EditResult:
+    return EditResult(path, path, created, steps, "utf-8", "", Snippet(tuple(rows)))
 
 
 def encoded(result, request) -> str:
     return dialect.encode("", request, result, hints=False)
 
 
-def read(*lines: str | Line, rest=0) -> str:
-    rows = tuple(line if isinstance(line, Line) else Line(line) for line in lines)
-    shown = Shown("/a", 1, rows, rest, rest > 0, None, "utf-8", replaced=False)
+def read(*lines: str | PageLine, rest=0) -> str:
+    rows = tuple(line if isinstance(line, PageLine) else PageLine(line) for line in lines)
+    shown = TextResult("/a", 1, rows, rest, rest > 0, None, "utf-8", has_undecodable_bytes=False)
     return encoded(shown, Read("/a", LIMITS))
 
 
@@ -69,9 +69,9 @@ MULTI = MultiEdit("", ())
 
 def test_the_numbers_are_the_sources():
     assert (LIMITS.lines, LIMITS.line_chars) == (source("read.lines"), source("read.line_chars"))
-    assert (LIMITS.whole_bytes, LIMITS.chars) == (source("read.most_kb") * 1024, source("read.most_chars"))
-    assert (source("read.lines"), source("read.line_chars")) == (words.MOST_ROWS, words.LINE_CHARS)
-    assert source("edit.diff_lines") == diff.CONTEXT
+    assert (LIMITS.max_full_read_bytes, LIMITS.chars) == (source("read.most_kb") * 1024, source("read.most_chars"))
+    assert (source("read.lines"), source("read.line_chars")) == (words.MAX_SNIPPET_LINES, words.MAX_LINE_CHARS)
+    assert source("edit.diff_lines") == diff.CONTEXT_LINES
 
 
 def test_the_trackers_messages():
@@ -92,7 +92,7 @@ def test_a_page():
 
 
 def test_a_page_that_is_cut():
-    told = read("a", Line("b", 17), rest=23).split("\n")
+    told = read("a", PageLine("b", 17), rest=23).split("\n")
     assert told[2] == filled(source("read.more_lines"), 23)
     assert told[1] == "     2→b" + filled(source("read.more_characters"), 17)
 
@@ -117,7 +117,9 @@ def test_the_six_cases_of_edit():
     assert refused(AlreadyExists("/a")) == source("edit.exists")
     assert refused(NoMatch("/a", "")) == source("edit.exists")
     assert encoded(edited("/tmp/test.txt", step("", "x"), created=True), EDIT) == source("edit.created")
-    assert encoded(Written("/tmp/test.txt", "/tmp/test.txt", True, 2, 1, "utf-8", ""), EDIT) == source("edit.created")
+    assert encoded(WriteResult("/tmp/test.txt", "/tmp/test.txt", True, 2, 1, "utf-8", ""), EDIT) == source(
+        "edit.created"
+    )
     assert refused(Ambiguous("/a", "重复行", (1, 2, 4), "exact")) == source("edit.many")
     everywhere = edited("/tmp/duplicate_content.txt", step("重复行", "修改后的行", places=3))
     assert encoded(everywhere, EDIT) == source("edit.every")

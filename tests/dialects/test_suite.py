@@ -7,8 +7,8 @@ import pytest
 
 from handhold.core.choices import DIALECTS
 from handhold.core.requests import Request
-from handhold.core.results import NotebookShown, PdfShown, Pictured, Result
-from handhold.testing import RESULTS, TURNS, DialectSuite, made, results_of
+from handhold.core.results import ImageResult, NotebookResult, PdfResult, Result
+from handhold.testing import RESULT_TYPES, VARIANTS, DialectSuite, iter_result_types, make_value
 
 
 def suite_of(dialect: str) -> Any:
@@ -19,7 +19,7 @@ def suite_of(dialect: str) -> Any:
 
 
 def test_every_request_is_in_the_table():
-    assert set(RESULTS) == set(get_args(Request))
+    assert set(RESULT_TYPES) == set(get_args(Request))
 
 
 def test_every_result_is_asked_of_some_dialect():
@@ -28,7 +28,7 @@ def test_every_result_is_asked_of_some_dialect():
         kind
         for suite in suites
         for tool, arguments in suite.calls
-        for kind in results_of(suite.dialect.decode(tool, arguments), suite.dialect.traits)
+        for kind in iter_result_types(suite.dialect.decode(tool, arguments), suite.dialect.options)
     }
     assert kinds == set(get_args(Result))
 
@@ -39,23 +39,29 @@ def test_c27_c28_c29_every_dialect_that_reads_is_asked_for_what_is_not_text(dial
     kinds = {
         kind
         for tool, arguments in suite.calls
-        for kind in results_of(suite.dialect.decode(tool, arguments), suite.dialect.traits)
+        for kind in iter_result_types(suite.dialect.decode(tool, arguments), suite.dialect.options)
     }
-    assert {Pictured, PdfShown, NotebookShown} <= kinds
+    assert {ImageResult, PdfResult, NotebookResult} <= kinds
 
 
 def test_a_kind_is_made_in_each_of_its_ways():
-    assert {made(PdfShown, turn).ended for turn in TURNS} == {"", "room", "time", "memory", "broken"}
-    assert not made(PdfShown, 0).pages
-    assert made(PdfShown, 2).pages[0].picture
+    assert {make_value(PdfResult, variant).stop_reason for variant in VARIANTS} == {
+        "",
+        "room",
+        "time",
+        "memory",
+        "broken",
+    }
+    assert not make_value(PdfResult, 0).pages
+    assert make_value(PdfResult, 2).pages[0].picture
 
 
 def test_a_dialect_without_words_for_a_result_does_not_pass():
     class Mute(type(suite_of("tiny").dialect)):
-        def said(self, request: Any, result: Any) -> str:
-            if isinstance(result, PdfShown):
+        def format_result(self, request: Any, result: Any) -> str:
+            if isinstance(result, PdfResult):
                 raise AssertionError("no words")
-            return super().said(request, result)
+            return super().format_result(request, result)
 
     suite = suite_of("tiny")()
     suite.dialect = Mute(import_module("handhold.dialects.tiny").__file__)

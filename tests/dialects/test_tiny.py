@@ -7,10 +7,10 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.errors import NoSpace
-from handhold.core.facts import Exit, Held, Output
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.requests import Run
-from handhold.core.results import Ran
-from handhold.dialects.tiny import SECONDS, dialect, words
+from handhold.core.results import RunResult
+from handhold.dialects.tiny import COMMAND_TIMEOUT_SECONDS, dialect, words
 from handhold.testing import DialectSuite
 from tests.dialects.sources import filled, piece
 from tests.suites.machine import has_shadows
@@ -43,8 +43,8 @@ def test_name_description_and_schema_are_the_sources(spec):
 
 
 def test_the_numbers_are_the_sources():
-    assert words.MOST == source("read.bytes") == source("bash.bytes")
-    assert source("bash.seconds") == SECONDS
+    assert words.MAX_BYTES == source("read.bytes") == source("bash.bytes")
+    assert source("bash.seconds") == COMMAND_TIMEOUT_SECONDS
 
 
 def test_a_file_comes_as_it_is_and_a_long_one_is_cut_at_8000_bytes():
@@ -137,9 +137,16 @@ def test_two_places_that_are_alike_but_for_indentation_are_refused():
 def test_a_command_has_30_seconds_and_says_when_they_are_over():
     request = dialect.decode("bash", {"command": "top"})
     assert isinstance(request, Run)
-    assert request.seconds == 30
-    held = Held("bubblewrap", shadow=True, network=False)
-    late = Ran("top", Exit(None, timed_out=True, seconds=30.01), Output("so far\n", bytes=7), held, "all", "all")
+    assert request.timeout_seconds == 30
+    held = SandboxStatus("bubblewrap", shadow=True, network=False)
+    late = RunResult(
+        "top",
+        ExitStatus(None, timed_out=True, seconds=30.01),
+        CommandOutput("so far\n", total_bytes=7),
+        held,
+        "all",
+        "all",
+    )
     text = dialect.encode("bash", request, late, hints=False)
     assert text == "so far\n" + source("bash.timed_out")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from handhold.core.plans import FileChange, Folder, Shelved
+from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
 from handhold.core.ports import Transaction
 from handhold.world.files.commit import Committer
-from handhold.world.files.manifest import thing
-from handhold.world.files.shelf import Shelf
+from handhold.world.files.manifest import read_entry_state
+from handhold.world.files.shelf import StagingArea
 from handhold.world.files.workspace import Workspace
 from tests.faults.trees import Kept
 
@@ -43,10 +43,10 @@ def snapshot(root: Path) -> Snapshot:
 class Command:
     """The changes of one command, as they are collected."""
 
-    def __init__(self, shelf: Shelf, root: Path) -> None:
+    def __init__(self, shelf: StagingArea, root: Path) -> None:
         self.shelf = shelf
         self.root = root
-        self.id = shelf.new()
+        self.id = shelf.create_folder()
         self.changes: list[FileChange] = []
         self._last = 0
 
@@ -60,19 +60,21 @@ class Command:
     def chmods(self, name: str, mode: int) -> "Command":
         """A directory that stays."""
         path = self.root / name if name else self.root
-        self.changes.append(FileChange(str(path), Folder(stat.S_IMODE(path.stat().st_mode)), Folder(mode)))
+        self.changes.append(
+            FileChange(str(path), DirectoryMetadata(stat.S_IMODE(path.stat().st_mode)), DirectoryMetadata(mode))
+        )
         return self
 
     def _change(self, name: str, make: Make | None) -> "Command":
         self._last += 1
         slot = f"{self.id}/{self._last}"
-        before = thing(str(self.root / name))
+        before = read_entry_state(str(self.root / name))
         after = None
         if make is not None:
             make(Path(self.shelf.path(slot)))
-            after = thing(self.shelf.path(slot))
+            after = read_entry_state(self.shelf.path(slot))
         self.changes.append(
-            FileChange(str(self.root / name), before and before.shelved(slot), after and after.shelved(slot))
+            FileChange(str(self.root / name), before and before.to_staged(slot), after and after.to_staged(slot))
         )
         return self
 
@@ -88,7 +90,7 @@ class Desk:
         self.kept = Kept()
         self.workspace = Workspace([self.root], self.kept, state=self.state)
         self.committer = Committer(self.workspace, self.kept, durable=durable, exchange=exchange)
-        shelf = self.workspace.shelf_of(self.workspace.roots_open[0])
+        shelf = self.workspace.get_staging_area(self.workspace.open_roots[0])
         assert shelf
         self.shelf = shelf
 
@@ -103,21 +105,21 @@ class Desk:
 
     def commit(self, command: Command | list[FileChange]) -> list[FileChange]:
         with self.open(command.changes if isinstance(command, Command) else command) as transaction:
-            identities = transaction.perform()
-            transaction.finish()
+            identities = transaction.apply()
+            transaction.clean_up()
             for path, identity in identities.items():
                 if os.access(os.path.dirname(path), os.X_OK):
-                    look = self.workspace.look(path)
+                    look = self.workspace.stat(path)
                     assert look
                     assert look.identity == identity
             return list(transaction.files)
 
     def undo(self, changes: list[FileChange]) -> list[FileChange]:
-        return self.commit([change.reversed() for change in reversed(changes)])
+        return self.commit([change.invert() for change in reversed(changes)])
 
 
-def things(changes: Iterable[FileChange]) -> list[Shelved]:
-    return [each for change in changes for each in (change.before, change.after) if isinstance(each, Shelved)]
+def things(changes: Iterable[FileChange]) -> list[StagedContent]:
+    return [each for change in changes for each in (change.before, change.after) if isinstance(each, StagedContent)]
 
 
 def file(data: bytes | str, mode: int = 0o644, mtime: int | None = None) -> Make:

@@ -26,10 +26,10 @@ from pathlib import Path
 
 from handhold import Toolbox
 from handhold.core.plans import FileChange
-from handhold.core.ports import Call, Decision, Outcome
+from handhold.core.ports import Call, CallDecision, Outcome
 from handhold.pipeline.transactions import recover
 from handhold.world.files.commit import Committer
-from handhold.world.files.shelf import Shelf, remove_tree
+from handhold.world.files.shelf import StagingArea, remove_tree
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
 from tests.faults import commands, trees
@@ -123,11 +123,11 @@ class Bench:
             seq = store.begin(Call("session", "", "", "patch", "{}", "none"))
             os.access(MARK, os.F_OK)
             with files.transaction(changes) as transaction:
-                store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
-                transaction.perform()
-                store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
-                transaction.finish()
-                store.finish(seq)
+                store.record_intent(seq, transaction.id, transaction.files, decision=CallDecision("allowed"))
+                transaction.apply()
+                store.record_outcome(seq, Outcome("success", None, 0.0, None), durable=True)
+                transaction.clean_up()
+                store.mark_cleaned_up(seq)
             os.access(MARK, os.F_OK)
 
     def changes(self) -> list[FileChange]:
@@ -146,13 +146,13 @@ class Bench:
             with self.open() as (_, store):
                 if problem := store.verify().problem:
                     return problem
-                return "still broken" if store.broken() else "old" if now == self.old else "new"
+                return "still broken" if store.incomplete_transactions() else "old" if now == self.old else "new"
         return difference(now, self.old, self.new)
 
     def case(self) -> object:
         """What a recovery finds, without the random part of names."""
         with self.open() as (_, store):
-            settled = tuple(broken.settled for broken in store.broken())
+            settled = tuple(broken.is_recorded for broken in store.incomplete_transactions())
         found = tree(self.root).items()
         return settled, tuple(sorted((re.sub("-[0-9a-f]{16}-", "-id-", path), what) for path, what in found))
 
@@ -187,7 +187,7 @@ class Commanding(Bench):
         self._fresh(self.state)
         shutil.copytree(self._empty, self.state)
         (self.state / "shelf").mkdir(mode=0o700)
-        self._shelf = Shelf(str(self.state / "shelf"))
+        self._shelf = StagingArea(str(self.state / "shelf"))
         self._command = commands.fifty(commands.Command(self._shelf, self.root))
         self._laid = commands.snapshot(self.root)
 
@@ -239,7 +239,7 @@ class Undoing(Commanding):
         super().lay()
         self.commit()
         self._laid = commands.snapshot(self.root)
-        self._command.changes = [change.reversed() for change in reversed(self._command.changes)]
+        self._command.changes = [change.invert() for change in reversed(self._command.changes)]
 
 
 def copied(source: Path, target: Path) -> None:

@@ -19,7 +19,7 @@ from time import monotonic
 
 from handhold import Toolbox
 from handhold.world.convert.confined import ConfinedConverter
-from handhold.world.convert.process import Gone
+from handhold.world.convert.process import WorkerResult
 
 MIB = 1 << 20
 MOST_TEXT, MOST_IMAGE = 80_000, 5_000_000  # characters of a reply, and of an image in base64
@@ -40,10 +40,10 @@ class Answered:
 class Watched(ConfinedConverter):
     """What production has, and an eye on what its workers cost."""
 
-    gone: Gone | None = None
+    gone: WorkerResult | None = None
 
-    def work(self, job: dict[str, object], data: bytes) -> Gone:
-        self.gone = super().work(job, data)
+    def run_job(self, job: dict[str, object], data: bytes) -> WorkerResult:
+        self.gone = super().run_job(job, data)
         return self.gone
 
 
@@ -59,12 +59,12 @@ def shown(file: Path) -> Answered:
         "an image too large": any(len(block.base64) > MOST_IMAGE for block in reply.images),
         "an image in an error": reply.status == "error" and bool(reply.images),
     }
-    cost = converter.gone.effort if converter.gone else None
+    cost = converter.gone.usage if converter.gone else None
     return Answered(
         name=file.name,
         answer=reply.code or reply.status,
-        seconds=cost.seconds if cost else 0.0,
-        memory=cost.memory if cost else 0,
+        seconds=cost.cpu_seconds if cost else 0.0,
+        memory=cost.peak_memory_bytes if cost else 0,
         waited=waited,
         flaw=", ".join(flaw for flaw, there in flaws.items() if there),
     )

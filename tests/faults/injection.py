@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from handhold.core.errors import ToolError, Unfinished
+from handhold.core.errors import RollbackIncomplete, ToolError
 from handhold.core.plans import FileChange
-from handhold.core.ports import Call, Decision, Outcome
+from handhold.core.ports import Call, CallDecision, Outcome
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
 from tests.faults.crash import PR_SET_PTRACER, PTRACER_ANY, Bench
@@ -33,18 +33,18 @@ def outcome_of(files: Workspace, store: SqliteStore, seq: int, changes: Sequence
     """Commit as the toolbox does; the code of what went wrong, or `success`."""
     try:
         with files.transaction(changes) as transaction:
-            store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
-            transaction.perform()
-            store.settle(seq, Outcome("success", None, 0.0, None), durable=True)
+            store.record_intent(seq, transaction.id, transaction.files, decision=CallDecision("allowed"))
+            transaction.apply()
+            store.record_outcome(seq, Outcome("success", None, 0.0, None), durable=True)
             try:
-                transaction.finish()
+                transaction.clean_up()
             except ToolError:
                 return "success"  # what is left to clear up, the next start clears
-            store.finish(seq)
-    except Unfinished:
+            store.mark_cleaned_up(seq)
+    except RollbackIncomplete:
         return "UNFINISHED"
     except ToolError as error:
-        store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False)
+        store.record_outcome(seq, Outcome("error", error.code, 0.0, None), durable=False)
         return error.code
     except Exception:  # noqa: BLE001 - a defect: shown by the test that sees it
         return traceback.format_exc()

@@ -72,7 +72,7 @@ def test_nasty_28_no_read_leaves_the_workspace(
 
 def read(files: Workspace, path: str, *, paged: bool) -> str:
     try:
-        data = files.page(path, 1, 1, 100).lines[0].text.encode() + b"\n" if paged else files.read(path).data
+        data = files.read_page(path, 1, 1, 100).lines[0].text.encode() + b"\n" if paged else files.read(path).data
     except ToolError:
         return "refused"
     return data.decode().strip()

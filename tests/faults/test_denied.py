@@ -18,7 +18,7 @@ import pytest
 from handhold import Reply, Toolbox
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Verb, Verdict
-from handhold.world.search.programs import Program, found
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
 from tests.suites.machine import has_shadows
 from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 
@@ -37,7 +37,7 @@ RULE = Rule(
     paths=("conf/secret.txt",),
     because="it is none of a model's business",
     covers=(SECRET,),
-    spares=("conf/other.txt",),
+    does_not_cover=("conf/other.txt",),
 )
 GIT = "git -c user.name=a -c user.email=a@b -c init.defaultBranch=main"
 PYTHON = "/usr/bin/python3"
@@ -409,7 +409,7 @@ HELPLESS: dict[str, str] = {  # ways that lead nowhere for others either, on mos
 }  # fmt: skip
 
 
-def programs_missing(rg: Program | str) -> set[str]:
+def programs_missing(rg: RipgrepBinary | str) -> set[str]:
     """Ways by a program that is not installed here."""
     needed = {
         "node": "node",
@@ -420,7 +420,7 @@ def programs_missing(rg: Program | str) -> set[str]:
         "rsync": "rsync",
     }
     missing = {way for way, program in needed.items() if not shutil.which(program)}
-    seen = isinstance(rg, Program) and os.access(rg.path, os.X_OK) and rg.path.startswith("/usr/")
+    seen = isinstance(rg, RipgrepBinary) and os.access(rg.path, os.X_OK) and rg.path.startswith("/usr/")
     return missing if seen else missing | {"rg"}  # one that lies elsewhere may be hidden in the sandbox
 
 
@@ -439,7 +439,7 @@ def tried(desk: Desk, commands: Sequence[str], **arguments: Any) -> Reply:
 @pytest.mark.slow
 def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
     """Whatever it starts."""
-    rg = found()
+    rg = find_ripgrep()
 
     def work() -> None:
         free, denied = desks(place)
@@ -448,7 +448,7 @@ def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
         arrived: list[str] = []
         useless: list[str] = []
         for name, commands in ways.items():
-            commands = [each.replace("{rg}", rg.path if isinstance(rg, Program) else "") for each in commands]
+            commands = [each.replace("{rg}", rg.path if isinstance(rg, RipgrepBinary) else "") for each in commands]
             if not shows(tried(free, commands)):
                 useless.append(name)
             reply = tried(denied, commands)
@@ -490,7 +490,7 @@ def test_no_command_reads_it_wherever_it_runs(who: str, place: Path, how: str): 
                     from handhold.core.requests import Run
 
                     with box.shell.run(Run(command, 20, chars=20_000, direct=True)) as finished:
-                        shown, held = finished.output.head, finished.held
+                        shown, held = finished.output.head, finished.sandbox
                     assert held.hidden == (SECRET, "twin.txt")
                 else:
                     reply = box.call("bash", {"command": command, how: True})
@@ -511,7 +511,7 @@ def test_no_command_reads_it_wherever_it_runs(who: str, place: Path, how: str): 
 def test_a_folder_is_hidden_with_all_that_is_in_it(who: str, place: Path):  # noqa: F811
     rule = Rule(
         name="the vault", verdict=Verdict.DENY, verbs=(Verb.READ,), paths=("conf",), because="closed",
-        covers=("conf/a", "conf"), spares=("sub",),
+        covers=("conf/a", "conf"), does_not_cover=("sub",),
     )  # fmt: skip
 
     def work() -> None:
@@ -597,7 +597,7 @@ def test_where_nothing_can_be_hidden_nothing_runs(tmp_path: Path, shell: str):
             reply = box.call("bash", {"command": f"cat {SECRET}; touch ran", **more})
             assert reply.code == "NO_SHELL", reply.text
             assert SECRET in reply.text
-        assert SECRET in " ".join(box.shell.held.why_not)
+        assert SECRET in " ".join(box.shell.sandbox.why_not)
         assert not (denied.ws / "ran").exists()
         for name in (SECRET, "twin.txt"):
             os.unlink(denied.ws / name)
@@ -605,22 +605,22 @@ def test_where_nothing_can_be_hidden_nothing_runs(tmp_path: Path, shell: str):
 
 
 def test_too_many_to_hide_are_a_reason_not_to_run(tmp_path: Path):
-    from handhold.world.shell.masks import MOST
+    from handhold.world.shell.masks import MAX_MASKS
 
     rule = Rule(
         name="many", verdict=Verdict.DENY, verbs=(Verb.READ,), paths=("s*",), because="no",
-        covers=("s1",), spares=("t1",),
+        covers=("s1",), does_not_cover=("t1",),
     )  # fmt: skip
     desk = Desk(tmp_path.resolve(), {"rules": [rule]})
     desk.ws.mkdir()
-    for n in range(MOST + 1):
+    for n in range(MAX_MASKS + 1):
         (desk.ws / f"s{n}").touch()
     with desk.box() as box:
         assert box.call("bash", {"command": "true"}).code == "NO_SHELL"
         (desk.ws / "s0").unlink()
         reply = box.call("bash", {"command": "cat s1 s300 s499; true"})
         assert reply.text.count("Permission denied") == 3
-        assert (len(reply.data["held"]["hidden"]), reply.data["held"]["hidden_total"]) == (100, MOST)
+        assert (len(reply.data["held"]["hidden"]), reply.data["held"]["hidden_total"]) == (100, MAX_MASKS)
 
 
 # --- why
@@ -658,7 +658,7 @@ def test_r24_a_denied_link_hides_the_folder_outside_that_it_leads_to(tmp_path: P
     (root / "vault").symlink_to(outside)
     (root / ".env").symlink_to("/usr")  # what commands need to run is not hidden
     (root / ".env.local").symlink_to(tmp_path)
-    rule = Rule("vault", "deny", ["read"], "kept apart", covers=["vault"], spares=["a"], paths=["vault"])
+    rule = Rule("vault", "deny", ["read"], "kept apart", covers=["vault"], does_not_cover=["a"], paths=["vault"])
     with Toolbox.open(root, state=tmp_path / "state", settings=False, policy="open", rules=[rule]) as box:
         assert box.masked_paths() == (str(outside),)
         reply = box.call("bash", {"command": f"cat vault/f {outside}/f; echo ran"})

@@ -17,7 +17,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.world.search import ENGINES, DiskSearch
-from handhold.world.search.programs import Program, found
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.timeout(120)
@@ -192,7 +192,7 @@ def trapped(tmp_path: Path) -> Trapped:
 @pytest.fixture
 def careless(trapped: Trapped, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trapped]:
     """We are started in there, with a PATH that leads through it first and settings of ripgrep that lie in it."""
-    found.cache_clear()
+    find_ripgrep.cache_clear()
     monkeypatch.chdir(trapped.ws)
     folders = (f"{trapped.ws}/bin", f"{trapped.ws}/node_modules/.bin", os.environ["PATH"])
     monkeypatch.setenv("PATH", ":".join(folders))
@@ -200,7 +200,7 @@ def careless(trapped: Trapped, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trap
     monkeypatch.setenv("XDG_CONFIG_HOME", str(trapped.place / "config"))
     monkeypatch.setenv("GIT_DIR", str(trapped.ws / ".git"))
     yield trapped
-    found.cache_clear()
+    find_ripgrep.cache_clear()
 
 
 def opened(trapped: Trapped, **options: Any) -> Toolbox:
@@ -218,8 +218,8 @@ def test_each_trap_works(trapped: Trapped):
 
 
 def test_the_settings_of_ripgrep_work(trapped: Trapped):
-    ripgrep = found()
-    assert isinstance(ripgrep, Program)
+    ripgrep = find_ripgrep()
+    assert isinstance(ripgrep, RipgrepBinary)
     trapped.bare(f"{ripgrep.path} needle a.txt", RIPGREP_CONFIG_PATH=str(trapped.ws / ".ripgreprc"))
     assert trapped.sprung() == {"bin-rg"}
 
@@ -319,11 +319,11 @@ def test_a_command_cannot_plant_the_program_that_the_next_search_runs(careless: 
     for name in ("bin", "node_modules/.bin"):
         for program in ("rg", "git"):
             (careless.ws / name / program).unlink()
-    rg = found()
-    assert isinstance(rg, Program)
+    rg = find_ripgrep()
+    assert isinstance(rg, RipgrepBinary)
     (careless.ws / "bin/rg").write_text(f'#!/bin/sh\nexec {rg.path} "$@"\n')
     (careless.ws / "bin/rg").chmod(0o755)
-    found.cache_clear()
+    find_ripgrep.cache_clear()
     with opened(careless) as box:
         assert box.call("grep", {"pattern": "needle"}).status in ("success", "partial")
         careless._program(careless.ws / "bin/rg", "bin-rg")

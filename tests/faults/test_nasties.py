@@ -385,7 +385,7 @@ def test_nasty_18_a_regex_that_backtracks_elsewhere_does_not_hang(row: Row, monk
     assert (reply.status, reply.data["paths"]) == ("success", [])
     box = row.box("claude", searcher=DiskSearch(row.box().files, engines=("walk",)), search_seconds=1.0)  # pyright: ignore[reportArgumentType]
     reply = row.ask("Grep", dialect="claude", pattern="(a+)+$")
-    assert box.traits.search_seconds == 1.0
+    assert box.options.search_seconds == 1.0
     assert reply.status == "partial"
 
 
@@ -883,7 +883,7 @@ def test_nasty_47_without_descriptors_there_is_a_clean_error_and_no_leak(row: Ro
 def test_nasty_48_a_file_system_that_died_or_fell_silent_is_an_error_and_the_tools_live_on(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(distant, "LONGEST", 0.5)
+    monkeypatch.setattr(distant, "IO_TIMEOUT_SECONDS", 0.5)
     row.put("near", "near\n")
     with served(hanging.__file__, row.root / "far") as server:
         assert "from afar" in row.ask("read_file", path="far/file", changes=True).text

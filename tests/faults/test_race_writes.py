@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from handhold.core.errors import ToolError
-from handhold.core.plans import Bytes, FileChange
+from handhold.core.plans import FileChange, InlineContent
 from handhold.world.files.commit import Committer
 from handhold.world.files.workspace import Workspace
 from tests.faults.trees import Kept
@@ -53,7 +53,7 @@ def emptied(folder: Path) -> int:
 @pytest.mark.parametrize("resolver", ["openat2", "walk"])
 def test_nasty_28_no_write_gets_out(tmp_path: Path, resolver: Literal["openat2", "walk"]):
     kept = Kept()
-    content = Bytes(b"mine")
+    content = InlineContent(b"mine")
     with swapping(tmp_path) as (root, outside):
         workspace = Workspace([root], kept, resolver)
         committer = Committer(workspace, kept, durable=False)
@@ -61,10 +61,10 @@ def test_nasty_28_no_write_gets_out(tmp_path: Path, resolver: Literal["openat2",
         for turn in range(WRITES):
             # Half of them resolve the path at the last moment, as a tool does; half hold an older place.
             try:
-                path = workspace.place(f"door/{turn}") if turn % 2 else str(root / f"door/{turn}")
+                path = workspace.resolve(f"door/{turn}") if turn % 2 else str(root / f"door/{turn}")
                 with committer.transaction([FileChange(path, None, content)]) as transaction:
-                    transaction.perform()
-                    transaction.finish()
+                    transaction.apply()
+                    transaction.clean_up()
             except ToolError:
                 refused += 1
         workspace.close()

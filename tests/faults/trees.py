@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from handhold.core.plans import Bytes, Directory, FileChange, digest
+from handhold.core.plans import Directory, FileChange, InlineContent, digest
 
 NOBODY = 65534
 Tree = dict[str, tuple[object, ...]]
@@ -20,8 +20,8 @@ class Kept:
         self.commands: set[str] = set()
         self._gone: set[str] = set()
 
-    def keep(self, datas: Iterable[bytes]) -> None:
-        self.datas.update((digest(data), data) for data in datas)
+    def keep(self, contents: Iterable[bytes]) -> None:
+        self.datas.update((digest(data), data) for data in contents)
 
     def get(self, hash: str) -> bytes | None:
         return self.datas.get(hash)
@@ -32,7 +32,7 @@ class Kept:
     def slots(self) -> set[str]:
         return self.commands
 
-    def gone(self) -> set[str]:
+    def pop_dropped_slots(self) -> set[str]:
         gone, self._gone = self._gone, set()
         return gone
 
@@ -42,7 +42,7 @@ class Kept:
 
     def keep_all(self, changes: Iterable[FileChange]) -> None:
         for change in changes:
-            self.keep(each.data for each in (change.before, change.after) if isinstance(each, Bytes))
+            self.keep(each.data for each in (change.before, change.after) if isinstance(each, InlineContent))
 
 
 def tree(root: Path) -> Tree:
@@ -124,9 +124,9 @@ def patch() -> str:
 def twenty(root: Path) -> list[FileChange]:
     """Files replaced, made (some in directories that are made as well), deleted, one that has two names, a directory removed."""
     return [
-        *(FileChange(str(root / name), Bytes(old(name)), Bytes(new(name))) for name in REPLACED),
-        *(FileChange(str(root / name), None, Bytes(new(name))) for name in CREATED),
-        FileChange(str(root / LINKED), Bytes(old(LINKED)), Bytes(new(LINKED))),
-        *(FileChange(str(root / name), Bytes(old(name)), None) for name in DELETED),
+        *(FileChange(str(root / name), InlineContent(old(name)), InlineContent(new(name))) for name in REPLACED),
+        *(FileChange(str(root / name), None, InlineContent(new(name))) for name in CREATED),
+        FileChange(str(root / LINKED), InlineContent(old(LINKED)), InlineContent(new(LINKED))),
+        *(FileChange(str(root / name), InlineContent(old(name)), None) for name in DELETED),
         FileChange(str(root / "gone"), Directory(), None),
     ]

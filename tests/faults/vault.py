@@ -27,7 +27,7 @@ RULE = Rule(
     paths=("secrets/**", "vault.*", "caf\u00e9.txt"),
     because="they are mine",
     covers=(KEY, VAULT),
-    spares=("open.txt",),
+    does_not_cover=("open.txt",),
 )
 GIT = "git -c user.name=a -c user.email=a@b -c init.defaultBranch=main"
 JOB_SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""The same road twice: on a disk, and in a dictionary."""
+"""The same calls twice: on a disk, and in a dictionary."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,13 +53,13 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
     def in_memory(files: Files) -> Ground:
         box = Toolbox.in_memory(files, session="s")
-        world: Any = box.files
+        memory: Any = box.files
 
         def opener(**options: Any) -> Toolbox:
             options.setdefault("session", "s")
             return Toolbox.on(box.files, box.store, **options)
 
-        return Ground(opener, world.content, world.put)
+        return Ground(opener, memory.get_content, memory.put)
 
     yield on_disk if request.param == "disk" else in_memory
     for box in opened:

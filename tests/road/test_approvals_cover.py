@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.adapters.pausing import shown
+from handhold.adapters.pausing import build_payload
 from handhold.world.files.manifest import exact_hash
 from tests.suites.machine import has_shadows
 
@@ -70,10 +70,10 @@ def test_r13_what_would_be_deleted_is_covered_too(box: Toolbox, ws: Path):
 
 def test_r13_an_answer_for_the_session_allows_what_it_was_shown_to_allow(box: Toolbox, ws: Path):
     asked = box.call("write_file", {"path": "a", "content": "1"})
-    question = box.store.asked(asked.data["approval"])
+    question = box.store.get_pending(asked.data["approval"])
     box.store.answer(question.hash, "session", by="ann")
     assert box.call("write_file", {"path": "a", "content": "1"}).status == "success"
-    assert set(box.store.allowed("s")) == set(question.allows)
+    assert set(box.store.list_grants("s")) == set(question.allows)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_r13_an_answer_for_the_session_allows_what_it_was_shown_to_allow(box: To
 )
 def test_r13_modes_of_what_is_new_are_shown(box: Toolbox, ws: Path, script: str, line: str):
     asked = run(box, ws, script)
-    assert line in box.store.asked(asked.data["approval"]).diff.splitlines()
+    assert line in box.store.get_pending(asked.data["approval"]).diff.splitlines()
 
 
 def test_r13_ordinary_modes_are_not_shown(box: Toolbox, ws: Path):
     asked = run(box, ws, "mkdir d && printf x >d/new && printf x >new")
-    assert "new file" not in box.store.asked(asked.data["approval"]).diff
+    assert "new file" not in box.store.get_pending(asked.data["approval"]).diff
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -114,4 +114,4 @@ def test_r13_what_cannot_be_read_is_never_the_same(tmp_path: Path):
 
 def test_r13_a_paused_run_is_approved_by_every_byte_and_not_by_the_diff():
     one, other = (Question("bash", (), "[cut]", "because", id=each) for each in ("1", "2"))
-    assert shown(one)["change"] != shown(other)["change"]
+    assert build_payload(one)["change"] != build_payload(other)["change"]

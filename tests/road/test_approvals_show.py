@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from handhold import Toolbox
 from handhold.cli import prompt
 from handhold.core import history
-from handhold.core.ports import Consent, Question
+from handhold.core.ports import ApprovalAnswer, Question
 from handhold.server import approvals
 from tests.suites.machine import has_shadows
 
-SHOWN: list[Callable[[Question], Iterator[str]]] = [prompt.shown, approvals.shown]
+SHOWN: list[Callable[[Question], Iterator[str]]] = [prompt.format_question, approvals.format_question]
 HOOK = ".git/hooks/pre-commit"
 
 
@@ -24,7 +24,7 @@ class Person:
     name = "the tester"
     asked: Question
 
-    def __call__(self, question: Question, /) -> Consent:
+    def __call__(self, question: Question, /) -> ApprovalAnswer:
         self.asked = question
         return "no"
 
@@ -94,7 +94,7 @@ def test_r16_a_waiting_question_holds_all_of_what_needs_approval_and_says_what_i
     )
     asked = run(box, ws, script)
     assert asked.code == "NOT_APPROVED"
-    waiting = box.store.asked(asked.data["approval"])
+    waiting = box.store.get_pending(asked.data["approval"])
     lines = waiting.diff.splitlines()
     tasks = lines.index(f"+++ b/{folder}.vscode/tasks.json")
     assert tasks < 5
@@ -106,18 +106,18 @@ def test_r16_a_waiting_question_holds_all_of_what_needs_approval_and_says_what_i
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 def test_r16_a_folder_that_needs_approval_is_shown_with_all_that_is_in_it(box: Toolbox, ws: Path):
     asked = run(box, ws, "mkdir -p .vscode/empty && for n in $(seq 250); do echo in $n >.vscode/$n; done")
-    waiting = box.store.asked(asked.data["approval"])
+    waiting = box.store.get_pending(asked.data["approval"])
     first = waiting.diff.splitlines()[: waiting.uncut]
     assert {f"+in {n}" for n in range(1, 251)} <= {*first}
     assert "not shown" not in waiting.diff
 
 
 def test_r16_what_is_too_long_to_be_shown_is_refused(box: Toolbox, ws: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(history, "MOST_WHOLE", 10_000)
+    monkeypatch.setattr(history, "MAX_APPROVAL_DIFF_CHARS", 10_000)
     reply = box.call("write_file", {"path": HOOK, "content": "x\n" * 10_000})
     assert (reply.code, reply.data["approval"]) == ("NOT_APPROVED", "")
     assert "too long to be shown" in reply.text
-    assert not box.store.waiting()
+    assert not box.store.list_pending()
 
 
 def test_r16_a_long_diff_of_one_file_says_what_it_leaves_out(box: Toolbox):

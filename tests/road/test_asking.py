@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports import Consent
+from handhold.core.ports import ApprovalAnswer
 from handhold.pipeline.review import MAX_UNASKED_LOSSES
 from tests.road import coding_task
 from tests.suites.machine import has_shadows
@@ -27,12 +27,12 @@ class Person:
 
     name = "the tester"
 
-    def __init__(self, *answers: bool | Consent, otherwise: bool | Consent = "no") -> None:
+    def __init__(self, *answers: bool | ApprovalAnswer, otherwise: bool | ApprovalAnswer = "no") -> None:
         self.answers = list(answers)
-        self.otherwise: bool | Consent = otherwise
+        self.otherwise: bool | ApprovalAnswer = otherwise
         self.asked: list[Question] = []
 
-    def __call__(self, question: Question) -> bool | Consent:
+    def __call__(self, question: Question) -> bool | ApprovalAnswer:
         self.asked.append(question)
         return self.answers.pop(0) if self.answers else self.otherwise
 
@@ -40,7 +40,7 @@ class Person:
 class Broad(Person):
     """Allows the like of it if that can be said, else for the session."""
 
-    def __call__(self, question: Question) -> bool | Consent:
+    def __call__(self, question: Question) -> bool | ApprovalAnswer:
         self.asked.append(question)
         return "pattern" if question.patterns else "session" if question.session else "once"
 
@@ -221,7 +221,7 @@ def test_r15_a_session_that_asks_too_much_is_refused_and_told_why(opened: Opened
     first, *_, last = [box.call("write_file", {"path": f"{n}", "content": "1"}, call_id=f"{n}") for n in range(101)]
     assert (last.code, last.data["asked"], last.data["approval"]) == ("NOT_APPROVED", False, "")
     assert "The question was not kept for anybody to answer: too many questions" in last.text
-    assert box.store.waiting()[0].id == first.data["approval"]
+    assert box.store.list_pending()[0].id == first.data["approval"]
     box.store.answer(first.data["approval"], "once", by="ann")
     again = box.call("write_file", {"path": "100", "content": "1"}, call_id="100")
     assert again.data["approval"], "a refusal for lack of room is not replayed"

@@ -9,7 +9,7 @@ import pytest
 
 from handhold import Rule, Toolbox
 from handhold.core.requests import JobOutput
-from handhold.world.shell.notifications import Asked, is_guarded
+from handhold.world.shell.notifications import SyscallNotification, is_refused_by_landlock
 from tests.suites.machine import has_shadows
 from tests.world.shell.forked import as_user
 
@@ -25,7 +25,7 @@ FROZEN = Rule(
     ["change", "create", "delete"],
     "generated",
     covers=["gen/a.py"],
-    spares=["a.py"],
+    does_not_cover=["a.py"],
     paths=["gen/**", "*.lock"],
 )
 
@@ -311,7 +311,14 @@ for name in (f'/proc/self/fd/{{fd}}', f'/proc/{{os.getpid()}}/fd/{{fd}}'):
 )
 def test_r11_the_kernel_decides_about_truncation_only_where_landlock_guards_it(name: str, flags: int, since: int):
     arguments = (0, flags, 0) if name == "open" else (0, 0, flags)
-    assert next(version for version in (2, 3, 7) if is_guarded(Asked(0, 0, name, arguments), version)) == since
+    assert (
+        next(
+            version
+            for version in (2, 3, 7)
+            if is_refused_by_landlock(SyscallNotification(0, 0, name, arguments), version)
+        )
+        == since
+    )
 
 
 REMOVING = {

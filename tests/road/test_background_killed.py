@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
-from handhold.world.shell.orphans import end_orphans
+from handhold.world.shell.orphans import kill_orphans
 from tests.scale import scaled
 from tests.suites.machine import has_shadows
 from tests.world.shell.shells import alive, gone, marked
@@ -59,7 +59,7 @@ def test_e4_nothing_is_left_in_the_workspace_of_a_process_that_is_killed(tmp_pat
         met += bool(alive(seconds))
         os.kill(child, signal.SIGTERM if number % 2 else signal.SIGKILL)
         os.waitpid(child, 0)
-        end_orphans()  # as the next shell does: a sandbox that is killed while it is being made may wait for that
+        kill_orphans()  # as the next shell does: a sandbox that is killed while it is being made may wait for that
         assert gone(seconds)
         assert names(tmp_path / "ws") == ["a.txt"]
     assert met, "none was killed while its command ran"

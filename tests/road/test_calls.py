@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
-from handhold.core.plans import Bytes, FileChange
-from handhold.core.ports import Call, Decision
+from handhold.core.plans import FileChange, InlineContent
+from handhold.core.ports import Call, CallDecision
 from handhold.pipeline import planning
 from tests.road.conftest import Ground
 
@@ -69,9 +69,9 @@ def test_c12_a_file_rewritten_under_its_old_identity_is_known_again_after_a_read
     here = ground({"a.py": "one\n"})
     box = here.open()
     read(box)
-    mark = box.tracker.marks.get(box.files.place("a.py"), None)
+    mark = box.tracker.read_records.get(box.files.resolve("a.py"), None)
     assert mark is not None
-    box.tracker.marks.put(replace(mark, hash="0" * 64))  # as after a write through a mapped page
+    box.tracker.read_records.put(replace(mark, hash="0" * 64))  # as after a write through a mapped page
     assert read(box).data["changed_since_last_read"] is True
     assert edit(box, "one", "two").status == "success"
 
@@ -312,10 +312,10 @@ def test_f3_what_a_dead_process_left_is_taken_back_before_the_next_call_of_a_liv
     box, dying = (Toolbox.open(tmp_path / "ws", state=tmp_path / "state", session="s") for _ in range(2))
     read(box)
     seq = dying.store.begin(Call("s", "", "c", "edit_file", "{}", "handhold"))
-    change = FileChange(box.files.place("a.py"), Bytes(b"1\n"), Bytes(b"1\n2\n"))
+    change = FileChange(box.files.resolve("a.py"), InlineContent(b"1\n"), InlineContent(b"1\n2\n"))
     with dying.files.transaction([change]) as transaction:
-        dying.store.intend(seq, transaction.id, transaction.files, decision=Decision("allowed"))
-        transaction.perform()
+        dying.store.record_intent(seq, transaction.id, transaction.files, decision=CallDecision("allowed"))
+        transaction.apply()
     assert file.read_bytes() == b"1\n2\n"
     assert edit(box, "1\n", "1\n2\n", call_id="c2").status == "success"
     assert file.read_bytes() == b"1\n2\n"
@@ -365,7 +365,7 @@ def test_whatever_text_a_model_writes_is_written_exactly_or_refused(content: str
     read(box, "old")
     for reply, path in ((write(box, content, "new"), "new"), (edit(box, "a", new, "old"), "old")):
         assert reply.code in (None, "UNENCODABLE", "NO_CHANGE")
-        written = box.files.read(path).data if box.files.look(path) else None
+        written = box.files.read(path).data if box.files.stat(path) else None
         expected = {"new": content, "old": f"{new}\n"}[path]
         before = {"new": None, "old": b"a\n"}[path]
         assert written == (expected.encode() if reply.status == "success" else before)

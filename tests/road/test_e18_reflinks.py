@@ -9,7 +9,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.world.files.commit.copies import copy_tree
-from handhold.world.files.manifest import LIST
+from handhold.world.files.manifest import LIST_FLAGS
 from tests.faults.disks import disk
 from tests.suites.machine import has_shadows
 
@@ -58,7 +58,7 @@ def test_e18_a_command_shares_the_blocks_of_a_large_file(point: Path, command: s
 def test_e18_a_copy_of_ours_shares_them_too(point: Path):
     """For where a rename does not reach: an image layer below an overlay, for instance."""
     at_first = used(point)
-    fd = os.open(point / "ws", LIST)
+    fd = os.open(point / "ws", LIST_FLAGS)
     try:
         copy_tree(fd, "logs", fd, "copied")
     finally:

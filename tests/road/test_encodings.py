@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handhold import Toolbox
-from handhold.core.text.declarations import declared
+from handhold.core.text.declarations import resolve_encoding
 from handhold.core.text.encoding import BOMS
 from tests.core.text.languages import ENCODINGS, stored, texts
 from tests.road.conftest import Ground
@@ -54,7 +54,7 @@ def files(draw: st.DrawFn, encoding: str) -> tuple[bytes, bytes, bytes]:
 
 
 def plain(encoding: str) -> str:
-    return declared(encoding, "settings").name
+    return resolve_encoding(encoding, "settings").name
 
 
 def mark(encoding: str) -> bytes:
@@ -76,7 +76,7 @@ def patch(box: Toolbox) -> str:
 
 
 def write(box: Toolbox) -> str:
-    known = box.files.page("f", 1, 10_000, 10_000)
+    known = box.files.read_page("f", 1, 10_000, 10_000)
     content = "\n".join(line.text for line in known.lines).replace(OLD, NEW)
     whole = box.files.read("f").data
     newline = "\n".encode(plain(known.encoding))

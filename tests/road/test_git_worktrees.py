@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
-from handhold.world.shell.worktrees import linked_repository
+from handhold.world.shell.worktrees import find_linked_repository
 from tests.suites.machine import has_shadows
 
 needs_shadow = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -60,9 +60,9 @@ def test_e7_with_the_repository_as_a_second_root_commits_work_and_are_undone(mai
 
 
 def test_e7_a_worktree_is_known_by_both_its_pointers(main: Path, tmp_path: Path):
-    assert linked_repository(str(tmp_path / "tree")) == f"{main}/.git"
-    assert linked_repository(str(main)) == ""
-    assert linked_repository(str(tmp_path)) == ""
+    assert find_linked_repository(str(tmp_path / "tree")) == f"{main}/.git"
+    assert find_linked_repository(str(main)) == ""
+    assert find_linked_repository(str(tmp_path)) == ""
 
 
 def other_root(main: Path, tree: Path) -> None:
@@ -126,7 +126,7 @@ def secret(main: Path) -> Path:
 )
 def test_e7_a_pointer_that_lies_shows_no_folder(main: Path, tmp_path: Path, lie: Callable[[Path, Path], None]):
     lie(main, tmp_path / "tree")
-    assert linked_repository(str(tmp_path / "tree")) == ""
+    assert find_linked_repository(str(tmp_path / "tree")) == ""
 
 
 @needs_shadow

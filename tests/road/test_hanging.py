@@ -18,7 +18,7 @@ import pytest
 from handhold import Reply, Toolbox
 from handhold.core.policy.modes import ModePolicy
 from handhold.world.files import distant
-from handhold.world.files.distant import Distant
+from handhold.world.files.distant import RemoteMounts
 from tests.suites.machine import has_shadows
 from tests.world.shell import hanging
 from tests.world.shell.forked import NOBODY, as_user
@@ -97,7 +97,7 @@ def sat(test: Callable[[Desk], None]) -> Callable[..., None]:
 
         def work() -> None:
             signal.alarm(110)  # in a process of its own, which would outlive the test if it hung
-            distant.LONGEST = PATIENCE
+            distant.IO_TIMEOUT_SECONDS = PATIENCE
             context, server = servers
             try:
                 with Toolbox.open(far.parent, state=place / "state", session="s", policy=NO_RULES) as box:
@@ -116,7 +116,7 @@ def sat(test: Callable[[Desk], None]) -> Callable[..., None]:
 
 @sat
 def test_nasty_48_a_file_system_whose_server_is_dead_is_an_error_at_once(desk: Desk):
-    distant.LONGEST = 100.0
+    distant.IO_TIMEOUT_SECONDS = 100.0
     desk.server.kill()
     desk.server.wait()
     for tool, arguments in READING:
@@ -184,7 +184,7 @@ def test_nasty_48_a_command_is_refused_where_nobody_can_find_out_what_to_hide(de
 
 @sat
 def test_nasty_48_reading_from_a_silent_file_system_is_cancelled_at_once_and_holds_up_nobody(desk: Desk):
-    distant.LONGEST = 100.0
+    distant.IO_TIMEOUT_SECONDS = 100.0
     desk.server.send_signal(signal.SIGSTOP)
 
     async def cancelled() -> None:
@@ -209,7 +209,7 @@ def test_nasty_48_in_a_workspace_that_fell_silent_itself_every_call_comes_back(t
 
     def work() -> None:
         signal.alarm(110)
-        distant.LONGEST = PATIENCE
+        distant.IO_TIMEOUT_SECONDS = PATIENCE
         far.mkdir()
         with served(far, 0) as server, Toolbox.open(far, state=tmp_path / "state", policy="open") as box:
             server.send_signal(signal.SIGSTOP)
@@ -226,12 +226,12 @@ def test_a_mount_from_afar_is_noticed_when_it_comes_and_when_it_goes(tmp_path: P
 
     def work() -> None:
         far.mkdir()
-        around, inside, beside = (Distant([str(root)]) for root in (tmp_path, far, tmp_path / "far-off"))
-        assert (around.named, inside.named, beside.named) == ("", "", "")
+        around, inside, beside = (RemoteMounts([str(root)]) for root in (tmp_path, far, tmp_path / "far-off"))
+        assert (around.description, inside.description, beside.description) == ("", "", "")
         with served(far, 0) as server:
-            assert (around.named, inside.named, beside.named) == (str(far), str(far), "")
+            assert (around.description, inside.description, beside.description) == (str(far), str(far), "")
             server.kill()
         subprocess.run(["umount", far], check=True)
-        assert (around.named, inside.named) == ("", "")
+        assert (around.description, inside.description) == ("", "")
 
     as_user("ourselves", work, first=lambda: None)

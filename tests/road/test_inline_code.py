@@ -69,7 +69,7 @@ HARMFUL = {
 def test_e5_inline_code_does_not_commit_what_a_person_would_be_asked_about(what: str, ws: Path):
     frozen = Rule(
         "frozen", Verdict.DENY, ("change", "create"), paths=("frozen.txt",), because="it is frozen",
-        covers=("frozen.txt",), spares=("a.txt",),
+        covers=("frozen.txt",), does_not_cover=("a.txt",),
     )  # fmt: skip
     before = sorted(path.name for path in ws.rglob("*"))
     with opened(ws, rules=[frozen]) as box:
@@ -125,7 +125,7 @@ def test_e5_a_line_that_also_connects_or_reaches_outside_is_asked_about_before_i
 def test_e5_a_rule_that_forbids_a_command_still_asks_about_what_cannot_be_read(ws: Path):
     forbidden = Rule(
         "no push", Verdict.DENY, ("run",), commands=("git push",), because="a person pushes",
-        covers=("git push",), spares=("git status",),
+        covers=("git push",), does_not_cover=("git status",),
     )  # fmt: skip
     with opened(ws, rules=[forbidden]) as box:
         reply = box.call("bash", {"command": 'read -r x < program.txt; "$x" made.txt'})

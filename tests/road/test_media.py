@@ -55,14 +55,14 @@ def test_c11_a_pdf_is_known_whole_once_every_page_was_shown():
     box = Toolbox.in_memory({"a.pdf": plain(*["text"] * 30)})
 
     def mark():
-        return box.tracker.marks.get("/ws/a.pdf", None)
+        return box.tracker.read_records.get("/ws/a.pdf", None)
 
     box.call("read_file", {"path": "a.pdf"})
     assert (found := mark())
-    assert (found.lines, found.whole) == (((1, 20),), False)
+    assert (found.lines, found.is_complete) == (((1, 20),), False)
     box.call("read_file", {"path": "a.pdf", "pages": "21-30"})
     assert (found := mark())
-    assert (found.lines, found.whole) == (((1, 30),), True)
+    assert (found.lines, found.is_complete) == (((1, 30),), True)
 
 
 def test_the_journal_keeps_the_call_and_not_the_pixels():

@@ -15,8 +15,8 @@ from nbformat import v4
 
 from handhold import Toolbox
 from handhold.core.text.encoding import Text
-from handhold.core.text.notebook import Cell, parse
-from handhold.dialects.handhold import BUDGET
+from handhold.core.text.notebook import Cell, parse_notebook
+from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.suites.notebooks import MANNERS, MINORS, PICTURE, book, cells, old_book
 
 JUPYTER = MANNERS["jupyter"]
@@ -33,7 +33,7 @@ def now(box: Toolbox) -> bytes:
 
 
 def cells_of(data: str | bytes) -> tuple[Cell, ...]:
-    return parse(Text.decode(data if isinstance(data, bytes) else data.encode())).cells
+    return parse_notebook(Text.decode(data if isinstance(data, bytes) else data.encode())).cells
 
 
 def edit(box: Toolbox, **arguments: str):
@@ -155,7 +155,7 @@ def test_c92_an_edit_of_a_cell_is_shown_and_taken_back(ground):
         reply = edit(box, action="replace", cell="id-1", source="pass")
         assert '+    "pass"' in reply.ui_extra
         assert reply.data["outputs_cleared"] is True
-        assert cells_of(land.read("n.ipynb"))[1].facts["outputs"] == []
+        assert cells_of(land.read("n.ipynb"))[1].raw["outputs"] == []
         assert box.undo().status == "success"
         assert land.read("n.ipynb") == WHOLE.encode()
         assert box.redo().status == "success"
@@ -384,7 +384,7 @@ def test_c29_a_page_goes_on_where_the_last_one_ended_until_all_was_seen():
         seen, offset = [], 1
         while offset:
             reply = box.call("read_file", {"path": "n.ipynb", "offset": offset, "limit": 10})
-            assert len(reply.text) <= BUDGET
+            assert len(reply.text) <= MAX_REPLY_CHARS
             seen += [cell["number"] for cell in reply.data["cells"]]
             offset = reply.data["next_offset"]
         assert seen == list(range(1, 38))
@@ -414,4 +414,4 @@ def test_c23_a_page_of_cells_never_exceeds_its_budget(shape, data):
     with box_of(json.dumps(v4.new_notebook(cells=made)), dialect=dialect) as box:
         reply = box.call(tool, {name: "/ws/n.ipynb"})
         assert reply.data["cells"]
-        assert len(reply.text) <= BUDGET
+        assert len(reply.text) <= MAX_REPLY_CHARS

@@ -135,7 +135,7 @@ def told(box: Toolbox, entry: Any, root: Path) -> Any:
 
     changes = [
         (change.path.removeprefix(str(root)), hashed(change.before), hashed(change.after))
-        for change in box.store.files(entry.seq)
+        for change in box.store.changes_of(entry.seq)
     ]
     return entry.seq, entry.call.turn, entry.outcome.status, entry.decision, changes, entry.takes_back, entry.undone
 

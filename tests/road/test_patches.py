@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports import Judgement, Verb, Verdict
+from handhold.core.ports import PolicyDecision, Verb, Verdict
 from tests.road.conftest import Ground
 from tests.suites.policies import OnPlaces
 
@@ -242,8 +242,8 @@ class NoSecrets(OnPlaces):
 
     name = "no secrets"
 
-    def may(self, verb: Verb, target: str) -> Judgement:
-        return Judgement(Verdict.DENY if "/secret" in target else Verdict.ALLOW, "secrets stay where they are")
+    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+        return PolicyDecision(Verdict.DENY if "/secret" in target else Verdict.ALLOW, "secrets stay where they are")
 
 
 def test_c90_one_denied_path_denies_the_patch_and_is_named(ground: Make):

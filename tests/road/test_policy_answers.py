@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Toolbox
-from handhold.core.ports import Judgement, Study, Verb, Verdict
+from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
 from tests.road.conftest import Files, Ground
 
 Make = Callable[[Files], Ground]
@@ -23,15 +23,15 @@ class Answering:
 
     answer: Callable[[], Any]
     name: str = "answering"
-    connects: bool = False
+    allows_hosts: bool = False
 
-    def may(self, verb: Verb, target: str) -> Any:
+    def decide(self, verb: Verb, target: str) -> Any:
         return self.answer()
 
-    def may_run(self, study: Study) -> Any:
+    def decide_command(self, analysis: CommandAnalysis) -> Any:
         return self.answer()
 
-    def concerns(self, place: str) -> bool:
+    def has_rule_for(self, place: str) -> bool:
         return True
 
 
@@ -48,12 +48,12 @@ class AlwaysEqual:
         return hash("allow")
 
 
-def failing() -> Judgement:
+def failing() -> PolicyDecision:
     raise RuntimeError("the policy is broken")
 
 
-async def awaitable() -> Judgement:
-    return Judgement(Verdict.ALLOW, "in a moment")
+async def awaitable() -> PolicyDecision:
+    return PolicyDecision(Verdict.ALLOW, "in a moment")
 
 
 TEXTS = st.sampled_from(["", "because", None, 1])
@@ -63,13 +63,13 @@ VERDICTS = st.one_of(
     st.sampled_from([True, False, None, 0, 1, AlwaysEqual(), b"allow", ("allow",), ["allow"], {"allow": 1}]),
     st.text(),
 )
-JUDGEMENTS = st.builds(Judgement, VERDICTS, TEXTS, TEXTS, TEXTS, TEXTS)  # pyright: ignore[reportArgumentType]
-OTHERS = st.sampled_from([None, True, "allow", Verdict.ALLOW, AlwaysEqual(), 1, {}, object(), Judgement])
+JUDGEMENTS = st.builds(PolicyDecision, VERDICTS, TEXTS, TEXTS, TEXTS, TEXTS)  # pyright: ignore[reportArgumentType]
+OTHERS = st.sampled_from([None, True, "allow", Verdict.ALLOW, AlwaysEqual(), 1, {}, object(), PolicyDecision])
 ANSWERS = st.one_of(JUDGEMENTS, OTHERS)
 
 
 def is_allow(answer: object) -> bool:
-    if not isinstance(answer, Judgement):
+    if not isinstance(answer, PolicyDecision):
         return False
     texts = (answer.because, answer.rule, answer.source, answer.remedy)
     return answer.verdict is Verdict.ALLOW and all(isinstance(each, str) for each in texts)
@@ -90,19 +90,19 @@ def test_r2_whatever_a_policy_answers_only_an_allow_lets_a_read_show_or_a_write_
         box.call("grep", {"pattern": "secret", "mode": "content"}),
     ]
     written = box.call("write_file", {"path": "new.txt", "content": "x"})
-    world: Any = box.files
+    memory: Any = box.files
     if is_allow(answer):
         assert all(SECRET in reply.text for reply in shown)
-        assert (written.status, world.content("new.txt")) == ("success", b"x")
+        assert (written.status, memory.get_content("new.txt")) == ("success", b"x")
     else:
         assert not any(SECRET in reply.text for reply in shown)
-        assert (written.status, world.content("new.txt")) == ("error", None)
+        assert (written.status, memory.get_content("new.txt")) == ("error", None)
         assert written.blame == "policy"
 
 
 @given(VERDICTS)
 def test_r2_the_verdict_of_a_judgement_is_always_one_of_three(verdict: Any):
-    judgement = Judgement(verdict, "why")
+    judgement = PolicyDecision(verdict, "why")
     assert type(judgement.verdict) is Verdict
     known = isinstance(verdict, str) and verdict in tuple(Verdict)
     assert judgement.verdict is (Verdict(verdict) if known else Verdict.DENY)
@@ -112,16 +112,16 @@ def test_r2_the_verdict_of_a_judgement_is_always_one_of_three(verdict: Any):
 
 def test_r2_a_verdict_may_be_spelled_as_a_text(ground: Make):
     here = ground({"a.txt": f"{SECRET}\n"})
-    denied = here.open(policy=Answering(lambda: Judgement("deny", "no")))  # pyright: ignore[reportArgumentType]
+    denied = here.open(policy=Answering(lambda: PolicyDecision("deny", "no")))  # pyright: ignore[reportArgumentType]
     assert denied.call("read_file", {"path": "a.txt"}).code == "DENIED"
     assert denied.call("write_file", {"path": "b.txt", "content": "x"}).code == "DENIED"
-    allowed = here.open(policy=Answering(lambda: Judgement("allow", "yes")))  # pyright: ignore[reportArgumentType]
+    allowed = here.open(policy=Answering(lambda: PolicyDecision("allow", "yes")))  # pyright: ignore[reportArgumentType]
     assert SECRET in allowed.call("read_file", {"path": "a.txt"}).text
     assert here.read("b.txt") is None
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("answer", [failing, awaitable, lambda: None, lambda: Judgement("alow", "typo")])  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("answer", [failing, awaitable, lambda: None, lambda: PolicyDecision("alow", "typo")])  # pyright: ignore[reportArgumentType]
 def test_r2_an_answer_that_is_none_denies_and_is_logged_once_for_the_developer(
     ground: Make, answer: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ):
@@ -131,7 +131,7 @@ def test_r2_an_answer_that_is_none_denies_and_is_logged_once_for_the_developer(
         assert box.call("read_file", {"path": "a.txt"}).code == "DENIED"
         assert box.call("write_file", {"path": "b.txt", "content": "x"}).code == "DENIED"
     assert here.read("b.txt") is None
-    errors = [record for record in caplog.records if record.levelno == logging.ERROR and "may" in record.message]
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR and ".decide:" in record.message]
     assert len(errors) == 1
     assert errors[0].name == "handhold"
 
@@ -159,17 +159,17 @@ class Quiet(Answering):
     """Has no word about places and hosts."""
 
     @property
-    def connects(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def allows_hosts(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         raise RuntimeError("broken")
 
-    @connects.setter
-    def connects(self, value: bool) -> None: ...
+    @allows_hosts.setter
+    def allows_hosts(self, value: bool) -> None: ...
 
-    def concerns(self, place: str) -> bool:
+    def has_rule_for(self, place: str) -> bool:
         raise RuntimeError("broken")
 
 
 def test_r2_a_policy_that_cannot_say_what_it_is_about_opens_nothing_and_is_asked_of_everything(ground: Make):
-    box = ground({"a.txt": "x\n"}).open(policy=Quiet(lambda: Judgement(Verdict.ALLOW, "yes")))
-    assert box.policy.connects is False
-    assert box.policy.concerns("/ws/a.txt") is True
+    box = ground({"a.txt": "x\n"}).open(policy=Quiet(lambda: PolicyDecision(Verdict.ALLOW, "yes")))
+    assert box.policy.allows_hosts is False
+    assert box.policy.has_rule_for("/ws/a.txt") is True

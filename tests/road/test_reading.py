@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
-from handhold.core.ports import Judgement, Verb, Verdict
-from handhold.core.text.lines import split
+from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.text.lines import split_lines
 from handhold.core.tools import read
-from handhold.core.tools.read_many import shared
-from handhold.dialects.handhold import BUDGET
+from handhold.core.tools.read_many import allocate_chars
+from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.road.conftest import Files, Ground
 from tests.scale import scaled
 from tests.suites.policies import OnPlaces
@@ -41,8 +41,8 @@ class Hides(OnPlaces):
     def __init__(self, part: str) -> None:
         self.part = part
 
-    def may(self, verb: Verb, path: str) -> Judgement:
-        return Judgement(Verdict.DENY if self.part in path else Verdict.ALLOW, "it is hidden")
+    def decide(self, verb: Verb, path: str) -> PolicyDecision:
+        return PolicyDecision(Verdict.DENY if self.part in path else Verdict.ALLOW, "it is hidden")
 
 
 # --- folders
@@ -186,7 +186,7 @@ def test_c30_what_changed_is_bounded_and_within_the_budget(ground: Make):
     here.write("a.txt", numbered(5000, width=61).encode())
     reply = ask(box)
     assert reply.data["changed_since_last_read"]
-    assert len(reply.text) <= BUDGET
+    assert len(reply.text) <= MAX_REPLY_CHARS
 
 
 # --- many files
@@ -228,7 +228,7 @@ def test_small_files_are_shown_whole_and_large_ones_share_the_rest(ground: Make)
     assert reply.status == "partial"
     assert (small["more"], one["more"], other["more"]) == (False, True, True)
     assert one["lines"] == other["lines"]
-    assert BUDGET * 0.9 < len(reply.text) <= BUDGET
+    assert MAX_REPLY_CHARS * 0.9 < len(reply.text) <= MAX_REPLY_CHARS
     assert f"offset={one['next_offset']}" in reply.text
     assert reply.text.endswith("[Go on with read_file where a file was cut.]")
 
@@ -257,7 +257,7 @@ def test_some_paths_and_not_too_many_are_wanted(ground: Make, paths: Any):
 def test_room_is_always_shared_so_that_nobody_who_gets_less_than_they_need_gets_less_than_another(
     sizes: list[int], room: int
 ):
-    parts = list(shared(sizes, room))
+    parts = list(allocate_chars(sizes, room))
     assert sum(parts) <= room
     assert all(part <= size for part, size in zip(parts, sizes, strict=True))
     short = [part for part, size in zip(parts, sizes, strict=True) if part < size]
@@ -287,14 +287,14 @@ def test_c23_a_page_never_exceeds_its_budget_whatever_the_content(
     before: str, after: str, offset: int | None, limit: int | None
 ):
     for dialect, tool, path, budget in (
-        ("handhold", "read_file", "path", BUDGET),
+        ("handhold", "read_file", "path", MAX_REPLY_CHARS),
         ("claude", "Read", "file_path", CLAUDES),
     ):
         box = Toolbox.in_memory({"a.txt": before}, dialect=dialect, hints=True)
         given = {"offset": offset, "limit": limit}
-        world: Any = box.files
+        memory: Any = box.files
         for content in (before, after):
-            world.put("a.txt", content.encode())
+            memory.put("a.txt", content.encode())
             reply = box.call(tool, {path: "/ws/a.txt", **given})
             assert len(reply.text) <= budget
             assert reply.code in (None, "PAST_END", "PAGE_TOO_LONG", "TOO_LARGE", "BINARY_FILE")
@@ -308,18 +308,18 @@ def test_c23_several_files_never_exceed_the_budget_of_one_whatever_is_in_them(
     files = {f"{n}{name}": text for n, text in enumerate(texts)}
     box = Toolbox.in_memory(files)
     reply = several(box, *list(files)[: 50 - missing], *(f"{name}{n}" for n in range(missing)))
-    assert len(reply.text) <= BUDGET
+    assert len(reply.text) <= MAX_REPLY_CHARS
     for file in reply.data["files"]:
         if file["status"] != "error" and files[file["path"]]:
             assert file["lines"] >= 1
-            assert file["more"] == (file["lines"] < len(split(files[file["path"]])))
+            assert file["more"] == (file["lines"] < len(split_lines(files[file["path"]])))
 
 
 @given(st.lists(LINES.filter(lambda name: name.strip("./") and "/" not in name), max_size=40), st.sampled_from([1, 60]))
 @settings(max_examples=30)
 def test_c23_a_folder_that_is_read_never_exceeds_the_budget(names: list[str], times: int):
     box = Toolbox.in_memory({f"d/{name[:200]}{n}": "x" for n in range(times) for name in names} | {"d/x": ""})
-    assert len(ask(box, "d").text) <= BUDGET
+    assert len(ask(box, "d").text) <= MAX_REPLY_CHARS
 
 
 @given(st.text(max_size=300), st.sampled_from([1, 1000]))
@@ -332,10 +332,10 @@ def test_c23_a_refusal_never_exceeds_the_budget(path: str, times: int):
 
 
 def test_c23_a_line_number_of_any_length_is_counted():
-    lines = tuple(read.Line("x" * 10) for _ in range(100))
+    lines = tuple(read.PageLine("x" * 10) for _ in range(100))
     rows = [f"{n:>6}→{line.text}\n" for n, line in enumerate(lines, 10**12)]
-    assert sum(map(len, rows)) == sum(read.cost(n, line) for n, line in enumerate(lines, 10**12))
-    assert len(read.fitting(lines, 10**12, 10 * len(rows[0]))) == 10
+    assert sum(map(len, rows)) == sum(read.count_line_chars(n, line) for n, line in enumerate(lines, 10**12))
+    assert len(read.fit_lines(lines, 10**12, 10 * len(rows[0]))) == 10
 
 
 # --- one line of many
@@ -345,7 +345,7 @@ LARGE = "".join(
     for n in range(1, 20_001)
 )
 NEW = "12345: another line\n"
-OLD = split(LARGE)[12344] + "\n"
+OLD = split_lines(LARGE)[12344] + "\n"
 PATCH = f"*** Begin Patch\n*** Update File: a.txt\n@@\n-{OLD}+{NEW}*** End Patch"
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
-from handhold.core.ports import Judgement, Verb, Verdict
-from handhold.dialects.handhold import BUDGET
+from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.dialects.handhold import MAX_REPLY_CHARS
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import DiskSearch
 from tests.road.conftest import Ground
@@ -250,10 +250,10 @@ class Secrets(OnPlaces):
 
     name: str = "secrets"
 
-    def may(self, verb: Verb, target: str) -> Judgement:
+    def decide(self, verb: Verb, target: str) -> PolicyDecision:
         if "secret" in target:
-            return Judgement(Verdict.DENY, "secrets stay out of the conversation")
-        return Judgement(Verdict.ALLOW, "")
+            return PolicyDecision(Verdict.DENY, "secrets stay out of the conversation")
+        return PolicyDecision(Verdict.ALLOW, "")
 
 
 @pytest.fixture
@@ -347,8 +347,8 @@ def test_a_search_that_cannot_be_is_refused(ground: Make, tool: str, arguments: 
 
 
 def test_the_longest_that_a_search_may_take_can_be_set():
-    assert Toolbox.in_memory({}).traits.search_seconds == 20
-    assert Toolbox.in_memory({}, search_seconds=0.5).traits.search_seconds == 0.5
+    assert Toolbox.in_memory({}).options.search_seconds == 20
+    assert Toolbox.in_memory({}, search_seconds=0.5).options.search_seconds == 0.5
 
 
 @NAMED
@@ -386,5 +386,5 @@ def test_c101_no_search_answers_with_more_than_20_000_tokens(tree: dict[str, int
     )
     for tool, arguments in CALLS:
         reply = box.call(tool, {**arguments, "limit": 1000})
-        assert len(reply.text) <= BUDGET
+        assert len(reply.text) <= MAX_REPLY_CHARS
         assert reply.status in ("success", "partial")

@@ -16,8 +16,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from handhold import Printed, Question, Reply, Toolbox
-from handhold.core.ports import Judgement, Verb, Verdict
+from handhold import OutputChunk, Question, Reply, Toolbox
+from handhold.core.ports import PolicyDecision, Verb, Verdict
 from tests.suites.machine import has_shadows
 from tests.suites.policies import OnPlaces
 from tests.world.shell.forked import as_user
@@ -323,9 +323,8 @@ def test_c92_a_turn_that_cannot_be_taken_back_as_a_whole_is_not_begun(desk: Desk
 def test_c92_a_step_that_fails_half_way_says_what_was_taken_back_and_what_was_not(desk: Desk):
     desk.done("mkdir d; echo 1 >d/x", call_id="one", turn="t")
     desk.done("echo 2 >d/x", call_id="two", turn="t")
-    (desk.ws / "d" / "y").write_text(
-        "by hand\n"
-    )  # whether the folder is as it was made is known only after the first step
+    # Whether the folder is as it was made is known only after the first step.
+    (desk.ws / "d" / "y").write_text("by hand\n")
     reply = desk.box.undo(keep_times=True, turn="t")
     assert (reply.status, reply.code) == ("error", "TAKEN_BACK_PARTLY")
     assert (reply.data["done"], reply.data["left"], reply.data["paths"]) == (["two"], ["one"], [str(desk.ws / "d")])
@@ -376,10 +375,10 @@ class Denying(OnPlaces):
     def __init__(self, *places: str) -> None:
         self.places = places
 
-    def may(self, verb: Verb, target: str) -> Judgement:
+    def decide(self, verb: Verb, target: str) -> PolicyDecision:
         if verb is not Verb.READ and any(place in target for place in self.places):
-            return Judgement(Verdict.DENY, "it belongs to somebody else")
-        return Judgement(Verdict.ALLOW, "free")
+            return PolicyDecision(Verdict.DENY, "it belongs to somebody else")
+        return PolicyDecision(Verdict.ALLOW, "free")
 
 
 @pytest.mark.parametrize("command", ["echo x >theirs", "mkdir -p new/deep; echo x >new/deep/theirs", "rm -rf old"])
@@ -637,7 +636,7 @@ def test_u20_output_arrives_while_the_command_runs(desk: Desk):
         return [(time.monotonic(), event) async for event in stream]
 
     *pieces, (end, reply) = asyncio.run(events())
-    assert "".join(piece.text for _, piece in pieces if isinstance(piece, Printed)) == "1\n2\n3\n"
+    assert "".join(piece.text for _, piece in pieces if isinstance(piece, OutputChunk)) == "1\n2\n3\n"
     assert end - pieces[0][0] > 0.5
     assert reply.text.startswith("1\n2\n3\n[Exit status 0")
     assert desk.text("a") == "x\n"
@@ -821,11 +820,8 @@ class Histories(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-UNSHRUNK = (
-    Phase.explicit,
-    Phase.reuse,
-    Phase.generate,
-)  # to find a shorter history would take longer than the test may
+# To find a shorter history would take longer than the test may.
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 Histories.TestCase.settings = settings(max_examples=30, stateful_step_count=14, deadline=None, phases=UNSHRUNK)
 TestHistories = pytest.mark.slow(pytest.mark.timeout(300)(Histories.TestCase))
 

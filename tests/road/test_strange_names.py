@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Reply, Toolbox
-from handhold.core.text.names import escaped
+from handhold.core.text.names import escape_path
 
 STRANGE = ["two\nlines.txt", os.fsdecode(b"\xff\xfe.txt"), "ev\u202etxt.exe", "d\te/a\x1b[31m.txt", r"C:\new.txt"]
 
@@ -26,7 +26,7 @@ def test_nasties_19_to_21_what_a_search_shows_can_be_read_changed_and_undone(tmp
     path = tmp_path / "ws" / name
     path.parent.mkdir(parents=True)
     path.write_text("needle\n")
-    shown = escaped(name)
+    shown = escape_path(name)
     with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", dialect=dialect) as box:
         if dialect == "handhold":
             found = sent(box.call("grep", {"pattern": "needle"}))

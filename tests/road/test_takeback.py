@@ -37,7 +37,7 @@ def test_c92_a_created_file_goes_away_with_the_folders_made_for_it(ground: Make)
     write(box, "x", "new/deep/a.py")
     assert box.undo().status == "success"
     assert here.tree("new/deep/a.py", "keep") == {"new/deep/a.py": None, "keep": b""}
-    assert box.files.look("new") is None
+    assert box.files.stat("new") is None
     assert box.redo().status == "success"
     assert here.read("new/deep/a.py") == b"x"
 
@@ -51,7 +51,7 @@ def test_c92_a_turn_is_taken_back_as_one(ground: Make):
     edit(box, "2", "3", "a.py", turn="t")
     edit(box, "1", "9", "b.py", turn="u")
     write(box, "new", "c.py", turn="t")
-    assert set(box.undo(turn="t").data["paths"]) == {box.files.place("a.py"), box.files.place("c.py")}
+    assert set(box.undo(turn="t").data["paths"]) == {box.files.resolve("a.py"), box.files.resolve("c.py")}
     assert here.tree("a.py", "b.py", "c.py") == {"a.py": b"1\n", "b.py": b"9\n", "c.py": None}
     assert box.undo(session=True).status == "success"
     assert here.tree("a.py", "b.py") == {"a.py": b"1\n", "b.py": b"1\n"}
@@ -85,7 +85,7 @@ def test_c92_what_was_done_again_is_the_last_change(ground: Make):
     box.undo()
     write(box, "2", "b")
     box.redo()
-    assert box.undo().data["paths"] == [box.files.place("a")]
+    assert box.undo().data["paths"] == [box.files.resolve("a")]
     assert here.tree("a", "b") == {"a": None, "b": b"2"}
 
 
@@ -111,7 +111,7 @@ def test_c92_taking_back_is_refused_where_it_would_lose_a_later_change(ground: M
     assert box.undo(call="one").code == "UNDO_CONFLICT"
     here.write("a.py", b"by hand\n")
     reply = box.undo()
-    assert (reply.code, reply.data["paths"]) == ("UNDO_CONFLICT", [box.files.place("a.py")])
+    assert (reply.code, reply.data["paths"]) == ("UNDO_CONFLICT", [box.files.resolve("a.py")])
     assert here.read("a.py") == b"by hand\n"
 
 
@@ -170,7 +170,7 @@ class Histories(RuleBasedStateMachine):
         self.box.undo(session=True)
         world = self.box.files
         assert {name: world.read(name).data.decode() for name in "ab"} == self.start
-        assert world.look("c") is None
+        assert world.stat("c") is None
 
 
 Histories.TestCase.settings = settings(max_examples=50, stateful_step_count=15, deadline=None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
 from handhold.core.errors import SettingsBroken
-from handhold.world.files.manifest import thing
+from handhold.world.files.manifest import read_entry_state
 from handhold.world.memory import MemoryFiles
 from handhold.world.state import bound
 from handhold.world.state.bound import DiskShare
@@ -56,7 +56,7 @@ def given_up(reply: Reply) -> list[int]:
 
 def on_shelf(box: Toolbox) -> int:
     assert isinstance(box.store, SqliteStore)
-    with box.store._database.reading() as connection:
+    with box.store._database.read_transaction() as connection:
         return connection.execute("SELECT in_slots FROM held").fetchone()[0]
 
 
@@ -104,7 +104,7 @@ def test_e1_a_shelf_is_counted_by_the_blocks_that_lie_there(tmp_path: Path):
         (tmp_path / "ws/file").write_bytes(noise(2, 30_000))
         tree, file = disk_usage(folder), disk_usage(tmp_path / "ws/file")
         assert 50_000 < tree < 200_000
-        found = thing(str(folder))
+        found = read_entry_state(str(folder))
         assert found
         assert found.allocated == tree
         bash(box, "rm -r d")
@@ -269,12 +269,12 @@ def test_e1_a_wrong_bound_in_the_settings_is_refused(tmp_path: Path, monkeypatch
 @given(st.integers(0, 2**50), st.integers(0, 2**50))
 def test_e1_by_default_the_bound_is_a_quarter_of_what_is_free(free: int, held: int):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bound, "free_bytes", lambda folder: {"/state": free, "/": 2**60}[folder])
+        patch.setattr(bound, "get_free_bytes", lambda folder: {"/state": free, "/": 2**60}[folder])
         share = DiskShare("/state", ["/"])(held)
-    assert share == min(max((free + held) // 4, bound.LEAST), bound.MOST)
+    assert share == min(max((free + held) // 4, bound.MIN_BOUND_BYTES), bound.MAX_BOUND_BYTES)
 
 
 def test_e1_the_default_goes_by_the_disk_itself(tmp_path: Path):
     found = os.statvfs(tmp_path)
-    expected = min(max(found.f_bavail * found.f_frsize // 4, bound.LEAST), bound.MOST)
+    expected = min(max(found.f_bavail * found.f_frsize // 4, bound.MIN_BOUND_BYTES), bound.MAX_BOUND_BYTES)
     assert abs(DiskShare(tmp_path, [tmp_path])(0) - expected) < 256 * MIB  # others write to it meanwhile

@@ -16,9 +16,9 @@ from mcp.client._memory import InMemoryTransport
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from handhold.server.app import served
-from handhold.server.desks import Desks
-from handhold.server.serving import Serving
+from handhold.server.app import create_server
+from handhold.server.desks import SessionPool
+from handhold.server.serving import ServerConfig
 
 ERAS = ("legacy", "2026-07-28")
 HANDHOLD = str(Path(sys.executable).with_name("handhold"))
@@ -38,9 +38,9 @@ class Shop:
         (shop.root / "a.py").write_text("price = 1\n")
         return shop
 
-    def serving(self, **more: Any) -> Serving:
+    def serving(self, **more: Any) -> ServerConfig:
         given = {"state": str(self.state), "settings": False, "session": "s", **more}
-        return replace(Serving.on(self.root), **given)
+        return replace(ServerConfig.for_roots(self.root), **given)
 
     @property
     def command(self) -> list[str]:
@@ -52,11 +52,13 @@ class Shop:
 
 
 @asynccontextmanager
-async def talk(serving: Serving, era: str = ERAS[0], desks: Desks | None = None, **how: Any) -> AsyncGenerator[Client]:
-    desks = desks or Desks()
+async def talk(
+    serving: ServerConfig, era: str = ERAS[0], desks: SessionPool | None = None, **how: Any
+) -> AsyncGenerator[Client]:
+    desks = desks or SessionPool()
     try:
         # Not the server itself: then messages would not be written out and read, and there would be no tokens of progress.
-        wire = InMemoryTransport(served(lambda _: serving, desks))
+        wire = InMemoryTransport(create_server(lambda _: serving, desks))
         async with Client(wire, mode=era, **how) as client:
             yield client
     finally:

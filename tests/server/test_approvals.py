@@ -10,8 +10,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from handhold.cli.commands import handhold
-from handhold.server.approvals import ANSWERS
-from handhold.server.desks import Desks
+from handhold.server.approvals import ANSWER_CHOICES
+from handhold.server.desks import SessionPool
 from handhold.toolbox import Toolbox
 from tests.server.hosting import ERAS, Shop, talk, text_of
 
@@ -99,7 +99,7 @@ def test_every_answer_that_is_offered_is_understood(shop: Shop):
     person = Somebody(NO)
     called(shop, ERAS[0], person, ("write_file", NEW), ("bash", {"command": "curl http://localhost:1/"}))
     offered = [word for asked in person.asked for word in asked.requested_schema["properties"]["answer"]["enum"]]
-    assert set(offered) <= set(ANSWERS)
+    assert set(offered) <= set(ANSWER_CHOICES)
 
 
 @eras
@@ -174,10 +174,10 @@ def test_an_answer_counts_once(shop: Shop):
 
 
 def test_a_state_that_was_not_given_to_this_client_is_refused(shop: Shop):
-    desks = Desks()
+    desks = SessionPool()
     made_up = json.dumps({"question": "0" * 64, "session": "s"})
-    for_another = desks.sealed(shop.serving(name="somebody else"), "approval", made_up)
-    for_another_purpose = desks.sealed(shop.serving(), "session", made_up)
+    for_another = desks.seal(shop.serving(name="somebody else"), "approval", made_up)
+    for_another_purpose = desks.seal(shop.serving(), "session", made_up)
 
     async def run() -> None:
         async with talk(shop.serving(policy="ask"), ERAS[1], elicitation_callback=Somebody(NO)) as client:

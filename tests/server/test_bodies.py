@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.server.answers import Refused
+from handhold.server.answers import RequestRejected
 from handhold.server.bodies import MAX_JSON_DEPTH, MAX_JSON_TOKENS, parse_json
 
 VALUES = st.recursive(
@@ -17,7 +17,7 @@ VALUES = st.recursive(
 
 
 def refused(body: bytes) -> int:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         parse_json(body)
     return caught.value.status
 

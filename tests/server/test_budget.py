@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.choices import DIALECTS
-from handhold.server.budget import fits, fitted, tokens
+from handhold.server.budget import estimate_tokens, is_within_budget, truncate_to_budget
 from tests.server.hosting import Shop, talk, text_of
 
 BUDGET = 25_000
@@ -71,7 +71,7 @@ def test_no_result_of_any_dialect_is_longer_than_clients_take(shop: Shop, dialec
         async with talk(shop.serving(dialect=dialect)) as client:
             for tool, arguments in huge(dialect, shop.root):
                 text = text_of(await client.call_tool(tool, arguments))
-                assert tokens(text) <= BUDGET, (tool, arguments, len(text))
+                assert estimate_tokens(text) <= BUDGET, (tool, arguments, len(text))
                 assert len(text) <= 4 * BUDGET
 
     asyncio.run(run())
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_kept_where_the_same_tools_read_it(shop: Shop):
     async def run() -> None:
         async with talk(shop.serving(budget=5000)) as client:
             shown = text_of(await client.call_tool("read_file", {"path": "chinese.txt"}))
-            assert tokens(shown) <= 5000
+            assert estimate_tokens(shown) <= 5000
             assert "第0行" in shown
             assert "第1999行" not in shown
             kept = shown.split("All of it is in ")[1].split(":")[0]
@@ -102,7 +102,7 @@ def test_an_ordinary_result_is_sent_as_it_is(shop: Shop):
             assert text_of(await client.call_tool("read_file", {"path": "a.py"})) == "     1→price = 1"
 
     asyncio.run(run())
-    assert not list((shop.serving().folder / "results").glob("*.txt"))
+    assert not list((shop.serving().state_folder / "results").glob("*.txt"))
 
 
 @given(st.text(max_size=2000), st.integers(300, 1000))
@@ -110,15 +110,15 @@ def test_what_is_shown_of_too_long_a_text_always_fits_and_is_its_beginning(
     tmp_path_factory: pytest.TempPathFactory, text: str, budget: int
 ):
     text = text.replace("\ud800", "") * 5
-    if fits(text, budget):
+    if is_within_budget(text, budget):
         return
-    shown = fitted(text, budget, tmp_path_factory.mktemp("results"))
-    assert tokens(shown) <= budget
+    shown = truncate_to_budget(text, budget, tmp_path_factory.mktemp("results"))
+    assert estimate_tokens(shown) <= budget
     beginning = shown.rpartition("\n[")[0]
     assert text.encode("utf-8", "replace").startswith(beginning.encode("utf-8", "replace")[:-4])
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_more_text_is_never_fewer_tokens(text: str, more: str):
-    assert tokens(text) <= tokens(text + more) <= tokens(text) + tokens(more) + 1
-    assert tokens(text) <= 2 * len(text)
+    assert estimate_tokens(text) <= estimate_tokens(text + more) <= estimate_tokens(text) + estimate_tokens(more) + 1
+    assert estimate_tokens(text) <= 2 * len(text)

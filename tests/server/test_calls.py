@@ -164,7 +164,7 @@ def test_a_look_that_has_to_wait_for_the_journal_keeps_nobody_else_waiting(shop:
 
 
 def test_beyond_what_may_run_at_once_a_command_is_refused_politely(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(lanes.THREADS, "command", 1)
+    monkeypatch.setitem(lanes.MAX_THREADS, "command", 1)
 
     async def run() -> None:
         async with talk(shop.serving()) as client:
@@ -191,8 +191,8 @@ def test_beyond_what_may_run_at_once_a_command_is_refused_politely(shop: Shop, m
 def test_output_arrives_while_a_command_runs_and_silence_is_broken_in_time(
     shop: Shop, era: str, monkeypatch: pytest.MonkeyPatch
 ):
-    assert calls.PATIENCE < 20, "a client that hears nothing for twenty seconds may give up"
-    monkeypatch.setattr(calls, "PATIENCE", 0.4)
+    assert calls.PROGRESS_INTERVAL_SECONDS < 20, "a client that hears nothing for twenty seconds may give up"
+    monkeypatch.setattr(calls, "PROGRESS_INTERVAL_SECONDS", 0.4)
     heard: list[tuple[float, float, str]] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.server.connections import NOBODY, Connections
+from handhold.server.connections import NO_TOKEN, Connections
 
 MOST = 16
 
@@ -37,7 +37,7 @@ def test_r21_a_token_whose_connections_are_all_busy_gets_no_more_and_others_do()
     assert connections.add(Line(0))
 
 
-@given(st.lists(st.tuples(st.sampled_from([NOBODY, "anna", "ben", "carla"]), st.booleans(), st.booleans())))
+@given(st.lists(st.tuples(st.sampled_from([NO_TOKEN, "anna", "ben", "carla"]), st.booleans(), st.booleans())))
 def test_r21_no_share_is_ever_exceeded_and_nothing_is_refused_while_others_are_idle(
     steps: list[tuple[str, bool, bool]],
 ):
@@ -58,7 +58,7 @@ def test_r21_no_share_is_ever_exceeded_and_nothing_is_refused_while_others_are_i
         counts = [list(live.values()).count(owner) for owner in ("anna", "ben", "carla")]
         assert len(live) <= MOST
         assert max(counts) <= MOST // 2
-        assert list(live.values()).count(NOBODY) <= MOST // 4
+        assert list(live.values()).count(NO_TOKEN) <= MOST // 4
 
 
 def test_r21_connections_never_take_more_than_a_half_of_the_files_that_a_process_may_open():

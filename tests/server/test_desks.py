@@ -9,34 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.server.desks import Desk, Desks, NoSuchSession
-from handhold.server.serving import Serving
+from handhold.server.desks import NoSuchSession, PooledSession, SessionPool
+from handhold.server.serving import ServerConfig
 from tests.server.hosting import Shop, talk, text_of
 
 
-def left(desks: Desks, desk: Desk) -> None:
-    for unused in desks.leave(desk):
+def left(desks: SessionPool, desk: PooledSession) -> None:
+    for unused in desks.release(desk):
         unused.close()
 
 
 def test_no_more_desks_are_open_than_there_is_room_for_and_the_longest_unused_goes_first(shop: Shop):
-    desks = Desks(most=2)
+    desks = SessionPool(max_open=2)
     for session in ("one", "two", "one", "three"):
-        desk = desks.take(shop.serving(), session)
-        with desk.box() as box:
+        desk = desks.acquire(shop.serving(), session)
+        with desk.use_toolbox() as box:
             assert box.call("read_file", {"path": "a.py"}).status == "success"
         left(desks, desk)
     assert len(desks) == 2
-    assert desks.take(shop.serving(), "one").idle is False
+    assert desks.acquire(shop.serving(), "one").is_idle is False
     assert len(desks) == 2, "the second one went"
     desks.close()
 
 
 def test_a_desk_with_a_call_or_a_job_on_it_stays(shop: Shop):
-    desks = Desks(most=1)
-    used = desks.take(shop.serving(), "used")
-    working = desks.take(shop.serving(), "working")
-    with working.box() as box:
+    desks = SessionPool(max_open=1)
+    used = desks.acquire(shop.serving(), "used")
+    working = desks.acquire(shop.serving(), "working")
+    with working.use_toolbox() as box:
         begun = box.call("bash", {"command": "sleep 30", "background": True})
         assert begun.status == "success", begun.text
         left(desks, working)
@@ -49,7 +49,7 @@ def test_a_desk_with_a_call_or_a_job_on_it_stays(shop: Shop):
 
 def test_a_session_whose_desk_was_cleared_knows_what_it_knew(shop: Shop):
     async def run() -> None:
-        async with talk(shop.serving(), desks=Desks(most=0)) as client:
+        async with talk(shop.serving(), desks=SessionPool(max_open=0)) as client:
             await client.call_tool("read_file", {"path": "a.py"})
             edit = {"path": "a.py", "old_string": "1", "new_string": "2"}
             edited = await client.call_tool("edit_file", edit, meta={"handhold/callId": "c1"})
@@ -67,10 +67,10 @@ def test_a_closed_server_has_closed_every_descriptor(shop: Shop):
         return len(os.listdir("/proc/self/fd"))
 
     before = opened()
-    desks = Desks()
+    desks = SessionPool()
     for session in range(5):
-        desk = desks.take(shop.serving(), str(session))
-        with desk.box() as box:
+        desk = desks.acquire(shop.serving(), str(session))
+        with desk.use_toolbox() as box:
             box.call("read_file", {"path": "a.py"})
         left(desks, desk)
     assert opened() > before
@@ -82,48 +82,48 @@ def test_a_closed_server_has_closed_every_descriptor(shop: Shop):
 
 
 def test_a_handle_outlives_the_server_that_gave_it(shop: Shop):
-    first, second = Desks(), Desks()
-    handle = first.handle(shop.serving(), name := first.mint())
-    assert second.named_by(shop.serving(), handle) == name
+    first, second = SessionPool(), SessionPool()
+    handle = first.create_handle(shop.serving(), name := first.generate_name())
+    assert second.resolve_handle(shop.serving(), handle) == name
 
 
 def test_the_key_is_nobody_elses_to_read(shop: Shop):
-    Desks().handle(shop.serving(), "s")
-    assert (shop.serving().folder / "server.key").stat().st_mode & 0o777 == 0o600
+    SessionPool().create_handle(shop.serving(), "s")
+    assert (shop.serving().state_folder / "server.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_handed_out_to_one_name_means_nothing_under_another(shop: Shop):
-    desks = Desks()
-    handle = desks.handle(shop.serving(name="anna"), "s")
+    desks = SessionPool()
+    handle = desks.create_handle(shop.serving(name="anna"), "s")
     for other in ("", "bert", "anna\0"):
         with pytest.raises(NoSuchSession):
-            desks.named_by(shop.serving(name=other), handle)
+            desks.resolve_handle(shop.serving(name=other), handle)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_a_handle_is_never_guessed(name: str, guessed: str):
-    desks = Desks()
-    serving = Serving(("/",), name=name)
+    desks = SessionPool()
+    serving = ServerConfig(("/",), name=name)
     desks._keys[None, "/"] = b"k" * 32
-    handle = desks.handle(serving, "s")
-    assert desks.named_by(serving, handle) == "s"
+    handle = desks.create_handle(serving, "s")
+    assert desks.resolve_handle(serving, handle) == "s"
     if guessed != handle:
         with pytest.raises(NoSuchSession):
-            desks.named_by(serving, guessed)
-    sealed = desks.sealed(serving, "approval", guessed)
-    assert desks.unsealed(serving, "approval", sealed) == guessed
-    assert desks.unsealed(serving, "session", sealed) is None
+            desks.resolve_handle(serving, guessed)
+    sealed = desks.seal(serving, "approval", guessed)
+    assert desks.unseal(serving, "approval", sealed) == guessed
+    assert desks.unseal(serving, "session", sealed) is None
 
 
 def test_sessions_that_do_nothing_cost_nothing(shop: Shop):
-    desks, serving = Desks(), shop.serving()
-    desks.handle(serving, "first")
+    desks, serving = SessionPool(), shop.serving()
+    desks.create_handle(serving, "first")
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(2000):
-            session = desks.named_by(serving, desks.handle(serving, desks.mint()))
-            left(desks, desks.take(serving, session))
+            session = desks.resolve_handle(serving, desks.create_handle(serving, desks.generate_name()))
+            left(desks, desks.acquire(serving, session))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

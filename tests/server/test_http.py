@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from handhold.server.admission import Limits
-from handhold.server.http import Access
-from handhold.server.tokens import Tokens
+from handhold.server.admission import ServerLimits
+from handhold.server.http import HostAllowlist
+from handhold.server.tokens import AccessTokens
 from tests.server.web import PLAIN, Answer, Client, Web, served, token_for
 
 
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def web(root: Path, tmp_path: Path) -> Iterator[Web]:
-    with served(Tokens((token_for("anna", root, tmp_path / "state"),))) as web:
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state"),))) as web:
         yield web
 
 
@@ -86,7 +86,7 @@ def test_the_same_call_id_is_carried_out_once_in_both_revisions(anna: Client, ro
 
 
 def test_sessions_outlive_the_server(root: Path, tmp_path: Path):
-    tokens = Tokens((token_for("anna", root, tmp_path / "state"),))
+    tokens = AccessTokens((token_for("anna", root, tmp_path / "state"),))
     with served(tokens) as web:
         anna = Client(web.port, "anna")
         anna.begin()
@@ -143,7 +143,7 @@ def test_a_call_that_is_cancelled_by_another_request_ends_and_is_told_so(anna: C
 
 
 def test_a_question_is_asked_on_the_stream_of_the_call_and_answered_by_another_request(root: Path, tmp_path: Path):
-    with served(Tokens((token_for("anna", root, tmp_path / "state", policy="ask"),))) as web:
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state", policy="ask"),))) as web:
         anna = Client(web.port, "anna")
         anna.begin({"elicitation": {}})
         for action, stands in (("accept", True), ("decline", False)):
@@ -205,8 +205,8 @@ def test_a_page_whose_name_was_led_to_us_gets_nothing(anna: Client, headers: dic
 
 
 def test_names_that_were_allowed_are_believed(root: Path, tmp_path: Path):
-    access = Access(("tools.example", *Access.hosts), ("https://desk.example",))
-    with served(Tokens((token_for("anna", root, tmp_path / "state"),)), access=access) as web:
+    access = HostAllowlist(("tools.example", *HostAllowlist.hosts), ("https://desk.example",))
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state"),)), allowlist=access) as web:
         anna = Client(web.port, "anna")
         assert (
             anna.raw("GET", "/healthz", headers={"host": "tools.example", "origin": "https://desk.example"}).status
@@ -224,7 +224,9 @@ def test_health_is_told_to_everybody_and_says_nothing_of_roots(web: Web, root: P
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_length_and_by_its_bytes(root: Path, tmp_path: Path):
-    with served(Tokens((token_for("anna", root, tmp_path / "state"),)), limits=Limits(body=1000)) as web:
+    with served(
+        AccessTokens((token_for("anna", root, tmp_path / "state"),)), limits=ServerLimits(max_body_bytes=1000)
+    ) as web:
         anna = Client(web.port, "anna")
         assert anna.raw("POST", "/mcp", b" " * 1001, PLAIN).status == 413
         with socket.create_connection(("127.0.0.1", web.port), timeout=20) as line:
@@ -242,7 +244,9 @@ def test_a_body_that_is_too_large_is_refused_by_its_length_and_by_its_bytes(root
 
 
 def test_a_client_that_sends_its_body_slowly_is_sent_away_and_the_others_do_not_wait(root: Path, tmp_path: Path):
-    with served(Tokens((token_for("anna", root, tmp_path / "state"),)), limits=Limits(sending=0.5)) as web:
+    with served(
+        AccessTokens((token_for("anna", root, tmp_path / "state"),)), limits=ServerLimits(body_timeout_seconds=0.5)
+    ) as web:
         anna = Client(web.port, "anna")
         with socket.create_connection(("127.0.0.1", web.port), timeout=20) as line:
             line.sendall(head(anna, {"content-length": "100"}) + b"{")
@@ -251,7 +255,7 @@ def test_a_client_that_sends_its_body_slowly_is_sent_away_and_the_others_do_not_
 
 
 def test_a_client_that_drips_its_headers_is_sent_away(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("handhold.server.listening.HEADERS", 0.5)
+    monkeypatch.setattr("handhold.server.listening.HEADERS_TIMEOUT_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", web.port), timeout=20) as line:
         line.sendall(b"POST /mcp HTTP/1.1\r\n")
         until(partial(dripped, line))
@@ -270,8 +274,8 @@ def dripped(line: socket.socket) -> bool:
 
 
 def test_too_many_calls_at_once_are_told_to_come_again(root: Path, tmp_path: Path):
-    tokens = Tokens(tuple(token_for(name, root, tmp_path / "state") for name in ("anna", "ben")))
-    with served(tokens, limits=Limits(calls=4)) as web, ThreadPoolExecutor() as pool:
+    tokens = AccessTokens(tuple(token_for(name, root, tmp_path / "state") for name in ("anna", "ben")))
+    with served(tokens, limits=ServerLimits(max_calls=4)) as web, ThreadPoolExecutor() as pool:
         anna, ben = Client(web.port, "anna"), Client(web.port, "ben")
         waiting = [
             pool.submit(Client(web.port, "anna").tool, "bash", {"command": "sleep 2; echo awake"}) for _ in range(2)
@@ -297,7 +301,9 @@ class InChunks(Client):
 def test_r21_a_small_body_in_chunks_is_a_small_body(root: Path, tmp_path: Path):
     """How long it is, nobody knows beforehand; afterwards it takes no more than it has."""
     with (
-        served(Tokens((token_for("anna", root, tmp_path / "state"),)), limits=Limits(body=10_000)) as web,
+        served(
+            AccessTokens((token_for("anna", root, tmp_path / "state"),)), limits=ServerLimits(max_body_bytes=10_000)
+        ) as web,
         ThreadPoolExecutor(12) as pool,
     ):
         many = 10
@@ -311,7 +317,7 @@ def test_r21_a_small_body_in_chunks_is_a_small_body(root: Path, tmp_path: Path):
 
 def test_the_log_is_a_line_of_json_for_each_request_and_holds_no_secret(root: Path, tmp_path: Path):
     lines: list[str] = []
-    with served(Tokens((token_for("anna", root, tmp_path / "state"),)), log=lines.append) as web:
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state"),)), log=lines.append) as web:
         anna = Client(web.port, "anna")
         anna.tool("write_file", {"path": "s.txt", "content": "sesame"})
         anna.raw("POST", "/mcp/sesame?token=sesame", b"sesame", {"authorization": "Bearer sesame", "cookie": "sesame"})

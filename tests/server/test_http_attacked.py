@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from handhold.server.tokens import hash_of
+from handhold.server.tokens import hash_token
 from tests.server.attacks import ATTACKS
 from tests.server.test_http_process import served_by_process
 
@@ -99,7 +99,7 @@ def test_r21_one_token_that_attacks_is_hardly_noticed_by_the_others(tmp_path: Pa
     for name in ("mallory", "anna"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.py").write_text("price = 1\n")
-        text += f'[tokens.{name}]\nhash = "{hash_of(name)}"\nroots = ["{tmp_path / name}"]\n'
+        text += f'[tokens.{name}]\nhash = "{hash_token(name)}"\nroots = ["{tmp_path / name}"]\n'
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(text)
     tokens.chmod(0o600)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold.server.tokens import Tokens
+from handhold.server.tokens import AccessTokens
 from tests.server.web import Web, served, token_for
 
 HOST = b"Host: 127.0.0.1\r\n"
@@ -18,7 +18,7 @@ CHUNKS = b"0\r\n\r\n"
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[Web]:
     (tmp_path / "shop").mkdir()
-    with served(Tokens((token_for("anna", tmp_path / "shop", tmp_path / "state"),))) as web:
+    with served(AccessTokens((token_for("anna", tmp_path / "shop", tmp_path / "state"),))) as web:
         yield web
 
 

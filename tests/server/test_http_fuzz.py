@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from handhold.server.admission import Limits
-from handhold.server.tokens import Tokens
+from handhold.server.admission import ServerLimits
+from handhold.server.tokens import AccessTokens
 from tests.server.web import ENVELOPE, HANDSHAKE, MODERN, Client, Web, served, token_for
 
 CASES = int(os.environ.get("HANDHOLD_FUZZ_CASES", "3000"))
@@ -251,8 +251,8 @@ def web(tmp_path: Path) -> Iterator[Web]:
     root = tmp_path / "shop"
     root.mkdir()
     (root / "a.py").write_text("price = 1\n")
-    limits = Limits(body=60_000, sending=1.0)
-    with served(Tokens((token_for("anna", root, tmp_path / "state", policy="read-only"),)), limits=limits) as web:
+    limits = ServerLimits(max_body_bytes=60_000, body_timeout_seconds=1.0)
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state", policy="read-only"),)), limits=limits) as web:
         yield web
 
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from handhold.server.tokens import Tokens
+from handhold.server.tokens import AccessTokens
 from tests.server.web import Client, served, token_for
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -29,7 +29,7 @@ def client(tmp_path: Path, exporter: InMemorySpanExporter) -> Iterator[Client]:
     root = tmp_path / "shop"
     root.mkdir()
     (root / "a.py").write_text("price = 1\n")
-    with served(Tokens((token_for("anna", root, tmp_path / "state"),))) as web:
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state"),))) as web:
         exporter.clear()
         yield Client(web.port, "anna")
 

@@ -64,11 +64,11 @@ def noisy(self, tool, arguments, **how):
 toolbox.Toolbox.call = noisy
 
 import handhold.server.approvals as approvals
-asked = approvals.Person.__call__
+asked = approvals.ElicitationApprover.__call__
 def chatty(self, question):
     print("printed by an approver")
     return asked(self, question)
-approvals.Person.__call__ = chatty
+approvals.ElicitationApprover.__call__ = chatty
 
 sys.argv = ["handhold", *sys.argv[1:]]
 from handhold.cli import main

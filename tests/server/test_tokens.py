@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from handhold.cli.commands import handhold
 from handhold.core.errors import SettingsBroken
-from handhold.server.serving import Serving
-from handhold.server.tokens import Tokens, added, hash_of, load, minted, quoted
+from handhold.server.serving import ServerConfig
+from handhold.server.tokens import AccessTokens, add_token, generate_token, hash_token, load_tokens, quote_toml
 from tests.server.web import HANDSHAKE, Answer, Client, Web, served
 
-NOBODYS = Serving(())
+NOBODYS = ServerConfig(())
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def written(file: Path, text: str, mode: int = 0o600) -> str:
     return str(file)
 
 
-def entry(name: str = "anna", hash: str = hash_of("anna"), **more: str) -> str:
+def entry(name: str = "anna", hash: str = hash_token("anna"), **more: str) -> str:
     told = {"hash": f'"{hash}"', "roots": '["/srv/shop"]', **more}
     return f"[tokens.{name}]\n" + "".join(f"{key} = {value}\n" for key, value in told.items() if value)
 
@@ -42,27 +42,31 @@ def entry(name: str = "anna", hash: str = hash_of("anna"), **more: str) -> str:
 
 def test_a_new_token_is_in_the_file_by_its_hash_only_and_lets_in(file: Path):
     serving = replace(NOBODYS, name="anna", roots=("/srv/shop",), dialect="claude", network=("a.example",))
-    token = added(str(file), serving, ["roots", "dialect", "network"])
+    token = add_token(str(file), serving, ["roots", "dialect", "network"])
     assert token not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    found = load(str(file), NOBODYS).bearer(f"Bearer {token}")
+    found = load_tokens(str(file), NOBODYS).authenticate(f"Bearer {token}")
     assert found is not None
     assert (found.name, found.roots, found.dialect, found.network) == ("anna", ("/srv/shop",), "claude", ("a.example",))
-    other = added(str(file), replace(serving, name="ben"), ["roots"])
-    assert [load(str(file), NOBODYS).bearer(f"Bearer {each}").name for each in (token, other)] == ["anna", "ben"]  # type: ignore[union-attr]
+    other = add_token(str(file), replace(serving, name="ben"), ["roots"])
+    tokens = load_tokens(str(file), NOBODYS)
+    for bearer, name in ((token, "anna"), (other, "ben")):
+        config = tokens.authenticate(f"Bearer {bearer}")
+        assert config is not None
+        assert config.name == name
 
 
 def test_a_name_is_given_out_once(file: Path):
     serving = replace(NOBODYS, name="anna", roots=("/srv/shop",))
-    added(str(file), serving, ["roots"])
+    add_token(str(file), serving, ["roots"])
     with pytest.raises(SettingsBroken, match="already"):
-        added(str(file), serving, ["roots"])
+        add_token(str(file), serving, ["roots"])
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o644, 0o660, 0o666, 0o602])
 def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int):
     with pytest.raises(SettingsBroken, match="0600"):
-        load(written(file, entry(), mode), NOBODYS)
+        load_tokens(written(file, entry(), mode), NOBODYS)
 
 
 @pytest.mark.parametrize(
@@ -89,23 +93,23 @@ def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int):
         (entry('"../x"'), "cannot be the name"),
         (entry('"a\\u0000b"'), "cannot be the name"),
         (entry() + entry("ben"), "somebody else's too"),
-        (entry() + entry("ben", hash_of("ben"), shell='"unconfined"'), "uncontained"),
+        (entry() + entry("ben", hash_token("ben"), shell='"unconfined"'), "uncontained"),
         ("a = " + "[" * 5000, ""),
     ],
 )
 def test_a_file_that_is_wrong_anywhere_counts_nowhere(file: Path, text: str, because: str):
     with pytest.raises(SettingsBroken) as caught:
-        load(written(file, text), NOBODYS)
+        load_tokens(written(file, text), NOBODYS)
     assert because in caught.value.because
 
 
 def test_the_file_lies_in_no_root_since_a_tool_could_let_itself_in(tmp_path: Path, file: Path):
     with pytest.raises(SettingsBroken, match="lies in"):
-        load(written(file, entry(roots=f'["{tmp_path}"]')), NOBODYS)
+        load_tokens(written(file, entry(roots=f'["{tmp_path}"]')), NOBODYS)
     inside = tmp_path / "shop" / "state"
     inside.mkdir(parents=True)
     with pytest.raises(SettingsBroken, match="lies in"):
-        load(written(file, entry(roots=f'["{inside.parent}"]')), replace(NOBODYS, state=str(inside)))
+        load_tokens(written(file, entry(roots=f'["{inside.parent}"]')), replace(NOBODYS, state=str(inside)))
 
 
 @given(st.text())
@@ -113,7 +117,7 @@ def test_whatever_is_written_down_is_read_back(text: str):
     import tomllib
 
     try:
-        told = quoted(text)
+        told = quote_toml(text)
     except UnicodeEncodeError:
         return
     assert tomllib.loads(f"x = {told}") == {"x": text}
@@ -121,18 +125,18 @@ def test_whatever_is_written_down_is_read_back(text: str):
 
 @given(st.text(max_size=80))
 def test_no_header_but_the_right_one_ever_lets_in(header: str):
-    token = minted()
-    tokens = Tokens((replace_hash(token),))
-    assert tokens.bearer(header) is None
-    assert tokens.bearer(f"Bearer {token}") is not None
-    assert tokens.bearer(f"Bearer {token[:-1]}") is None
-    assert tokens.bearer(f"Bearer {token}{header.strip() or 'x'}") is None
+    token = generate_token()
+    tokens = AccessTokens((replace_hash(token),))
+    assert tokens.authenticate(header) is None
+    assert tokens.authenticate(f"Bearer {token}") is not None
+    assert tokens.authenticate(f"Bearer {token[:-1]}") is None
+    assert tokens.authenticate(f"Bearer {token}{header.strip() or 'x'}") is None
 
 
 def replace_hash(token: str):
-    from handhold.server.tokens import Token
+    from handhold.server.tokens import AccessToken
 
-    return Token(hash_of(token), replace(NOBODYS, name="anna"))
+    return AccessToken(hash_token(token), replace(NOBODYS, name="anna"))
 
 
 # --- the command line
@@ -145,7 +149,7 @@ def test_the_command_makes_a_token_and_prints_it_once(tmp_path: Path, file: Path
     made = CliRunner().invoke(handhold, call)
     assert made.exit_code == 0, made.output
     token = made.stdout.strip()
-    found = load(str(file), NOBODYS).bearer(f"Bearer {token}")
+    found = load_tokens(str(file), NOBODYS).authenticate(f"Bearer {token}")
     assert found
     assert (found.roots, found.dialect) == ((str(root),), "claude")
     assert "policy" not in file.read_text(), "what was not said is the server's to say"
@@ -185,9 +189,9 @@ def two(tmp_path: Path, file: Path) -> Iterator[tuple[Web, Path]]:
         root.mkdir(parents=True, exist_ok=True)
     (roots["anna"] / "secret.txt").write_text(f"{SECRET}\n")
     (roots["ben"] / "mine.txt").write_text("mine\n")
-    text = "".join(entry(name, hash_of(name), roots=f'["{root}"]', policy='"open"') for name, root in roots.items())
+    text = "".join(entry(name, hash_token(name), roots=f'["{root}"]', policy='"open"') for name, root in roots.items())
     state = place / "state"
-    tokens = load(written(file, text), replace(NOBODYS, state=str(state), settings=False))
+    tokens = load_tokens(written(file, text), replace(NOBODYS, state=str(state), settings=False))
     try:
         with served(tokens) as web:
             yield web, place
@@ -316,9 +320,9 @@ def test_r20_roots_given_through_a_link_are_known_by_their_real_path(tmp_path: P
     (tmp_path / "real" / "bens").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     text = entry(roots=f'["{tmp_path}/annas"]') + entry(
-        "ben", hash_of("ben"), roots=f'["{tmp_path}/link/bens"]', read_only=f'["{tmp_path}/link"]'
+        "ben", hash_token("ben"), roots=f'["{tmp_path}/link/bens"]', read_only=f'["{tmp_path}/link"]'
     )
-    anna, ben = load(written(file, text), replace(NOBODYS, state=str(tmp_path / "state"))).servings
+    anna, ben = load_tokens(written(file, text), replace(NOBODYS, state=str(tmp_path / "state"))).configs
     assert ben.all_roots == (str(tmp_path / "real" / "bens"), str(tmp_path / "real"))
     assert {f"{tmp_path}/real/bens", f"{tmp_path}/real/.bens.handhold", f"{tmp_path}/.real.handhold"} <= {*anna.hidden}
 
@@ -332,9 +336,9 @@ def test_r20_commands_of_one_token_do_not_see_what_another_deleted_behind_a_link
     (place / "link").symlink_to("real/bens")
     (place / "real" / "bens" / "secret.txt").write_text(f"{SECRET}\n")
     roots = {"anna": place / "annas", "ben": place / "link"}
-    text = "".join(entry(name, hash_of(name), roots=f'["{root}"]', policy='"open"') for name, root in roots.items())
+    text = "".join(entry(name, hash_token(name), roots=f'["{root}"]', policy='"open"') for name, root in roots.items())
     try:
-        with served(load(written(file, text), replace(NOBODYS, state=str(state), settings=False))) as web:
+        with served(load_tokens(written(file, text), replace(NOBODYS, state=str(state), settings=False))) as web:
             deleted = Client(web.port, "ben").tool("bash", {"command": "rm secret.txt"})
             assert deleted.result["isError"] is False, deleted.text
             assert (place / "real" / ".bens.handhold").exists(), "it should be kept beside the root"

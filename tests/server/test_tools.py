@@ -5,7 +5,7 @@ import pytest
 from handhold.core.choices import DIALECTS
 from handhold.core.requests import Run
 from handhold.factory import load_dialect
-from handhold.server.tools import Tools
+from handhold.server.tools import ToolCatalog
 from tests.server.hosting import Shop
 
 LOOKS, REPLACES, CHANGES, RUNS = "looks", "replaces", "changes", "runs"
@@ -56,10 +56,10 @@ def test_the_table_has_every_dialect():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_tool_says_what_it_may_do(shop: Shop, dialect: str):
-    tools = Tools.of(shop.serving(dialect=dialect))
+    tools = ToolCatalog.from_config(shop.serving(dialect=dialect))
     expected = {name: does for does, names in TOOLS[dialect].items() for name in names.split()}
-    assert {tool.name for tool in tools.listed} == set(expected)
-    for tool in tools.listed:
+    assert {tool.name for tool in tools.definitions} == set(expected)
+    for tool in tools.definitions:
         said = tool.annotations
         assert said is not None
         assert (said.read_only_hint, said.destructive_hint, said.idempotent_hint) == HINTS[expected[tool.name]]
@@ -75,15 +75,15 @@ def test_every_tool_says_what_it_may_do(shop: Shop, dialect: str):
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("how", [{"network": True}, {"network": ("example.org",)}, {"shell": "unconfined"}])
 def test_the_world_is_open_to_commands_that_have_a_network_and_to_nothing_else(shop: Shop, dialect: str, how: dict):
-    tools = Tools.of(shop.serving(dialect=dialect, **how))
-    for tool in tools.listed:
+    tools = ToolCatalog.from_config(shop.serving(dialect=dialect, **how))
+    for tool in tools.definitions:
         assert tool.annotations
         assert tool.annotations.open_world_hint is (tools.kinds[tool.name] == "command")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_tools_are_those_of_the_dialect_in_its_order_and_each_time_the_same(shop: Shop, dialect: str):
-    first, second = (Tools.of(shop.serving(dialect=dialect)).listed for _ in range(2))
+    first, second = (ToolCatalog.from_config(shop.serving(dialect=dialect)).definitions for _ in range(2))
     assert first == second
     assert [tool.name for tool in first] == [spec.name for spec in load_dialect(dialect).specs]
     assert [tool.input_schema for tool in first] == [spec.input_schema for spec in load_dialect(dialect).specs]

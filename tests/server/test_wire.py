@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_types import INVALID_REQUEST, JSONRPCRequest
 
 from handhold.server import wire
-from handhold.server.wire import Unreadable, understood
+from handhold.server.wire import InvalidMessage, parse_message
 from tests.clients.line import connected
 
 VALUES = st.recursive(
@@ -27,28 +27,28 @@ MESSAGES = st.fixed_dictionaries({}, optional={key: VALUES | st.just("2.0") for 
 @example(b'{"id": ' + b"9" * 5000 + b"}")
 def test_a_line_is_always_a_message_or_unreadable(line: bytes):
     try:
-        said = understood(line)
-    except Unreadable as unreadable:
-        said = unreadable.answer
+        said = parse_message(line)
+    except InvalidMessage as unreadable:
+        said = unreadable.response
     assert said.jsonrpc == "2.0"
 
 
 @given(st.integers() | st.text(st.characters(codec=None)), st.sampled_from(["[1]", '{"a": NaN}', '{"a": "\xff"}']))
 def test_what_is_unreadable_is_answered_by_the_id_that_it_was_meant_to_have(id: int | str, params: str):  # noqa: A002
     line = f'{{"jsonrpc": "2.0", "id": {json.dumps(id)}, "method": "ping", "params": {params}}}'
-    with pytest.raises(Unreadable) as unreadable:
-        understood(line.encode("latin-1"))
-    assert unreadable.value.answer.id == id
+    with pytest.raises(InvalidMessage) as unreadable:
+        parse_message(line.encode("latin-1"))
+    assert unreadable.value.response.id == id
 
 
 def test_a_line_that_is_too_long_is_passed_over(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(wire, "LONGEST", 100)
+    monkeypatch.setattr(wire, "MAX_LINE_BYTES", 100)
     said = io.BytesIO(b"x" * 1234 + b'\n{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-    with pytest.raises(Unreadable) as unreadable:
-        wire._next(said)  # pyright: ignore[reportPrivateUsage]
-    assert unreadable.value.answer.error.code == INVALID_REQUEST
-    assert isinstance(wire._next(said), JSONRPCRequest)  # pyright: ignore[reportPrivateUsage]
-    assert wire._next(said) is None  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(InvalidMessage) as unreadable:
+        wire._read_message(said)  # pyright: ignore[reportPrivateUsage]
+    assert unreadable.value.response.error.code == INVALID_REQUEST
+    assert isinstance(wire._read_message(said), JSONRPCRequest)  # pyright: ignore[reportPrivateUsage]
+    assert wire._read_message(said) is None  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_client_that_listens_no_more_leaves_no_traceback(tmp_path: Path):

@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from handhold.server.http import Face
-from handhold.server.listening import bound, listener
-from handhold.server.serving import Serving
-from handhold.server.tokens import Token, Tokens, hash_of
+from handhold.server.http import HTTPApp
+from handhold.server.listening import bind_socket, create_listener
+from handhold.server.serving import ServerConfig
+from handhold.server.tokens import AccessToken, AccessTokens, hash_token
 
 MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
 ENVELOPE = {
@@ -30,14 +30,14 @@ class Web:
     """Where a server listens, and the face that it shows."""
 
     port: int
-    face: Face
+    face: HTTPApp
 
 
 @contextmanager
-def served(tokens: Tokens, *, grace: float = 5.0, **how: Any) -> Generator[Web]:
-    face = Face(tokens, **how)
-    at = bound("127.0.0.1", 0)
-    server = listener(face, grace=grace)
+def served(tokens: AccessTokens, *, grace: float = 5.0, **how: Any) -> Generator[Web]:
+    face = HTTPApp(tokens, **how)
+    at = bind_socket("127.0.0.1", 0)
+    server = create_listener(face, grace=grace)
     loop = asyncio.new_event_loop()
     thread = Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[at])))
     thread.start()
@@ -50,10 +50,10 @@ def served(tokens: Tokens, *, grace: float = 5.0, **how: Any) -> Generator[Web]:
         loop.close()
 
 
-def token_for(name: str, root: Path, state: Path, **more: Any) -> Token:
+def token_for(name: str, root: Path, state: Path, **more: Any) -> AccessToken:
     """The token of a name is its name."""
-    serving = replace(Serving.on(root), name=name, state=str(state / name), settings=False, **more)
-    return Token(hash_of(name), serving)
+    serving = replace(ServerConfig.for_roots(root), name=name, state=str(state / name), settings=False, **more)
+    return AccessToken(hash_token(name), serving)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Three lines of context around a change, more where the place would not be the on
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 
-from handhold.core.text.lines import pieces
+from handhold.core.text.lines import iter_lines_with_endings
 
 CONTEXT = 3
 NO_NEWLINE = "\\ No newline at end of file"
@@ -47,9 +47,9 @@ def sayable(before: str, after: str) -> bool:
 
     An empty text has no last line that could tell whether it ends with a newline.
     """
-    rows = [*pieces(before), *pieces(after)]
+    rows = [*iter_lines_with_endings(before), *iter_lines_with_endings(after)]
     kinds = {ending for _, ending in rows if ending}
-    own = {ending for _, ending in pieces(before) if ending} or {"\n"}
+    own = {ending for _, ending in iter_lines_with_endings(before) if ending} or {"\n"}
     return bool(before and after) and len(own) == 1 and kinds <= own and not any("\r" in line for line, _ in rows)
 
 
@@ -82,7 +82,7 @@ def hunks(before: str, after: str) -> Iterator[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    return [line for line, ending in pieces(text) if line or ending]
+    return [line for line, ending in iter_lines_with_endings(text) if line or ending]
 
 
 def alone(a: list[str], first: int, last: int, done: int, wall: int) -> tuple[int | None, int]:

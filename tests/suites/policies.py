@@ -1,17 +1,17 @@
 """A policy of a test's own says what it has to say about places; to the rest it says yes."""
 
-from handhold.core.ports import Judgement, Study, Verdict
+from handhold.core.ports import CommandAnalysis, PolicyDecision, Verdict
 
 
 class OnPlaces:
-    """All but `name` and `may`."""
+    """All but `name` and `decide`."""
 
-    def may_run(self, study: Study) -> Judgement:
-        return Judgement(Verdict.ALLOW, "")
+    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision:
+        return PolicyDecision(Verdict.ALLOW, "")
 
-    def concerns(self, place: str) -> bool:
+    def has_rule_for(self, place: str) -> bool:
         return True
 
     @property
-    def connects(self) -> bool:
+    def allows_hosts(self) -> bool:
         return False

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from handhold.core.errors import BadGlob, BadRegex, NotDirectory, NotFound
-from handhold.core.facts import Scan, Skipped
+from handhold.core.facts import SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
 from handhold.core.ports import Searcher
 from handhold.core.requests import Glob, Grep, ListFiles
-from handhold.core.text.cursor import passed
+from handhold.core.text.cursor import checksum_hit
 
 
 @dataclass
@@ -23,26 +23,26 @@ class Ground:
     root: str
     put: Callable[[str, bytes | None], None]
 
-    def listing(self, **how: Any) -> Scan:
+    def listing(self, **how: Any) -> SearchOutcome:
         return self._search(ListFiles, how)
 
-    def glob(self, pattern: str, **how: Any) -> Scan:
+    def glob(self, pattern: str, **how: Any) -> SearchOutcome:
         return self._search(Glob, {"pattern": pattern, "sort": "none", **how})
 
-    def grep(self, pattern: str, **how: Any) -> Scan:
+    def grep(self, pattern: str, **how: Any) -> SearchOutcome:
         return self._search(Grep, {"pattern": pattern, "sort": "none", **how})
 
-    def names(self, scan: Scan) -> list[str]:
+    def names(self, scan: SearchOutcome) -> list[str]:
         return [hit.place.removeprefix(self.root + "/") for hit in scan.hits]
 
-    def lines(self, scan: Scan) -> list[tuple[str, int, str]]:
+    def lines(self, scan: SearchOutcome) -> list[tuple[str, int, str]]:
         named = zip(self.names(scan), scan.hits, strict=True)
         return [(name, row.number, row.text) for name, hit in named for row in hit.rows if row.is_match]
 
-    def _search(self, kind: type[ListFiles] | type[Glob] | type[Grep], how: dict[str, Any]) -> Scan:
+    def _search(self, kind: type[ListFiles] | type[Glob] | type[Grep], how: dict[str, Any]) -> SearchOutcome:
         visible: Callable[[str], bool] = how.pop("visible", lambda _: True)
-        where: dict[str, Any] = {"seconds": 20.0}
-        where |= {name: how.pop(name) for name in ("start", "state", "seconds") if name in how}
+        where: dict[str, Any] = {"timeout_seconds": 20.0}
+        where |= {name: how.pop(name) for name in ("start", "checksum", "timeout_seconds") if name in how}
         if kind is ListFiles and "after" in how:
             where["after"] = how.pop("after")
         below = how.pop("below", "")
@@ -179,7 +179,7 @@ class SearchSuite:
         (row,) = hit.rows
         assert len(row.text) <= 100
         assert row.text[row.start : row.end] == "needle"
-        assert sum(row.cut) + len(row.text) == 400_006
+        assert sum(row.omitted_chars) + len(row.text) == 400_006
 
     def test_undecodable_text_is_shown_replaced(self, make: Make):
         ground = make({"a": b"caf\xe9 needle\n"})
@@ -191,7 +191,7 @@ class SearchSuite:
 
     def test_nasty_18_a_regex_that_backtracks_does_not_hang(self, make: Make):
         ground = make({"a": "a" * 40 + "!\n"})
-        scan = ground.grep("(a+)+$", regex=True, seconds=2.0)
+        scan = ground.grep("(a+)+$", regex=True, timeout_seconds=2.0)
         assert scan.hits == ()
 
     # --- rules
@@ -226,7 +226,7 @@ class SearchSuite:
         )
         scan = ground.grep("x")
         assert scan.hits == ()
-        assert scan.searched in (1, None)  # git does not tell
+        assert scan.searched_count in (1, None)  # git does not tell
         said = {
             (each.rule, each.source.removeprefix(ground.root + "/"), each.line, each.pattern): each.files
             for each in scan.skipped
@@ -255,8 +255,8 @@ class SearchSuite:
     def test_u6_no_pattern_tells_which_names_are_denied(self, make: Make, sort: str):
         ground = make({"a": "x\n", "closed/key.pem": "x\n", "closed/other.txt": "x\n"})
 
-        def told(scan: Scan) -> tuple[object, ...]:
-            return scan.searched, scan.skipped, scan.state, scan.more
+        def told(scan: SearchOutcome) -> tuple[object, ...]:
+            return scan.searched_count, scan.skipped, scan.checksum, scan.has_more
 
         def visible(place: str) -> bool:
             return "/closed" not in place
@@ -266,7 +266,7 @@ class SearchSuite:
             assert told(there) == told(nowhere)
             there, nowhere = (ground.grep("x", glob=each, visible=visible, sort=sort) for each in (hits, misses))
             assert told(there) == told(nowhere)
-            assert Skipped("denied", 2) in there.skipped
+            assert SkippedFiles("denied", 2) in there.skipped
 
     @pytest.mark.parametrize("closed", ["closed", ".hidden", "node_modules"])
     def test_u6_a_listing_does_not_tell_that_something_changed_where_it_does_not_look(self, make: Make, closed: str):
@@ -278,10 +278,12 @@ class SearchSuite:
         first = ground.listing(depth=2, limit=1, visible=visible)
         ground.put(f"{closed}/new", b"")
         last = first.hits[-1].place.removeprefix(f"{ground.root}/")
-        second = ground.listing(depth=2, limit=9, visible=visible, start=1, after=last, state=first.state)
-        assert (ground.names(second), second.changed) == (["a/x", "b", "b/y"], False)
+        second = ground.listing(depth=2, limit=9, visible=visible, start=1, after=last, checksum=first.checksum)
+        assert (ground.names(second), second.changed_since_cursor) == (["a/x", "b", "b/y"], False)
         ground.put("b/new", b"")
-        assert ground.listing(depth=2, limit=9, visible=visible, start=1, after=last, state=first.state).changed
+        assert ground.listing(
+            depth=2, limit=9, visible=visible, start=1, after=last, checksum=first.checksum
+        ).changed_since_cursor
 
     # --- pages
 
@@ -293,15 +295,15 @@ class SearchSuite:
         pages: list[Any] = []
         start, state = 0, None
         for _ in range(100):
-            page = ground.grep("x", sort=sort, mode=mode, limit=4, start=start, state=state)
-            assert not page.changed
+            page = ground.grep("x", sort=sort, mode=mode, limit=4, start=start, checksum=state)
+            assert not page.changed_since_cursor
             found = ground.lines(page) if mode == "content" else [(hit.place, hit.count) for hit in page.hits]
             pages += found
-            start, state = start + len(found), page.state
-            if not page.whole:
+            start, state = start + len(found), page.checksum
+            if not page.is_checksum_of_all:
                 for hit in page.hits:
-                    state = passed(state, hit)
-            if not page.more:
+                    state = checksum_hit(state, hit)
+            if not page.has_more:
                 break
         assert pages == (ground.lines(whole) if mode == "content" else [(hit.place, hit.count) for hit in whole.hits])
 
@@ -309,12 +311,12 @@ class SearchSuite:
         ground = make({f"f{n}": "x\n" for n in range(6)})
         for sort in ("none", "modified"):
             first = ground.glob("*", sort=sort, limit=3)
-            state = first.state
-            if not first.whole:
+            state = first.checksum
+            if not first.is_checksum_of_all:
                 for hit in first.hits:
-                    state = passed(state, hit)
+                    state = checksum_hit(state, hit)
             ground.put("f00", b"x\n")
-            assert ground.glob("*", sort=sort, limit=3, start=3, state=state).changed
+            assert ground.glob("*", sort=sort, limit=3, start=3, checksum=state).changed_since_cursor
             ground.put("f00", None)
 
     # --- listing
@@ -345,7 +347,7 @@ class SearchSuite:
         ground = make({"a": "", ".env": "", "node_modules/x/y": "", ".git/HEAD": "", "dist": "a file"})
         scan = ground.listing()
         assert ground.names(scan) == ["a", "dist"]
-        assert set(scan.skipped) == {Skipped("hidden", 1), Skipped("heavy folder", 2)}
+        assert set(scan.skipped) == {SkippedFiles("hidden", 1), SkippedFiles("heavy folder", 2)}
         assert ground.names(ground.listing(hidden=True)) == [".env", "a", "dist"]
         assert ground.names(ground.listing(ignored=True)) == ["node_modules", "a", "dist"]
         assert ground.names(ground.listing(hidden=True, ignored=True)) == [".git", "node_modules", ".env", "a", "dist"]
@@ -365,27 +367,27 @@ class SearchSuite:
         places: list[str] = []
         state = None
         for _ in range(50):
-            page = tree.listing(depth=depth, limit=limit, after=places[-1] if places else "", state=state)
-            assert not page.changed
+            page = tree.listing(depth=depth, limit=limit, after=places[-1] if places else "", checksum=state)
+            assert not page.changed_since_cursor
             places += [hit.place for hit in page.hits]
-            state = page.state
-            if not page.more:
+            state = page.checksum
+            if not page.has_more:
                 break
         assert places == [hit.place for hit in whole.hits]
 
     def test_c70_a_listing_says_when_something_changed(self, tree: Ground):
         first = tree.listing(depth=2, limit=2)
         tree.put("agents/new.py", b"")
-        second = tree.listing(depth=2, limit=2, after=first.hits[-1].place, state=first.state)
-        assert second.changed
+        second = tree.listing(depth=2, limit=2, after=first.hits[-1].place, checksum=first.checksum)
+        assert second.changed_since_cursor
         assert tree.names(second)[0] == "agents/new.py"
 
     def test_c70_a_page_goes_on_though_its_last_name_is_gone(self, make: Make):
         ground = make({"a": "", "b": "", "c": ""})
         first = ground.listing(limit=2)
         ground.put("b", None)
-        second = ground.listing(after=first.hits[-1].place, state=first.state)
-        assert second.changed
+        second = ground.listing(after=first.hits[-1].place, checksum=first.checksum)
+        assert second.changed_since_cursor
         assert "c" in ground.names(second)
 
     def test_nasty_7_a_file_is_not_listed(self, tree: Ground):

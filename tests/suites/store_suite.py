@@ -16,14 +16,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.errors import Busy, NothingAsked
-from handhold.core.facts import Identity
-from handhold.core.plans import Bytes, Directory, FileChange, Folder, Shelved, Stored, digest
-from handhold.core.ports import Asked, Call, Consent, Decision, Entry, Mark, Outcome, Seen, Store
+from handhold.core.errors import Busy, NoPendingApproval
+from handhold.core.facts import FileIdentity
+from handhold.core.plans import (
+    ContentRef,
+    Directory,
+    DirectoryMetadata,
+    FileChange,
+    InlineContent,
+    StagedContent,
+    digest,
+)
+from handhold.core.ports import (
+    ApprovalAnswer,
+    Call,
+    CallDecision,
+    JournalEntry,
+    Outcome,
+    PendingApproval,
+    ReadRecord,
+    SeenPage,
+    Store,
+)
 from handhold.world.state import asked as rules
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
-ALLOWED = Decision("allowed", "mode edit (built in)", "ann@desk")
+ALLOWED = CallDecision("allowed", "mode edit (built in)", "ann@desk")
 ABSENT = digest(b"never kept")
 ASKED_AT = round(time.time(), 1)
 
@@ -41,17 +59,19 @@ def failure() -> Outcome:
 
 
 def change(path: str = "/ws/a.py", before: bytes | None = b"old\n", after: bytes | None = b"new\n") -> FileChange:
-    return FileChange(path, None if before is None else Bytes(before), None if after is None else Bytes(after))
+    return FileChange(
+        path, None if before is None else InlineContent(before), None if after is None else InlineContent(after)
+    )
 
 
 def shelved(slot: str, before: bytes | None, after: bytes | None, path: str = "/ws/a.py") -> FileChange:
     """A file that changes places with its slot."""
 
-    def thing(data: bytes | None, number: int) -> Shelved | None:
+    def thing(data: bytes | None, number: int) -> StagedContent | None:
         if data is None:
             return None
         inode, mtime = (2**63 + 5, 2**64 - number), -7 * number
-        return Shelved(slot, "file", digest(data), len(data), 0o640, inode, mtime, allocated=len(data))
+        return StagedContent(slot, "file", digest(data), len(data), 0o640, inode, mtime, allocated=len(data))
 
     return FileChange(path, thing(before, 1), thing(after, 2))
 
@@ -59,7 +79,7 @@ def shelved(slot: str, before: bytes | None, after: bytes | None, path: str = "/
 def begun(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
     """A call up to its intent."""
     seq = store.begin(asked or call())
-    store.intend(seq, f"x{seq}", files, decision=ALLOWED, takes_back=takes_back)
+    store.record_intent(seq, f"x{seq}", files, decision=ALLOWED, reverses=takes_back)
     return seq
 
 
@@ -73,14 +93,16 @@ def replied(
 ) -> tuple[int, list[int]]:
     """The same, and the calls of which its reply says that their undo will be dropped."""
     seq = store.begin(asked or call())
-    given_up = [entry.seq for entry in store.intend(seq, f"x{seq}", files, decision=ALLOWED, takes_back=takes_back)]
-    store.settle(seq, success(), durable=True, given_up=given_up)
-    store.finish(seq)
+    given_up = [
+        entry.seq for entry in store.record_intent(seq, f"x{seq}", files, decision=ALLOWED, reverses=takes_back)
+    ]
+    store.record_outcome(seq, success(), durable=True, dropped_undo=given_up)
+    store.mark_cleaned_up(seq)
     return seq, given_up
 
 
-def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> Asked:
-    return Asked(
+def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> PendingApproval:
+    return PendingApproval(
         id="",
         hash=hash or digest(what.encode("utf-8", "surrogatepass")),
         session=session,
@@ -94,9 +116,9 @@ def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> 
     )
 
 
-def put(store: Store, question: Asked) -> Asked:
+def put(store: Store, question: PendingApproval) -> PendingApproval:
     """Ask where there is room."""
-    waiting = store.ask(question)
+    waiting = store.enqueue(question)
     assert waiting
     return waiting
 
@@ -106,7 +128,7 @@ def noise(n: int, size: int) -> bytes:
     return random.Random(n).randbytes(size)
 
 
-def only(store: Store) -> Entry:
+def only(store: Store) -> JournalEntry:
     (entry,) = store.entries()
     return entry
 
@@ -117,7 +139,7 @@ def turned_away(store: Store) -> bool:
 
     def look() -> None:
         try:
-            with store.alone(wait=False):
+            with store.exclusive(wait=False):
                 found.append(False)
         except Busy:
             found.append(True)
@@ -148,9 +170,9 @@ class StoreSuite:
     def test_a_new_journal_is_empty(self, store: Store):
         assert list(store.entries()) == []
         assert list(store.entries(last=20)) == []
-        assert list(store.broken()) == []
-        assert store.recall("s", "t", "c") is None
-        assert store.files(1) == ()
+        assert list(store.incomplete_transactions()) == []
+        assert store.find_call("s", "t", "c") is None
+        assert store.changes_of(1) == ()
 
     def test_a_call_is_in_the_journal_before_anything_came_of_it(self, store: Store):
         seq = store.begin(call("Read"))
@@ -160,8 +182,8 @@ class StoreSuite:
         assert (entry.undone, entry.kept) == (False, True)
 
     def test_c91_a_call_that_is_recorded_when_it_ends_is_recorded_as_ever(self, store: Store):
-        store.settle(store.begin(call()), success(), durable=False, decision=ALLOWED)
-        store.record(call(), success(), decision=ALLOWED)
+        store.record_outcome(store.begin(call()), success(), durable=False, decision=ALLOWED)
+        store.record_call(call(), success(), decision=ALLOWED)
         first, second = store.entries()
         assert replace(second, seq=first.seq, at=first.at) == first
         assert second.seq == first.seq + 1
@@ -183,16 +205,18 @@ class StoreSuite:
 
     def test_an_entry_tells_what_was_decided_and_what_came_of_it(self, store: Store):
         seq = begun(store, change())
-        store.settle(seq, success(), durable=True)
+        store.record_outcome(seq, success(), durable=True)
         entry = only(store)
         assert (entry.decision, entry.rule, entry.approver) == ("allowed", "mode edit (built in)", "ann@desk")
         assert entry.outcome == success()
         assert (entry.paths, entry.changed) == (("/ws/a.py",), 1)
 
     def test_c91_what_only_read_or_was_refused_has_its_decision_with_its_outcome(self, store: Store):
-        store.settle(store.begin(call("Read")), success(), durable=False, decision=ALLOWED)
-        store.settle(store.begin(call()), failure(), durable=False, decision=Decision("refused", "no keys (a.toml)"))
-        store.settle(store.begin(call("Unknown")), failure(), durable=False)
+        store.record_outcome(store.begin(call("Read")), success(), durable=False, decision=ALLOWED)
+        store.record_outcome(
+            store.begin(call()), failure(), durable=False, decision=CallDecision("refused", "no keys (a.toml)")
+        )
+        store.record_outcome(store.begin(call("Unknown")), failure(), durable=False)
         store.begin(call())
         said = [(entry.decision, entry.rule, entry.approver) for entry in store.entries()]
         assert said == [
@@ -203,7 +227,7 @@ class StoreSuite:
         ]
 
     def test_c91_the_decision_before_a_change_is_the_one_that_counts(self, store: Store):
-        store.settle(begun(store, change()), failure(), durable=True, decision=Decision("refused"))
+        store.record_outcome(begun(store, change()), failure(), durable=True, decision=CallDecision("refused"))
         assert only(store).decision == "allowed"
 
     @given(ANY_TEXT, ANY_TEXT)
@@ -211,12 +235,12 @@ class StoreSuite:
     def test_rules_and_approvers_of_any_name_always_come_back(self, rule: str, by: str):
         with self.fresh() as store:
             seq = store.begin(call())
-            store.intend(seq, "x", [change()], decision=Decision("approved", rule, by))
+            store.record_intent(seq, "x", [change()], decision=CallDecision("approved", rule, by))
             assert (only(store).rule, only(store).approver) == (rule, by)
             assert store.verify().problem is None
 
     def test_an_error_is_an_outcome(self, store: Store):
-        store.settle(store.begin(call()), failure(), durable=False)
+        store.record_outcome(store.begin(call()), failure(), durable=False)
         assert only(store).outcome == failure()
 
     def test_an_entry_lists_a_hundred_paths_and_counts_all(self, store: Store):
@@ -232,8 +256,8 @@ class StoreSuite:
     ):
         with self.fresh() as store:
             asked = Call(session, turn, call_id, tool, arguments, "claude")
-            store.settle(store.begin(asked), success(reply), durable=False)
-            recalled = store.recall(session, turn, call_id)
+            store.record_outcome(store.begin(asked), success(reply), durable=False)
+            recalled = store.find_call(session, turn, call_id)
             assert recalled
             assert recalled.call == asked
             assert recalled.outcome == success(reply)
@@ -247,34 +271,34 @@ class StoreSuite:
 
     def test_what_was_settled_stays_settled(self, store: Store):
         seq = begun(store, change())
-        store.settle(seq, success(), durable=True)
+        store.record_outcome(seq, success(), durable=True)
         with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has its own word for it
-            store.settle(seq, failure(), durable=True)
+            store.record_outcome(seq, failure(), durable=True)
         assert only(store).outcome == success()
 
     def test_what_was_intended_stays_intended(self, store: Store):
         seq = begun(store, change("/ws/a"))
         with pytest.raises(Exception):  # noqa: B017, PT011
-            store.intend(seq, "again", [change("/ws/b")], decision=Decision("refused"))
+            store.record_intent(seq, "again", [change("/ws/b")], decision=CallDecision("refused"))
         assert (only(store).paths, only(store).decision) == (("/ws/a",), "allowed")
 
     # --- the files of a call
 
     def test_changes_come_back_by_hash(self, store: Store):
         seq = done(store, change("/ws/a", b"1", b"22"), change("/ws/b", None, b"333"), change("/ws/c", b"4444", None))
-        assert store.files(seq) == (
-            FileChange("/ws/a", Stored(digest(b"1"), 1), Stored(digest(b"22"), 2)),
-            FileChange("/ws/b", None, Stored(digest(b"333"), 3)),
-            FileChange("/ws/c", Stored(digest(b"4444"), 4), None),
+        assert store.changes_of(seq) == (
+            FileChange("/ws/a", ContentRef(digest(b"1"), 1), ContentRef(digest(b"22"), 2)),
+            FileChange("/ws/b", None, ContentRef(digest(b"333"), 3)),
+            FileChange("/ws/c", ContentRef(digest(b"4444"), 4), None),
         )
 
     def test_directories_and_modes_come_back(self, store: Store):
         files = (
             FileChange("/ws/d", None, Directory()),
-            FileChange("/ws/d/run", None, Stored(ABSENT, 3), 0o755),
+            FileChange("/ws/d/run", None, ContentRef(ABSENT, 3), 0o755),
             FileChange("/ws/old", Directory(), None, 0o700),
         )
-        assert store.files(done(store, *files)) == files
+        assert store.changes_of(done(store, *files)) == files
 
     def test_things_that_change_places_and_folders_come_back(self, store: Store):
         unread = "unread 100000000 5"
@@ -284,60 +308,64 @@ class StoreSuite:
             shelved("c/3", b"gone", None, "/ws/c"),
             FileChange(
                 "/ws/d",
-                Shelved("c/4", "tree", digest(b"tree"), 10**12, 0o755, (1, 2), 3, 40_000),
-                Shelved("c/4", "other", "10000 0", 0, 0o600, (1, 3), 4),
+                StagedContent("c/4", "tree", digest(b"tree"), 10**12, 0o755, (1, 2), 3, 40_000),
+                StagedContent("c/4", "other", "10000 0", 0, 0o600, (1, 3), 4),
             ),
-            FileChange("/ws/e", Shelved("c/5", "file", unread, 10**8, 0o4755, (1, 4), 5), None),
-            FileChange("/ws/f", Folder(0o755), Folder(0o1777)),
-            FileChange("/ws/g", Folder(0o755, (1, 2), ()), Folder(0o755, (3, 4), (("user.\udcff", b"\0\xff"),))),
+            FileChange("/ws/e", StagedContent("c/5", "file", unread, 10**8, 0o4755, (1, 4), 5), None),
+            FileChange("/ws/f", DirectoryMetadata(0o755), DirectoryMetadata(0o1777)),
+            FileChange(
+                "/ws/g",
+                DirectoryMetadata(0o755, (1, 2), ()),
+                DirectoryMetadata(0o755, (3, 4), (("user.\udcff", b"\0\xff"),)),
+            ),
         )
-        assert store.files(done(store, *files)) == files
+        assert store.changes_of(done(store, *files)) == files
         assert only(store).changed == 7
 
     def test_names_that_are_not_utf8_come_back(self, store: Store):
         path = os.fsdecode(b"/ws/\xff\xfe\n\xe9.txt")
         seq = done(store, change(path, None, b"new"))
-        assert store.files(seq)[0].path == path
+        assert store.changes_of(seq)[0].path == path
         assert only(store).paths == (path,)
-        assert store.writer(path, digest(b"new")) == "s"
+        assert store.last_writer(path, digest(b"new")) == "s"
 
     # --- transactions that a dead process left
 
     def test_an_intent_without_an_outcome_is_broken(self, store: Store):
         seq = begun(store, change())
-        (broken,) = store.broken()
-        assert (broken.seq, broken.transaction, broken.settled) == (seq, f"x{seq}", False)
-        assert broken.files == store.files(seq)
+        (broken,) = store.incomplete_transactions()
+        assert (broken.seq, broken.transaction, broken.is_recorded) == (seq, f"x{seq}", False)
+        assert broken.files == store.changes_of(seq)
 
     def test_a_success_that_was_not_cleaned_up_is_broken_but_settled(self, store: Store):
         seq = begun(store, change())
-        store.settle(seq, success(), durable=True)
-        assert [(broken.seq, broken.settled) for broken in store.broken()] == [(seq, True)]
+        store.record_outcome(seq, success(), durable=True)
+        assert [(broken.seq, broken.is_recorded) for broken in store.incomplete_transactions()] == [(seq, True)]
 
     @pytest.mark.parametrize("status", ["error", "interrupted"])
     def test_a_failure_after_an_intent_was_taken_back(self, store: Store, status: str):
-        store.settle(begun(store, change()), Outcome(status, None, 0.0, None), durable=True)
-        assert list(store.broken()) == []
+        store.record_outcome(begun(store, change()), Outcome(status, None, 0.0, None), durable=True)
+        assert list(store.incomplete_transactions()) == []
 
     def test_what_is_finished_is_not_broken(self, store: Store):
         seq = done(store, change())
-        assert list(store.broken()) == []
-        store.finish(seq)  # two processes may find the same thing to clean up
-        assert list(store.broken()) == []
+        assert list(store.incomplete_transactions()) == []
+        store.mark_cleaned_up(seq)  # two processes may find the same thing to clean up
+        assert list(store.incomplete_transactions()) == []
 
     def test_a_call_without_an_intent_is_not_broken(self, store: Store):
         store.begin(call("Read"))
-        assert list(store.broken()) == []
+        assert list(store.incomplete_transactions()) == []
 
     # --- calls that come again (F-3)
 
     def test_f3_a_call_is_recalled_by_session_turn_and_id(self, store: Store):
-        store.settle(store.begin(call(call_id="c1")), success("hello"), durable=False)
-        recalled = store.recall("s", "t", "c1")
+        store.record_outcome(store.begin(call(call_id="c1")), success("hello"), durable=False)
+        recalled = store.find_call("s", "t", "c1")
         assert recalled
         assert recalled.outcome == success("hello")
         for other in (("x", "t", "c1"), ("s", "x", "c1"), ("s", "t", "x")):
-            assert store.recall(*other) is None
+            assert store.find_call(*other) is None
 
     @given(st.lists(st.sampled_from(["success", "partial", "error", "interrupted", None]), min_size=1, max_size=6))
     @settings(max_examples=30)
@@ -347,11 +375,11 @@ class StoreSuite:
             for n, status in enumerate(statuses):
                 seqs.append(store.begin(call()))
                 if status:
-                    store.settle(seqs[-1], Outcome(status, None, 1.5, f"reply {n}"), durable=False)
-                store.settle(store.begin(call(call_id="another")), success("another"), durable=False)
+                    store.record_outcome(seqs[-1], Outcome(status, None, 1.5, f"reply {n}"), durable=False)
+                store.record_outcome(store.begin(call(call_id="another")), success("another"), durable=False)
             done = [n for n, status in enumerate(statuses) if status in ("success", "partial")]
             wanted = done[-1] if done else len(statuses) - 1
-            recalled = store.recall("s", "t", "c")
+            recalled = store.find_call("s", "t", "c")
             assert recalled
             assert recalled.seq == seqs[wanted]
             assert (recalled.outcome.reply if recalled.outcome else None) == (
@@ -359,7 +387,7 @@ class StoreSuite:
             )
 
     def test_f3_the_log_leaves_replies_out(self, store: Store):
-        store.settle(store.begin(call()), success("a long page"), durable=False)
+        store.record_outcome(store.begin(call()), success("a long page"), durable=False)
         assert only(store).outcome == success(None)
 
     # --- who wrote it (U-13)
@@ -367,17 +395,17 @@ class StoreSuite:
     def test_u13_the_writer_of_a_content_is_the_last_session_that_gave_it(self, store: Store):
         done(store, change("/ws/a", None, b"x"), asked=call(session="one"))
         done(store, change("/ws/a", b"x", b"y"), asked=call(session="two"))
-        assert store.writer("/ws/a", digest(b"x")) == "one"
-        assert store.writer("/ws/a", digest(b"y")) == "two"
+        assert store.last_writer("/ws/a", digest(b"x")) == "one"
+        assert store.last_writer("/ws/a", digest(b"y")) == "two"
         done(store, change("/ws/a", b"y", b"x"), asked=call(session="three"))
-        assert store.writer("/ws/a", digest(b"x")) == "three"
-        assert store.writer("/ws/b", digest(b"x")) == ""
-        assert store.writer("/ws/a", ABSENT) == ""
+        assert store.last_writer("/ws/a", digest(b"x")) == "three"
+        assert store.last_writer("/ws/b", digest(b"x")) == ""
+        assert store.last_writer("/ws/a", ABSENT) == ""
 
     def test_u13_what_failed_or_is_not_settled_was_not_written(self, store: Store):
-        store.settle(begun(store, change("/ws/a", None, b"x")), failure(), durable=True)
+        store.record_outcome(begun(store, change("/ws/a", None, b"x")), failure(), durable=True)
         begun(store, change("/ws/a", None, b"x"))
-        assert store.writer("/ws/a", digest(b"x")) == ""
+        assert store.last_writer("/ws/a", digest(b"x")) == ""
 
     # --- taking back
 
@@ -392,7 +420,7 @@ class StoreSuite:
         first = done(store, change())
         seq = begun(store, change("/ws/a.py", b"new\n", b"old\n"), asked=call("undo"), takes_back=(first,))
         if outcome:
-            store.settle(seq, outcome, durable=True)
+            store.record_outcome(seq, outcome, durable=True)
         assert [entry.undone for entry in store.entries()] == [False, False]
 
     @given(st.data())
@@ -422,7 +450,7 @@ class StoreSuite:
                         seq = begun(store)
                         if works:
                             standing.add(seq)
-                store.settle(seq, success() if works else failure(), durable=False)
+                store.record_outcome(seq, success() if works else failure(), durable=False)
                 entries = store.entries()
                 assert {entry.seq for entry in entries if entry.undone} == undone
                 assert {entry.seq for entry in store.entries(last=2) if entry.undone} == undone & {
@@ -439,14 +467,21 @@ class StoreSuite:
                 if step == "keep":
                     store.keep([noise(n, 40)])
                 elif step == "finish" and settled:
-                    store.finish(settled[-1])
+                    store.mark_cleaned_up(settled[-1])
                 elif step in ("settle", "fail") and open_calls:
                     settled.append(open_calls.pop())
-                    store.settle(settled[-1], success() if step == "settle" else failure(), durable=False)
+                    store.record_outcome(settled[-1], success() if step == "settle" else failure(), durable=False)
                 else:
                     open_calls.append(begun(store, change(f"/ws/{n}", noise(n, 30), noise(-n, 30))))
                 for entry in store.entries():
-                    facts = (entry.at, entry.call, entry.decision, entry.paths, entry.changed, store.files(entry.seq))
+                    facts = (
+                        entry.at,
+                        entry.call,
+                        entry.decision,
+                        entry.paths,
+                        entry.changed,
+                        store.changes_of(entry.seq),
+                    )
                     assert said.setdefault(entry.seq, facts) == facts
                 assert len(said) == len(store.entries())
 
@@ -459,15 +494,17 @@ class StoreSuite:
         heads = [store.verify().head]
         seq = store.begin(call())
         heads.append(store.verify().head)
-        store.intend(seq, "x", [change(), shelved("c/1", b"old", b"new", "/ws/b")], decision=ALLOWED, takes_back=(seq,))
+        store.record_intent(
+            seq, "x", [change(), shelved("c/1", b"old", b"new", "/ws/b")], decision=ALLOWED, reverses=(seq,)
+        )
         heads.append(store.verify().head)
-        store.settle(seq, success("said"), durable=True)
+        store.record_outcome(seq, success("said"), durable=True)
         heads.append(store.verify().head)
-        store.finish(seq)
+        store.mark_cleaned_up(seq)
         heads.append(store.verify().head)
         assert len(set(heads)) == 5
         assert store.verify().count == 4
-        store.finish(seq)  # which says nothing new
+        store.mark_cleaned_up(seq)  # which says nothing new
         assert store.verify().head == heads[-1]
         assert [store.verify(head).noted_at for head in heads] == [0, 1, 2, 3, 4]
         assert store.verify(heads[2].upper()).noted_at == 2
@@ -480,18 +517,18 @@ class StoreSuite:
             head = store.verify().head
             for n in range(3, 8):
                 store.keep([noise(n, 1000)])
-            store.marks("s").put(self.mark())
-            store.ask(asked())
+            store.read_records("s").put(self.mark())
+            store.enqueue(asked())
             store.answer(asked().hash, "once", by="ann")
-            store.spend(asked().hash, "s")
-            store.allow("s", "changes", by="ann")
+            store.consume_approval(asked().hash, "s")
+            store.grant("s", "changes", by="ann")
             assert (store.verify().head, store.verify().problem) == (head, None)
 
     def test_c91_a_record_that_came_to_nothing_leaves_the_chain_whole(self, store: Store):
         seq = done(store, change())
         for again in (
-            lambda: store.settle(seq, failure(), durable=True),
-            lambda: store.intend(seq, "again", [change("/ws/b")], decision=ALLOWED),
+            lambda: store.record_outcome(seq, failure(), durable=True),
+            lambda: store.record_intent(seq, "again", [change("/ws/b")], decision=ALLOWED),
         ):
             with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has its own word for it
                 again()
@@ -502,8 +539,8 @@ class StoreSuite:
     # --- questions and answers (U-21)
 
     def test_u21_a_question_waits_until_it_is_answered(self, store: Store):
-        store.ask(asked())
-        (waiting,) = store.waiting()
+        store.enqueue(asked())
+        (waiting,) = store.list_pending()
         assert waiting == replace(asked(), id=waiting.id)
         answered = store.answer(waiting.id, "once", by="ann@desk")
         assert (answered.hash, answered.answer, answered.by, answered.spent) == (
@@ -512,28 +549,28 @@ class StoreSuite:
             "ann@desk",
             False,
         )
-        assert list(store.waiting()) == []
+        assert list(store.list_pending()) == []
 
     def test_u21_questions_wait_oldest_first_and_by_session(self, store: Store):
         for what, session in (("one", "s"), ("two", "other"), ("three", "s")):
-            store.ask(asked(what, session=session))
-        assert [each.command for each in store.waiting()] == ["one", "two", "three"]
-        assert [each.command for each in store.waiting("s")] == ["one", "three"]
-        assert list(store.waiting("nobody")) == []
+            store.enqueue(asked(what, session=session))
+        assert [each.command for each in store.list_pending()] == ["one", "two", "three"]
+        assert [each.command for each in store.list_pending("s")] == ["one", "three"]
+        assert list(store.list_pending("nobody")) == []
 
     @pytest.mark.parametrize("answer", ["once", "session", "pattern", "no"])
-    def test_u21_an_answer_is_used_once(self, store: Store, answer: Consent):
-        store.ask(asked())
-        assert store.spend(asked().hash, "s") is None
+    def test_u21_an_answer_is_used_once(self, store: Store, answer: ApprovalAnswer):
+        store.enqueue(asked())
+        assert store.consume_approval(asked().hash, "s") is None
         store.answer(asked().hash, answer, by="ann")
-        spent = store.spend(asked().hash, "s")
+        spent = store.consume_approval(asked().hash, "s")
         assert spent
         assert (spent.answer, spent.by, spent.spent, spent.command) == (answer, "ann", True, asked().command)
         assert (spent.allows, spent.patterns) == (asked().allows, asked().patterns)
-        assert store.spend(asked().hash, "s") is None
+        assert store.consume_approval(asked().hash, "s") is None
 
     def test_u21_an_answer_is_for_what_was_asked_and_nothing_else(self, store: Store):
-        store.ask(asked())
+        store.enqueue(asked())
         store.answer(asked().hash, "once", by="ann")
         for hash, session in (
             (digest(b"rm -rf /"), "s"),
@@ -542,40 +579,40 @@ class StoreSuite:
             (asked().hash.upper(), "s"),
             ("", "s"),
         ):
-            assert store.spend(hash, session) is None
-        assert store.spend(asked().hash, "s")
+            assert store.consume_approval(hash, session) is None
+        assert store.consume_approval(asked().hash, "s")
 
     def test_u21_an_answer_is_given_once(self, store: Store):
-        store.ask(asked())
+        store.enqueue(asked())
         store.answer(asked().hash, "no", by="ann")
-        with pytest.raises(NothingAsked, match="by ann"):
+        with pytest.raises(NoPendingApproval, match="by ann"):
             store.answer(asked().hash, "once", by="bob")
-        spent = store.spend(asked().hash, "s")
+        spent = store.consume_approval(asked().hash, "s")
         assert spent
         assert spent.answer == "no"
-        with pytest.raises(NothingAsked):
+        with pytest.raises(NoPendingApproval):
             store.answer(asked().hash, "once", by="bob")
 
     def test_u21_only_the_whole_id_of_a_question_is_taken(self, store: Store):
         one, other = put(store, asked("one")), put(store, asked("other"))
         for wanted in ("", "-", "a", one.id[:-1], one.id + "0", one.hash[:12], one.hash + "0", "%" * 8):
-            with pytest.raises(NothingAsked) as refused:
+            with pytest.raises(NoPendingApproval) as refused:
                 store.answer(wanted, "once", by="ann")
             assert refused.value.wanted == wanted
-            with pytest.raises(NothingAsked):
-                store.asked(wanted)
-        assert store.asked(one.id).command == "one"
-        assert store.asked(one.hash).command == "one"
+            with pytest.raises(NoPendingApproval):
+                store.get_pending(wanted)
+        assert store.get_pending(one.id).command == "one"
+        assert store.get_pending(one.hash).command == "one"
         typed = other.id.upper().replace("-", "").replace("1", "L").replace("0", "O")
         assert store.answer(typed, "once", by="ann").command == "other"
-        assert [each.command for each in store.waiting()] == ["one"]
+        assert [each.command for each in store.list_pending()] == ["one"]
 
     @pytest.mark.parametrize("answer", ["deny", "yes", "", "Once"])
     def test_r1_only_a_documented_answer_is_kept(self, store: Store, answer: Any):
         question = put(store, asked("one"))
         with pytest.raises(ValueError, match="an answer is one of"):
             store.answer(question.id, answer, by="ann")
-        assert store.spend(question.hash, question.session) is None
+        assert store.consume_approval(question.hash, question.session) is None
 
     def test_r15_ids_never_follow_from_what_is_asked(self, store: Store):
         """Who chooses the call can choose the beginning of its hash, and must not choose the id."""
@@ -583,7 +620,7 @@ class StoreSuite:
         assert len({each.id for each in alike}) == 20
         assert all(re.fullmatch(r"[0-9a-z]{4}-[0-9a-z]{4}-[0-9a-z]{4}", each.id) for each in alike)
         assert not [each for each in alike if each.id.replace("-", "")[:4] == each.hash[:4]]
-        assert {store.asked(each.id).command for each in alike} == {each.command for each in alike}
+        assert {store.get_pending(each.id).command for each in alike} == {each.command for each in alike}
         with self.fresh() as another:
             assert put(another, asked("0")).id != put(store, asked("0")).id
 
@@ -592,90 +629,90 @@ class StoreSuite:
     def test_r15_a_question_that_waits_is_never_evicted(self, sessions: list[str]):
         """Whatever is asked after it: what there is no room for is refused."""
         with pytest.MonkeyPatch.context() as patched, self.fresh() as store:
-            patched.setattr(rules, "MOST_OF_SESSION", 3)
-            patched.setattr(rules, "MOST", 5)
+            patched.setattr(rules, "MAX_PENDING_PER_SESSION", 3)
+            patched.setattr(rules, "MAX_PENDING", 5)
             waiting: list[str] = []
             for n, session in enumerate(sessions):
                 of_session = [each for each in waiting if each.startswith(session)]
                 has_room = len(of_session) < 3 and len(waiting) < 5
-                question = store.ask(asked(f"{session} {n}", session=session))
+                question = store.enqueue(asked(f"{session} {n}", session=session))
                 assert (question is not None) == has_room
                 waiting += [f"{session} {n}"] if has_room else []
-                assert [each.command for each in store.waiting()] == waiting
+                assert [each.command for each in store.list_pending()] == waiting
 
     def test_r15_long_questions_take_their_room(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(rules, "HELD_OF_SESSION", 13_000)
+        monkeypatch.setattr(rules, "MAX_PENDING_BYTES_PER_SESSION", 13_000)
         long = noise(1, 6_000).hex()
-        assert store.ask(replace(asked("one"), diff=long))
-        assert store.ask(replace(asked("two"), diff=noise(2, 12_000).hex())) is None
-        assert store.ask(replace(asked("one"), diff=long))  # it is there already
-        assert store.ask(asked("three"))
-        assert [each.command for each in store.waiting()] == ["one", "three"]
+        assert store.enqueue(replace(asked("one"), diff=long))
+        assert store.enqueue(replace(asked("two"), diff=noise(2, 12_000).hex())) is None
+        assert store.enqueue(replace(asked("one"), diff=long))  # it is there already
+        assert store.enqueue(asked("three"))
+        assert [each.command for each in store.list_pending()] == ["one", "three"]
 
     def test_r15_an_answer_makes_room(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(rules, "MOST_OF_SESSION", 1)
+        monkeypatch.setattr(rules, "MAX_PENDING_PER_SESSION", 1)
         one = put(store, asked("one"))
-        assert store.ask(asked("two")) is None
+        assert store.enqueue(asked("two")) is None
         store.answer(one.id, "no", by="ann")
-        assert store.ask(asked("two"))
+        assert store.enqueue(asked("two"))
 
     def test_r15_a_question_that_nobody_answers_is_dropped_after_a_week(self, store: Store):
-        assert rules.UNANSWERED_FOR == 7 * 24 * 3600
-        old = put(store, replace(asked("old"), at=ASKED_AT - rules.UNANSWERED_FOR - 60))
+        assert rules.PENDING_TTL_SECONDS == 7 * 24 * 3600
+        old = put(store, replace(asked("old"), at=ASKED_AT - rules.PENDING_TTL_SECONDS - 60))
         put(store, asked("new"))
-        assert [each.command for each in store.waiting()] == ["new"]
-        with pytest.raises(NothingAsked):
-            store.asked(old.id)
+        assert [each.command for each in store.list_pending()] == ["new"]
+        with pytest.raises(NoPendingApproval):
+            store.get_pending(old.id)
 
     def test_r15_the_last_thousand_answers_are_known(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        assert rules.MOST_OVER == 1000
-        monkeypatch.setattr(rules, "MOST_OVER", 2)
+        assert rules.MAX_CLOSED_KEPT == 1000
+        monkeypatch.setattr(rules, "MAX_CLOSED_KEPT", 2)
         ids: list[str] = []
         for n in range(4):
             ids.append(put(store, asked(f"{n}")).id)
             store.answer(ids[-1], "once", by="ann")
-            store.spend(asked(f"{n}").hash, "s")
+            store.consume_approval(asked(f"{n}").hash, "s")
         put(store, asked("next"))
         for n, because in enumerate(("nothing was asked", "nothing was asked", "by ann", "by ann")):
-            with pytest.raises(NothingAsked, match=because):
-                store.asked(ids[n])
+            with pytest.raises(NoPendingApproval, match=because):
+                store.get_pending(ids[n])
 
     def test_u21_an_id_of_two_sessions_is_nobodys(self, store: Store):
-        store.ask(asked(session="one"))
-        store.ask(asked(session="two"))
-        with pytest.raises(NothingAsked):
+        store.enqueue(asked(session="one"))
+        store.enqueue(asked(session="two"))
+        with pytest.raises(NoPendingApproval):
             store.answer(asked().hash, "once", by="ann")
 
     def test_u21_to_ask_again_takes_nothing_away(self, store: Store):
-        store.ask(asked())
-        first = store.waiting()[0].id
-        again = store.ask(replace(asked(), at=ASKED_AT + 5, because="another reason"))
+        store.enqueue(asked())
+        first = store.list_pending()[0].id
+        again = store.enqueue(replace(asked(), at=ASKED_AT + 5, because="another reason"))
         assert again
-        assert [(each.id, each.at) for each in store.waiting()] == [(first, ASKED_AT)]
+        assert [(each.id, each.at) for each in store.list_pending()] == [(first, ASKED_AT)]
         assert again.id == first
         store.answer(asked().hash, "once", by="ann")
-        store.ask(asked())
-        assert list(store.waiting()) == []
-        assert store.spend(asked().hash, "s")
-        store.ask(asked())  # it was used, so this is a new question
-        assert len(store.waiting()) == 1
-        assert store.spend(asked().hash, "s") is None
+        store.enqueue(asked())
+        assert list(store.list_pending()) == []
+        assert store.consume_approval(asked().hash, "s")
+        store.enqueue(asked())  # it was used, so this is a new question
+        assert len(store.list_pending()) == 1
+        assert store.consume_approval(asked().hash, "s") is None
 
     def test_u21_an_answer_does_not_come_with_the_question(self, store: Store):
-        store.ask(replace(asked(), answer="once", by="the model"))
-        assert store.spend(asked().hash, "s") is None
-        assert len(store.waiting()) == 1
+        store.enqueue(replace(asked(), answer="once", by="the model"))
+        assert store.consume_approval(asked().hash, "s") is None
+        assert len(store.list_pending()) == 1
 
     def test_u21_an_answer_is_good_for_a_day(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        assert rules.GOOD_FOR == 24 * 3600
-        store.ask(asked())
+        assert rules.ANSWER_TTL_SECONDS == 24 * 3600
+        store.enqueue(asked())
         store.answer(asked().hash, "once", by="ann")
-        monkeypatch.setattr(rules, "GOOD_FOR", -1.0)
-        assert store.spend(asked().hash, "s") is None
-        store.ask(asked())
-        assert len(store.waiting()) == 1
+        monkeypatch.setattr(rules, "ANSWER_TTL_SECONDS", -1.0)
+        assert store.consume_approval(asked().hash, "s") is None
+        store.enqueue(asked())
+        assert len(store.list_pending()) == 1
         monkeypatch.undo()
-        assert store.spend(asked().hash, "s") is None
+        assert store.consume_approval(asked().hash, "s") is None
 
     @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
     @settings(max_examples=20)
@@ -683,15 +720,15 @@ class StoreSuite:
         with self.fresh() as store:
             question = replace(asked(command, session=session), diff=diff, allows=(key,), patterns=(key, command))
             waiting = put(store, question)
-            assert list(store.waiting(session)) == [waiting] == [replace(question, id=waiting.id)]
+            assert list(store.list_pending(session)) == [waiting] == [replace(question, id=waiting.id)]
 
     def test_what_is_allowed_for_a_session_is_allowed_for_no_other(self, store: Store):
-        assert store.allowed("s") == {}
-        store.allow("s", "changes", by="ann")
-        store.allow("s", "run ls *", by="ann")
-        store.allow("s", "run ls *", by="bob")
-        assert store.allowed("s") == {"changes": "ann", "run ls *": "bob"}
-        assert store.allowed("other") == {}
+        assert store.list_grants("s") == {}
+        store.grant("s", "changes", by="ann")
+        store.grant("s", "run ls *", by="ann")
+        store.grant("s", "run ls *", by="bob")
+        assert store.list_grants("s") == {"changes": "ann", "run ls *": "bob"}
+        assert store.list_grants("other") == {}
 
     # --- contents
 
@@ -713,7 +750,7 @@ class StoreSuite:
         assert [store.get(digest(data)) for data in datas] == datas
 
     def test_an_intent_keeps_the_contents_at_hand(self, store: Store):
-        begun(store, change("/ws/a", b"old", b"new"), FileChange("/ws/b", Stored(ABSENT, 5), Directory()))
+        begun(store, change("/ws/a", b"old", b"new"), FileChange("/ws/b", ContentRef(ABSENT, 5), Directory()))
         assert store.get(digest(b"old")) == b"old"
         assert store.get(digest(b"new")) == b"new"
         assert not store.has(ABSENT)
@@ -734,31 +771,31 @@ class StoreSuite:
         assert not store.has(digest(b"old"))
         assert not store.has(digest(b"new"))
         assert only(store).kept
-        assert store.writer("/ws/a.py", digest(b"new")) == "s"
+        assert store.last_writer("/ws/a.py", digest(b"new")) == "s"
 
     def test_slots_are_needed_from_the_intent_on(self, store: Store):
         assert not store.slots()
         seq = begun(store, shelved("c/1", b"old", b"new"), shelved("other/1", None, b"new", "/ws/b"))
         assert set(store.slots()) == {"c", "other"}
-        store.settle(seq, success(), durable=True)
-        store.finish(seq)
+        store.record_outcome(seq, success(), durable=True)
+        store.mark_cleaned_up(seq)
         assert set(store.slots()) == {"c", "other"}
 
     @pytest.mark.parametrize("status", ["error", "interrupted"])
     def test_slots_of_a_call_that_came_to_nothing_are_not_needed(self, store: Store, status: str):
         seq = begun(store, shelved("c/1", b"old", b"new"))
-        assert not store.gone()
-        store.settle(seq, Outcome(status, None, 0.0, None), durable=True)
+        assert not store.pop_dropped_slots()
+        store.record_outcome(seq, Outcome(status, None, 0.0, None), durable=True)
         assert not store.slots()
-        assert list(store.gone()) == ["c"]
-        assert not store.gone(), "it is told once"
+        assert list(store.pop_dropped_slots()) == ["c"]
+        assert not store.pop_dropped_slots(), "it is told once"
 
     def test_a_failed_undo_leaves_the_slots_that_it_was_about(self, store: Store):
         first = done(store, shelved("c/1", b"old", b"new"))
-        undo = begun(store, shelved("c/1", b"old", b"new").reversed(), asked=call("undo"), takes_back=(first,))
-        store.settle(undo, failure(), durable=True)
+        undo = begun(store, shelved("c/1", b"old", b"new").invert(), asked=call("undo"), takes_back=(first,))
+        store.record_outcome(undo, failure(), durable=True)
         assert set(store.slots()) == {"c"}
-        assert not store.gone()
+        assert not store.pop_dropped_slots()
         assert store.entries()[0].kept
 
     def test_e1_slots_count_by_what_lies_there(self, tmp_path: Path):
@@ -782,7 +819,7 @@ class StoreSuite:
             assert all(entry.kept for entry in store.entries())
             fourth, given_up = replied(store, shelved("3/1", noise(3, 1000), None, "/ws/3"))
             assert given_up == [second]
-            assert (set(store.slots()), list(store.gone())) == ({"1", "2", "3"}, ["0"])
+            assert (set(store.slots()), list(store.pop_dropped_slots())) == ({"1", "2", "3"}, ["0"])
             assert {entry.seq: entry.kept for entry in store.entries()} == {
                 first: False,
                 second: True,
@@ -795,9 +832,11 @@ class StoreSuite:
             first = done(store, shelved("a/1", noise(1, 1000), None))
             for n in range(3):
                 seq = store.begin(call())
-                proposed = store.intend(seq, f"x{seq}", [shelved(f"{n}/1", noise(n, 1000), None)], decision=ALLOWED)
+                proposed = store.record_intent(
+                    seq, f"x{seq}", [shelved(f"{n}/1", noise(n, 1000), None)], decision=ALLOWED
+                )
                 assert [entry.seq for entry in proposed] == [first]
-                store.settle(seq, failure(), durable=True, given_up=[first])
+                store.record_outcome(seq, failure(), durable=True, dropped_undo=[first])
                 assert store.entries()[0].kept
                 assert set(store.slots()) == {"a"}
 
@@ -806,7 +845,7 @@ class StoreSuite:
             deletes = shelved("a/1", noise(1, 1000), None)
             first = done(store, deletes)
             second = done(store, shelved("b/1", noise(2, 1000), None, "/ws/b"))
-            undo = done(store, deletes.reversed(), asked=call("undo"), takes_back=(first,))
+            undo = done(store, deletes.invert(), asked=call("undo"), takes_back=(first,))
             done(store, deletes, asked=call("redo"), takes_back=(undo,))
             assert replied(store, shelved("c/1", noise(3, 1000), None, "/ws/c"))[1] == [second]
             done(store, change("/ws/d", None, b""))
@@ -817,7 +856,7 @@ class StoreSuite:
             first = done(store, shelved("a/1", noise(1, 1000), None))
             creates = shelved("b/1", None, noise(2, 2000), "/ws/b")
             second = done(store, creates)
-            _, given_up = replied(store, creates.reversed(), asked=call("undo"), takes_back=(second,))
+            _, given_up = replied(store, creates.invert(), asked=call("undo"), takes_back=(second,))
             assert (given_up, set(store.slots())) == ([], {"a", "b"})  # the last undo can be redone
             assert replied(store, change("/ws/c", None, b""))[1] == []
             assert set(store.slots()) == {"a"}
@@ -840,7 +879,7 @@ class StoreSuite:
             done(store, shelved("a/1", noise(1, 5000), None))
             for n in range(2):
                 done(store, change(f"/ws/{n}", None, b""))
-            begun(store, shelved("a/1", noise(1, 5000), None).reversed(), asked=call("undo"))
+            begun(store, shelved("a/1", noise(1, 5000), None).invert(), asked=call("undo"))
             assert not store.slots()
 
     def test_a_content_that_had_to_go_is_no_loss_for_a_slot(self, tmp_path: Path):
@@ -910,7 +949,7 @@ class StoreSuite:
         with closing(self.opened(tmp_path, bound=2500)) as store:
             old = noise(1, 1000)
             store.keep([old])
-            done(store, FileChange("/ws/a", Bytes(old) if at_hand else Stored(digest(old), 1000), None))
+            done(store, FileChange("/ws/a", InlineContent(old) if at_hand else ContentRef(digest(old), 1000), None))
             store.keep([old])  # seen once more: that takes nothing away
             for n in range(2, 6):
                 store.keep([noise(n, 1000)])
@@ -953,7 +992,7 @@ class StoreSuite:
                 for seq in promised - {*undos}:
                     before = made[seq].before
                     assert kept[seq], f"call {seq} was never given up"
-                    if isinstance(before, Shelved):
+                    if isinstance(before, StagedContent):
                         assert before.slot.partition("/")[0] in store.slots()
                     elif before:
                         assert store.has(before.hash)
@@ -976,7 +1015,7 @@ class StoreSuite:
                         seq = standing[which % len(standing)]
                         kept = {entry.seq: entry.kept for entry in store.entries()}
                         if kept[seq]:
-                            undos[seq] = done(store, made[seq].reversed(), asked=call("undo"), takes_back=(seq,))
+                            undos[seq] = done(store, made[seq].invert(), asked=call("undo"), takes_back=(seq,))
                     case "redo" if undos:
                         seq = sorted(undos)[which % len(undos)]
                         kept = {entry.seq: entry.kept for entry in store.entries()}
@@ -984,7 +1023,7 @@ class StoreSuite:
                             done(store, made[seq], asked=call("redo"), takes_back=(undos.pop(seq),))
                     case "fail":
                         seq = begun(store, shelved(f"{n}/1", noise(n, old), None), change("/ws/f", noise(-n, new), b""))
-                        store.settle(seq, failure(), durable=True)
+                        store.record_outcome(seq, failure(), durable=True)
                     case "keep":
                         store.keep([noise(n, old)])
                     case _:
@@ -995,18 +1034,20 @@ class StoreSuite:
                 commit(change(f"/ws/last{n}", None, b""))
                 check()
             sides = (each.before for seq, each in made.items() if seq not in undos)
-            lying = [side for side in sides if isinstance(side, Shelved)]
+            lying = [side for side in sides if isinstance(side, StagedContent)]
             on_shelf = sum(side.size for side in lying if side.slot.partition("/")[0] in store.slots())
             sides = (side for each in made.values() for side in (each.before, each.after))
-            contents = {side.hash: side.size for side in sides if isinstance(side, Bytes) and store.has(side.hash)}
+            contents = {
+                side.hash: side.size for side in sides if isinstance(side, InlineContent) and store.has(side.hash)
+            }
             assert sum(contents.values()) + on_shelf <= bound
 
     def test_an_entry_whose_old_content_never_came_is_not_kept(self, store: Store):
-        done(store, FileChange("/ws/a", Stored(ABSENT, 5), None))
+        done(store, FileChange("/ws/a", ContentRef(ABSENT, 5), None))
         assert not only(store).kept
 
     def test_a_created_file_needs_no_content_to_be_taken_back(self, store: Store):
-        done(store, FileChange("/ws/d", None, Directory()), FileChange("/ws/d/a", None, Stored(ABSENT, 5)))
+        done(store, FileChange("/ws/d", None, Directory()), FileChange("/ws/d/a", None, ContentRef(ABSENT, 5)))
         assert only(store).kept
 
     def test_the_contents_of_an_open_intent_never_go(self, tmp_path: Path):
@@ -1017,33 +1058,35 @@ class StoreSuite:
             store.keep([noise(4, 1000)])
             assert store.has(digest(before))
             assert store.has(digest(after))
-            store.settle(seq, success(), durable=True)
+            store.record_outcome(seq, success(), durable=True)
             done(store, change("/ws/b", None, b""))
             assert (store.has(digest(before)), store.has(digest(after))) == (True, False)
 
     # --- marks
 
-    def mark(self, path: str = "/ws/a", inode: int = 7, **facts: object) -> Mark:
-        identity = Identity(1, inode, 100, 2**62, 2**62 + 1)
-        return Mark(**{"path": path, "identity": identity, "hash": "ab", "lines": ((1, 5),), "whole": True, **facts})  # pyright: ignore[reportArgumentType]
+    def mark(self, path: str = "/ws/a", inode: int = 7, **facts: object) -> ReadRecord:
+        identity = FileIdentity(1, inode, 100, 2**62, 2**62 + 1)
+        return ReadRecord(
+            **{"path": path, "identity": identity, "hash": "ab", "lines": ((1, 5),), "is_complete": True, **facts}
+        )  # pyright: ignore[reportArgumentType]
 
     def test_c10_a_mark_comes_back_as_it_was(self, store: Store):
-        marks = [self.mark(), self.mark("/ws/b", 8, hash=None, lines=((1, 2), (9, 9)), pages=(Seen(0, 9, "cd"),))]
+        marks = [self.mark(), self.mark("/ws/b", 8, hash=None, lines=((1, 2), (9, 9)), pages=(SeenPage(0, 9, "cd"),))]
         for each in marks:
-            store.marks("s").put(each)
-        assert [store.marks("s").get(each.path, None) for each in marks] == marks
+            store.read_records("s").put(each)
+        assert [store.read_records("s").get(each.path, None) for each in marks] == marks
 
     def test_c10_a_new_mark_replaces_the_old(self, store: Store):
-        store.marks("s").put(self.mark())
-        store.marks("s").put(self.mark(whole=False))
-        assert store.marks("s").get("/ws/a", None) == self.mark(whole=False)
+        store.read_records("s").put(self.mark())
+        store.read_records("s").put(self.mark(is_complete=False))
+        assert store.read_records("s").get("/ws/a", None) == self.mark(is_complete=False)
 
     def test_c15_sessions_do_not_see_each_others_marks(self, store: Store):
-        store.marks("s").put(self.mark())
-        assert store.marks("other").get("/ws/a", self.mark().identity) is None
+        store.read_records("s").put(self.mark())
+        assert store.read_records("other").get("/ws/a", self.mark().identity) is None
 
     def test_u15_a_mark_is_found_under_another_name_of_the_file(self, store: Store):
-        marks = store.marks("s")
+        marks = store.read_records("s")
         marks.put(self.mark("/ws/a", 2**64 - 1))
         marks.put(self.mark("/ws/b", 2**64 - 1))
         assert marks.get("/ws/link", self.mark(inode=2**64 - 1).identity) == self.mark("/ws/b", 2**64 - 1)
@@ -1053,48 +1096,48 @@ class StoreSuite:
         assert marks.get("/ws/link", None) is None
 
     def test_the_mark_of_the_name_itself_goes_before(self, store: Store):
-        marks = store.marks("s")
+        marks = store.read_records("s")
         marks.put(self.mark("/ws/a", 7))
         marks.put(self.mark("/ws/b", 8))
         assert marks.get("/ws/a", self.mark(inode=8).identity) == self.mark("/ws/a", 7)
 
     def test_a_dropped_mark_is_gone(self, store: Store):
-        marks = store.marks("s")
+        marks = store.read_records("s")
         marks.put(self.mark())
         marks.drop("/ws/a")
         marks.drop("/ws/never")
         assert marks.get("/ws/a", self.mark().identity) is None
 
     def test_c15_a_session_can_list_what_it_has_seen(self, store: Store):
-        marks = store.marks("s")
+        marks = store.read_records("s")
         marks.put(self.mark("/ws/a"))
         marks.put(self.mark("/ws/\udcff", 8))
         marks.put(self.mark("/ws/gone", 9))
         marks.drop("/ws/gone")
-        store.marks("other").put(self.mark("/ws/theirs", 10))
+        store.read_records("other").put(self.mark("/ws/theirs", 10))
         assert set(marks.paths()) == {"/ws/a", "/ws/\udcff"}
 
     def test_names_of_marks_need_not_be_utf8(self, store: Store):
         mark = self.mark(os.fsdecode(b"/ws/\xff"))
-        store.marks("s").put(mark)
-        assert store.marks("s").get(mark.path, None) == mark
+        store.read_records("s").put(mark)
+        assert store.read_records("s").get(mark.path, None) == mark
 
     # --- alone
 
     def test_nobody_else_holds_the_state_meanwhile(self, store: Store):
-        with store.alone():
+        with store.exclusive():
             assert turned_away(store)
-            with pytest.raises(Busy) as refused, store.alone(wait=False):
+            with pytest.raises(Busy) as refused, store.exclusive(wait=False):
                 pass
             assert refused.value.seconds == 0
         assert not turned_away(store)
 
     def test_the_state_is_let_go_when_something_fails(self, store: Store):
-        with pytest.raises(ValueError, match="ours"), store.alone():
+        with pytest.raises(ValueError, match="ours"), store.exclusive():
             raise ValueError("ours")
-        with pytest.raises(OSError, match="ours"), store.alone(wait=False):
+        with pytest.raises(OSError, match="ours"), store.exclusive(wait=False):
             raise OSError("ours")  # and it is told as it is
-        with store.alone(wait=False):
+        with store.exclusive(wait=False):
             pass
 
     def test_who_waits_comes_next(self, store: Store):
@@ -1103,11 +1146,11 @@ class StoreSuite:
 
         def work() -> None:
             started.set()
-            with store.alone():
+            with store.exclusive():
                 order.append("second")
 
         thread = Thread(target=work)
-        with store.alone():
+        with store.exclusive():
             thread.start()
             started.wait()
             thread.join(0.05)
@@ -1116,13 +1159,13 @@ class StoreSuite:
         assert order == ["first", "second"]
 
     def test_the_journal_goes_on_while_somebody_is_alone(self, store: Store):
-        with store.alone():
+        with store.exclusive():
             seq = done(store, change())
             thread = Thread(target=done, args=(store, change("/ws/b")))
             thread.start()
             thread.join()
             assert len(store.entries()) == 2
-            assert store.files(seq)
+            assert store.changes_of(seq)
 
     # --- several at once
 
@@ -1148,7 +1191,7 @@ class StoreSuite:
         assert errors == []
         assert len({entry.seq for entry in store.entries()}) == 80
         assert [len(store.entries(session=f"s{n}")) for n in range(4)] == [20] * 4
-        assert list(store.broken()) == []
+        assert list(store.incomplete_transactions()) == []
 
 
 class LastingStoreSuite(StoreSuite):
@@ -1159,31 +1202,31 @@ class LastingStoreSuite(StoreSuite):
         with closing(self.opened(tmp_path)) as store:
             first = done(store, change())
             done(store, change("/ws/a.py", b"new\n", b"old\n"), asked=call("undo", call_id="u"), takes_back=(first,))
-            store.settle(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
+            store.record_outcome(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
             broken = begun(store, change("/ws/b", None, b"half"))
-            store.marks("s").put(mark)
+            store.read_records("s").put(mark)
             before = store.entries()
         with closing(self.opened(tmp_path)) as store:
             assert store.entries() == before
             assert [entry.undone for entry in store.entries()] == [True, False, False, False]
-            assert [each.seq for each in store.broken()] == [broken]
+            assert [each.seq for each in store.incomplete_transactions()] == [broken]
             assert store.get(digest(b"old\n")) == b"old\n"
-            assert store.marks("s").get("/ws/a", None) == mark
-            recalled = store.recall("s", "t", "r")
+            assert store.read_records("s").get("/ws/a", None) == mark
+            recalled = store.find_call("s", "t", "r")
             assert recalled
             assert recalled.outcome == success("a page")
 
     def test_u21_an_answer_given_by_another_process_is_used_by_one(self, tmp_path: Path):
         with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:
             for n in range(20):
-                one.ask(asked(f"{n}"))
+                one.enqueue(asked(f"{n}"))
                 two.answer(asked(f"{n}").hash, "once", by="ann")
                 found: list[object] = []
                 both = Barrier(2)
 
                 def use(store: Store, hash: str, both: Barrier = both, found: list[object] = found) -> None:
                     both.wait()
-                    found.append(store.spend(hash, "s"))
+                    found.append(store.consume_approval(hash, "s"))
 
                 threads = [Thread(target=use, args=(store, asked(f"{n}").hash)) for store in (one, two)]
                 for thread in threads:
@@ -1195,30 +1238,30 @@ class LastingStoreSuite(StoreSuite):
 
     def test_u21_questions_answers_and_what_is_allowed_outlive_the_process(self, tmp_path: Path):
         with closing(self.opened(tmp_path)) as store:
-            store.ask(asked("one"))
-            store.ask(asked("two"))
+            store.enqueue(asked("one"))
+            store.enqueue(asked("two"))
             store.answer(asked("two").hash, "session", by="ann")
-            store.allow("s", "changes", by="ann")
+            store.grant("s", "changes", by="ann")
         with closing(self.opened(tmp_path)) as store:
-            assert [each.command for each in store.waiting()] == ["one"]
-            assert store.spend(asked("two").hash, "s")
-            assert store.allowed("s") == {"changes": "ann"}
+            assert [each.command for each in store.list_pending()] == ["one"]
+            assert store.consume_approval(asked("two").hash, "s")
+            assert store.list_grants("s") == {"changes": "ann"}
 
     def test_two_stores_on_one_workspace_see_each_other(self, tmp_path: Path):
         with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:
             first = done(one, change("/ws/a", None, b"x"), asked=call(session="one"))
-            assert two.writer("/ws/a", digest(b"x")) == "one"
+            assert two.last_writer("/ws/a", digest(b"x")) == "one"
             second = done(two, change("/ws/a", b"x", b"y"), asked=call(session="two"))
             assert [entry.seq for entry in one.entries()] == [first, second]
             assert one.get(digest(b"y")) == b"y"
 
     def test_stores_on_one_workspace_hold_each_other_off(self, tmp_path: Path):
         with closing(self.opened(tmp_path)) as one, closing(self.opened(tmp_path)) as two:
-            with one.alone():
+            with one.exclusive():
                 assert turned_away(two)
-            with two.alone():
+            with two.exclusive():
                 assert turned_away(one)
 
     def test_states_of_two_workspaces_do_not_meet(self, tmp_path: Path):
-        with closing(self.opened(tmp_path / "a")) as one, closing(self.opened(tmp_path / "b")) as two, one.alone():
+        with closing(self.opened(tmp_path / "a")) as one, closing(self.opened(tmp_path / "b")) as two, one.exclusive():
             assert not turned_away(two)

@@ -4,7 +4,7 @@ from posixpath import dirname
 
 import pytest
 
-from handhold.core.plans import FileChange, Shelved, digest
+from handhold.core.plans import FileChange, StagedContent, digest
 from handhold.core.ports import Store
 from handhold.world.memory import MemoryFiles
 from handhold.world.state.sqlite import SqliteStore
@@ -24,10 +24,10 @@ class InMemory:
         if data is not None:
             self.files.slots[slot] = data
 
-        def thing(data: bytes | None) -> Shelved | None:
-            return None if data is None else Shelved(slot, "file", digest(data), len(data), 0o644, (1, 1), 1)
+        def thing(data: bytes | None) -> StagedContent | None:
+            return None if data is None else StagedContent(slot, "file", digest(data), len(data), 0o644, (1, 1), 1)
 
-        return FileChange(self.files.place(name), thing(self.files.content(name)), thing(data))
+        return FileChange(self.files.resolve(name), thing(self.files.get_content(name)), thing(data))
 
     def tree(self) -> dict[str, bytes | None]:
         directories = {*self.files.directories}

@@ -1,10 +1,11 @@
 """The tools for Anthropic's own client: for a loop of one's own, or for the client's.
 
-    hand = Messages(box)
-    message = client.messages.create(model=…, messages=history, tools=hand.tools, …)
-    history += [{"role": "assistant", "content": message.content}, {"role": "user", "content": hand.answers(message)}]
+    runner = Messages(box)
+    message = client.messages.create(model=…, messages=history, tools=runner.tools, …)
+    history += [{"role": "assistant", "content": message.content}]
+    history += [{"role": "user", "content": runner.run_calls(message)}]
 
-    runner = client.beta.messages.tool_runner(model=…, messages=…, tools=hand.runnable(), …)
+    client.beta.messages.tool_runner(model=…, messages=…, tools=runner.make_runnable_tools(), …)
 
 In the dialect `anthropic` the tools are declared by the vendor's types; in any other, by their schemas. The calls of
 one message are carried out in its order; in a loop of one's own also under its id: `box.undo(turn=message.id)` takes
@@ -14,7 +15,7 @@ them all back. Whether a change may be made is asked of the `approver` that the 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from handhold.adapters.calls import Asked, Hand
+from handhold.adapters.calls import CallRunner, ModelToolCall
 from handhold.core.results import Block, Reply, ToolSpec
 
 if TYPE_CHECKING:
@@ -22,106 +23,114 @@ if TYPE_CHECKING:
     from anthropic.types import Message, ToolResultBlockParam, ToolUnionParam
     from anthropic.types.beta import BetaMessage
 
-TYPES: Mapping[str, str] = {"str_replace_based_edit_tool": "text_editor_20250728", "bash": "bash_20250124"}
+VENDOR_TYPES: Mapping[str, str] = {"str_replace_based_edit_tool": "text_editor_20250728", "bash": "bash_20250124"}
 """The vendor's types of the tools that the dialect `anthropic` has."""
 
-ENDED = ("end_turn", "tool_use", "stop_sequence")  # anything else stopped in the midst of something
+COMPLETE_STOP_REASONS = ("end_turn", "tool_use", "stop_sequence")  # anything else stopped in the midst of something
 
 
-class Messages(Hand):
+class Messages(CallRunner):
     """For `client.messages` and `client.beta.messages`."""
 
     @property
     def tools(self) -> "list[ToolUnionParam]":
-        return [self._declared(spec) for spec in self.box.specs]
+        return [self._declare(spec) for spec in self.box.specs]
 
-    def _declared(self, spec: ToolSpec) -> "ToolUnionParam":
+    def _declare(self, spec: ToolSpec) -> "ToolUnionParam":
         tool: dict[str, Any] = {"name": spec.name}
-        if self.box.dialect.name == "anthropic" and spec.name in TYPES:
-            tool["type"] = TYPES[spec.name]
+        if self.box.dialect.name == "anthropic" and spec.name in VENDOR_TYPES:
+            tool["type"] = VENDOR_TYPES[spec.name]
         else:
             tool |= {"description": spec.description, "input_schema": dict(spec.input_schema)}
         return cast("ToolUnionParam", tool)
 
     # --- a loop of one's own
 
-    def answers(self, message: "Message | BetaMessage") -> "list[ToolResultBlockParam]":
+    def run_calls(self, message: "Message | BetaMessage") -> "list[ToolResultBlockParam]":
         """What came of the calls in `message`, for the next message of the user; empty if there were none."""
-        return [self.answer(asked, self.carried_out(asked, message.id)) for asked in self.ours(self.calls(message))]
+        return [
+            self.build_tool_result(asked, self.run_call(asked, message.id))
+            for asked in self.select_own_calls(self.extract_calls(message))
+        ]
 
-    async def aanswers(self, message: "Message | BetaMessage") -> "list[ToolResultBlockParam]":
+    async def arun_calls(self, message: "Message | BetaMessage") -> "list[ToolResultBlockParam]":
         """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
-        return [self.answer(asked, await self.awaited(asked, message.id)) for asked in self.ours(self.calls(message))]
+        return [
+            self.build_tool_result(asked, await self.arun_call(asked, message.id))
+            for asked in self.select_own_calls(self.extract_calls(message))
+        ]
 
-    def calls(self, message: "Message | BetaMessage") -> Iterator[Asked]:
+    def extract_calls(self, message: "Message | BetaMessage") -> Iterator[ModelToolCall]:
         """A message that only pauses is sent back as it is, and has none yet; of one that was refused, none is done."""
         reason = message.stop_reason
-        for place, block in enumerate(message.content, 1):
+        for position, block in enumerate(message.content, 1):
             if block.type == "tool_use" and reason != "pause_turn":
-                last = place == len(message.content) or reason == "refusal"
-                yield Asked(block.id, block.name, block.input, cut=last and reason not in ENDED)
+                last = position == len(message.content) or reason == "refusal"
+                yield ModelToolCall(
+                    block.id, block.name, block.input, is_cut_off=last and reason not in COMPLETE_STOP_REASONS
+                )
 
-    def answer(self, asked: Asked, reply: Reply) -> "ToolResultBlockParam":
-        answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": asked.id, "content": content(reply)}
+    def build_tool_result(self, call: ModelToolCall, reply: Reply) -> "ToolResultBlockParam":
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": format_content(reply)}
         if reply.status == "error":
-            answer["is_error"] = True
-        return cast("ToolResultBlockParam", answer)
+            block["is_error"] = True
+        return cast("ToolResultBlockParam", block)
 
     # --- the client's loop
 
-    def runnable(self) -> "list[BetaBuiltinFunctionTool]":
+    def make_runnable_tools(self) -> "list[BetaBuiltinFunctionTool]":
         """For the `tool_runner` of `Anthropic`. It tells us no ids: a call that is sent twice is done twice."""
         from anthropic.lib.tools import BetaBuiltinFunctionTool, ToolError
 
-        declared, called = self._declared, self.box.call
+        declare, call_tool = self._declare, self.box.call
 
-        class Tool(BetaBuiltinFunctionTool):
+        class RunnableTool(BetaBuiltinFunctionTool):
             def __init__(self, spec: ToolSpec) -> None:
                 self.spec = spec
 
             def to_dict(self) -> Any:
-                return declared(self.spec)
+                return declare(self.spec)
 
             def call(self, input: object) -> Any:  # noqa: A002 - the vendor's name
-                return told(called(self.spec.name, cast("Mapping[str, Any]", input)), ToolError)
+                return unwrap_reply(call_tool(self.spec.name, cast("Mapping[str, Any]", input)), ToolError)
 
-        return [Tool(spec) for spec in self.box.specs]
+        return [RunnableTool(spec) for spec in self.box.specs]
 
-    def arunnable(self) -> "list[BetaAsyncBuiltinFunctionTool]":
+    def make_async_runnable_tools(self) -> "list[BetaAsyncBuiltinFunctionTool]":
         """For the `tool_runner` of `AsyncAnthropic`."""
         from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
 
-        declared, order, watch = self._declared, self.order, self.watch
+        declare, sequencer, watch = self._declare, self.sequencer, self.watch
 
-        class Tool(BetaAsyncBuiltinFunctionTool):
+        class AsyncRunnableTool(BetaAsyncBuiltinFunctionTool):
             def __init__(self, spec: ToolSpec) -> None:
                 self.spec = spec
 
             def to_dict(self) -> Any:
-                return declared(self.spec)
+                return declare(self.spec)
 
             async def call(self, input: object) -> Any:  # noqa: A002 - the vendor's name
                 given = cast("Mapping[str, Any]", input)
-                return told(await order.call(self.spec.name, given, watch=watch), ToolError)
+                return unwrap_reply(await sequencer.call(self.spec.name, given, watch=watch), ToolError)
 
-        return [Tool(spec) for spec in self.box.specs]
+        return [AsyncRunnableTool(spec) for spec in self.box.specs]
 
 
-def told(reply: Reply, error: Callable[[str], Exception]) -> str | list[dict[str, Any]]:
+def unwrap_reply(reply: Reply, error_type: Callable[[str], Exception]) -> str | list[dict[str, Any]]:
     """A failure is raised, for the client's loop to mark it as one."""
     if reply.status == "error":
-        raise error(reply.text)
-    return content(reply)
+        raise error_type(reply.text)
+    return format_content(reply)
 
 
-def content(reply: Reply) -> str | list[dict[str, Any]]:
+def format_content(reply: Reply) -> str | list[dict[str, Any]]:
     """The vendor refuses blocks of text without any."""
     if not reply.images:
         return reply.text
-    return [_block(block) for block in reply.blocks if block.type == "image" or block.text.strip()]
+    return [_format_block(block) for block in reply.blocks if block.type == "image" or block.text.strip()]
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _format_block(block: Block) -> dict[str, Any]:
     if block.type == "text":
         return {"type": "text", "text": block.text}
     return {"type": "image", "source": {"type": "base64", "media_type": block.mime, "data": block.base64}}

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from handhold.core.results import Block, Printed, Reply
+from handhold.core.results import Block, OutputChunk, Reply
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Lock
 
     from handhold.toolbox import Toolbox
 
-Watch = Callable[[str, Printed], object]
+OutputWatcher = Callable[[str, OutputChunk], object]
 """Gets the id of a call and what its command printed just now, in the event loop, while it runs."""
 
-CUT_OFF = Reply(
+CUT_OFF_REPLY = Reply(
     "error",
     "This call was cut off before its end, so nothing of it was done. Send it again, in smaller parts if it is long.",
     code="CUT_OFF",
@@ -30,7 +30,7 @@ CUT_OFF = Reply(
 """What a model's answer ended in the midst of. Half of a content must not be taken for the whole."""
 
 
-def arguments_of(text: str) -> Mapping[str, Any] | str:
+def parse_arguments(text: str) -> Mapping[str, Any] | str:
     """Arguments that come as JSON; what is none stays as it is, for the dialect to mend or to refuse."""
     try:
         value = json.loads(text or "{}")
@@ -39,32 +39,32 @@ def arguments_of(text: str) -> Mapping[str, Any] | str:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else text
 
 
-def data_url(image: Block) -> str:
+def to_data_url(image: Block) -> str:
     return f"data:{image.mime};base64,{image.base64}"
 
 
-def facts_of(reply: Reply) -> dict[str, Any]:
+def build_metadata(reply: Reply) -> dict[str, Any]:
     """What the application is told of a call where a framework has a place for it, and the model not."""
     return {"status": reply.status, "code": reply.code, "data": dict(reply.data), "ui_extra": reply.ui_extra}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A call as a model's answer has it; `cut` if the answer ended before the call did."""
+class ModelToolCall:
+    """A call as a model's answer has it; `is_cut_off` if the answer ended before the call did."""
 
     id: str
     tool: str
     arguments: Mapping[str, Any] | str
-    cut: bool = False
-    kind: str = ""  # what the vendor calls it
+    is_cut_off: bool = False
+    vendor_type: str = ""  # what the vendor calls it
 
 
-class InOrder:
+class AsyncCallSequencer:
     """The calls that come from one event loop, one after another, as they came."""
 
     def __init__(self, box: "Toolbox") -> None:
         self._box = box
-        self._turns: WeakKeyDictionary[AbstractEventLoop, Lock] = WeakKeyDictionary()  # a lock belongs to its loop
+        self._locks: WeakKeyDictionary[AbstractEventLoop, Lock] = WeakKeyDictionary()  # a lock belongs to its loop
 
     async def call(
         self,
@@ -73,11 +73,11 @@ class InOrder:
         *,
         call_id: str = "",
         turn: str = "",
-        watch: Watch | None = None,
+        watch: OutputWatcher | None = None,
     ) -> Reply:
         import asyncio
 
-        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if watch is None:
                 return await self._box.acall(tool, arguments, call_id=call_id, turn=turn)
             async with aclosing(self._box.stream(tool, arguments, call_id=call_id, turn=turn)) as pieces:
@@ -88,27 +88,31 @@ class InOrder:
             raise AssertionError("a stream ends with its reply")
 
 
-class Hand:
+class CallRunner:
     """What a loop of one's own needs: the calls of an answer carried out, from an event loop or without one.
 
-    `others` are the names of tools that somebody else answers for: every other name that comes gets an answer from us,
-    one that no tool has as well, since vendors refuse a call without one. `watch` sees what commands print while they
-    run, where calls are awaited.
+    `other_tools` are the names of tools that somebody else answers for: every other name that comes gets an answer
+    from us, one that no tool has as well, since vendors refuse a call without one. `watch` sees what commands print
+    while they run, where calls are awaited.
     """
 
-    def __init__(self, box: "Toolbox", *, others: Collection[str] = (), watch: Watch | None = None) -> None:
+    def __init__(
+        self, box: "Toolbox", *, other_tools: Collection[str] = (), watch: OutputWatcher | None = None
+    ) -> None:
         self.box = box
-        self.others = others
+        self.other_tools = other_tools
         self.watch = watch
-        self.order = InOrder(box)
+        self.sequencer = AsyncCallSequencer(box)
 
-    def ours(self, calls: Iterable[Asked]) -> Iterator[Asked]:
-        return (asked for asked in calls if asked.tool not in self.others)
+    def select_own_calls(self, calls: Iterable[ModelToolCall]) -> Iterator[ModelToolCall]:
+        return (asked for asked in calls if asked.tool not in self.other_tools)
 
-    def carried_out(self, asked: Asked, turn: str) -> Reply:
-        return CUT_OFF if asked.cut else self.box.call(asked.tool, asked.arguments, call_id=asked.id, turn=turn)
+    def run_call(self, call: ModelToolCall, turn: str) -> Reply:
+        return (
+            CUT_OFF_REPLY if call.is_cut_off else self.box.call(call.tool, call.arguments, call_id=call.id, turn=turn)
+        )
 
-    async def awaited(self, asked: Asked, turn: str) -> Reply:
-        if asked.cut:
-            return CUT_OFF
-        return await self.order.call(asked.tool, asked.arguments, call_id=asked.id, turn=turn, watch=self.watch)
+    async def arun_call(self, call: ModelToolCall, turn: str) -> Reply:
+        if call.is_cut_off:
+            return CUT_OFF_REPLY
+        return await self.sequencer.call(call.tool, call.arguments, call_id=call.id, turn=turn, watch=self.watch)

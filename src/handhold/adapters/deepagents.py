@@ -1,13 +1,13 @@
 """The workspace as a backend for deepagents, which has tools of its own and asks a backend to carry them out.
 
-    box = Toolbox.open(root, dialect=raw, approver=by_interrupt)
+    box = Toolbox.open(root, dialect=raw, approver=approve_by_interrupt)
     agent = create_deep_agent(model=…, backend=backend(box), checkpointer=…)
 
 Paths are those of the machine, the same for files and for commands; `/` alone is the workspace. What deepagents puts
 aside by itself (results that are too large, old conversations) stays in the state of its graph, out of the workspace.
 
-`by_interrupt`, of the adapter for LangChain, asks for approvals here too, and what commands print is streamed in the
-same way. A backend is not told which call it serves, so a call that is sent twice is carried out twice.
+`approve_by_interrupt`, of the adapter for LangChain, asks for approvals here too, and what commands print is streamed
+in the same way. A backend is not told which call it serves, so a call that is sent twice is carried out twice.
 """
 
 import mimetypes
@@ -20,13 +20,13 @@ from io import BytesIO
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from handhold.adapters.calls import InOrder, Watch
+from handhold.adapters.calls import AsyncCallSequencer, OutputWatcher
 from handhold.core.errors import ToolError
 from handhold.core.ports import Verb, Verdict
 from handhold.core.requests import Glob, Grep, ListFiles, Read, Request
-from handhold.core.results import Block, Printed, Ran, Reply, Result, Shown
+from handhold.core.results import Block, OutputChunk, Reply, Result, RunResult, TextResult
 from handhold.dialects import commands, deepagents
-from handhold.dialects.quoting import sendable
+from handhold.dialects.quoting import replace_surrogates
 
 if TYPE_CHECKING:
     from deepagents.backends import CompositeBackend
@@ -45,14 +45,12 @@ if TYPE_CHECKING:
 
     from handhold.toolbox import Toolbox
 
-MOST, ROOM = (
-    10_000,
-    1_000_000,
-)  # items and characters of a list: the framework puts aside what its model has no room for
-FORMATS: Mapping[str, str] = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
-DOCUMENT, MOST_DOCUMENT = "application/pdf", 20 * 1024 * 1024  # bytes of one, which is sent whole
-ASIDE = "/deepagents"  # where the framework puts what it puts aside: no place of the machine, and none of ours
-CODES: Mapping[str, str] = {
+# Items and characters of a list: the framework puts aside what its model has no room for.
+MAX_ITEMS, MAX_CHARS = 10_000, 1_000_000
+PIL_FORMATS: Mapping[str, str] = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
+PDF_MIME_TYPE, MAX_PDF_BYTES = "application/pdf", 20 * 1024 * 1024  # bytes of one, which is sent whole
+ARTIFACTS_ROOT = "/deepagents"  # where the framework puts what it puts aside: no place of the machine, and none of ours
+FRAMEWORK_ERRORS: Mapping[str, str] = {
     "NOT_FOUND": "file_not_found",
     "IS_DIRECTORY": "is_directory",
     "OUTSIDE_WORKSPACE": "invalid_path",
@@ -61,37 +59,40 @@ CODES: Mapping[str, str] = {
 """What the framework calls errors that it knows by name."""
 
 
-class Raw(deepagents.DeepAgents):
+class RawDialect(deepagents.DeepAgents):
     """The family of deepagents without its frame: files and output bare, since the framework's tools number lines."""
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
-        request = super().request(tool, a)
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
+        request = super().build_request(tool, a)
         match request:
             case Read(limits=limits):
-                return replace(request, limits=replace(limits, split=False, line_chars=limits.chars))
+                return replace(request, limits=replace(limits, split_long_lines=False, line_chars=limits.chars))
             case Grep():
-                return replace(request, limit=MOST, chars=ROOM, before=0, after=0)
+                return replace(request, limit=MAX_ITEMS, chars=MAX_CHARS, before=0, after=0)
             case ListFiles() | Glob():
-                return replace(request, limit=MOST, chars=ROOM)
+                return replace(request, limit=MAX_ITEMS, chars=MAX_CHARS)
             case _:
                 return request
 
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
-        return sendable(self.said(request, result))
+        return replace_surrogates(self.format_result(request, result))
 
-    def said(self, request: Request, result: Result) -> str:
+    def format_result(self, request: Request, result: Result) -> str:
         match result:
-            case Shown(lines=lines):
-                texts = [line.text + (f"… [{line.cut} more characters]" if line.cut else "") for line in lines]
-                return "\n".join(texts) + ("\n" if result.more or result.newline_at_end else "")
-            case Ran(exit=end):
-                ended = [f"[{commands.ended(end)}]"] if end.signal or end.timed_out else []
-                return "\n".join([*commands.shown(result.output), *ended, *commands.warnings(result)])
+            case TextResult(lines=lines):
+                texts = [
+                    line.text + (f"… [{line.omitted_chars} more characters]" if line.omitted_chars else "")
+                    for line in lines
+                ]
+                return "\n".join(texts) + ("\n" if result.has_more or result.ends_with_newline else "")
+            case RunResult(exit_status=end):
+                ended = [f"[{commands.format_exit(end)}]"] if end.signal or end.timed_out else []
+                return "\n".join([*commands.format_output(result.output), *ended, *commands.format_warnings(result)])
             case _:
-                return super().said(request, result)
+                return super().format_result(request, result)
 
 
-raw = Raw(deepagents.__file__)
+raw = RawDialect(deepagents.__file__)
 """The dialect that a toolbox must be opened with to be a backend."""
 
 
@@ -99,12 +100,14 @@ def backend(box: "Toolbox") -> "CompositeBackend":
     """For `create_deep_agent(backend=…)`."""
     from deepagents.backends import CompositeBackend, StateBackend
 
-    if any(f"{root}/".startswith(f"{ASIDE}/") for root in box.files.roots):
-        raise ValueError(f"a workspace in {ASIDE} would be hidden by what the framework puts there")
-    return CompositeBackend(workspace(box), {f"{ASIDE}/": StateBackend()}, artifacts_root=ASIDE)
+    if any(f"{root}/".startswith(f"{ARTIFACTS_ROOT}/") for root in box.files.roots):
+        raise ValueError(f"a workspace in {ARTIFACTS_ROOT} would be hidden by what the framework puts there")
+    return CompositeBackend(
+        workspace_backend(box), {f"{ARTIFACTS_ROOT}/": StateBackend()}, artifacts_root=ARTIFACTS_ROOT
+    )
 
 
-def workspace(box: "Toolbox") -> "SandboxBackendProtocol":
+def workspace_backend(box: "Toolbox") -> "SandboxBackendProtocol":
     """The workspace alone, to be put together with other backends."""
     from deepagents.backends.protocol import (
         DeleteResult,
@@ -121,58 +124,62 @@ def workspace(box: "Toolbox") -> "SandboxBackendProtocol":
 
     if box.dialect is not raw:
         raise ValueError("a backend needs Toolbox.open(…, dialect=handhold.adapters.deepagents.raw)")
-    order, one = InOrder(box), threading.Lock()
+    sequencer, lock = AsyncCallSequencer(box), threading.Lock()
 
     def call(tool: str, **arguments: Any) -> Reply:
-        with one:
-            return box.call(tool, given(arguments))
+        with lock:
+            return box.call(tool, drop_missing(arguments))
 
     async def acall(tool: str, **arguments: Any) -> Reply:
-        return await order.call(tool, given(arguments), watch=writer(tool))
+        return await sequencer.call(tool, drop_missing(arguments), watch=make_output_watcher(tool))
 
-    class Workspace(SandboxBackendProtocol):
+    class WorkspaceBackend(SandboxBackendProtocol):
         @property
         def id(self) -> str:
             return box.session
 
         def ls(self, path: str) -> LsResult:
-            return listed(call("ls", path=path))
+            return to_ls_result(call("ls", path=path))
 
         async def als(self, path: str) -> LsResult:
-            return listed(await acall("ls", path=path))
+            return to_ls_result(await acall("ls", path=path))
 
         def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
             if limit <= 0:
-                return unread()
-            return page(box, file_path, call("read_file", file_path=file_path, offset=max(0, offset), limit=limit))
+                return make_empty_read_result()
+            return to_read_result(
+                box, file_path, call("read_file", file_path=file_path, offset=max(0, offset), limit=limit)
+            )
 
         async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
             if limit <= 0:
-                return unread()
+                return make_empty_read_result()
             reply = await acall("read_file", file_path=file_path, offset=max(0, offset), limit=limit)
-            return page(box, file_path, reply)
+            return to_read_result(box, file_path, reply)
 
         def glob(self, pattern: str, path: str | None = None) -> GlobResult:
-            return globbed(call("glob", pattern=anywhere(pattern), path=path))
+            return to_glob_result(call("glob", pattern=to_recursive_glob(pattern), path=path))
 
         async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
-            return globbed(await acall("glob", pattern=anywhere(pattern), path=path))
+            return to_glob_result(await acall("glob", pattern=to_recursive_glob(pattern), path=path))
 
         def grep(
             self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
         ) -> GrepResult:
-            return grepped(call("grep", pattern=pattern, path=path, glob=glob, output_mode="content"), max_count)
+            return to_grep_result(call("grep", pattern=pattern, path=path, glob=glob, output_mode="content"), max_count)
 
         async def agrep(
             self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
         ) -> GrepResult:
-            return grepped(await acall("grep", pattern=pattern, path=path, glob=glob, output_mode="content"), max_count)
+            return to_grep_result(
+                await acall("grep", pattern=pattern, path=path, glob=glob, output_mode="content"), max_count
+            )
 
         def write(self, file_path: str, content: str) -> WriteResult:
-            return written(file_path, call("write_file", file_path=file_path, content=content))
+            return to_write_result(file_path, call("write_file", file_path=file_path, content=content))
 
         async def awrite(self, file_path: str, content: str) -> WriteResult:
-            return written(file_path, await acall("write_file", file_path=file_path, content=content))
+            return to_write_result(file_path, await acall("write_file", file_path=file_path, content=content))
 
         def edit(
             self,
@@ -181,7 +188,10 @@ def workspace(box: "Toolbox") -> "SandboxBackendProtocol":
             new_string: str,
             replace_all: bool = False,  # noqa: FBT001 - the framework's
         ) -> EditResult:
-            return edited(file_path, call("edit_file", **edit(file_path, old_string, new_string, every=replace_all)))
+            return to_edit_result(
+                file_path,
+                call("edit_file", **build_edit_arguments(file_path, old_string, new_string, every=replace_all)),
+            )
 
         async def aedit(
             self,
@@ -190,59 +200,59 @@ def workspace(box: "Toolbox") -> "SandboxBackendProtocol":
             new_string: str,
             replace_all: bool = False,  # noqa: FBT001 - the framework's
         ) -> EditResult:
-            asked = edit(file_path, old_string, new_string, every=replace_all)
-            return edited(file_path, await acall("edit_file", **asked))
+            arguments = build_edit_arguments(file_path, old_string, new_string, every=replace_all)
+            return to_edit_result(file_path, await acall("edit_file", **arguments))
 
         def delete(self, file_path: str) -> DeleteResult:
-            if why := undeletable(box, file_path):
+            if why := explain_undeletable(box, file_path):
                 return DeleteResult(error=why)
-            return deleted(file_path, call("execute", command=removal(file_path)))
+            return to_delete_result(file_path, call("execute", command=build_rm_command(file_path)))
 
         async def adelete(self, file_path: str) -> DeleteResult:
-            if why := undeletable(box, file_path):
+            if why := explain_undeletable(box, file_path):
                 return DeleteResult(error=why)
-            return deleted(file_path, await acall("execute", command=removal(file_path)))
+            return to_delete_result(file_path, await acall("execute", command=build_rm_command(file_path)))
 
         def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-            return ran(call("execute", command=command, timeout=timeout))
+            return to_execute_response(call("execute", command=command, timeout=timeout))
 
         async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-            return ran(await acall("execute", command=command, timeout=timeout))
+            return to_execute_response(await acall("execute", command=command, timeout=timeout))
 
         def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-            return [downloaded(box, path) for path in paths]
+            return [download_file(box, path) for path in paths]
 
-    return Workspace()
+    return WorkspaceBackend()
 
 
-def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def drop_missing(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What was left out is left out, for the family to fill in."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def edit(path: str, old: str, new: str, *, every: bool) -> dict[str, Any]:
+def build_edit_arguments(path: str, old: str, new: str, *, every: bool) -> dict[str, Any]:
     return {"file_path": path, "old_string": old, "new_string": new, "replace_all": every}
 
 
-def anywhere(pattern: str) -> str:
+def to_recursive_glob(pattern: str) -> str:
     """To the framework a bare name is one at any depth, and a slash in front means the folder itself."""
     return pattern.lstrip("/") if "/" in pattern else f"**/{pattern}"
 
 
-def removal(path: str) -> str:
+def build_rm_command(path: str) -> str:
     """As a command, which takes a whole folder in one step, and can be taken back in one."""
     return f"rm -r -- {shlex.quote(path)}"
 
 
-def undeletable(box: "Toolbox", path: str) -> str:
+def explain_undeletable(box: "Toolbox", path: str) -> str:
     try:
-        place = box.files.place(path)
+        place = box.files.resolve(path)
     except ToolError as error:
         return raw.refuse("execute", error, hints=False)
     return f"Error: {path} is the workspace itself" if path == "/" or place in box.files.roots else ""
 
 
-def writer(tool: str) -> Watch | None:
+def make_output_watcher(tool: str) -> OutputWatcher | None:
     """Where a graph that is awaited streams what it is told, with `stream_mode="custom"`."""
     if tool != "execute":
         return None
@@ -253,8 +263,8 @@ def writer(tool: str) -> Watch | None:
     except (KeyError, RuntimeError):  # nobody runs a graph here
         return None
 
-    def watch(call_id: str, printed: Printed) -> None:  # noqa: ARG001 - a backend is not told of it
-        write({"tool": tool, "printed": printed.text, "dropped": printed.dropped})
+    def watch(call_id: str, printed: OutputChunk) -> None:  # noqa: ARG001 - a backend is not told of it
+        write({"tool": tool, "printed": printed.text, "dropped": printed.dropped_chars})
 
     return watch
 
@@ -262,35 +272,35 @@ def writer(tool: str) -> Watch | None:
 # --- replies as the framework's results
 
 
-def told(reply: Reply) -> str:
+def strip_error_prefix(reply: Reply) -> str:
     """A failure, without the mark that the framework puts before it."""
     return reply.text.removeprefix("Error: ")
 
 
-def listed(reply: Reply) -> "LsResult":
+def to_ls_result(reply: Reply) -> "LsResult":
     from deepagents.backends.protocol import LsResult
 
     if reply.status == "error":
-        return LsResult(error=told(reply))
+        return LsResult(error=strip_error_prefix(reply))
     if reply.data["truncated"]:
-        return LsResult(error=f"there are more than {MOST:,} entries: use glob")
+        return LsResult(error=f"there are more than {MAX_ITEMS:,} entries: use glob")
     entries = reply.data["entries"]
     return LsResult(entries=[{"path": each["path"], "is_dir": each["type"] == "directory"} for each in entries])
 
 
-def unread() -> "ReadResult":
+def make_empty_read_result() -> "ReadResult":
     from deepagents.backends.protocol import ReadResult
 
     return ReadResult(file_data={"content": "", "encoding": "utf-8"}, no_lines_requested=True)
 
 
-def page(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
+def to_read_result(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
     from deepagents.backends.protocol import ReadResult
 
     if reply.status == "error":
-        return ReadResult(error=told(reply))
+        return ReadResult(error=strip_error_prefix(reply))
     if medium := reply.data.get("medium"):
-        sent = document(box, path) if medium == "pdf" else pictured(reply.images[0], path)
+        sent = encode_pdf(box, path) if medium == "pdf" else encode_image(reply.images[0], path)
         if not sent:
             return ReadResult(error=f"{path} is not what its name says, or too large: copy it to a name that is right")
         return ReadResult(file_data={"content": sent, "encoding": "base64"})
@@ -307,61 +317,61 @@ def page(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
     )
 
 
-def mime_of(path: str) -> str:
+def guess_mime_type(path: str) -> str:
     """What the framework calls a file that is not text: by the end of its name, whatever is in it."""
     return mimetypes.guess_type("file" + PurePosixPath(path).suffix)[0] or ""
 
 
-def document(box: "Toolbox", path: str) -> str:
+def encode_pdf(box: "Toolbox", path: str) -> str:
     """A PDF as it is, which is how the framework sends one; empty if that cannot be."""
     try:
-        data = box.files.read(path).data if mime_of(path) == DOCUMENT else b""
+        data = box.files.read(path).data if guess_mime_type(path) == PDF_MIME_TYPE else b""
     except ToolError:  # it went away since it was looked at
         return ""
-    return b64encode(data).decode() if len(data) <= MOST_DOCUMENT else ""
+    return b64encode(data).decode() if len(data) <= MAX_PDF_BYTES else ""
 
 
-def pictured(block: Block, path: str) -> str:
+def encode_image(block: Block, path: str) -> str:
     """A picture in the format that its name says, since that is what it will be called; empty if it says none."""
-    mime = mime_of(path)
-    if mime == block.mime or mime not in FORMATS:
+    mime = guess_mime_type(path)
+    if mime == block.mime or mime not in PIL_FORMATS:
         return block.base64 if mime == block.mime else ""
     from PIL import Image
 
-    out, form = BytesIO(), FORMATS[mime]
+    out, form = BytesIO(), PIL_FORMATS[mime]
     with Image.open(BytesIO(b64decode(block.base64))) as image:
         plain = {"JPEG": lambda: image.convert("RGB"), "WEBP": lambda: image}.get(form, image.quantize)
         plain().save(out, form)
     return b64encode(out.getvalue()).decode()
 
 
-def globbed(reply: Reply) -> "GlobResult":
+def to_glob_result(reply: Reply) -> "GlobResult":
     from deepagents.backends.protocol import GlobResult
 
     if reply.status == "error":
-        return GlobResult(error=told(reply))
+        return GlobResult(error=strip_error_prefix(reply))
     short = bool(reply.data["truncated"])
     matches: Any = [{"path": path, "is_dir": False} for path in reply.data["paths"]]
     return GlobResult(matches=matches, truncated=short, truncation_reason="budget" if short else None)
 
 
-def grepped(reply: Reply, most: int | None) -> "GrepResult":
+def to_grep_result(reply: Reply, max_count: int | None) -> "GrepResult":
     from deepagents.backends.protocol import GrepResult
 
     if reply.status == "error":
         return GrepResult(error=reply.text)
     matches: list[Any] = reply.data["matches"]
-    over = most is not None and len(matches) > most
-    return GrepResult(matches=matches[:most] if over else matches, truncated=over or bool(reply.data["truncated"]))
+    over = max_count is not None and len(matches) > max_count
+    return GrepResult(matches=matches[:max_count] if over else matches, truncated=over or bool(reply.data["truncated"]))
 
 
-def written(path: str, reply: Reply) -> "WriteResult":
+def to_write_result(path: str, reply: Reply) -> "WriteResult":
     from deepagents.backends.protocol import WriteResult
 
     return WriteResult(error=reply.text) if reply.status == "error" else WriteResult(path=path)
 
 
-def edited(path: str, reply: Reply) -> "EditResult":
+def to_edit_result(path: str, reply: Reply) -> "EditResult":
     from deepagents.backends.protocol import EditResult
 
     if reply.status == "error":
@@ -369,7 +379,7 @@ def edited(path: str, reply: Reply) -> "EditResult":
     return EditResult(path=path, occurrences=sum(each["places"] for each in reply.data["edits"]))
 
 
-def deleted(path: str, reply: Reply) -> "DeleteResult":
+def to_delete_result(path: str, reply: Reply) -> "DeleteResult":
     from deepagents.backends.protocol import DeleteResult
 
     if reply.status == "error":
@@ -377,7 +387,7 @@ def deleted(path: str, reply: Reply) -> "DeleteResult":
     return DeleteResult(path=path) if reply.data["exit_status"] == 0 else DeleteResult(error=f"Error: {reply.text}")
 
 
-def ran(reply: Reply) -> "ExecuteResponse":
+def to_execute_response(reply: Reply) -> "ExecuteResponse":
     """A command that was refused has no exit status: its words say so, since the framework has no other mark for it."""
     from deepagents.backends.protocol import ExecuteResponse
 
@@ -387,14 +397,14 @@ def ran(reply: Reply) -> "ExecuteResponse":
             lost = output["kept"] < output["bytes"] if output["handle"] else output["left_out"]
             return ExecuteResponse(reply.text, reply.data["exit_status"], truncated=bool(lost))
         case "NO_SHELL":
-            raise NotImplementedError(told(reply))
+            raise NotImplementedError(strip_error_prefix(reply))
         case "BAD_ARGUMENTS":
-            raise ValueError(told(reply))
+            raise ValueError(strip_error_prefix(reply))
         case _:
             return ExecuteResponse(reply.text)
 
 
-def downloaded(box: "Toolbox", path: str) -> "FileDownloadResponse":
+def download_file(box: "Toolbox", path: str) -> "FileDownloadResponse":
     """Bytes for the application, as far as the policy lets its model read them."""
     from deepagents.backends.protocol import FileDownloadResponse
 
@@ -406,8 +416,8 @@ def downloaded(box: "Toolbox", path: str) -> "FileDownloadResponse":
             return FileDownloadResponse(path, error="permission_denied")
         return FileDownloadResponse(path, content=whole.data)
     except ToolError as error:
-        return FileDownloadResponse(path, error=CODES.get(error.code, told_of(error)))
+        return FileDownloadResponse(path, error=FRAMEWORK_ERRORS.get(error.code, format_error(error)))
 
 
-def told_of(error: ToolError) -> str:
+def format_error(error: ToolError) -> str:
     return raw.refuse("read_file", error, hints=False).removeprefix("Error: ")

@@ -1,12 +1,12 @@
 """The tools for LangChain's agents and for graphs of LangGraph.
 
-    box = Toolbox.open(root, approver=by_interrupt)
+    box = Toolbox.open(root, approver=approve_by_interrupt)
     agent = create_agent(model, tools(box), checkpointer=…)
 
-With `by_interrupt` as the approver, a run stops at each change that needs approval, and its interrupt shows the change.
-`Command(resume=True)` approves it; so does the text that stands there under `change`, also in another process, and in
-a graph of one's own that makes several calls in one node. A command has then been run twice, the first time without
-counting.
+With `approve_by_interrupt` as the approver, a run stops at each change that needs approval, and its interrupt shows the
+change. `Command(resume=True)` approves it; so does the text that stands there under `change`, also in another process,
+and in a graph of one's own that makes several calls in one node. A command has then been run twice, the first time
+without counting.
 
 What commands print is streamed while they run: `agent.astream(…, stream_mode="custom")`. An agent that is not awaited
 streams nothing of it.
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from handhold.adapters.calls import CUT_OFF, InOrder, Watch, facts_of
-from handhold.adapters.pausing import approves, shown
-from handhold.adapters.threads import InThreads
+from handhold.adapters.calls import CUT_OFF_REPLY, AsyncCallSequencer, OutputWatcher, build_metadata
+from handhold.adapters.pausing import build_payload, check_answer
+from handhold.adapters.threads import ThreadCallSequencer
 from handhold.core.ports import RunPaused
-from handhold.core.results import Block, Printed, Reply, ToolSpec
+from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -32,16 +32,18 @@ if TYPE_CHECKING:
     from handhold.core.ports import Question
     from handhold.toolbox import Toolbox
 
-CUT = frozenset({"length", "max_tokens", "content_filter", "refusal", "model_context_window_exceeded", "incomplete"})
+CUT_OFF_REASONS = frozenset(
+    {"length", "max_tokens", "content_filter", "refusal", "model_context_window_exceeded", "incomplete"}
+)
 """How vendors say that a message ended in the midst of something."""
 
-_asked: dict[tuple[str, str], dict[int, str]] = {}
+_shown_changes: dict[tuple[str, str], dict[int, str]] = {}
 """The changes that a task of a graph has asked about, by their places in the order of its questions."""
 
-_only: ContextVar[bool] = ContextVar("only", default=False)  # whether the model's message has no other call
+_is_only_call: ContextVar[bool] = ContextVar("only", default=False)  # whether the model's message has no other call
 
 
-def by_interrupt(question: "Question", /) -> bool:
+def approve_by_interrupt(question: "Question", /) -> bool:
     """An approver: asks whoever runs the graph. What did not come from a graph is not approved."""
     from langgraph.config import get_config
     from langgraph.errors import GraphInterrupt
@@ -55,17 +57,17 @@ def by_interrupt(question: "Question", /) -> bool:
     task = str(here.get("thread_id", "")), str(here.get("checkpoint_ns", ""))
     # An agent gives every call a task of its own. A node that makes several hands each the first answer that it has,
     # also one that was meant for another: there only an answer that names its change is to be trusted.
-    certain = _only.get() or about.get("langgraph_path", ("",))[0] == "__pregel_push"
-    now, asked = shown(question), _asked.setdefault(task, {})
-    for place in count():
+    certain = _is_only_call.get() or about.get("langgraph_path", ("",))[0] == "__pregel_push"
+    payload, changes = build_payload(question), _shown_changes.setdefault(task, {})
+    for position in count():
         try:
-            answer: object = interrupt(now)
+            answer: object = interrupt(payload)
         except GraphInterrupt as pause:
-            asked[place] = now["change"]
+            changes[position] = payload["change"]
             raise RunPaused(pause) from None
-        approved = approves(answer, now, before=asked.get(place) if certain else None)
+        approved = check_answer(answer, payload, shown_change=changes.get(position) if certain else None)
         if approved is not None:
-            _asked.pop(task, None)
+            _shown_changes.pop(task, None)
             return approved
     raise AssertionError("an interrupt answers or raises")
 
@@ -81,10 +83,10 @@ def tools(box: "Toolbox") -> "list[BaseTool]":
     # The graph looks at the types of a function's arguments for what it should hand in.
     from langgraph.prebuilt.tool_node import ToolRuntime
 
-    order, threads = InOrder(box), InThreads()
-    ours = {spec.name for spec in box.specs}
+    sequencer, thread_sequencer = AsyncCallSequencer(box), ThreadCallSequencer()
+    own_tools = {spec.name for spec in box.specs}
 
-    class Tool(StructuredTool):
+    class PassthroughTool(StructuredTool):
         """Takes its arguments as they came: the dialect mends or refuses them."""
 
         def _to_args_and_kwargs(
@@ -96,24 +98,24 @@ def tools(box: "Toolbox") -> "list[BaseTool]":
                 tool_input = {name: value for name, value in tool_input.items() if name != "runtime"}
             return (), {"given": tool_input, **handed}
 
-    def made(spec: ToolSpec) -> "BaseTool":
+    def make_tool(spec: ToolSpec) -> "BaseTool":
         def call(given: Any, call_id: str, runtime: ToolRuntime[Any, Any]) -> Any:
-            turn = turn_of(runtime)
-            _only.set(len(turn.calls) == 1)
-            with threads.alone(turn.id, call_id, turn.before(call_id, ours)):
-                cut = turn.cuts(call_id)
-                reply = CUT_OFF if cut else box.call(spec.name, given, call_id=call_id, turn=turn.id)
-            return message(spec.name, call_id, reply)
+            turn = get_turn(runtime)
+            _is_only_call.set(len(turn.calls) == 1)
+            with thread_sequencer.exclusive(turn.id, call_id, turn.get_earlier_calls(call_id, own_tools)):
+                cut = turn.is_call_cut_off(call_id)
+                reply = CUT_OFF_REPLY if cut else box.call(spec.name, given, call_id=call_id, turn=turn.id)
+            return to_tool_message(spec.name, call_id, reply)
 
         async def acall(given: Any, call_id: str, runtime: ToolRuntime[Any, Any]) -> Any:
-            turn, watch = turn_of(runtime), writer(spec.name, runtime)
-            _only.set(len(turn.calls) == 1)
-            if turn.cuts(call_id):
-                return message(spec.name, call_id, CUT_OFF)
-            reply = await order.call(spec.name, given, call_id=call_id, turn=turn.id, watch=watch)
-            return message(spec.name, call_id, reply)
+            turn, watch = get_turn(runtime), make_output_watcher(spec.name, runtime)
+            _is_only_call.set(len(turn.calls) == 1)
+            if turn.is_call_cut_off(call_id):
+                return to_tool_message(spec.name, call_id, CUT_OFF_REPLY)
+            reply = await sequencer.call(spec.name, given, call_id=call_id, turn=turn.id, watch=watch)
+            return to_tool_message(spec.name, call_id, reply)
 
-        return Tool(
+        return PassthroughTool(
             name=spec.name,
             description=spec.description,
             args_schema=dict(spec.input_schema),
@@ -121,7 +123,7 @@ def tools(box: "Toolbox") -> "list[BaseTool]":
             coroutine=acall,
         )
 
-    return [made(spec) for spec in box.specs]
+    return [make_tool(spec) for spec in box.specs]
 
 
 @dataclass(frozen=True)
@@ -130,19 +132,19 @@ class Turn:
 
     id: str = ""
     calls: Sequence[Mapping[str, Any]] = ()
-    answered: Collection[str] = ()
-    cut: bool = False  # the message ended before its last call did
+    answered_ids: Collection[str] = ()
+    is_cut_off: bool = False  # the message ended before its last call did
 
-    def cuts(self, call_id: str) -> bool:
+    def is_call_cut_off(self, call_id: str) -> bool:
         """LangChain closes what a stream left open, so half of a content looks whole."""
-        return self.cut and bool(self.calls) and self.calls[-1]["id"] == call_id
+        return self.is_cut_off and bool(self.calls) and self.calls[-1]["id"] == call_id
 
-    def before(self, call_id: str, ours: Collection[str]) -> list[str]:
+    def get_earlier_calls(self, call_id: str, own_tools: Collection[str]) -> list[str]:
         earlier = takewhile(lambda call: call["id"] != call_id, self.calls)
-        return [call["id"] for call in earlier if call["name"] in ours and call["id"] not in self.answered]
+        return [call["id"] for call in earlier if call["name"] in own_tools and call["id"] not in self.answered_ids]
 
 
-def turn_of(runtime: "ToolRuntime[Any, Any] | None") -> Turn:
+def get_turn(runtime: "ToolRuntime[Any, Any] | None") -> Turn:
     from langchain_core.messages import AIMessage, ToolMessage
 
     state: Any = runtime.state if runtime else None
@@ -155,38 +157,38 @@ def turn_of(runtime: "ToolRuntime[Any, Any] | None") -> Turn:
             calls = cast("list[Mapping[str, Any]]", each.tool_calls)
             about = cast("dict[str, Any]", each.response_metadata)
             ending = {str(about.get(name)).lower() for name in ("finish_reason", "stop_reason", "status")}
-            return Turn(each.id or "", calls, answered, cut=not ending.isdisjoint(CUT))
+            return Turn(each.id or "", calls, answered, is_cut_off=not ending.isdisjoint(CUT_OFF_REASONS))
     return Turn()
 
 
-def writer(tool: str, runtime: "ToolRuntime[Any, Any] | None") -> Watch | None:
+def make_output_watcher(tool: str, runtime: "ToolRuntime[Any, Any] | None") -> OutputWatcher | None:
     if runtime is None:
         return None
 
-    def watch(call_id: str, printed: Printed) -> None:
+    def watch(call_id: str, printed: OutputChunk) -> None:
         runtime.stream_writer(
-            {"tool_call_id": call_id, "tool": tool, "printed": printed.text, "dropped": printed.dropped}
+            {"tool_call_id": call_id, "tool": tool, "printed": printed.text, "dropped": printed.dropped_chars}
         )
 
     return watch
 
 
-def message(tool: str, call_id: str, reply: Reply) -> "ToolMessage | str | list[str | dict[Any, Any]]":
+def to_tool_message(tool: str, call_id: str, reply: Reply) -> "ToolMessage | str | list[str | dict[Any, Any]]":
     """What a graph puts into its state; a tool that is called by hand gives the content alone."""
     from langchain_core.messages import ToolMessage
 
-    content = content_of(reply)
+    content = format_content(reply)
     if not call_id:
         return content
     status = "error" if reply.status == "error" else "success"
-    return ToolMessage(content, tool_call_id=call_id, name=tool, status=status, artifact=facts_of(reply))
+    return ToolMessage(content, tool_call_id=call_id, name=tool, status=status, artifact=build_metadata(reply))
 
 
-def content_of(reply: Reply) -> str | list[str | dict[Any, Any]]:
-    return [_block(block) for block in reply.blocks] if reply.images else reply.text
+def format_content(reply: Reply) -> str | list[str | dict[Any, Any]]:
+    return [_format_block(block) for block in reply.blocks] if reply.images else reply.text
 
 
-def _block(block: Block) -> dict[Any, Any]:
+def _format_block(block: Block) -> dict[Any, Any]:
     if block.type == "text":
         return {"type": "text", "text": block.text}
     return {"type": "image", "base64": block.base64, "mime_type": block.mime}

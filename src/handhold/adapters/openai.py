@@ -1,8 +1,8 @@
 """The tools for OpenAI's own client, by the Responses API or by Chat Completions.
 
-    hand = Responses(box)
-    response = client.responses.create(model=…, input=history, tools=hand.tools)
-    history += [*response.output, *hand.answers(response)]
+    runner = Responses(box)
+    response = client.responses.create(model=…, input=history, tools=runner.tools)
+    history += [*response.output, *runner.run_calls(response)]
 
 The calls of one answer are carried out in its order, under its id: `box.undo(turn=response.id)` takes them all back.
 Whether a change may be made is asked of the `approver` that the toolbox was opened with.
@@ -11,7 +11,7 @@ Whether a change may be made is asked of the `approver` that the toolbox was ope
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from handhold.adapters.calls import Asked, Hand, Watch, arguments_of, data_url
+from handhold.adapters.calls import CallRunner, ModelToolCall, OutputWatcher, parse_arguments, to_data_url
 from handhold.core.results import Block, Reply, ToolSpec
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
 
 
-class _Hand(Hand):
+class _OpenAICallRunner(CallRunner):
     """`freeform` names tools that get one text instead of an object: `apply_patch` of the dialect codex."""
 
     def __init__(
@@ -29,21 +29,21 @@ class _Hand(Hand):
         box: "Toolbox",
         *,
         freeform: Collection[str] = (),
-        others: Collection[str] = (),
-        watch: Watch | None = None,
+        other_tools: Collection[str] = (),
+        watch: OutputWatcher | None = None,
     ) -> None:
-        super().__init__(box, others=others, watch=watch)
+        super().__init__(box, other_tools=other_tools, watch=watch)
         self.freeform = freeform
 
 
-class Responses(_Hand):
+class Responses(_OpenAICallRunner):
     """For `client.responses`."""
 
     @property
     def tools(self) -> "list[ToolParam]":
-        return [self._declared(spec) for spec in self.box.specs]
+        return [self._declare(spec) for spec in self.box.specs]
 
-    def _declared(self, spec: ToolSpec) -> "ToolParam":
+    def _declare(self, spec: ToolSpec) -> "ToolParam":
         if spec.name in self.freeform:
             return {"type": "custom", "name": spec.name, "description": spec.description}
         return {
@@ -54,42 +54,48 @@ class Responses(_Hand):
             "strict": False,  # which would want every argument required
         }
 
-    def answers(self, response: "Response") -> "list[ResponseInputItemParam]":
+    def run_calls(self, response: "Response") -> "list[ResponseInputItemParam]":
         """What came of the calls in `response`, to be sent behind them; empty if there were none."""
-        return [self.answer(asked, self.carried_out(asked, response.id)) for asked in self.ours(self.calls(response))]
+        return [
+            self.build_output_item(asked, self.run_call(asked, response.id))
+            for asked in self.select_own_calls(self.extract_calls(response))
+        ]
 
-    async def aanswers(self, response: "Response") -> "list[ResponseInputItemParam]":
+    async def arun_calls(self, response: "Response") -> "list[ResponseInputItemParam]":
         """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
-        return [self.answer(asked, await self.awaited(asked, response.id)) for asked in self.ours(self.calls(response))]
+        return [
+            self.build_output_item(asked, await self.arun_call(asked, response.id))
+            for asked in self.select_own_calls(self.extract_calls(response))
+        ]
 
-    def calls(self, response: "Response") -> Iterator[Asked]:
-        for place, item in enumerate(response.output, 1):
-            cut = response.status == "incomplete" and place == len(response.output)
+    def extract_calls(self, response: "Response") -> Iterator[ModelToolCall]:
+        for position, item in enumerate(response.output, 1):
+            is_cut_off = response.status == "incomplete" and position == len(response.output)
             if item.type == "function_call":
-                yield Asked(item.call_id, item.name, arguments_of(item.arguments), cut, item.type)
+                yield ModelToolCall(item.call_id, item.name, parse_arguments(item.arguments), is_cut_off, item.type)
             elif item.type == "custom_tool_call":
-                yield Asked(item.call_id, item.name, item.input, cut, item.type)
+                yield ModelToolCall(item.call_id, item.name, item.input, is_cut_off, item.type)
 
-    def answer(self, asked: Asked, reply: Reply) -> "ResponseInputItemParam":
+    def build_output_item(self, call: ModelToolCall, reply: Reply) -> "ResponseInputItemParam":
         """There is no mark for a failure: the words tell it."""
-        output = [self._content(block) for block in reply.blocks] if reply.images else reply.text
-        item = {"type": f"{asked.kind}_output", "call_id": asked.id, "output": output}
+        output = [self._format_block(block) for block in reply.blocks] if reply.images else reply.text
+        item = {"type": f"{call.vendor_type}_output", "call_id": call.id, "output": output}
         return cast("ResponseInputItemParam", item)
 
-    def _content(self, block: Block) -> dict[str, str]:
+    def _format_block(self, block: Block) -> dict[str, str]:
         if block.type == "text":
             return {"type": "input_text", "text": block.text}
-        return {"type": "input_image", "detail": "auto", "image_url": data_url(block)}
+        return {"type": "input_image", "detail": "auto", "image_url": to_data_url(block)}
 
 
-class Chat(_Hand):
+class Chat(_OpenAICallRunner):
     """For `client.chat.completions`, and for the many servers that speak it."""
 
     @property
     def tools(self) -> "list[ChatCompletionToolUnionParam]":
-        return [self._declared(spec) for spec in self.box.specs]
+        return [self._declare(spec) for spec in self.box.specs]
 
-    def _declared(self, spec: ToolSpec) -> "ChatCompletionToolUnionParam":
+    def _declare(self, spec: ToolSpec) -> "ChatCompletionToolUnionParam":
         if spec.name in self.freeform:
             return {"type": "custom", "custom": {"name": spec.name, "description": spec.description}}
         return {
@@ -101,37 +107,45 @@ class Chat(_Hand):
             },
         }
 
-    def answers(self, completion: "ChatCompletion") -> "list[ChatCompletionMessageParam]":
+    def run_calls(self, completion: "ChatCompletion") -> "list[ChatCompletionMessageParam]":
         """What came of the calls in `completion`, to be sent behind its message; empty if there were none."""
-        return self._messages(
-            [(asked, self.carried_out(asked, completion.id)) for asked in self.ours(self.calls(completion))]
+        return self._build_messages(
+            [
+                (asked, self.run_call(asked, completion.id))
+                for asked in self.select_own_calls(self.extract_calls(completion))
+            ]
         )
 
-    async def aanswers(self, completion: "ChatCompletion") -> "list[ChatCompletionMessageParam]":
+    async def arun_calls(self, completion: "ChatCompletion") -> "list[ChatCompletionMessageParam]":
         """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
-        return self._messages(
-            [(asked, await self.awaited(asked, completion.id)) for asked in self.ours(self.calls(completion))]
+        return self._build_messages(
+            [
+                (asked, await self.arun_call(asked, completion.id))
+                for asked in self.select_own_calls(self.extract_calls(completion))
+            ]
         )
 
-    def calls(self, completion: "ChatCompletion") -> Iterator[Asked]:
+    def extract_calls(self, completion: "ChatCompletion") -> Iterator[ModelToolCall]:
         choice = completion.choices[0]
         calls = choice.message.tool_calls or []
-        for place, call in enumerate(calls, 1):
-            cut = choice.finish_reason in ("length", "content_filter") and place == len(calls)
+        for position, call in enumerate(calls, 1):
+            is_cut_off = choice.finish_reason in ("length", "content_filter") and position == len(calls)
             if call.type == "custom":
-                yield Asked(call.id, call.custom.name, call.custom.input, cut)
+                yield ModelToolCall(call.id, call.custom.name, call.custom.input, is_cut_off)
             else:
-                yield Asked(call.id, call.function.name, arguments_of(call.function.arguments), cut)
+                yield ModelToolCall(call.id, call.function.name, parse_arguments(call.function.arguments), is_cut_off)
 
-    def _messages(self, done: list[tuple[Asked, Reply]]) -> "list[ChatCompletionMessageParam]":
+    def _build_messages(self, results: list[tuple[ModelToolCall, Reply]]) -> "list[ChatCompletionMessageParam]":
         """A tool's message holds text alone, so images follow behind the last of them, in a message of the user."""
         messages: list[ChatCompletionMessageParam] = [
-            {"role": "tool", "tool_call_id": asked.id, "content": reply.text} for asked, reply in done
+            {"role": "tool", "tool_call_id": asked.id, "content": reply.text} for asked, reply in results
         ]
-        if shown := [part for asked, reply in done if reply.images for part in self._shown(asked, reply)]:
-            messages.append(cast("ChatCompletionMessageParam", {"role": "user", "content": shown}))
+        if image_parts := [
+            part for asked, reply in results if reply.images for part in self._build_image_parts(asked, reply)
+        ]:
+            messages.append(cast("ChatCompletionMessageParam", {"role": "user", "content": image_parts}))
         return messages
 
-    def _shown(self, asked: Asked, reply: Reply) -> list[dict[str, Any]]:
-        whose = {"type": "text", "text": f"The result of {asked.tool} ({asked.id}):"}
-        return [whose, *({"type": "image_url", "image_url": {"url": data_url(image)}} for image in reply.images)]
+    def _build_image_parts(self, call: ModelToolCall, reply: Reply) -> list[dict[str, Any]]:
+        label = {"type": "text", "text": f"The result of {call.tool} ({call.id}):"}
+        return [label, *({"type": "image_url", "image_url": {"url": to_data_url(image)}} for image in reply.images)]

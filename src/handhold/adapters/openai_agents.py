@@ -1,19 +1,19 @@
 """The tools for the OpenAI Agents SDK.
 
-    box = Toolbox.open(root, approver=by_the_run)
+    box = Toolbox.open(root, approver=approve_by_run)
     agent = Agent(name="coder", tools=tools(box))
 
-Approvals come in two ways. With `by_the_run` as the approver, a run stops before each call that may change something
-(`result.interruptions`, `state.approve`), as for any tool of the SDK; what is approved there is the call, before there
-is a change to be seen. With any other approver the run does not stop: that one is asked in the midst of the call, and
-shown the change itself.
+Approvals come in two ways. With `approve_by_run` as the approver, a run stops before each call that may change
+something (`result.interruptions`, `state.approve`), as for any tool of the SDK; what is approved there is the call,
+before there is a change to be seen. With any other approver the run does not stop: that one is asked in the midst of
+the call, and shown the change itself.
 """
 
 from collections.abc import Collection
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from handhold.adapters.calls import InOrder, Watch, arguments_of, data_url, facts_of
+from handhold.adapters.calls import AsyncCallSequencer, OutputWatcher, build_metadata, parse_arguments, to_data_url
 from handhold.core.results import Block, Reply, ToolSpec
 
 if TYPE_CHECKING:
@@ -27,64 +27,66 @@ if TYPE_CHECKING:
 _granted: ContextVar[bool] = ContextVar("granted", default=False)
 
 
-def by_the_run(question: "Question", /) -> bool:  # noqa: ARG001 - the run's answer came before there was a change to show
+def approve_by_run(question: "Question", /) -> bool:  # noqa: ARG001 - the run's answer came before there was a change to show
     """An approver: yes to what the run let through, no to what did not come from a run."""
     return _granted.get()
 
 
-def tools(box: "Toolbox", *, freeform: Collection[str] = (), watch: Watch | None = None) -> "list[Tool]":
+def tools(box: "Toolbox", *, freeform: Collection[str] = (), watch: OutputWatcher | None = None) -> "list[Tool]":
     """Every tool of the box, for `Agent(tools=…)`; those of one turn are carried out in the order they are started.
 
     `freeform` names tools that get one text instead of an object: `apply_patch` of the dialect codex. `watch` sees what
     commands print while they run, since a run's events have no place for it.
     """
-    order = InOrder(box)
-    return [_tool(box, order, spec, watch, freeform=spec.name in freeform) for spec in box.specs]
+    sequencer = AsyncCallSequencer(box)
+    return [_make_tool(box, sequencer, spec, watch, freeform=spec.name in freeform) for spec in box.specs]
 
 
-def _tool(
-    box: "Toolbox", order: InOrder, spec: ToolSpec, watch: Watch | None, *, freeform: bool
+def _make_tool(
+    box: "Toolbox", sequencer: AsyncCallSequencer, spec: ToolSpec, watch: OutputWatcher | None, *, freeform: bool
 ) -> "CustomTool | FunctionTool":
     from agents import CustomTool, FunctionTool
 
-    facts: dict[str, dict[str, Any]] = {}  # of calls whose result the SDK has not made an item of yet
-    stops = box.approver is by_the_run and not spec.annotations["readOnlyHint"]
+    metadata: dict[str, dict[str, Any]] = {}  # of calls whose result the SDK has not made an item of yet
+    needs_approval = box.approver is approve_by_run and not spec.annotations["readOnlyHint"]
 
     async def invoke(context: "ToolContext[Any]", given: str) -> Any:
-        arguments = given if freeform else arguments_of(given)
+        arguments = given if freeform else parse_arguments(given)
         call_id = context.tool_call_id
-        granted = _granted.set(stops)
+        granted = _granted.set(needs_approval)
         try:
-            reply = await order.call(spec.name, arguments, call_id=call_id, watch=watch)
+            reply = await sequencer.call(spec.name, arguments, call_id=call_id, watch=watch)
         finally:
             _granted.reset(granted)
-        facts[call_id] = facts_of(reply)
-        return output_of(reply)
+        metadata[call_id] = build_metadata(reply)
+        return format_output(reply)
 
-    def known(context: Any) -> dict[str, Any] | None:
-        return facts.pop(context.tool_context.tool_call_id, None)
+    def pop_metadata(context: Any) -> dict[str, Any] | None:
+        return metadata.pop(context.tool_context.tool_call_id, None)
 
     if freeform:
-        return CustomTool(spec.name, spec.description, invoke, needs_approval=stops, custom_data_extractor=known)
+        return CustomTool(
+            spec.name, spec.description, invoke, needs_approval=needs_approval, custom_data_extractor=pop_metadata
+        )
     return FunctionTool(
         name=spec.name,
         description=spec.description,
         params_json_schema=dict(spec.input_schema),
         on_invoke_tool=invoke,
         strict_json_schema=False,  # which would want every argument required
-        needs_approval=stops,
-        custom_data_extractor=known,
+        needs_approval=needs_approval,
+        custom_data_extractor=pop_metadata,
     )
 
 
-def output_of(reply: Reply) -> "str | list[ToolOutputText | ToolOutputImage]":
+def format_output(reply: Reply) -> "str | list[ToolOutputText | ToolOutputImage]":
     """There is no mark for a failure: the words tell it."""
-    return [_part(block) for block in reply.blocks] if reply.images else reply.text
+    return [_format_block(block) for block in reply.blocks] if reply.images else reply.text
 
 
-def _part(block: Block) -> "ToolOutputText | ToolOutputImage":
+def _format_block(block: Block) -> "ToolOutputText | ToolOutputImage":
     from agents.tool import ToolOutputImage, ToolOutputText
 
     if block.type == "text":
         return ToolOutputText(text=block.text)
-    return ToolOutputImage(image_url=data_url(block))
+    return ToolOutputImage(image_url=to_data_url(block))

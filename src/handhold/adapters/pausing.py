@@ -16,7 +16,7 @@ ANYWAY = "anyway"
 """Approves whatever the call will change when it is made again."""
 
 
-def shown(question: "Question") -> dict[str, Any]:
+def build_payload(question: "Question") -> dict[str, Any]:
     """The question as JSON can hold it; `change` tells one from another."""
     what = {
         "tool": question.tool,
@@ -29,13 +29,13 @@ def shown(question: "Question") -> dict[str, Any]:
     return {**what, "change": digest(repr(covered).encode("utf-8", "surrogatepass"))}
 
 
-def approves(answer: object, now: Mapping[str, Any], *, before: str | None) -> bool | None:
+def check_answer(answer: object, payload: Mapping[str, Any], *, shown_change: str | None) -> bool | None:
     """Whether `answer` approves the change that would be made now; None if it is about another one.
 
-    True is about what was shown `before`, None where nobody here remembers; the text of a `change` is about that one.
+    True is about the `shown_change`, None where nobody here remembers; the text of a `change` is about that one.
     """
     if answer is True:
-        return True if before == now["change"] else None
+        return True if shown_change == payload["change"] else None
     if isinstance(answer, str) and answer:
-        return True if answer in (ANYWAY, now["change"]) else None
+        return True if answer in (ANYWAY, payload["change"]) else None
     return False

@@ -12,15 +12,15 @@ from pathlib import Path
 import click
 
 from handhold.cli import candidates, where
-from handhold.cli.prompt import agreed, at_a_terminal
-from handhold.cli.screen import coloured, painted
-from handhold.cli.state import somebody, stored
-from handhold.core.errors import NothingAsked
-from handhold.core.ports import Asked, Consent
-from handhold.core.text.visible import all_lines_of, lines_of, on_one_line
+from handhold.cli.prompt import confirm, is_interactive
+from handhold.cli.screen import colour_diff_line, colour_text
+from handhold.cli.state import get_user_at_host, open_store
+from handhold.core.errors import NoPendingApproval
+from handhold.core.ports import ApprovalAnswer, PendingApproval
+from handhold.core.text.visible import iter_first_lines, iter_visible_lines, to_single_line
 
-FIRST_LINES = 6
-ASKS: dict[Consent, str] = {
+MAX_PREVIEW_LINES = 6
+PROMPTS: dict[ApprovalAnswer, str] = {
     "once": "Allow this once?",
     "session": "Allow this, and ask no more about it in its session?",
     "pattern": "Allow this, and all commands like it in its session?",
@@ -28,7 +28,7 @@ ASKS: dict[Consent, str] = {
 
 
 @click.command()
-@click.argument("id", default="", shell_complete=candidates.questions)
+@click.argument("id", default="", shell_complete=candidates.complete_approval_id)
 @click.option("--show", is_flag=True, help="Only show the question, and all that it is about.")
 @click.option("--session", "consent", flag_value="session", help="Yes, and ask no more about this in its session.")
 @click.option("--pattern", "consent", flag_value="pattern", help="Yes, and ask no more about commands like this one.")
@@ -38,11 +38,11 @@ ASKS: dict[Consent, str] = {
 @where.root
 @where.state
 @where.as_json
-@where.told
+@where.report_errors
 def approve(
     id: str,  # noqa: A002 - it is what people will call it
     show: bool,  # noqa: FBT001
-    consent: Consent | None,
+    consent: ApprovalAnswer | None,
     sure: bool,  # noqa: FBT001
     by: str,
     root: tuple[Path, ...],
@@ -53,70 +53,73 @@ def approve(
     if not id:
         if consent or sure or show:
             raise click.UsageError("This needs the ID of a question.")
-        with stored(root, state) as store:
-            listed(store.waiting(), as_json=as_json)
+        with open_store(root, state) as store:
+            print_pending(store.list_pending(), as_json=as_json)
         return 0
     if (show and (consent or sure)) or (sure and consent == "no"):
         raise click.UsageError("Give only one of --show, --no and --yes.")
-    asks = not (show or sure or consent == "no")
-    if asks and (as_json or not at_a_terminal()):
+    should_ask = not (show or sure or consent == "no")
+    if should_ask and (as_json or not is_interactive()):
         raise click.UsageError("Nobody can be asked here. Look at it with --show, then answer with --yes or --no.")
     consent = consent or "once"
-    with stored(root, state) as store:
-        asked = store.asked(id)
-        must_be_possible(asked, consent)
+    with open_store(root, state) as store:
+        approval = store.get_pending(id)
+        check_consent(approval, consent)
         if not as_json:
-            for line in question(asked):
-                click.echo(line, err=asks)
-        if asks and not agreed(ASKS[consent]):
+            for line in format_approval(approval):
+                click.echo(line, err=should_ask)
+        if should_ask and not confirm(PROMPTS[consent]):
             click.echo("It was not answered, and still waits. To refuse it: --no", err=True)
-            return where.REFUSED
+            return where.EXIT_REFUSED
         if not show:
-            asked = store.answer(asked.id, consent, by=by or somebody())
+            approval = store.answer(approval.id, consent, by=by or get_user_at_host())
     if as_json:
-        where.show(asdict(asked))
+        where.print_json(asdict(approval))
     elif not show:
-        click.echo(outcome(asked))
+        click.echo(format_outcome(approval))
     return 0
 
 
-def must_be_possible(asked: Asked, consent: Consent) -> None:
-    if (consent == "session" and not asked.allows) or (consent == "pattern" and not asked.patterns):
-        raise NothingAsked(asked.id, f"it can be answered only with yes, once, or with no, not for a {consent}")
+def check_consent(approval: PendingApproval, consent: ApprovalAnswer) -> None:
+    if (consent == "session" and not approval.allows) or (consent == "pattern" and not approval.patterns):
+        raise NoPendingApproval(approval.id, f"it can be answered only with yes, once, or with no, not for a {consent}")
 
 
-def listed(waiting: Sequence[Asked], *, as_json: bool) -> None:
+def print_pending(pending: Sequence[PendingApproval], *, as_json: bool) -> None:
     if as_json:
-        where.show([asdict(each) for each in waiting])
+        where.print_json([asdict(each) for each in pending])
         return
-    for each in waiting:
+    for each in pending:
         at = f"{datetime.fromtimestamp(each.at):%Y-%m-%d %H:%M:%S}"
-        said = f"{on_one_line(each.session)}  {on_one_line(each.tool)}: {on_one_line(each.because)}"
-        click.echo(f"{painted(each.id, 'bold')}  {at}  {said}")
-        for line in lines_of(each.command or each.diff, most=FIRST_LINES):
-            click.echo(f"    {line if each.command else coloured(line)}")
-    if not waiting:
+        summary = f"{to_single_line(each.session)}  {to_single_line(each.tool)}: {to_single_line(each.because)}"
+        click.echo(f"{colour_text(each.id, 'bold')}  {at}  {summary}")
+        for line in iter_first_lines(each.command or each.diff, max_lines=MAX_PREVIEW_LINES):
+            click.echo(f"    {line if each.command else colour_diff_line(line)}")
+    if not pending:
         click.echo("Nothing waits for an answer.")
 
 
-def question(asked: Asked) -> Iterator[str]:
+def format_approval(approval: PendingApproval) -> Iterator[str]:
     """All that is known of it. Nothing is cut."""
-    yield f"{on_one_line(asked.tool)} in session {on_one_line(asked.session)}: {on_one_line(asked.because)}"
-    if asked.command:
-        yield from (f"    {line}" for line in all_lines_of(asked.command))
-    if asked.diff:
-        yield from (coloured(line) for line in all_lines_of(asked.diff))
-    for consent, keys in (("session", asked.allows), ("pattern", asked.patterns)):
+    tool, session, because = map(to_single_line, (approval.tool, approval.session, approval.because))
+    yield f"{tool} in session {session}: {because}"
+    if approval.command:
+        yield from (f"    {line}" for line in iter_visible_lines(approval.command))
+    if approval.diff:
+        yield from (colour_diff_line(line) for line in iter_visible_lines(approval.diff))
+    for consent, keys in (("session", approval.allows), ("pattern", approval.patterns)):
         if keys:
-            named = ("this command" if asked.command and key.endswith(f"={asked.command}") else key for key in keys)
-            yield f"--{consent} would allow: {', '.join(map(on_one_line, named))}"
+            named = (
+                "this command" if approval.command and key.endswith(f"={approval.command}") else key for key in keys
+            )
+            yield f"--{consent} would allow: {', '.join(map(to_single_line, named))}"
 
 
-def outcome(answered: Asked) -> str:
+def format_outcome(approval: PendingApproval) -> str:
     how = {
         "once": "Allowed once",
-        "session": f"Allowed for the session: {', '.join(answered.allows)}",
-        "pattern": f"Allowed for the session: {', '.join(answered.patterns)}",
+        "session": f"Allowed for the session: {', '.join(approval.allows)}",
+        "pattern": f"Allowed for the session: {', '.join(approval.patterns)}",
         "no": "Refused",
-    }[answered.answer or "once"]
-    return on_one_line(f"{how}, by {answered.by}. It counts when the same call is sent again.")
+    }[approval.answer or "once"]
+    return to_single_line(f"{how}, by {approval.by}. It counts when the same call is sent again.")

@@ -1,4 +1,4 @@
-"""One call of a tool, from a shell: the same road, the same journal, the same reply."""
+"""One call of a tool, from a shell: the same pipeline, the same journal, the same reply."""
 
 import json
 import sys
@@ -7,19 +7,19 @@ from typing import Unpack
 import click
 
 from handhold.cli import candidates
-from handhold.cli.progress import watched
-from handhold.cli.prompt import TerminalApprover, at_a_terminal
-from handhold.cli.reply import shown
-from handhold.cli.where import Where, on_a_toolbox, opened
+from handhold.cli.progress import show_progress
+from handhold.cli.prompt import TerminalApprover, is_interactive
+from handhold.cli.reply import print_reply
+from handhold.cli.where import ToolboxOptions, add_toolbox_options, open_toolbox
 
 
 @click.command()
-@click.argument("name", shell_complete=candidates.tools)
+@click.argument("name", shell_complete=candidates.complete_tool)
 @click.argument("arguments")
 @click.option("--call-id", default="", help="The same id with the same arguments does nothing twice.")
 @click.option("--turn", default="", help="The turn of the conversation, to take back as one.")
-@on_a_toolbox
-def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
+@add_toolbox_options
+def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
     """Call the tool NAME with ARGUMENTS, a JSON object; - reads it from standard input.
 
     Prints what a model would read. At a terminal you are asked about changes before they count.
@@ -29,7 +29,7 @@ def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **wh
         parsed = json.loads(given)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param_hint="ARGUMENTS") from None
-    with opened(where, TerminalApprover() if at_a_terminal() else None) as box:
-        with watched():
+    with open_toolbox(options, TerminalApprover() if is_interactive() else None) as box:
+        with show_progress():
             reply = box.call(name, parsed, call_id=call_id, turn=turn)
-        return shown(reply, as_json=as_json)
+        return print_reply(reply, as_json=as_json)

@@ -12,82 +12,82 @@ import click
 from handhold.core.errors import ToolError
 
 if TYPE_CHECKING:
-    from handhold.core.ports import Asked, Entry
+    from handhold.core.ports import JournalEntry, PendingApproval
 
-RECENT = 500  # calls that are looked at
-Offered = list[str]
+MAX_RECENT_CALLS = 500  # calls that are looked at
+Candidates = list[str]
 
 
-def offering(found: Callable[[click.Context], Iterable[str]]) -> Callable[..., Offered]:
-    def offered(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offered:
+def make_completer(find_names: Callable[[click.Context], Iterable[str]]) -> Callable[..., Candidates]:
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> Candidates:
         try:
-            names = dict.fromkeys(found(ctx))
+            names = dict.fromkeys(find_names(ctx))
         except (ToolError, OSError, ValueError):
             return []
         return [name for name in names if name.startswith(incomplete) and name.isprintable() and " " not in name]
 
-    return offered
+    return complete
 
 
-@offering
-def sessions(ctx: click.Context) -> Iterator[str]:
-    return (entry.call.session for entry in recent(ctx))
+@make_completer
+def complete_session(ctx: click.Context) -> Iterator[str]:
+    return (entry.call.session for entry in read_recent_entries(ctx))
 
 
-@offering
-def call_ids(ctx: click.Context) -> Iterator[str]:
-    from handhold.core.history import name_of
+@make_completer
+def complete_call_id(ctx: click.Context) -> Iterator[str]:
+    from handhold.core.history import format_call_id
 
-    return (name_of(entry) for entry in recent(ctx) if of_session(ctx, entry) and entry.changed)
-
-
-@offering
-def turns(ctx: click.Context) -> Iterator[str]:
-    return (entry.call.turn for entry in recent(ctx) if of_session(ctx, entry) and entry.call.turn)
+    return (format_call_id(entry) for entry in read_recent_entries(ctx) if is_of_session(ctx, entry) and entry.changed)
 
 
-@offering
-def questions(ctx: click.Context) -> Iterator[str]:
-    return (asked.id for asked in asked_in(ctx))
+@make_completer
+def complete_turn(ctx: click.Context) -> Iterator[str]:
+    return (entry.call.turn for entry in read_recent_entries(ctx) if is_of_session(ctx, entry) and entry.call.turn)
 
 
-@offering
-def tools(ctx: click.Context) -> Iterator[str]:
+@make_completer
+def complete_approval_id(ctx: click.Context) -> Iterator[str]:
+    return (approval.id for approval in read_pending_approvals(ctx))
+
+
+@make_completer
+def complete_tool(ctx: click.Context) -> Iterator[str]:
     from handhold.factory import load_dialect
 
     return (spec.name for spec in load_dialect(ctx.params.get("dialect") or "handhold").specs)
 
 
-def of_session(ctx: click.Context, entry: "Entry") -> bool:
+def is_of_session(ctx: click.Context, entry: "JournalEntry") -> bool:
     return entry.call.session == (ctx.params.get("session") or "default")
 
 
-def recent(ctx: click.Context) -> "list[Entry]":
+def read_recent_entries(ctx: click.Context) -> "list[JournalEntry]":
     """The last calls, newest first; none where there is no journal, which is then not made."""
-    from handhold.cli.state import stored
+    from handhold.cli.state import open_store
 
-    roots, state = where(ctx)
-    if not kept(roots, state):
+    roots, state = get_roots_and_state(ctx)
+    if not has_state(roots, state):
         return []
-    with stored(roots, state) as store:
-        return list(reversed(store.entries(last=RECENT)))
+    with open_store(roots, state) as store:
+        return list(reversed(store.entries(last=MAX_RECENT_CALLS)))
 
 
-def asked_in(ctx: click.Context) -> "list[Asked]":
-    from handhold.cli.state import stored
+def read_pending_approvals(ctx: click.Context) -> "list[PendingApproval]":
+    from handhold.cli.state import open_store
 
-    roots, state = where(ctx)
-    if not kept(roots, state):
+    roots, state = get_roots_and_state(ctx)
+    if not has_state(roots, state):
         return []
-    with stored(roots, state) as store:
-        return list(store.waiting())
+    with open_store(roots, state) as store:
+        return list(store.list_pending())
 
 
-def where(ctx: click.Context) -> tuple[tuple[Path, ...], Path | None]:
+def get_roots_and_state(ctx: click.Context) -> tuple[tuple[Path, ...], Path | None]:
     return ctx.params.get("root") or (Path.cwd(),), ctx.params.get("state")
 
 
-def kept(roots: tuple[Path, ...], state: Path | None) -> bool:
-    from handhold.world.state.folder import place_of
+def has_state(roots: tuple[Path, ...], state: Path | None) -> bool:
+    from handhold.world.state.folder import state_folder_path
 
-    return place_of(state, [str(root) for root in roots]).is_dir()
+    return state_folder_path(state, [str(root) for root in roots]).is_dir()

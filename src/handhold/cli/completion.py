@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-from handhold.cli.where import as_json, show
+from handhold.cli.where import as_json, print_json
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -25,6 +25,6 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:  # noqa: 
     # The base class's own: bash's would first run a bash, to ask for its version.
     script = ShellComplete.source(kind(ctx.find_root().command, {}, "handhold", "_HANDHOLD_COMPLETE"))
     if as_json:
-        show({"shell": shell, "script": script})
+        print_json({"shell": shell, "script": script})
     else:
         click.echo(script)

@@ -6,38 +6,41 @@ from typing import Unpack
 
 import click
 
-from handhold.cli.diffstat import listed, signs, stats, summed
-from handhold.cli.screen import coloured, looked_at
-from handhold.cli.where import Where, meant, on_a_toolbox, opened, show
-from handhold.core.text.visible import visible
+from handhold.cli.diffstat import format_counts, format_stats, parse_stats, sum_stats
+from handhold.cli.screen import colour_diff_line, is_stdout_terminal
+from handhold.cli.where import ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox, print_json
+from handhold.core.text.visible import escape_invisible
 
 
 @click.command()
 @click.option("--stat", is_flag=True, help="Only how many lines of which files.")
-@meant
-@on_a_toolbox
-def diff(one: str, turn: str, all_of_it: bool, stat: bool, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
+@add_call_options
+@add_toolbox_options
+def diff(one: str, turn: str, all_of_it: bool, stat: bool, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
     """Show what the last change did, or a call, a turn, the session."""
-    with opened(where) as box:
+    with open_toolbox(options) as box:
         text = box.diff(call=one, turn=turn, session=all_of_it)
-    counted = stats(text)
-    added, removed = summed(counted)
+    file_stats = parse_stats(text)
+    added, removed = sum_stats(file_stats)
     if as_json:
-        show({"added": added, "removed": removed, "files": [asdict(each) for each in counted], "diff": text})
+        print_json({"added": added, "removed": removed, "files": [asdict(each) for each in file_stats], "diff": text})
     elif stat:
-        for line in (*listed(counted), f"{in_all(len(counted))}: {signs(added, removed) or 'no lines'}"):
+        for line in (
+            *format_stats(file_stats),
+            f"{format_file_count(len(file_stats))}: {format_counts(added, removed) or 'no lines'}",
+        ):
             click.echo(line)
-    elif looked_at():
-        for line in drawn(text):
+    elif is_stdout_terminal():
+        for line in colour_diff(text):
             click.echo(line)
     else:
         click.echo(text, nl=False)
     return 0
 
 
-def drawn(text: str) -> Iterator[str]:
-    return (coloured(visible(line)) for line in text.removesuffix("\n").split("\n"))
+def colour_diff(text: str) -> Iterator[str]:
+    return (colour_diff_line(escape_invisible(line)) for line in text.removesuffix("\n").split("\n"))
 
 
-def in_all(count: int) -> str:
+def format_file_count(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from handhold.cli.screen import fitted_path, padded, painted, width
+from handhold.cli.screen import colour_text, measure_width, pad, truncate_path
 
-HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-ABSENT = "/dev/null"
-WIDEST = 60  # columns of a name
-MOST_FILES = 20
+HUNK_HEADER = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+DEV_NULL = "/dev/null"
+MAX_NAME_COLUMNS = 60  # columns of a name
+MAX_LISTED_FILES = 20
 
 
 @dataclass(frozen=True)
-class Stat:
+class FileDiffStat:
     """`note` says what cannot be counted in lines: a mode, a link, a folder, content that is no text."""
 
     path: str
@@ -22,28 +22,30 @@ class Stat:
     note: str = ""
 
 
-def stats(diff: str) -> list[Stat]:
+def parse_stats(diff: str) -> list[FileDiffStat]:
     """Counted by the hunks: a line that looks like a header may stand in one."""
-    found: list[Stat] = []
+    found: list[FileDiffStat] = []
     lines = iter(diff.split("\n"))
     source = ""
     for line in lines:
         if line.startswith("--- "):
             source = line[4:]
         elif line.startswith("+++ "):
-            named = line[4:] if line[4:] != ABSENT else source
-            found.append(Stat(named[2:]))
-        elif (hunk := HUNK.match(line)) and found:
+            named = line[4:] if line[4:] != DEV_NULL else source
+            found.append(FileDiffStat(named[2:]))
+        elif (hunk := HUNK_HEADER.match(line)) and found:
             last = found.pop()
-            added, removed = hunk_of(lines, *(int(count) if count is not None else 1 for count in hunk.groups()))
-            found.append(Stat(last.path, last.added + added, last.removed + removed))
+            added, removed = count_hunk_lines(
+                lines, *(int(count) if count is not None else 1 for count in hunk.groups())
+            )
+            found.append(FileDiffStat(last.path, last.added + added, last.removed + removed))
         elif line.startswith("[") and line.endswith("]"):
             name, _, note = line[1:-1].rpartition(": ")
-            found.append(Stat(name, note=note))
+            found.append(FileDiffStat(name, note=note))
     return found
 
 
-def hunk_of(lines: Iterator[str], old: int, new: int) -> tuple[int, int]:
+def count_hunk_lines(lines: Iterator[str], old: int, new: int) -> tuple[int, int]:
     added = removed = 0
     while old > 0 or new > 0:
         line = next(lines, None)
@@ -58,25 +60,26 @@ def hunk_of(lines: Iterator[str], old: int, new: int) -> tuple[int, int]:
     return added, removed
 
 
-def summed(counted: Sequence[Stat]) -> tuple[int, int]:
-    return sum(each.added for each in counted), sum(each.removed for each in counted)
+def sum_stats(file_stats: Sequence[FileDiffStat]) -> tuple[int, int]:
+    return sum(each.added for each in file_stats), sum(each.removed for each in file_stats)
 
 
-def signs(added: int, removed: int) -> str:
+def format_counts(added: int, removed: int) -> str:
     return " ".join([*([f"+{added:,}"] if added else ()), *([f"-{removed:,}"] if removed else ())])
 
 
-def in_colour(text: str) -> str:
-    """What `signs` says."""
-    return " ".join(painted(each, "green" if each.startswith("+") else "red") for each in text.split(" "))
+def colour_counts(text: str) -> str:
+    """What `format_counts` says."""
+    return " ".join(colour_text(each, "green" if each.startswith("+") else "red") for each in text.split(" "))
 
 
-def listed(counted: Sequence[Stat]) -> Iterator[str]:
+def format_stats(file_stats: Sequence[FileDiffStat]) -> Iterator[str]:
     """One line a file, and all of them together."""
-    first = counted[:MOST_FILES]
-    names = [fitted_path(each.path, WIDEST) for each in first]
-    room = max(map(width, names), default=0)
+    first = file_stats[:MAX_LISTED_FILES]
+    names = [truncate_path(each.path, MAX_NAME_COLUMNS) for each in first]
+    name_width = max(map(measure_width, names), default=0)
     for name, each in zip(names, first, strict=True):
-        yield f"  {padded(name, room)}  {each.note or in_colour(signs(each.added, each.removed))}".rstrip()
-    if more := len(counted) - len(first):
+        counts = each.note or colour_counts(format_counts(each.added, each.removed))
+        yield f"  {pad(name, name_width)}  {counts}".rstrip()
+    if more := len(file_stats) - len(first):
         yield f"  … and {more:,} more"

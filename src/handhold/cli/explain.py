@@ -11,36 +11,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handhold.cli import where
-from handhold.cli.doctor import on_path
-from handhold.cli.screen import painted
+from handhold.cli.doctor import find_on_path
+from handhold.cli.screen import colour_text
 from handhold.core.choices import Mode
 from handhold.core.errors import ToolError
-from handhold.core.history import short
-from handhold.core.ports import Judgement, Verb, Verdict
-from handhold.core.text.visible import visible
+from handhold.core.history import shorten_path
+from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.text.visible import escape_invisible
 from handhold.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule, RulePolicy
 
-NEAREST = 3  # examples of each kind
-COLOURS: dict[str, str] = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}
-VERBS = (Verb.READ, Verb.CHANGE, Verb.CREATE, Verb.DELETE)
+MAX_EXAMPLES = 3  # examples of each kind
+VERDICT_COLOURS: dict[str, str] = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}
+PATH_VERBS = (Verb.READ, Verb.CHANGE, Verb.CREATE, Verb.DELETE)
 
 
 @dataclass(frozen=True)
 class Explanation:
     """`kind` is the class of a command, or what stands at a path."""
 
-    asked: str
-    like: str  # what examples are compared with
+    target: str
+    comparable: str  # what examples are compared with
     kind: str
-    judgement: Judgement
+    decision: PolicyDecision
     place: str = ""
-    verbs: tuple[tuple[Verb, Judgement], ...] = ()
+    verb_decisions: tuple[tuple[Verb, PolicyDecision], ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
     patterns: tuple[str, ...] = ()
-    advisory: bool = False  # commands are not kept from it here, whatever the rule says
+    is_advisory: bool = False  # commands are not kept from it here, whatever the rule says
 
 
 @click.command()
@@ -49,13 +49,13 @@ class Explanation:
 @click.option("--command", help="A command, whatever it looks like. It is not run.")
 @click.option(
     "--verb",
-    type=click.Choice([verb.value for verb in VERBS]),
+    type=click.Choice([verb.value for verb in PATH_VERBS]),
     help="What would be done to the path. Default: the worst of all.",
 )
 @where.root
 @where.policy
 @where.as_json
-@where.told
+@where.report_errors
 def explain(
     target: str | None,
     path: str | None,
@@ -71,28 +71,32 @@ def explain(
     roots = root or (Path.cwd(),)
     if target is not None:
         path, command = (target, None) if is_path(target, roots) else (None, target)
-    with box_on(roots, policy) as (box, rules):
-        told = of_command(box, command or "") if path is None else of_path(box, path, Verb(verb) if verb else None)
-    rule = rule_of(told.judgement, rules)
+    with open_stateless_toolbox(roots, policy) as (box, rules):
+        explanation = (
+            explain_command(box, command or "")
+            if path is None
+            else explain_path(box, path, Verb(verb) if verb else None)
+        )
+    rule = find_rule(explanation.decision, rules)
     if as_json:
-        where.show(facts(told, rule, rules.remarks))
+        where.print_json(build_facts(explanation, rule, rules.warnings))
     else:
-        for line in words(told, rule, rules.remarks):
+        for line in format_explanation(explanation, rule, rules.warnings):
             click.echo(line)
     return 0
 
 
 @contextmanager
-def box_on(roots: Sequence[Path], policy: Mode | None) -> "Generator[tuple[Toolbox, RulePolicy]]":
+def open_stateless_toolbox(roots: Sequence[Path], policy: Mode | None) -> "Generator[tuple[Toolbox, RulePolicy]]":
     """Tools that are only asked what they would do: they have no state, and leave none."""
     from handhold.world.files.workspace import Workspace
-    from handhold.world.settings import Wanted, load
+    from handhold.world.settings import CodeSettings, load_policy
     from handhold.world.state.sqlite import SqliteStore
 
     store = SqliteStore.in_memory()
     files = Workspace(roots, store)
     try:
-        rules = load(files.roots, Wanted(policy, "edit"))
+        rules = load_policy(files.roots, CodeSettings(policy, "edit"))
         yield Toolbox.on(files, store, policy=rules), rules
     finally:
         files.close()
@@ -102,101 +106,111 @@ def is_path(target: str, roots: Sequence[Path]) -> bool:
     """A guess: what is there is a path; what has several words is not, nor what could be run by its name."""
     if any(os.path.lexists(os.path.join(root, target)) for root in roots):
         return True
-    return not any(char.isspace() for char in target) and not on_path(target)
+    return not any(char.isspace() for char in target) and not find_on_path(target)
 
 
-def of_command(box: Toolbox, command: str) -> Explanation:
-    study, judgement = box.decide_command(command, contained=has_overlay() and not box.policy.connects)
-    return Explanation(command, command, study.kind, judgement, commands=study.commands, patterns=study.patterns)
-
-
-def of_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
-    try:
-        place, look = box.files.place(path), box.files.look(path)
-        verbs = tuple((each, box.decide(each, path)) for each in VERBS)
-    except ToolError as error:  # outside, a loop of links, no path at all: no rule is asked
-        because = f"{error.code}: it is no place in the workspace"
-        return Explanation(path, path, "outside", Judgement(Verdict.DENY, because, "workspace"))
-    kind = {"file": "file", "directory": "folder"}.get(look.kind, look.kind) if look else "nothing"
-    there = (Verb.READ, Verb.CHANGE, Verb.DELETE) if look else (Verb.READ, Verb.CREATE)
-    meant = [judgement for each, judgement in verbs if each is verb or (verb is None and each in there)]
-    worst = max(meant, key=lambda each: list(Verdict).index(each.verdict))
-    denied = dict(verbs)[Verb.READ].verdict is Verdict.DENY
+def explain_command(box: Toolbox, command: str) -> Explanation:
+    analysis, decision = box.decide_command(command, contained=has_overlay() and not box.policy.allows_hosts)
     return Explanation(
-        path, short(place, box.files.roots), kind, worst, place, verbs, advisory=denied and not contained()
+        command, command, analysis.kind, decision, commands=analysis.commands, patterns=analysis.patterns
     )
 
 
-def contained() -> bool:
-    from handhold.world.shell.abilities import abilities
+def explain_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
+    try:
+        place, stat = box.files.resolve(path), box.files.stat(path)
+        verbs = tuple((each, box.decide(each, path)) for each in PATH_VERBS)
+    except ToolError as error:  # outside, a loop of links, no path at all: no rule is asked
+        because = f"{error.code}: it is no place in the workspace"
+        return Explanation(path, path, "outside", PolicyDecision(Verdict.DENY, because, "workspace"))
+    kind = {"file": "file", "directory": "folder"}.get(stat.kind, stat.kind) if stat else "nothing"
+    applicable_verbs = (Verb.READ, Verb.CHANGE, Verb.DELETE) if stat else (Verb.READ, Verb.CREATE)
+    decisions = [decision for each, decision in verbs if each is verb or (verb is None and each in applicable_verbs)]
+    worst = max(decisions, key=lambda each: list(Verdict).index(each.verdict))
+    is_read_denied = dict(verbs)[Verb.READ].verdict is Verdict.DENY
+    return Explanation(
+        path,
+        shorten_path(place, box.files.roots),
+        kind,
+        worst,
+        place,
+        verbs,
+        is_advisory=is_read_denied and not has_sandbox(),
+    )
 
-    return abilities().bubblewrap is not None
+
+def has_sandbox() -> bool:
+    from handhold.world.shell.abilities import detect_sandbox_support
+
+    return detect_sandbox_support().bubblewrap is not None
 
 
 def has_overlay() -> bool:
-    from handhold.world.shell.abilities import abilities
+    from handhold.world.shell.abilities import detect_sandbox_support
 
-    bubblewrap = abilities().bubblewrap
+    bubblewrap = detect_sandbox_support().bubblewrap
     return bubblewrap is not None and bubblewrap.overlay
 
 
-def rule_of(judgement: Judgement, policy: "RulePolicy") -> "Rule | None":
-    rules = ((rule, book) for book in policy.books for rule in book.rules)
-    named = (rule for rule, book in rules if (rule.name, book.source) == (judgement.rule, judgement.source))
+def find_rule(decision: PolicyDecision, policy: "RulePolicy") -> "Rule | None":
+    rules = ((rule, rule_set) for rule_set in policy.rule_sets for rule in rule_set.rules)
+    named = (rule for rule, rule_set in rules if (rule.name, rule_set.source) == (decision.rule, decision.source))
     return next(named, None)
 
 
-def nearest(target: str, examples: Sequence[str]) -> list[str]:
+def find_nearest(target: str, examples: Sequence[str]) -> list[str]:
     """Those that are most like it, most alike first."""
     alike = sorted(examples, key=lambda each: -SequenceMatcher(None, target, each, autojunk=False).ratio())
-    return alike[:NEAREST]
+    return alike[:MAX_EXAMPLES]
 
 
 # --- words
 
 
-def facts(told: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> dict[str, Any]:
-    said = asdict(told.judgement)
+def build_facts(explanation: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> dict[str, Any]:
+    decision = asdict(explanation.decision)
     found: dict[str, Any] = {
-        "decision": said.pop("verdict"),
-        "class": told.kind,
-        **said,
-        "asked": told.asked,
-        "covers": nearest(told.like, rule.covers) if rule else [],
-        "spares": nearest(told.like, rule.spares) if rule else [],
+        "decision": decision.pop("verdict"),
+        "class": explanation.kind,
+        **decision,
+        "asked": explanation.target,
+        "covers": find_nearest(explanation.comparable, rule.covers) if rule else [],
+        "spares": find_nearest(explanation.comparable, rule.does_not_cover) if rule else [],
         "remarks": list(remarks),
     }
-    if told.verbs:
-        found |= {"place": told.place, "advisory": told.advisory}
-        found["verbs"] = {verb: {"decision": each.verdict, "rule": each.rule} for verb, each in told.verbs}
-    if told.commands:
-        found |= {"commands": told.commands, "patterns": told.patterns}
+    if explanation.verb_decisions:
+        found |= {"place": explanation.place, "advisory": explanation.is_advisory}
+        found["verbs"] = {
+            verb: {"decision": each.verdict, "rule": each.rule} for verb, each in explanation.verb_decisions
+        }
+    if explanation.commands:
+        found |= {"commands": explanation.commands, "patterns": explanation.patterns}
     return found
 
 
-def words(told: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> Iterator[str]:
-    judgement = told.judgement
-    verdict = painted(f"{judgement.verdict}:", COLOURS[judgement.verdict])
-    yield f"{verdict} {painted(visible(told.asked), 'bold')} [{told.kind}]"
-    for label, said in rows(told, rule):
-        colour = COLOURS.get(said.partition(" ")[0], "")
-        yield f"  {painted(f'{label:8}', 'dim')} {painted(visible(said), colour)}"
-    if told.advisory:
+def format_explanation(explanation: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> Iterator[str]:
+    decision = explanation.decision
+    verdict = colour_text(f"{decision.verdict}:", VERDICT_COLOURS[decision.verdict])
+    yield f"{verdict} {colour_text(escape_invisible(explanation.target), 'bold')} [{explanation.kind}]"
+    for label, text in list_rows(explanation, rule):
+        colour = VERDICT_COLOURS.get(text.partition(" ")[0], "")
+        yield f"  {colour_text(f'{label:8}', 'dim')} {colour_text(escape_invisible(text), colour)}"
+    if explanation.is_advisory:
         yield "This is advisory for commands: nothing contains them on this machine. Tools that read files obey it."
-    if judgement.remedy:
-        yield visible(judgement.remedy)
-    yield from map(visible, remarks)
+    if decision.remedy:
+        yield escape_invisible(decision.remedy)
+    yield from map(escape_invisible, remarks)
 
 
-def rows(told: Explanation, rule: "Rule | None") -> Iterator[tuple[str, str]]:
-    judgement = told.judgement
-    written = f" ({judgement.source})" if judgement.source else ""
-    yield "rule", f"{judgement.rule}{written}"
-    yield "because", judgement.because
-    if told.place:
-        yield "place", told.place
-    yield from ((verb, f"{each.verdict} ({each.rule})") for verb, each in told.verbs)
-    yield from (("command", " ".join(each)) for each in told.commands)
+def list_rows(explanation: Explanation, rule: "Rule | None") -> Iterator[tuple[str, str]]:
+    decision = explanation.decision
+    source = f" ({decision.source})" if decision.source else ""
+    yield "rule", f"{decision.rule}{source}"
+    yield "because", decision.because
+    if explanation.place:
+        yield "place", explanation.place
+    yield from ((verb, f"{each.verdict} ({each.rule})") for verb, each in explanation.verb_decisions)
+    yield from (("command", " ".join(each)) for each in explanation.commands)
     if rule:
-        yield "covers", ", ".join(nearest(told.like, rule.covers))
-        yield "spares", ", ".join(nearest(told.like, rule.spares))
+        yield "covers", ", ".join(find_nearest(explanation.comparable, rule.covers))
+        yield "spares", ", ".join(find_nearest(explanation.comparable, rule.does_not_cover))

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from handhold.cli import where
-from handhold.cli.clients import CLIENTS, Client
-from handhold.cli.prompt import agreed, at_a_terminal
-from handhold.cli.screen import coloured
+from handhold.cli.clients import CLIENTS, MCPClient
+from handhold.cli.prompt import confirm, is_interactive
+from handhold.cli.screen import colour_diff_line
 from handhold.core.choices import DIALECTS, MODES, Mode
 from handhold.core.errors import SettingsBroken
 from handhold.core.text.diff import unified_diff
-from handhold.core.text.jsonc import Cut, done, undone
-from handhold.core.text.visible import visible
+from handhold.core.text.jsonc import TextEdit, apply_text_edits, revert_text_edits
+from handhold.core.text.visible import escape_invisible
 
 if TYPE_CHECKING:
-    from handhold.world.settings.foreign import Note
+    from handhold.world.settings.foreign import InstallRecord
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InstallTarget:
     """What is to be in which file, under which name."""
 
-    client: Client
+    client: MCPClient
     file: str
-    of_project: bool
+    is_project: bool
     name: str
     entry: dict[str, Any]
 
@@ -51,7 +51,7 @@ class Wanted:
 @click.option("--remove", is_flag=True, help="Take it out again.")
 @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask.")
 @where.as_json
-@where.told
+@where.report_errors
 def install(
     client: str,
     user: bool,  # noqa: FBT001
@@ -71,34 +71,40 @@ def install(
     """
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise click.BadParameter("letters, digits, - and _ only", param_hint="--name")
-    known = CLIENTS[client]()
-    of_project = bool(known.project) and not user
-    file = os.path.join(Path.cwd() if of_project else Path.home(), known.project if of_project else known.user)
-    entry = known.entry(program(of_project=of_project), arguments(known, of_project, root, dialect, policy))
-    wanted = Wanted(known, file, of_project, name, entry)
+    mcp_client = CLIENTS[client]()
+    is_project = bool(mcp_client.project_file) and not user
+    file = os.path.join(
+        Path.cwd() if is_project else Path.home(), mcp_client.project_file if is_project else mcp_client.user_file
+    )
+    entry = mcp_client.build_entry(
+        get_program(is_project=is_project), build_arguments(mcp_client, is_project, root, dialect, policy)
+    )
+    target = InstallTarget(mcp_client, file, is_project, name, entry)
     if only_print:
-        return printed(wanted, as_json=as_json)
-    return (taken_out if remove else entered)(wanted, ask=not sure and not as_json and at_a_terminal(), as_json=as_json)
+        return print_entry(target, as_json=as_json)
+    return (remove_entry if remove else install_entry)(
+        target, ask=not sure and not as_json and is_interactive(), as_json=as_json
+    )
 
 
-def program(*, of_project: bool) -> str:
+def get_program(*, is_project: bool) -> str:
     """By its name where a file is shared; by its place where a client may not know our PATH."""
-    from handhold.cli.doctor import on_path
+    from handhold.cli.doctor import find_on_path
 
-    return "handhold" if of_project else on_path("handhold") or "handhold"
+    return "handhold" if is_project else find_on_path("handhold") or "handhold"
 
 
-def arguments(
-    client: Client,
-    of_project: bool,  # noqa: FBT001
+def build_arguments(
+    client: MCPClient,
+    is_project: bool,  # noqa: FBT001
     roots: tuple[Path, ...],
     dialect: str | None,
     policy: Mode | None,
 ) -> list[str]:
     folders = [str(root.resolve()) for root in roots]
-    if not folders and of_project and client.here:
-        folders = [client.here]
-    if not folders and not client.project:  # it has no projects, so it starts us anywhere
+    if not folders and is_project and client.workspace_variable:
+        folders = [client.workspace_variable]
+    if not folders and not client.project_file:  # it has no projects, so it starts us anywhere
         folders = [str(Path.cwd())]
     chosen = dialect or client.dialect
     return [
@@ -109,95 +115,101 @@ def arguments(
     ]
 
 
-def printed(wanted: Wanted, *, as_json: bool) -> int:
-    client = wanted.client
-    text = done("", client.put("", wanted.name, wanted.entry))
+def print_entry(target: InstallTarget, *, as_json: bool) -> int:
+    client = target.client
+    text = apply_text_edits("", client.put_entry("", target.name, target.entry))
     if as_json:
-        where.show({"file": wanted.file, "entry": {client.key: {wanted.name: wanted.entry}}, "text": text})
+        where.print_json(
+            {"file": target.file, "entry": {client.servers_key: {target.name: target.entry}}, "text": text}
+        )
         return 0
-    click.echo(f"For {client.title}, in {visible(wanted.file)}:", err=True)
+    click.echo(f"For {client.title}, in {escape_invisible(target.file)}:", err=True)
     click.echo(text, nl=False)
     return 0
 
 
-def entered(wanted: Wanted, *, ask: bool, as_json: bool) -> int:
+def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     from handhold.world.settings import foreign
 
-    text = foreign.text_of(wanted.file, follow=not wanted.of_project)
-    known = still_ours(wanted, text)
-    base = undone(text or "", known.cuts) if known else text or ""
-    cuts = edited(wanted, lambda: wanted.client.put(base, wanted.name, wanted.entry))
-    after = done(base, cuts)
+    text = foreign.read_text(target.file, follow_links=not target.is_project)
+    previous = find_current_record(target, text)
+    base = revert_text_edits(text or "", previous.cuts) if previous else text or ""
+    edits = compute_edits(target, lambda: target.client.put_entry(base, target.name, target.entry))
+    after = apply_text_edits(base, edits)
     if after == text:
-        return told(wanted, "entered already", text, text, as_json=as_json)
-    if not shown(wanted, text, after, ask=ask, what="Enter it?"):
-        return where.REFUSED
-    folders = foreign.replace(wanted.file, text, after)
-    made = known.made if known else text is None
-    note = foreign.Note(foreign.digest(after), tuple(cuts), made, known.folders if known else folders)
-    foreign.note(wanted.file, wanted.name, note)
-    return told(wanted, "entered", text, after, as_json=as_json)
+        return print_outcome(target, "entered already", text, text, as_json=as_json)
+    if not confirm_change(target, text, after, ask=ask, prompt="Enter it?"):
+        return where.EXIT_REFUSED
+    folders = foreign.replace_file(target.file, text, after)
+    was_created = previous.made if previous else text is None
+    record = foreign.InstallRecord(
+        foreign.digest(after), tuple(edits), was_created, previous.folders if previous else folders
+    )
+    foreign.save_record(target.file, target.name, record)
+    return print_outcome(target, "entered", text, after, as_json=as_json)
 
 
-def taken_out(wanted: Wanted, *, ask: bool, as_json: bool) -> int:
+def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     from handhold.world.settings import foreign
 
-    text = foreign.text_of(wanted.file, follow=not wanted.of_project)
-    known = still_ours(wanted, text)
+    text = foreign.read_text(target.file, follow_links=not target.is_project)
+    previous = find_current_record(target, text)
     if text is None:
-        return told(wanted, "not there", None, None, as_json=as_json)
-    if known:
-        after = undone(text, known.cuts)
+        return print_outcome(target, "not there", None, None, as_json=as_json)
+    if previous:
+        after = revert_text_edits(text, previous.cuts)
     else:  # somebody changed the file since, or it was entered elsewhere: ours goes, and nothing else
-        after = done(text, edited(wanted, lambda: wanted.client.take(text, wanted.name)))
+        after = apply_text_edits(text, compute_edits(target, lambda: target.client.remove_entry(text, target.name)))
     if after == text:
-        return told(wanted, "not there", text, text, as_json=as_json)
-    gone = known is not None and known.made and not after
-    if not shown(wanted, text, None if gone else after, ask=ask, what="Take it out?"):
-        return where.REFUSED
-    if known and gone:
-        foreign.remove(wanted.file, text, known.folders)
+        return print_outcome(target, "not there", text, text, as_json=as_json)
+    removes_file = previous is not None and previous.made and not after
+    if not confirm_change(target, text, None if removes_file else after, ask=ask, prompt="Take it out?"):
+        return where.EXIT_REFUSED
+    if previous and removes_file:
+        foreign.remove_file(target.file, text, previous.folders)
     else:
-        foreign.replace(wanted.file, text, after)
-    foreign.note(wanted.file, wanted.name, None)
-    return told(wanted, "taken out", text, None if gone else after, as_json=as_json)
+        foreign.replace_file(target.file, text, after)
+    foreign.save_record(target.file, target.name, None)
+    return print_outcome(target, "taken out", text, None if removes_file else after, as_json=as_json)
 
 
-def still_ours(wanted: Wanted, text: str | None) -> "Note | None":
+def find_current_record(target: InstallTarget, text: str | None) -> "InstallRecord | None":
     """What was noted of the file, if it is still what we left."""
     from handhold.world.settings import foreign
 
-    known = foreign.noted(wanted.file, wanted.name)
-    return known if known and text is not None and foreign.digest(text) == known.after else None
+    record = foreign.load_record(target.file, target.name)
+    return record if record and text is not None and foreign.digest(text) == record.after else None
 
 
-def edited(wanted: Wanted, edit: Callable[[], list[Cut]]) -> list[Cut]:
+def compute_edits(target: InstallTarget, edit: Callable[[], list[TextEdit]]) -> list[TextEdit]:
     try:
         return edit()
     except RecursionError:
-        raise SettingsBroken(wanted.file, "it is nested too deep") from None
+        raise SettingsBroken(target.file, "it is nested too deep") from None
     except ValueError as error:
-        raise SettingsBroken(wanted.file, str(error)) from None
+        raise SettingsBroken(target.file, str(error)) from None
 
 
-def shown(wanted: Wanted, before: str | None, after: str | None, *, ask: bool, what: str) -> bool:
+def confirm_change(target: InstallTarget, before: str | None, after: str | None, *, ask: bool, prompt: str) -> bool:
     """Whether it may be done."""
     if not ask:
         return True
-    for line in unified_diff(wanted.file, before, after).removesuffix("\n").split("\n"):
-        click.echo(coloured(visible(line)), err=True)
-    if agreed(what):
+    for line in unified_diff(target.file, before, after).removesuffix("\n").split("\n"):
+        click.echo(colour_diff_line(escape_invisible(line)), err=True)
+    if confirm(prompt):
         return True
     click.echo("Nothing was done.", err=True)
     return False
 
 
-def told(wanted: Wanted, what: str, before: str | None, after: str | None, *, as_json: bool) -> int:
+def print_outcome(target: InstallTarget, outcome: str, before: str | None, after: str | None, *, as_json: bool) -> int:
     if as_json:
-        diff = unified_diff(wanted.file, before, after) if before != after else ""
-        where.show({"file": wanted.file, "name": wanted.name, "done": what, "entry": wanted.entry, "diff": diff})
+        diff = unified_diff(target.file, before, after) if before != after else ""
+        where.print_json(
+            {"file": target.file, "name": target.name, "done": outcome, "entry": target.entry, "diff": diff}
+        )
     else:
-        click.echo(f"{wanted.name}: {what}, in {visible(wanted.file)}")
-        if what == "entered":
-            click.echo(f"Start {wanted.client.title} anew to use it. `handhold install … --remove` takes it out again.")
+        click.echo(f"{target.name}: {outcome}, in {escape_invisible(target.file)}")
+        if outcome == "entered":
+            click.echo(f"Start {target.client.title} anew to use it. `handhold install … --remove` takes it out again.")
     return 0

@@ -10,24 +10,37 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from handhold.cli import proof
-from handhold.cli.diffstat import in_colour, signs, stats, summed
-from handhold.cli.progress import watched
-from handhold.cli.screen import columns, fitted, fitted_path, looked_at, padded, painted, width
-from handhold.cli.state import stored
-from handhold.cli.where import REFUSED, Where, on_a_toolbox, opened, show
+from handhold.cli.diffstat import colour_counts, format_counts, parse_stats, sum_stats
+from handhold.cli.progress import show_progress
+from handhold.cli.screen import (
+    colour_text,
+    get_columns,
+    is_stdout_terminal,
+    measure_width,
+    pad,
+    truncate,
+    truncate_path,
+)
+from handhold.cli.state import open_store
+from handhold.cli.where import EXIT_REFUSED, ToolboxOptions, add_toolbox_options, open_toolbox, print_json
 from handhold.core.errors import ToolError
-from handhold.core.history import name_of, short
-from handhold.core.ports import Entry
-from handhold.core.text.visible import on_one_line, visible
-from handhold.progress import counted
+from handhold.core.history import format_call_id, shorten_path
+from handhold.core.ports import JournalEntry
+from handhold.core.text.visible import escape_invisible, to_single_line
+from handhold.progress import track
 
 if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
 
-MEANT = ("command", "cmd", "file_path", "path", "filePath", "dir_path", "pattern", "query", "url")
-NAME, TOOL, TARGET, DECIDED = 14, 16, 16, 24  # columns: at most for the first two, at least for the others
-TICKS = {"taken back": "yellow", "unfinished": "yellow", "interrupted": "yellow"}
-DECISIONS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
+TARGET_ARGUMENTS = ("command", "cmd", "file_path", "path", "filePath", "dir_path", "pattern", "query", "url")
+MAX_NAME_COLUMNS, MAX_TOOL_COLUMNS, MIN_TARGET_COLUMNS, MIN_DECISION_COLUMNS = (
+    14,
+    16,
+    16,
+    24,
+)  # columns: at most for the first two, at least for the others
+ENDING_COLOURS = {"taken back": "yellow", "unfinished": "yellow", "interrupted": "yellow"}
+DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 
 
 @click.command()
@@ -35,22 +48,22 @@ DECISIONS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 @click.option("--everyone", is_flag=True, help="The calls of all sessions on this workspace.")
 @click.option("--verify", is_flag=True, help="Prove that the journal is as it was written, and print its head.")
 @click.option("--head", "noted", default="", help="With --verify: whether this head, noted before, is in the chain.")
-@on_a_toolbox
-def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **where: Unpack[Where]) -> int:  # noqa: FBT001
+@add_toolbox_options
+def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
     """Show what was done, oldest first: when, which call, on what, lines added and removed, and why it was let."""
     if noted and not re.fullmatch("[0-9a-fA-F]{64}", noted):
         raise click.BadParameter("a head has 64 letters and digits", param_hint="--head")
     if verify or noted:
-        with stored(where["root"], where["state"]) as store, watched():
-            told = store.verify(noted.lower())
-        return 0 if proof.show(told, noted, as_json=as_json) else REFUSED
-    with opened(where) as box, watched():
-        entries = counted(box.log(last=last, everyone=everyone), "calls looked at")
-        rows = [row(entry, box, everyone=everyone) for entry in entries]
+        with open_store(options["root"], options["state"]) as store, show_progress():
+            verification = store.verify(noted.lower())
+        return 0 if proof.print_verification(verification, noted, as_json=as_json) else EXIT_REFUSED
+    with open_toolbox(options) as box, show_progress():
+        entries = track(box.log(last=last, everyone=everyone), "calls looked at")
+        rows = [build_row(entry, box, everyone=everyone) for entry in entries]
     if as_json:
-        show([{**asdict(each.entry), "added": each.added, "removed": each.removed} for each in rows])
-    elif looked_at():
-        for line in timeline(rows, columns(), datetime.now().date()):
+        print_json([{**asdict(each.entry), "added": each.added, "removed": each.removed} for each in rows])
+    elif is_stdout_terminal():
+        for line in format_timeline(rows, get_columns(), datetime.now().date()):
             click.echo(line)
         if not rows:
             click.echo(
@@ -58,15 +71,15 @@ def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **wh
             )
     else:
         for each in rows:
-            click.echo(each.in_full())
+            click.echo(each.format_plain())
     return 0
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """A call, in words that fit on one line."""
 
-    entry: Entry
+    entry: JournalEntry
     at: datetime
     name: str
     tool: str
@@ -75,39 +88,42 @@ class Row:
     added: int | None  # None: nobody can tell any more
     removed: int | None
     ending: str
-    decided: str
+    decision: str
 
     @property
-    def lines(self) -> str:
-        return signs(self.added or 0, self.removed or 0)
+    def line_counts(self) -> str:
+        return format_counts(self.added or 0, self.removed or 0)
 
-    def in_full(self) -> str:
-        decided = f"({self.decided})" if self.decided else ""
+    def format_plain(self) -> str:
+        decision = f"({self.decision})" if self.decision else ""
         ending = self.ending or "success"
-        begin = f"{self.at:%Y-%m-%d %H:%M:%S}  {self.name:12}  {self.tool:12}  {ending:14}  {self.lines:7}"
-        return "  ".join([begin, *filter(None, (self.target, decided))]).rstrip()
+        begin = f"{self.at:%Y-%m-%d %H:%M:%S}  {self.name:12}  {self.tool:12}  {ending:14}  {self.line_counts:7}"
+        return "  ".join([begin, *filter(None, (self.target, decision))]).rstrip()
 
 
-def row(entry: Entry, box: "Toolbox", *, everyone: bool) -> Row:
-    added, removed = lines_of(entry, box)
-    said, is_path = target(entry, box.files.roots)
-    name = f"{entry.call.session}/{name_of(entry)}" if everyone else name_of(entry)
-    words = (on_one_line(each) for each in (name, entry.call.tool, said, ending(entry), decided(entry)))
-    name, tool, said, end, why = words
-    return Row(entry, datetime.fromtimestamp(entry.at), name, tool, said, is_path, added, removed, end, why)
+def build_row(entry: JournalEntry, box: "Toolbox", *, everyone: bool) -> LogRow:
+    added, removed = count_lines(entry, box)
+    subject, is_path = find_target(entry, box.files.roots)
+    name = f"{entry.call.session}/{format_call_id(entry)}" if everyone else format_call_id(entry)
+    words = (
+        to_single_line(each)
+        for each in (name, entry.call.tool, subject, describe_ending(entry), describe_decision(entry))
+    )
+    name, tool, subject, end, why = words
+    return LogRow(entry, datetime.fromtimestamp(entry.at), name, tool, subject, is_path, added, removed, end, why)
 
 
-def lines_of(entry: Entry, box: "Toolbox") -> tuple[int, int] | tuple[None, None]:
+def count_lines(entry: JournalEntry, box: "Toolbox") -> tuple[int, int] | tuple[None, None]:
     """Added and removed."""
     if not entry.kept:
         return None, None
     try:
-        return summed(stats(box.diff_of(entry))) if entry.changed else (0, 0)
+        return sum_stats(parse_stats(box.diff_of(entry))) if entry.changed else (0, 0)
     except ToolError:  # of a root, say, that is not open here
         return None, None
 
 
-def ending(entry: Entry) -> str:
+def describe_ending(entry: JournalEntry) -> str:
     """Nothing, where all went well."""
     if entry.outcome is None:
         return "unfinished"
@@ -118,29 +134,29 @@ def ending(entry: Entry) -> str:
     return entry.outcome.code or ("" if entry.outcome.status == "success" else entry.outcome.status)
 
 
-def decided(entry: Entry) -> str:
+def describe_decision(entry: JournalEntry) -> str:
     by, rule = f" by {entry.approver}" if entry.approver else "", f": {entry.rule}" if entry.rule else ""
     return f"{entry.decision}{by}{rule}"
 
 
-def target(entry: Entry, roots: Sequence[str]) -> tuple[str, bool]:
+def find_target(entry: JournalEntry, roots: Sequence[str]) -> tuple[str, bool]:
     """What it was about, and whether that is a path: the command, or what it changed, or what it asked for."""
-    asked = arguments(entry)
+    call_arguments = parse_arguments(entry)
     if entry.takes_back:
-        calls = asked.get("calls", [])
+        calls = call_arguments.get("calls", [])
         return ", ".join(map(str, calls)), False
-    if entry.paths and not {"command", "cmd"} & asked.keys():
+    if entry.paths and not {"command", "cmd"} & call_arguments.keys():
         leaves = [path for path in entry.paths if not any(other.startswith(f"{path}/") for other in entry.paths)]
         more = len(leaves) - 1 + entry.changed - len(entry.paths)
-        return short(leaves[0], roots) + (f" and {more:,} more" if more > 0 else ""), True
-    name = next((name for name in MEANT if isinstance(asked.get(name), str)), None)
+        return shorten_path(leaves[0], roots) + (f" and {more:,} more" if more > 0 else ""), True
+    name = next((name for name in TARGET_ARGUMENTS if isinstance(call_arguments.get(name), str)), None)
     if name is None:
         return "", False
     is_path = name not in ("command", "cmd", "query", "url")
-    return short(asked[name], roots) if is_path else asked[name], is_path
+    return shorten_path(call_arguments[name], roots) if is_path else call_arguments[name], is_path
 
 
-def arguments(entry: Entry) -> dict[str, Any]:
+def parse_arguments(entry: JournalEntry) -> dict[str, Any]:
     try:
         found = json.loads(entry.call.arguments)
     except ValueError:
@@ -151,48 +167,53 @@ def arguments(entry: Entry) -> dict[str, Any]:
 # --- at a terminal
 
 
-def timeline(rows: Sequence[Row], room: int, today: date) -> Iterator[str]:
+def format_timeline(rows: Sequence[LogRow], room: int, today: date) -> Iterator[str]:
     """Under a heading for each day, in columns that fill the terminal and no more."""
     rows = [replace(each, ending="") if each.entry.decision == "refused" else each for each in rows]
-    cells = [(each.name, each.tool, each.lines, each.ending, each.decided) for each in rows]
-    most = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    if not most:
+    cells = [(each.name, each.tool, each.line_counts, each.ending, each.decision) for each in rows]
+    widths = [max(map(measure_width, column)) for column in zip(*cells, strict=True)]
+    if not widths:
         return
-    name, tool, lines, end, why = map(min, most, (NAME, TOOL, 99, 99, 99))
+    name, tool, lines, end, why = map(min, widths, (MAX_NAME_COLUMNS, MAX_TOOL_COLUMNS, 99, 99, 99))
     used = 2 + 8 + 2 + name + 2 + tool + 2 + 2 + lines + (2 + end if end else 0)
     left = room - used - 2
-    wide = min(max(width(each.target) for each in rows), max(TARGET, left - min(why, DECIDED)))
-    why = max(0, min(why, left - wide))
+    target_width = min(
+        max(measure_width(each.target) for each in rows), max(MIN_TARGET_COLUMNS, left - min(why, MIN_DECISION_COLUMNS))
+    )
+    why = max(0, min(why, left - target_width))
     day: date | None = None
     for each in rows:
         if each.at.date() != day:
             yield from ([""] if day else [])
             day = each.at.date()
-            yield painted(day_name(day, today), "bold")
-        yield drawn(each, (name, tool, wide, lines, end, why)).rstrip()
+            yield colour_text(format_day(day, today), "bold")
+        yield format_row(each, (name, tool, target_width, lines, end, why)).rstrip()
 
 
-def drawn(row: Row, rooms: tuple[int, ...]) -> str:
-    name, tool, wide, lines, end, why = rooms
-    target = fitted_path(row.target, wide) if row.is_path else fitted(row.target, wide)
-    gone = row.ending in TICKS
+def format_row(row: LogRow, widths: tuple[int, ...]) -> str:
+    name, tool, target_width, lines, end, why = widths
+    target = truncate_path(row.target, target_width) if row.is_path else truncate(row.target, target_width)
+    is_dimmed = row.ending in ENDING_COLOURS
     cells = [
-        painted(f"{row.at:%H:%M:%S}", "dim"),
-        painted(padded(fitted(row.name, name), name), "dim"),
-        padded(fitted(row.tool, tool), tool),
-        painted(padded(target, wide), "dim" if gone else ""),
-        " " * (lines - width(row.lines)) + (painted(row.lines, "dim") if gone else in_colour(row.lines)),
+        colour_text(f"{row.at:%H:%M:%S}", "dim"),
+        colour_text(pad(truncate(row.name, name), name), "dim"),
+        pad(truncate(row.tool, tool), tool),
+        colour_text(pad(target, target_width), "dim" if is_dimmed else ""),
+        " " * (lines - measure_width(row.line_counts))
+        + (colour_text(row.line_counts, "dim") if is_dimmed else colour_counts(row.line_counts)),
     ]
     if end:
-        cells.append(painted(row.ending, TICKS.get(row.ending, "red")) + " " * (end - width(row.ending)))
+        cells.append(
+            colour_text(row.ending, ENDING_COLOURS.get(row.ending, "red")) + " " * (end - measure_width(row.ending))
+        )
     if why:
-        cells.append(painted(fitted(row.decided, why), DECISIONS.get(row.entry.decision, "")))
+        cells.append(colour_text(truncate(row.decision, why), DECISION_COLOURS.get(row.entry.decision, "")))
     return "  " + "  ".join(cells)
 
 
-def day_name(day: date, today: date) -> str:
+def format_day(day: date, today: date) -> str:
     if day == today:
         return "Today"
     if day == today - timedelta(days=1):
         return "Yesterday"
-    return visible(f"{day:%A}, {day.day} {day:%B}" + (f" {day.year}" if day.year != today.year else ""))
+    return escape_invisible(f"{day:%A}, {day.day} {day:%B}" + (f" {day.year}" if day.year != today.year else ""))

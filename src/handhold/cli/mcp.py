@@ -4,16 +4,16 @@ from typing import Unpack
 
 import click
 
-from handhold.cli.served import Options, serving, what_is_served
+from handhold.cli.served import ServerOptions, add_server_options, build_config
 
 
 @click.command()
 @click.option("--session", default="", help="The conversation this is. Default: a new one.")
 @click.option("--handles", is_flag=True, help="Tools also take `session` and `call_id`.")
-@what_is_served
-def mcp(session: str, handles: bool, **options: Unpack[Options]) -> None:  # noqa: FBT001
+@add_server_options
+def mcp(session: str, handles: bool, **options: Unpack[ServerOptions]) -> None:  # noqa: FBT001
     """Serve the tools over standard input and output, for a client that starts this command."""
-    wanted = serving(options, session=session, handles=handles)
+    config = build_config(options, session=session, handles=handles)
     from handhold.server.stdio import serve
 
-    serve(wanted)
+    serve(config)

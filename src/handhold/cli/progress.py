@@ -5,54 +5,54 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from time import monotonic
 
-from handhold.cli.screen import columns, fitted
-from handhold.progress import looking
+from handhold.cli.screen import get_columns, truncate
+from handhold.progress import listen
 
-PATIENCE = 1.0  # seconds before it is worth telling
-PAUSE = 0.1  # seconds between two drawings
-BAR = 24  # columns
+SHOW_AFTER_SECONDS = 1.0  # seconds before it is worth telling
+REDRAW_INTERVAL_SECONDS = 0.1  # seconds between two drawings
+BAR_COLUMNS = 24  # columns
 
 
 @contextmanager
-def watched() -> Generator[None]:
+def show_progress() -> Generator[None]:
     """While this is done. The bar is gone when it is: what remains on the terminal is the reply."""
     if not sys.stderr.isatty():
         yield
         return
-    bar = Bar(monotonic() + PATIENCE)
+    bar = ProgressBar(monotonic() + SHOW_AFTER_SECONDS)
     try:
-        with looking(bar):
+        with listen(bar):
             yield
     finally:
-        bar.wipe()
+        bar.clear()
 
 
-class Bar:
+class ProgressBar:
     def __init__(self, next_at: float) -> None:
         self._next_at = next_at
-        self._drawn = False
+        self._is_drawn = False
 
-    def __call__(self, what: str, done: int, of: int) -> None:
-        if of and done >= of:  # somebody may print something next
-            self.wipe()
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if total and done >= total:  # somebody may print something next
+            self.clear()
         elif monotonic() >= self._next_at:
-            self.draw(line(what, done, of))
+            self.draw(format_progress(what, done, total))
 
-    def draw(self, said: str) -> None:
-        sys.stderr.write(f"\r{fitted(said, columns() - 1)}\x1b[K")
+    def draw(self, text: str) -> None:
+        sys.stderr.write(f"\r{truncate(text, get_columns() - 1)}\x1b[K")
         sys.stderr.flush()
-        self._drawn = True
-        self._next_at = monotonic() + PAUSE
+        self._is_drawn = True
+        self._next_at = monotonic() + REDRAW_INTERVAL_SECONDS
 
-    def wipe(self) -> None:
-        if self._drawn:
+    def clear(self) -> None:
+        if self._is_drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-            self._drawn = False
+            self._is_drawn = False
 
 
-def line(what: str, done: int, of: int) -> str:
-    if not of:
+def format_progress(what: str, done: int, total: int) -> str:
+    if not total:
         return f"{done:,} {what}"
-    full = BAR * min(done, of) // of
-    return f"[{'#' * full}{'.' * (BAR - full)}] {done:,} of {of:,} {what}"
+    full = BAR_COLUMNS * min(done, total) // total
+    return f"[{'#' * full}{'.' * (BAR_COLUMNS - full)}] {done:,} of {total:,} {what}"

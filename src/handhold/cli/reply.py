@@ -5,15 +5,15 @@ from dataclasses import asdict
 
 import click
 
-from handhold.cli.where import REFUSED, show
+from handhold.cli.where import EXIT_REFUSED, print_json
 from handhold.core.results import Reply
-from handhold.core.text.visible import visible
+from handhold.core.text.visible import escape_invisible
 
 
-def shown(reply: Reply, *, as_json: bool) -> int:
+def print_reply(reply: Reply, *, as_json: bool) -> int:
     """What the model would read: on a pipe as it is, on a terminal without what could speak to it."""
     if as_json:
-        show(asdict(reply))
+        print_json(asdict(reply))
     else:
-        click.echo(visible(reply.text) if sys.stdout.isatty() else reply.text)
-    return REFUSED if reply.status == "error" else 0
+        click.echo(escape_invisible(reply.text) if sys.stdout.isatty() else reply.text)
+    return EXIT_REFUSED if reply.status == "error" else 0

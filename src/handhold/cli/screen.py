@@ -7,75 +7,75 @@ from unicodedata import category, east_asian_width
 
 import click
 
-COLOURS = (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan"), ("[", "yellow"))
-NARROWEST, USUAL = 40, 100  # columns that are made use of, however few there are; and where nobody knows
+DIFF_COLOURS = (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan"), ("[", "yellow"))
+MIN_COLUMNS, DEFAULT_COLUMNS = 40, 100  # columns that are made use of, however few there are; and where nobody knows
 
 
-def coloured(line: str) -> str:
+def colour_diff_line(line: str) -> str:
     """A line of a diff, by its sign."""
-    return painted(line, next((colour for sign, colour in COLOURS if line.startswith(sign)), ""))
+    return colour_text(line, next((colour for sign, colour in DIFF_COLOURS if line.startswith(sign)), ""))
 
 
-def painted(text: str, colour: str) -> str:
+def colour_text(text: str, colour: str) -> str:
     """In a colour, or `bold` or `dim`; click takes it off again where no terminal looks."""
     if not colour or not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return click.style(text, **{colour: True}) if colour in ("bold", "dim") else click.style(text, fg=colour)
 
 
-def looked_at() -> bool:
+def is_stdout_terminal() -> bool:
     """Whether somebody looks at standard output."""
     return sys.stdout.isatty()
 
 
-def columns() -> int:
+def get_columns() -> int:
     """How wide the terminal is; COLUMNS says it where it is set."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isascii() and said.isdigit():
-        return max(NARROWEST, int(said))
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isascii() and setting.isdigit():
+        return max(MIN_COLUMNS, int(setting))
     try:
-        return max(NARROWEST, os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns)
+        return max(MIN_COLUMNS, os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns)
     except (OSError, ValueError):
-        return USUAL
+        return DEFAULT_COLUMNS
 
 
 # --- how wide it is there
 
 
-def width(text: str) -> int:
+def measure_width(text: str) -> int:
     """In columns: some characters take two, and some none."""
-    return len(text) if text.isascii() else sum(map(_columns_of, text))
+    return len(text) if text.isascii() else sum(map(_measure_char, text))
 
 
-def _columns_of(char: str) -> int:
+def _measure_char(char: str) -> int:
     if category(char) in ("Mn", "Me"):
         return 0
     return 2 if east_asian_width(char) in "WF" else 1
 
 
-def fitted(text: str, room: int) -> str:
+def truncate(text: str, max_columns: int) -> str:
     """The text, or as much of its start as there is room for."""
-    if width(text) <= room:
+    if measure_width(text) <= max_columns:
         return text
     kept = ""
     for char in text:
-        if width(kept) + _columns_of(char) >= room:
+        if measure_width(kept) + _measure_char(char) >= max_columns:
             break
         kept += char
-    return f"{kept}…" if room > 0 else ""
+    return f"{kept}…" if max_columns > 0 else ""
 
 
-def fitted_path(path: str, room: int) -> str:
+def truncate_path(path: str, max_columns: int) -> str:
     """The same of a path, whose end says more."""
-    return path if width(path) <= room else fitted(path[::-1], room)[::-1]
+    return path if measure_width(path) <= max_columns else truncate(path[::-1], max_columns)[::-1]
 
 
-def padded(text: str, room: int) -> str:
-    return text + " " * (room - width(text))
+def pad(text: str, min_columns: int) -> str:
+    return text + " " * (min_columns - measure_width(text))
 
 
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows of words in columns, the last as long as it is."""
-    rooms = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(measure_width, column)) for column in zip(*rows, strict=True)]
     for *row, last in rows:
-        yield "  ".join([*(padded(cell, room) for cell, room in zip(row, rooms, strict=False)), last]).rstrip()
+        yield "  ".join([*(pad(cell, room) for cell, room in zip(row, widths, strict=False)), last]).rstrip()

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from handhold.cli.served import Options, serving, what_is_served
+from handhold.cli.served import ServerOptions, add_server_options, build_config
 from handhold.core.errors import SettingsBroken
-from handhold.dialects.plain import plain
+from handhold.dialects.plain import format_plain_error
 
 if TYPE_CHECKING:
-    from handhold.server.serving import Serving
-    from handhold.server.tokens import Tokens
+    from handhold.server.serving import ServerConfig
+    from handhold.server.tokens import AccessTokens
 
-WRITTEN = {"root": "roots", "host": "network"}  # options that a file of tokens calls something else
-NOT_WRITTEN = ("state", "budget")  # those that are the server's, whoever comes
+TOKEN_FILE_KEYS = {"root": "roots", "host": "network"}  # options that a file of tokens calls something else
+SERVER_ONLY_OPTIONS = ("state", "budget")  # those that are the server's, whoever comes
 
 
 @click.command()
-@what_is_served
+@add_server_options
 @click.option(
     "--listen", default="127.0.0.1:8765", show_default=True, metavar="HOST:PORT", help="Port 0: any that is free."
 )
@@ -52,19 +52,21 @@ def serve(
     body: int,
     grace: float,
     log: bool,  # noqa: FBT001
-    **options: Unpack[Options],
+    **options: Unpack[ServerOptions],
 ) -> None:
     """Serve the tools over HTTP, at /mcp. Without --tokens, one token is made for as long as the server runs."""
-    host, port = parsed(listen)
-    default, given = serving(options), file or default_file()
+    host, port = parse_address(listen)
+    default, token_file = build_config(options), file or get_default_token_file()
     try:
         if new_token:
-            from handhold.server.tokens import added
+            from handhold.server.tokens import add_token
 
-            said = [name for name in options if given_by_hand(context, name) and name not in NOT_WRITTEN]
-            keys = {"roots", *(WRITTEN.get(name, name) for name in said)}
-            click.echo(added(given, replace(default, name=new_token), sorted(keys)))
-            click.echo(f"This is shown once. Its hash is in {given}.", err=True)
+            given_options = [
+                name for name in options if is_on_command_line(context, name) and name not in SERVER_ONLY_OPTIONS
+            ]
+            keys = {"roots", *(TOKEN_FILE_KEYS.get(name, name) for name in given_options)}
+            click.echo(add_token(token_file, replace(default, name=new_token), sorted(keys)))
+            click.echo(f"This is shown once. Its hash is in {token_file}.", err=True)
             return
         if file and (no_token or options["root"]):
             raise click.UsageError("--tokens says whom and what to serve: leave out --no-token and --root.")
@@ -72,62 +74,65 @@ def serve(
             raise click.UsageError("--no-token is for loopback only.")
         if not (is_loopback(host) or allow_host):
             raise click.UsageError("Say by --allow-host what clients call this server, besides its loopback names.")
-        known = bool(file) or (not (no_token or options["root"]) and os.path.lexists(given))
-        tokens, shown = let_in(default, given if known else "", no_token=no_token)
+        has_token_file = bool(file) or (not (no_token or options["root"]) and os.path.lexists(token_file))
+        tokens, printed_token = resolve_tokens(default, token_file if has_token_file else "", no_token=no_token)
     except SettingsBroken as error:
-        raise click.ClickException(plain(error)) from error
+        raise click.ClickException(format_plain_error(error)) from error
 
-    from handhold.server.admission import Limits
-    from handhold.server.http import LOOPBACK, Access, Face, to_stderr
-    from handhold.server.listening import bound
-    from handhold.server.listening import listen as listened
+    from handhold.server.admission import ServerLimits
+    from handhold.server.http import LOOPBACK_HOSTS, HostAllowlist, HTTPApp, log_to_stderr
+    from handhold.server.listening import bind_socket
+    from handhold.server.listening import listen as run_listener
 
-    hosts = tuple(name.lower() for name in (*LOOPBACK, *allow_host))
-    origins = tuple(url.lower().rstrip("/") for url in (*Access.origins, *allow_origin))
-    face = Face(
-        tokens, limits=Limits(calls=calls, body=body), access=Access(hosts, origins), log=to_stderr if log else None
+    hosts = tuple(name.lower() for name in (*LOOPBACK_HOSTS, *allow_host))
+    origins = tuple(url.lower().rstrip("/") for url in (*HostAllowlist.origins, *allow_origin))
+    app = HTTPApp(
+        tokens,
+        limits=ServerLimits(max_calls=calls, max_body_bytes=body),
+        allowlist=HostAllowlist(hosts, origins),
+        log=log_to_stderr if log else None,
     )
     try:
-        at = bound(host, port)
+        sock = bind_socket(host, port)
     except OSError as error:
         raise click.ClickException(f"Nobody can listen at {listen}: {error.strerror}") from error
     name = f"[{host}]" if ":" in host else host
 
     def ready() -> None:
-        for each in tokens.servings:
+        for each in tokens.configs:
             click.echo(f"{each.name}: {', '.join(each.roots)}", err=True)
             each.log_warnings()
-        click.echo(f"Handhold serves at http://{name}:{at.getsockname()[1]}/mcp", err=True)
-        if shown:
-            click.echo(f"Token: {shown}", err=True)
+        click.echo(f"Handhold serves at http://{name}:{sock.getsockname()[1]}/mcp", err=True)
+        if printed_token:
+            click.echo(f"Token: {printed_token}", err=True)
 
-    listened(face, at, grace=grace, ready=ready)
+    run_listener(app, sock, grace=grace, on_ready=ready)
 
 
-def let_in(default: "Serving", file: str, *, no_token: bool) -> "tuple[Tokens, str]":
+def resolve_tokens(default: "ServerConfig", file: str, *, no_token: bool) -> "tuple[AccessTokens, str]":
     """Who is, and the token that was made for this once. SettingsBroken if the file is."""
-    from handhold.server.tokens import Token, Tokens, hash_of, load, minted
+    from handhold.server.tokens import AccessToken, AccessTokens, generate_token, hash_token, load_tokens
 
     if file:
-        return load(file, replace(default, roots=())), ""
+        return load_tokens(file, replace(default, roots=())), ""
     if no_token:
-        return Tokens(open_to=replace(default, name="everybody")), ""
-    token = minted()
-    return Tokens((Token(hash_of(token), replace(default, name="this-start")),)), token
+        return AccessTokens(anonymous_config=replace(default, name="everybody")), ""
+    token = generate_token()
+    return AccessTokens((AccessToken(hash_token(token), replace(default, name="this-start")),)), token
 
 
-def default_file() -> str:
+def get_default_token_file() -> str:
     """Beside the user's settings."""
-    from handhold.world.settings import user_file
+    from handhold.world.settings import find_user_file
 
-    return os.path.join(os.path.dirname(user_file()[0]), "tokens.toml")
+    return os.path.join(os.path.dirname(find_user_file()[0]), "tokens.toml")
 
 
-def given_by_hand(context: click.Context, name: str) -> bool:
+def is_on_command_line(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def parsed(listen: str) -> tuple[str, int]:
+def parse_address(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise click.BadParameter("it is HOST:PORT, as in 127.0.0.1:8765", param_hint="--listen")

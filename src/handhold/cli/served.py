@@ -9,10 +9,10 @@ import click
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 
 if TYPE_CHECKING:
-    from handhold.server.serving import Serving
+    from handhold.server.serving import ServerConfig
 
 
-class Options(TypedDict):
+class ServerOptions(TypedDict):
     """By the names of the options."""
 
     root: tuple[str, ...]
@@ -28,12 +28,12 @@ class Options(TypedDict):
     budget: int
 
 
-FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
-OPTIONS = (
+FOLDER_TYPE = click.Path(exists=True, file_okay=False, resolve_path=True)
+SERVER_OPTIONS = (
     click.option(
-        "--root", multiple=True, type=FOLDER, help="The workspace; several may be given. Default: this folder."
+        "--root", multiple=True, type=FOLDER_TYPE, help="The workspace; several may be given. Default: this folder."
     ),
-    click.option("--read-only", multiple=True, type=FOLDER, help="A folder to read only."),
+    click.option("--read-only", multiple=True, type=FOLDER_TYPE, help="A folder to read only."),
     click.option("--dialect", type=click.Choice([*DIALECTS, "auto"]), default="handhold", show_default=True),
     click.option("--model", default="", help="The name of the model, for --dialect auto."),
     click.option("--state", type=click.Path(), help="Where the journal lives, instead of the user's state folder."),
@@ -54,19 +54,19 @@ OPTIONS = (
 )
 
 
-def what_is_served(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(OPTIONS):
+def add_server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(SERVER_OPTIONS):
         command = option(command)
     return command
 
 
-def serving(options: Options, **more: Any) -> "Serving":
-    from handhold.server.serving import Serving
+def build_config(options: ServerOptions, **more: Any) -> "ServerConfig":
+    from handhold.server.serving import ServerConfig
 
     if options["dialect"] == "auto" and not options["model"]:
         raise click.UsageError("--dialect auto needs --model.")
     try:
-        return Serving(
+        return ServerConfig(
             options["root"] or (str(Path.cwd()),),
             read_only=options["read_only"],
             dialect=options["dialect"],

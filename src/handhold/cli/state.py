@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def stored(roots: Sequence[Path], state: Path | None) -> Generator["SqliteStore"]:
+def open_store(roots: Sequence[Path], state: Path | None) -> Generator["SqliteStore"]:
     """ToolError if it cannot be used."""
-    from handhold.world.state.folder import state_folder
+    from handhold.world.state.folder import ensure_state_folder
     from handhold.world.state.sqlite import SqliteStore
 
-    store = SqliteStore(state_folder(state, [os.fspath(root) for root in roots or (Path.cwd(),)]))
+    store = SqliteStore(ensure_state_folder(state, [os.fspath(root) for root in roots or (Path.cwd(),)]))
     try:
         yield store
     finally:
         store.close()
 
 
-def somebody() -> str:
+def get_user_at_host() -> str:
     """Who sits here: by the system's word, not by the environment's."""
     try:
         login = pwd.getpwuid(os.getuid()).pw_name

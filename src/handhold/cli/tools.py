@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from handhold.cli.screen import table
-from handhold.cli.where import as_json, dialect, show
+from handhold.cli.screen import format_table
+from handhold.cli.where import as_json, dialect, print_json
 
 
 @click.command()
@@ -17,7 +17,7 @@ def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
 
     specs = load_dialect(dialect).specs
     if as_json:
-        show([asdict(spec) for spec in specs])
+        print_json([asdict(spec) for spec in specs])
         return
-    for line in table([(spec.name, spec.title, ", ".join(spec.input_schema["properties"])) for spec in specs]):
+    for line in format_table([(spec.name, spec.title, ", ".join(spec.input_schema["properties"])) for spec in specs]):
         click.echo(line)

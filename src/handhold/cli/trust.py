@@ -9,58 +9,63 @@ from typing import TYPE_CHECKING
 import click
 
 from handhold.cli import where
-from handhold.core.text.visible import on_one_line
+from handhold.core.text.visible import to_single_line
 
 if TYPE_CHECKING:
-    from handhold.world.settings.reading import Said
+    from handhold.world.settings.reading import FileSettings
+
+JSON_KEYS = {"does_not_cover": "spares", "exclude": "but", "ignore_case": "folds"}  # fields that --json calls otherwise
 
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--forget", is_flag=True, help="From now on its allow rules do not count.")
 @where.as_json
-@where.told
+@where.report_errors
 def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
     """Show the rules in FOLDER/handhold.toml, and let its allow rules count until the file changes.
 
     Its deny and ask rules count without this. An allow rule spares the mode's question; it cannot allow what your own
     settings forbid.
     """
-    from handhold.world.settings import NAME
-    from handhold.world.settings.reading import MOST_OF_PROJECT, read, said_in
+    from handhold.world.settings import FILE_NAME
+    from handhold.world.settings.reading import MAX_PROJECT_FILE_BYTES, parse_settings, read_regular_file
     from handhold.world.state import trust as records
 
     root = os.path.realpath(folder)
     if forget:
-        known = records.forget(root)
+        was_trusted = records.forget_trust(root)
         if as_json:
-            where.show({"folder": root, "trusted": False, "before": known})
+            where.print_json({"folder": root, "trusted": False, "before": was_trusted})
         else:
-            click.echo(f"{on_one_line(root)} {'is no longer trusted' if known else 'was not trusted'}.")
+            click.echo(f"{to_single_line(root)} {'is no longer trusted' if was_trusted else 'was not trusted'}.")
         return 0
-    file = os.path.join(root, NAME)
-    data = read(file, follow=False, most=MOST_OF_PROJECT)
+    file = os.path.join(root, FILE_NAME)
+    data = read_regular_file(file, follow_links=False, max_bytes=MAX_PROJECT_FILE_BYTES)
     if data is None:
-        raise FileNotFoundError(f"There is no {NAME} in {on_one_line(root)}.")
-    said = said_in(data, file, of_project=True)
-    records.record(root, data)
+        raise FileNotFoundError(f"There is no {FILE_NAME} in {to_single_line(root)}.")
+    settings = parse_settings(data, file, is_project=True)
+    records.record_trust(root, data)
     if as_json:
-        rules = [{name: value for name, value in asdict(rule).items() if value} for rule in said.rules]
-        where.show({"folder": root, "trusted": True, "file": file, "mode": said.mode, "rules": rules})
+        rules = [
+            {JSON_KEYS.get(name, name): value for name, value in asdict(rule).items() if value}
+            for rule in settings.rules
+        ]
+        where.print_json({"folder": root, "trusted": True, "file": file, "mode": settings.mode, "rules": rules})
         return 0
-    for line in shown(said):
-        click.echo(on_one_line(line))
-    click.echo(f"{on_one_line(file)} counts from now on, until it changes.")
+    for line in format_rules(settings):
+        click.echo(to_single_line(line))
+    click.echo(f"{to_single_line(file)} counts from now on, until it changes.")
     return 0
 
 
-def shown(said: "Said") -> Iterator[str]:
-    if said.mode:
-        yield f"mode {said.mode}, where it would be wider"
-    for rule in said.rules:
+def format_rules(settings: "FileSettings") -> Iterator[str]:
+    if settings.mode:
+        yield f"mode {settings.mode}, where it would be wider"
+    for rule in settings.rules:
         yield f"{rule.verdict} {', '.join(rule.verbs)}: {', '.join((*rule.paths, *rule.commands, *rule.hosts))}"
-        if rule.but:
-            yield f"    but {', '.join(rule.but)}"
+        if rule.exclude:
+            yield f"    but {', '.join(rule.exclude)}"
         yield f"    {rule.name}, because {rule.because}"
-    if not said.mode and not said.rules:
+    if not settings.mode and not settings.rules:
         yield "It says nothing."

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 import click
 
 from handhold.cli import candidates
-from handhold.cli.progress import watched
-from handhold.cli.state import stored
+from handhold.cli.progress import show_progress
+from handhold.cli.state import open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 from handhold.core.errors import ToolError
 from handhold.core.ports import Approver
-from handhold.core.text.visible import visible
-from handhold.dialects.plain import plain
+from handhold.core.text.visible import escape_invisible
+from handhold.dialects.plain import format_plain_error
 
 if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
 
-REFUSED = 1
-Command = Callable[..., Any]
+EXIT_REFUSED = 1
+CommandFunction = Callable[..., Any]
 
 
-class Where(TypedDict):
+class ToolboxOptions(TypedDict):
     """The options that say which toolbox is meant."""
 
     root: tuple[Path, ...]
@@ -53,7 +53,7 @@ session = click.option(
     default="default",
     show_default=True,
     help="The conversation that is meant; - is the one that called last.",
-    shell_complete=candidates.sessions,
+    shell_complete=candidates.complete_session,
 )
 shell = click.option(
     "--shell",
@@ -62,55 +62,55 @@ shell = click.option(
     show_default=True,
     help="What confines commands: Handhold, whatever it runs in, or nothing.",
 )
-CALLS = (
+CALL_OPTIONS = (
     click.option(
-        "--call", "one", default="", help="One call, by id or as #number.", shell_complete=candidates.call_ids
+        "--call", "one", default="", help="One call, by id or as #number.", shell_complete=candidates.complete_call_id
     ),
-    click.option("--turn", default="", help="All calls of a turn.", shell_complete=candidates.turns),
+    click.option("--turn", default="", help="All calls of a turn.", shell_complete=candidates.complete_turn),
     click.option("--all", "all_of_it", is_flag=True, help="The whole session."),
 )
 
 
-def meant(command: Command) -> Command:
+def add_call_options(command: CommandFunction) -> CommandFunction:
     """The options that say which calls are meant."""
-    for option in reversed(CALLS):
+    for option in reversed(CALL_OPTIONS):
         command = option(command)
     return command
 
 
-def opened(where: Where, approver: Approver | None = None) -> "Toolbox":
+def open_toolbox(options: ToolboxOptions, approver: Approver | None = None) -> "Toolbox":
     """ToolError if the folder or the state cannot be used."""
     from handhold.toolbox import Toolbox
 
-    with watched():  # what a dead process left is taken back first
+    with show_progress():  # what a dead process left is taken back first
         return Toolbox.open(
-            where["root"] or (Path.cwd(),),
-            dialect=where["dialect"],
-            session=session_of(where),
-            state=where["state"],
-            policy=where["policy"],
+            options["root"] or (Path.cwd(),),
+            dialect=options["dialect"],
+            session=resolve_session(options),
+            state=options["state"],
+            policy=options["policy"],
             approver=approver,
-            shell=where["shell"],
+            shell=options["shell"],
         )
 
 
-def session_of(where: Where) -> str:
-    if where["session"] != "-":
-        return where["session"]
-    with stored(where["root"], where["state"]) as store:
+def resolve_session(options: ToolboxOptions) -> str:
+    if options["session"] != "-":
+        return options["session"]
+    with open_store(options["root"], options["state"]) as store:
         last = store.entries(last=1)
     return last[-1].call.session if last else "default"
 
 
-def on_a_toolbox(command: Callable[..., int]) -> Callable[..., None]:
+def add_toolbox_options(command: Callable[..., int]) -> Callable[..., None]:
     """The options that a toolbox takes, and JSON; the command's number is its exit status."""
-    run = told(command)
+    run = report_errors(command)
     for option in (as_json, shell, policy, state, session, dialect, root):
         run = option(run)
     return run
 
 
-def told(command: Callable[..., int]) -> Callable[..., None]:
+def report_errors(command: Callable[..., int]) -> Callable[..., None]:
     """What a command cannot do, told in words or as JSON; with `as_json` among its arguments."""
 
     @wraps(command)
@@ -120,27 +120,27 @@ def told(command: Callable[..., int]) -> Callable[..., None]:
         except BrokenPipeError:
             raise  # whoever was shown it did not look to the end
         except (ToolError, OSError) as error:
-            refuse(error, as_json=options["as_json"])
+            exit_with_error(error, as_json=options["as_json"])
         sys.exit(status)
 
     return run
 
 
-def refuse(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
+def exit_with_error(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
     """What could not be done, and the end."""
     if not as_json:
-        raise click.ClickException(in_words(error)) from error
+        raise click.ClickException(format_error(error)) from error
     code, blame = (error.code, error.blame.value) if isinstance(error, ToolError) else ("OS_ERROR", "infra")
     facts = error.facts() if isinstance(error, ToolError) else {}
-    show({"error": {"code": code, "blame": blame, "message": in_words(error), "facts": facts}})
-    sys.exit(REFUSED)
+    print_json({"error": {"code": code, "blame": blame, "message": format_error(error), "facts": facts}})
+    sys.exit(EXIT_REFUSED)
 
 
-def in_words(error: ToolError | OSError) -> str:
-    said = f"{error.code}: {plain(error)}" if isinstance(error, ToolError) else str(error)
-    return visible(said)
+def format_error(error: ToolError | OSError) -> str:
+    text = f"{error.code}: {format_plain_error(error)}" if isinstance(error, ToolError) else str(error)
+    return escape_invisible(text)
 
 
-def show(value: Any) -> None:
+def print_json(value: Any) -> None:
     """JSON, for programs. A name may hold bytes that are no text: all that is not ASCII is spelled out."""
     click.echo(json.dumps(value, indent=2))

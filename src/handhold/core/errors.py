@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, dataclass_transform
 
-LISTED = 100
+MAX_LISTED_ITEMS = 100
 
 
 class Blame(StrEnum):
@@ -36,21 +36,23 @@ class ToolError(Exception):
         """What JSON can hold of it; of a long list the first hundred, and how many there are."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         counts = {f"{name}_count": len(value) for name, value in values.items() if _is_long(value)}
-        return counts | {name: _plain(value[:LISTED] if _is_long(value) else value) for name, value in values.items()}
+        return counts | {
+            name: _to_json(value[:MAX_LISTED_ITEMS] if _is_long(value) else value) for name, value in values.items()
+        }
 
     def __str__(self) -> str:
         return f"{self.code} {self.facts()}"
 
 
 def _is_long(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) > LISTED  # pyright: ignore[reportUnknownArgumentType]
+    return isinstance(value, tuple) and len(value) > MAX_LISTED_ITEMS  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """A value as JSON can hold it."""
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return asdict(value) if isinstance(value, Region | Difference) else value
+        return [_to_json(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return asdict(value) if isinstance(value, Region | LineDifference) else value
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Difference:
+class LineDifference:
     """A line of a file beside the line that was quoted for it; None where one of them has none."""
 
     number: int
@@ -179,7 +181,7 @@ class PageTooLong(PathError):
     most: int
 
 
-class ReadAlone(PathError):
+class NeedsSeparateRead(PathError):
     """A file that is not text, or is shown otherwise than by lines: it takes a reply of its own."""
 
     code, blame = "READ_ALONE", Blame.MODEL
@@ -193,7 +195,7 @@ class BrokenFile(PathError):
     because: str
 
 
-class Encrypted(PathError):
+class EncryptedPdf(PathError):
     """A PDF that opens only with a password."""
 
     code, blame = "ENCRYPTED", Blame.MODEL
@@ -208,7 +210,7 @@ class TooManyPixels(PathError):
     most: int
 
 
-class TooCostly(PathError):
+class ConversionLimitExceeded(PathError):
     """Showing the file took more time or memory than a conversion gets."""
 
     code, blame = "TOO_COSTLY", Blame.TOOL
@@ -223,7 +225,7 @@ class NoSuchPage(PathError):
     count: int
 
 
-class NotPaged(PathError):
+class PagesNotSupported(PathError):
     """Pages were asked for of a file that is no PDF."""
 
     code, blame = "NOT_PAGED", Blame.MODEL
@@ -274,7 +276,7 @@ class Stale(PathError):
     now: str = ""  # the hash of what is there now
 
 
-class Overtaken(Stale):
+class StaleBeforeCommit(Stale):
     """Found before anything was put in place: the others of a command's changes can still be made."""
 
     paths: tuple[str, ...] = ()  # all that are no longer what they were
@@ -300,7 +302,7 @@ class NoMatch(PathError):
     old: str
     nearest: Region | None = None
     kind: Literal["whitespace", "stale", "absent"] = "absent"
-    differs: tuple[Difference, ...] = ()
+    differs: tuple[LineDifference, ...] = ()
     again: bool = False  # the very same call failed just before
     every: bool = False  # all the places were meant
     longer: bool = False  # it has more lines than the file
@@ -324,7 +326,7 @@ class UnexpectedCount(PathError):
     lines: tuple[int, ...]
 
 
-class Overlapping(PathError):
+class OverlappingMatches(PathError):
     """The places where the old text stands share characters: replacing all of them has no one meaning."""
 
     code, blame = "OVERLAPPING", Blame.MODEL
@@ -454,7 +456,7 @@ class NoSuchJob(ToolError):
     known: tuple[str, ...] = ()
 
 
-class Unended(ToolError):
+class UnkillableProcess(ToolError):
     """A process of a command was killed and does not die: it hangs in the kernel. Its shadow is dropped."""
 
     code, blame = "UNENDED", Blame.INFRA
@@ -518,7 +520,7 @@ class ApproverInvalid(NotApproved):
     code, blame = "APPROVER_INVALID", Blame.INFRA
 
 
-class NothingAsked(ToolError):
+class NoPendingApproval(ToolError):
     """An answer to a question that nobody put, or that was answered."""
 
     code, blame = "NOTHING_ASKED", Blame.POLICY
@@ -547,7 +549,7 @@ class UndoConflict(ToolError):
     paths: tuple[str, ...]
 
 
-class TakenBackPartly(ToolError):
+class PartialUndo(ToolError):
     """Several calls were to be taken back (or done again) one after the other, and one could not be."""
 
     code, blame = "TAKEN_BACK_PARTLY", Blame.INFRA
@@ -568,7 +570,7 @@ class ContentDropped(ToolError):
 # --- the machine
 
 
-class PermissionRefused(PathError):
+class PermissionDenied(PathError):
     code, blame = "PERMISSION_DENIED", Blame.INFRA
     because: str
 
@@ -578,7 +580,7 @@ class NoSpace(PathError):
     because: str
 
 
-class SystemTrouble(PathError):
+class SystemFailure(PathError):
     """An error of the system that has no name of its own here; `errno` is its."""
 
     code, blame = "IO_ERROR", Blame.INFRA
@@ -592,7 +594,7 @@ class Busy(PathError):
     seconds: float
 
 
-class Unfinished(PathError):
+class RollbackIncomplete(PathError):
     """A change failed and could not be taken back at once. It will be before the next call; until then it is half."""
 
     code, blame = "UNFINISHED", Blame.INFRA

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kind = Literal["file", "directory", "other"]
+FileKind = Literal["file", "directory", "other"]
 
 
 @dataclass(frozen=True)
-class Identity:
+class FileIdentity:
     """Which file it was, and in which state, as far as the file system tells."""
 
     device: int
@@ -18,53 +18,53 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Look:
+class FileStat:
     """What stands at a path: its one spelling, links resolved, its identity, permission bits, how many names it has."""
 
     path: str
-    kind: Kind
-    identity: Identity
+    kind: FileKind
+    identity: FileIdentity
     mode: int
-    links: int = 1
+    link_count: int = 1
 
 
 @dataclass(frozen=True)
-class Whole:
+class FileSnapshot:
     """A file, read at one moment."""
 
     path: str
     data: bytes = field(repr=False)
     hash: str
-    identity: Identity
+    identity: FileIdentity
 
 
 @dataclass(frozen=True)
-class Beginning:
+class FileHead:
     """The first bytes of a file; where it is small enough to be read at once, all of it besides."""
 
     path: str
-    head: bytes = field(repr=False)
-    identity: Identity
-    whole: Whole | None
+    data: bytes = field(repr=False)
+    identity: FileIdentity
+    snapshot: FileSnapshot | None
 
 
-Speaker = Literal["settings", ".editorconfig"]
+DeclarationSource = Literal["settings", ".editorconfig"]
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredEncoding:
     """What somebody says about the encoding of a file; a new one gets the mark."""
 
     name: str
     bom: bytes
-    by: Speaker
+    source: DeclarationSource
 
 
-class Line(NamedTuple):  # a page has two thousand of them, and a tuple is made in half the time
+class PageLine(NamedTuple):  # a page has two thousand of them, and a tuple is made in half the time
     """A line as shown: its text, and how many characters of it were left out."""
 
     text: str
-    cut: int = 0
+    omitted_chars: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,17 @@ class Page:
 
     path: str
     first: int
-    lines: tuple[Line, ...]
-    more: bool  # the file goes on after the last line
+    lines: tuple[PageLine, ...]
+    has_more: bool  # the file goes on after the last line
     total: int | None  # None: nobody counted to the end
     encoding: str
-    replaced: bool  # some bytes could not be decoded and are shown as U+FFFD
-    identity: Identity
-    span: tuple[int, int]  # the bytes shown
+    has_undecodable_bytes: bool  # some bytes could not be decoded and are shown as U+FFFD
+    identity: FileIdentity
+    byte_span: tuple[int, int]  # the bytes shown
     span_hash: str
-    whole: Whole | None  # the file itself, where it was small enough to be read at once
-    read_by: str = "content"  # what the encoding rests on
-    unlike: str = ""  # the encoding that was declared, where the bytes say otherwise
+    snapshot: FileSnapshot | None  # the file itself, where it was small enough to be read at once
+    encoding_source: str = "content"  # what the encoding rests on
+    rejected_encoding: str = ""  # the encoding that was declared, where the bytes say otherwise
 
 
 # --- what is not text
@@ -93,11 +93,11 @@ Medium = Literal["png", "jpeg", "gif", "webp", "pdf"]
 
 
 @dataclass(frozen=True)
-class Parts:
+class ShownParts:
     """A file that is shown in parts which are not lines: pages of a PDF, cells of a notebook; an image has one."""
 
-    whole: Whole
-    shown: tuple[int, ...]
+    snapshot: FileSnapshot
+    numbers: tuple[int, ...]
     count: int
     is_text: bool = False  # and can be edited, so that it will be asked what changed in it
 
@@ -116,17 +116,17 @@ class Picture:
 class PdfPage:
     """One page: its text, laid out in lines, and its picture where that was wanted or is all there is.
 
-    `cut` counts the characters for which there was no room.
+    `omitted_chars` counts the characters for which there was no room.
     """
 
     number: int
     text: str = field(repr=False)
     picture: Picture | None = None
-    cut: int = 0
-    broken: bool = False  # there is such a page, and it cannot be read
+    omitted_chars: int = 0
+    is_broken: bool = False  # there is such a page, and it cannot be read
 
 
-Ended = Literal["", "room", "time", "memory", "broken"]
+ConversionStopReason = Literal["", "room", "time", "memory", "broken"]
 """Why a converter stopped before it was done; empty if it did not."""
 
 
@@ -136,32 +136,32 @@ class ConvertedImage:
     width: int  # of the image itself, upright
     height: int
     frames: int | None  # None: more than one, and nobody counted to the end
-    turned: bool  # the file says that it stands on its side, or mirrored
+    is_rotated: bool  # the file says that it stands on its side, or mirrored
 
 
 @dataclass(frozen=True)
 class ConvertedPdf:
     """The pages that were wanted and are there, as far as it came."""
 
-    count: int  # pages of the file
+    page_count: int  # pages of the file
     pages: tuple[PdfPage, ...]
-    ended: Ended
+    stop_reason: ConversionStopReason
 
 
 # --- what a search brings
 
 
-class Row(NamedTuple):
+class MatchRow(NamedTuple):
     """A line of a file as a search shows it: cut around its match, `start` to `end` in `text`; -1 for context.
 
-    `cut` counts the characters left out before and after.
+    `omitted_chars` counts the characters left out before and after.
     """
 
     number: int
     text: str
     start: int = -1
     end: int = -1
-    cut: tuple[int, int] = (0, 0)
+    omitted_chars: tuple[int, int] = (0, 0)
 
     @property
     def is_match(self) -> bool:
@@ -169,23 +169,23 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hit:
+class SearchHit:
     """A file or folder that a search found, by its place; with rows or a count where those were asked for."""
 
     place: str
     kind: Literal["file", "directory", "link"] = "file"
-    rows: tuple[Row, ...] = ()
+    rows: tuple[MatchRow, ...] = ()
     count: int = 0  # of matching lines
 
 
-Rule = Literal["ignore file", "hidden", "heavy folder", "binary", "too large", "denied", "unreadable", "too deep"]
+SkipReason = Literal["ignore file", "hidden", "heavy folder", "binary", "too large", "denied", "unreadable", "too deep"]
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedFiles:
     """Files that were not looked at, and by which rule; an ignore file with its line and the pattern there."""
 
-    rule: Rule
+    rule: SkipReason
     files: int
     source: str = ""  # of an ignore file: its place
     line: int = 0
@@ -193,32 +193,32 @@ class Skipped:
     at_least: bool = False  # nobody counted to the end
 
 
-Aborted = Literal["", "limit", "deadline", "entries"]  # a full page, the time, or the bound on visited entries
+AbortReason = Literal["", "limit", "deadline", "entries"]  # a full page, the time, or the bound on visited entries
 
 
 @dataclass(frozen=True)
-class Scan:
+class SearchOutcome:
     """What a search brought, from where its cursor stood on, and how far it looked."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     engine: str  # with its version
-    weaker: str = ""  # why it was not ripgrep
+    fallback_reason: str = ""  # why it was not ripgrep
     order: Literal["modified", "path"] = "path"
-    aborted: Aborted = ""  # why it did not look at everything
-    more: bool = False  # there are, or may be, hits after these
-    searched: int | None = None  # files looked at; None: nobody counted
-    skipped: tuple[Skipped, ...] = ()  # told where nothing was found, and where it costs nothing
-    changed: bool = False  # the workspace is not what it was when the cursor was given
-    state: int = 0  # a checksum of what the cursor stands on: all hits of a whole scan, else those before these
-    whole: bool = False  # whether `state` is of all hits
-    unsteady: int = 0  # hits left out because the file changed or went away meanwhile
+    abort_reason: AbortReason = ""  # why it did not look at everything
+    has_more: bool = False  # there are, or may be, hits after these
+    searched_count: int | None = None  # files looked at; None: nobody counted
+    skipped: tuple[SkippedFiles, ...] = ()  # told where nothing was found, and where it costs nothing
+    changed_since_cursor: bool = False  # the workspace is not what it was when the cursor was given
+    checksum: int = 0  # a checksum of what the cursor stands on: all hits of a whole scan, else those before these
+    is_checksum_of_all: bool = False  # whether `checksum` is of all hits
+    unstable_count: int = 0  # hits left out because the file changed or went away meanwhile
 
 
 # --- what a command leaves
 
 
 @dataclass(frozen=True)
-class Output:
+class CommandOutput:
     """What a command printed, both streams in the order they came: whole in `head`, or its two ends.
 
     Tidied for reading: no colour codes, of a line that was overwritten by carriage returns the last state.
@@ -226,16 +226,16 @@ class Output:
 
     head: str
     tail: str = ""
-    bytes: int = 0
-    lines: int = 0
-    left_out: int = 0  # lines between head and tail
+    total_bytes: int = 0
+    total_lines: int = 0
+    omitted_lines: int = 0  # lines between head and tail
     handle: str = ""  # where the whole of it can be read, below /large_tool_results/
-    kept: int = 0  # bytes of it that are there
-    replaced: bool = False  # some bytes were not UTF-8 and are shown as U+FFFD
+    kept_bytes: int = 0  # bytes of it that are there
+    has_undecodable_bytes: bool = False  # some bytes were not UTF-8 and are shown as U+FFFD
 
 
 @dataclass(frozen=True)
-class Exit:
+class ExitStatus:
     """How a command ended: by its status, by a signal, or at its time limit."""
 
     code: int | None
@@ -246,13 +246,13 @@ class Exit:
 
 
 # What a command did to a path that stays as somebody else left it; or that the path is a folder which is closed to us.
-Clash = Literal["changed", "deleted", "mode", "closed"]
+ConflictKind = Literal["changed", "deleted", "mode", "closed"]
 
-Undo = Literal["all", "file tools only"]  # what can be taken back of what a command did
+UndoScope = Literal["all", "file tools only"]  # what can be taken back of what a command did
 
 
 @dataclass(frozen=True)
-class Held:
+class SandboxStatus:
     """What confines a command on this machine, and what does not."""
 
     by: str  # "bubblewrap 0.11.0", "external", "nothing"

@@ -7,42 +7,53 @@ from itertools import groupby
 from typing import Protocol
 
 from handhold.core.errors import BinaryFile, NothingToUndo, UndoConflict
-from handhold.core.facts import Declared
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, hash_of
-from handhold.core.ports import Entry, Journal
+from handhold.core.facts import DeclaredEncoding
+from handhold.core.plans import (
+    Content,
+    ContentRef,
+    Directory,
+    DirectoryMetadata,
+    FileChange,
+    InlineContent,
+    StagedContent,
+    hash_or_none,
+)
+from handhold.core.ports import Journal, JournalEntry
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.encoding import Text
-from handhold.core.text.names import spelled, unmistakable
+from handhold.core.text.names import escape_ambiguous, format_path
 
-MOST_CHARS = 200_000  # of a diff over many files
-MOST_WHOLE = 4 * 1024 * 1024  # characters of a diff that may not be cut; a longer one is not shown at all
-MOST_FILES = 500
-FIRST_LOOK = 50  # entries; most of what is taken back was done just now
+MAX_DIFF_CHARS = 200_000  # of a diff over many files
+MAX_APPROVAL_DIFF_CHARS = 4 * 1024 * 1024  # characters of a diff that may not be cut; a longer one is not shown at all
+MAX_DIFF_FILES = 500
+INITIAL_LOOKBACK_ENTRIES = 50  # entries; most of what is taken back was done just now
 
-MOST_UNFOLDED = 200  # entries of a folder that came or went whole
-MOST_READ = 4 * 1024 * 1024  # bytes of a file of a command's; a larger one is not shown
-NOTABLE_MODE = 0o7113  # permission bits of a new file that are shown: special, executable, writable by everybody
-NOTABLE_FOLDER_MODE = 0o7002
+MAX_TREE_ENTRIES = 200  # entries of a folder that came or went whole
+MAX_DIFFED_FILE_BYTES = 4 * 1024 * 1024  # bytes of a file of a command's; a larger one is not shown
+NOTABLE_FILE_MODE_BITS = (
+    0o7113  # permission bits of a new file that are shown: special, executable, writable by everybody
+)
+NOTABLE_FOLDER_MODE_BITS = 0o7002
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """Where contents are looked up."""
 
-    def content(self, content: Content, path: str) -> bytes | None:
+    def read_content(self, content: Content, path: str) -> bytes | None:
         """What it holds; None if that is no longer kept."""
         ...
 
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+    def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
         """What lies in a tree, by the way there."""
         ...
 
-    def declared(self, path: str) -> Declared | None:
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
         """What is said about the encoding of a file there."""
         ...
 
 
 @dataclass(frozen=True)
-class Which:
+class CallSelector:
     """One call (by id or number, of one turn if it is given), one turn, the session; if nothing is said, the last."""
 
     call: str | int = ""
@@ -50,59 +61,61 @@ class Which:
     session: bool = False
 
     @property
-    def several(self) -> bool:
+    def is_multiple(self) -> bool:
         return self.call == "" and (bool(self.turn) or self.session)
 
-    def names(self, entry: Entry) -> bool:
-        named = self.call in ("", entry.call.call_id, entry.seq, f"#{entry.seq}")
-        return named and self.turn in ("", entry.call.turn)
+    def matches(self, entry: JournalEntry) -> bool:
+        is_call = self.call in ("", entry.call.call_id, entry.seq, f"#{entry.seq}")
+        return is_call and self.turn in ("", entry.call.turn)
 
     def __str__(self) -> str:
         return str(self.call) or self.turn or ("this session" if self.session else "the last change")
 
 
-def name_of(entry: Entry) -> str:
+def format_call_id(entry: JournalEntry) -> str:
     return entry.call.call_id or f"#{entry.seq}"
 
 
-def changes(journal: Journal, session: str, which: Which, *, undone: bool | None) -> list[Entry]:
+def find_changes(journal: Journal, session: str, selector: CallSelector, *, undone: bool | None) -> list[JournalEntry]:
     """The changes meant, oldest first; with `undone` only those that stand taken back, or do not."""
 
-    def meant(entry: Entry) -> bool:
+    def is_selected(entry: JournalEntry) -> bool:
         if not entry.changed or not entry.succeeded or entry.call.tool in ("undo", "redo"):
             return False
-        return (undone is None or entry.undone is undone) and which.names(entry)
+        return (undone is None or entry.undone is undone) and selector.matches(entry)
 
-    return _latest(journal, session, meant, which)
+    return _find_latest(journal, session, is_selected, selector)
 
 
-def undos(journal: Journal, session: str, which: Which) -> list[Entry]:
+def find_undos(journal: Journal, session: str, selector: CallSelector) -> list[JournalEntry]:
     """The undos that took back what is meant and still stand, oldest first."""
-    one_of = None
-    if which.call != "" or which.turn:
-        one_of = {entry.seq for entry in changes(journal, session, which, undone=True)}
+    selected = None
+    if selector.call != "" or selector.turn:
+        selected = {entry.seq for entry in find_changes(journal, session, selector, undone=True)}
 
-    def meant(entry: Entry) -> bool:
+    def is_selected(entry: JournalEntry) -> bool:
         stands = entry.call.tool == "undo" and entry.succeeded and not entry.undone
-        return stands and (one_of is None or not one_of.isdisjoint(entry.takes_back))
+        return stands and (selected is None or not selected.isdisjoint(entry.takes_back))
 
-    found = _latest(journal, session, meant, which)
-    if not which.several:
-        found = _companions(journal, session, meant, found[0])
-    if one_of is not None and any(not one_of.issuperset(entry.takes_back) for entry in found):
-        raise NothingToUndo(f"{which} by itself: it was taken back together with other calls")
+    found = _find_latest(journal, session, is_selected, selector)
+    if not selector.is_multiple:
+        found = _find_batch(journal, session, is_selected, found[0])
+    if selected is not None and any(not selected.issuperset(entry.takes_back) for entry in found):
+        raise NothingToUndo(f"{selector} by itself: it was taken back together with other calls")
     return found
 
 
-def _companions(journal: Journal, session: str, meant: Callable[[Entry], bool], one: Entry) -> list[Entry]:
+def _find_batch(
+    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], undo: JournalEntry
+) -> list[JournalEntry]:
     """An undo of several calls may have taken several steps: all of them are one undo."""
-    batch = batch_of(one)
+    batch = get_batch(undo)
     if not batch:
-        return [one]
-    return [entry for entry in journal.entries(session=session) if meant(entry) and batch_of(entry) == batch]
+        return [undo]
+    return [entry for entry in journal.entries(session=session) if is_selected(entry) and get_batch(entry) == batch]
 
 
-def batch_of(entry: Entry) -> int:
+def get_batch(entry: JournalEntry) -> int:
     """The number of the first step of the undo or redo that this one is a step of; 0 if it was the only one."""
     try:
         return json.loads(entry.call.arguments).get("batch", 0)
@@ -110,36 +123,40 @@ def batch_of(entry: Entry) -> int:
         return 0
 
 
-def _latest(journal: Journal, session: str, meant: Callable[[Entry], bool], which: Which) -> list[Entry]:
+def _find_latest(
+    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], selector: CallSelector
+) -> list[JournalEntry]:
     """The last entry that is meant, or all of them. Looks back further and further."""
-    last = None if which.several else FIRST_LOOK
+    last = None if selector.is_multiple else INITIAL_LOOKBACK_ENTRIES
     while True:
         entries = journal.entries(session=session, last=last)
         if last and any(is_redo(entry) for entry in entries):  # what it did again may lie further back
             entries, last = journal.entries(session=session), None
-        again = done_again(entries)
-        found = sorted((entry for entry in entries if meant(entry)), key=lambda entry: again.get(entry.seq, entry.seq))
+        redone = map_redone_calls(entries)
+        found = sorted(
+            (entry for entry in entries if is_selected(entry)), key=lambda entry: redone.get(entry.seq, entry.seq)
+        )
         if found:
-            return found if which.several else found[-1:]
+            return found if selector.is_multiple else found[-1:]
         if last is None or len(entries) < last:
-            raise NothingToUndo(str(which))
+            raise NothingToUndo(str(selector))
         last *= 20
 
 
-def is_redo(entry: Entry) -> bool:
+def is_redo(entry: JournalEntry) -> bool:
     return entry.call.tool == "redo" and entry.succeeded
 
 
-def done_again(entries: Sequence[Entry]) -> dict[int, int]:
+def map_redone_calls(entries: Sequence[JournalEntry]) -> dict[int, int]:
     """The calls that were done again, and the redo that did so last: they came after all that stood then."""
     undone = {entry.seq: entry.takes_back for entry in entries if entry.call.tool == "undo"}
     redos = (entry for entry in entries if is_redo(entry))
     return {call: redo.seq for redo in redos for undo in redo.takes_back for call in undone.get(undo, ())}
 
 
-def _since(journal: Journal, session: str, seq: int) -> Sequence[Entry]:
+def _read_entries_since(journal: Journal, session: str, seq: int) -> Sequence[JournalEntry]:
     """The entries from a number on, and some before."""
-    last = FIRST_LOOK
+    last = INITIAL_LOOKBACK_ENTRIES
     while True:
         entries = journal.entries(session=session, last=last)
         if len(entries) < last or entries[0].seq <= seq:
@@ -147,78 +164,88 @@ def _since(journal: Journal, session: str, seq: int) -> Sequence[Entry]:
         last *= 20
 
 
-def net(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
+def combine_changes(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
     """The sum of these changes, oldest first. UndoConflict where somebody else's change lies in between."""
     total: dict[str, FileChange] = {}
     for change in (change for files in calls for change in files):
         known = total.pop(change.path, None)
-        if known and hash_of(known.after) != hash_of(change.before):
+        if known and hash_or_none(known.after) != hash_or_none(change.before):
             raise UndoConflict((change.path,))
         mode = change.mode if change.mode is not None or known is None else known.mode
         total[change.path] = FileChange(change.path, known.before if known else change.before, change.after, mode)
-    return [change for change in total.values() if not change.idle]
+    return [change for change in total.values() if not change.is_noop]
 
 
 @dataclass(frozen=True)
-class Step:
+class UndoStep:
     """Calls that are taken back together, as one change; what their journals say, oldest first."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     files: tuple[FileChange, ...]
 
 
-def steps(journal: Journal, session: str, chosen: Sequence[Entry]) -> list[Step]:
+def build_undo_steps(journal: Journal, session: str, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
     """The sum of these calls, oldest first. A command stands by itself: its things change places, one at a time."""
-    out: list[Step] = []
-    done = [Step(entries, journal.files(seq)) for entries, seq in _as_last_done(journal, session, chosen)]
-    for by_command, group in groupby(done, key=lambda step: has_things(step.files)):
+    out: list[UndoStep] = []
+    done = [UndoStep(entries, journal.changes_of(seq)) for entries, seq in _resolve_redone(journal, session, chosen)]
+    for by_command, group in groupby(done, key=lambda step: has_staged_content(step.files)):
         if by_command:
             out += group
         else:
             together = list(group)
             entries = tuple(entry for step in together for entry in step.entries)
-            out.append(Step(entries, tuple(net([step.files for step in together]))))
+            out.append(UndoStep(entries, tuple(combine_changes([step.files for step in together]))))
     return out
 
 
-def _as_last_done(journal: Journal, session: str, chosen: Sequence[Entry]) -> Iterator[tuple[tuple[Entry, ...], int]]:
+def _resolve_redone(
+    journal: Journal, session: str, chosen: Sequence[JournalEntry]
+) -> Iterator[tuple[tuple[JournalEntry, ...], int]]:
     """Calls, and the entry that says what they did. A call that was done again made, that time, other folders too."""
-    again = done_again(_since(journal, session, min(entry.seq for entry in chosen)))
-    for redo, group in groupby(chosen, key=lambda entry: again.get(entry.seq, 0)):
+    redone = map_redone_calls(_read_entries_since(journal, session, min(entry.seq for entry in chosen)))
+    for redo, group in groupby(chosen, key=lambda entry: redone.get(entry.seq, 0)):
         entries = tuple(group)
-        if redo and {entry.seq for entry in entries} == {call for call, by in again.items() if by == redo}:
+        if redo and {entry.seq for entry in entries} == {call for call, by in redone.items() if by == redo}:
             yield entries, redo
         else:
             yield from (((entry,), entry.seq) for entry in entries)
 
 
-def has_things(files: Sequence[FileChange]) -> bool:
-    return any(isinstance(content, Shelved | Folder) for change in files for content in (change.before, change.after))
+def has_staged_content(files: Sequence[FileChange]) -> bool:
+    return any(
+        isinstance(content, StagedContent | DirectoryMetadata)
+        for change in files
+        for content in (change.before, change.after)
+    )
 
 
-def short(path: str, roots: Sequence[str]) -> str:
+def shorten_path(path: str, roots: Sequence[str]) -> str:
     """A path as a person would write it: below the first root, or in full."""
-    return spelled(path.removeprefix(roots[0].rstrip("/") + "/"))
+    return format_path(path.removeprefix(roots[0].rstrip("/") + "/"))
 
 
-def diff_of(files: Sequence[FileChange], source: Source, roots: Sequence[str]) -> str:
+def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]) -> str:
     """A unified diff over many files, bounded; what was left out is said."""
     out: list[str] = []
-    room = MOST_CHARS
-    shown = [change for change in files if not change.of_directory]
+    room = MAX_DIFF_CHARS
+    shown = [change for change in files if not change.is_directory]
     for n, change in enumerate(shown):
-        for piece in _pieces(change, source, roots):
+        for piece in _format_change(change, source, roots):
             room -= len(piece)
-            if (room < 0 and out) or n >= MOST_FILES:
+            if (room < 0 and out) or n >= MAX_DIFF_FILES:
                 return "".join([*out, f"[{len(shown) - n} more files are not shown]\n"])
-            over = len(piece) - MOST_CHARS
-            more = f"\n[{over:,} more characters of {short(change.path, roots)} are not shown]\n" if over > 0 else ""
-            out.append(piece[:MOST_CHARS] + more)
+            over = len(piece) - MAX_DIFF_CHARS
+            more = (
+                f"\n[{over:,} more characters of {shorten_path(change.path, roots)} are not shown]\n"
+                if over > 0
+                else ""
+            )
+            out.append(piece[:MAX_DIFF_CHARS] + more)
     return "".join(out)
 
 
-def diff_for_approval(
-    files: Sequence[FileChange], places: Collection[str], source: Source, roots: Sequence[str]
+def format_approval_diff(
+    files: Sequence[FileChange], places: Collection[str], source: ContentSource, roots: Sequence[str]
 ) -> tuple[str, int] | None:
     """A diff whose first lines show all that happens at these places, and how many lines that is; the rest is bounded.
 
@@ -226,81 +253,92 @@ def diff_for_approval(
     """
     whole: list[str] = []
     others: list[FileChange] = []
-    above = {folder for place in places for folder in _upwards(place)}
-    room = MOST_WHOLE
+    above = {folder for place in places for folder in _walk_up(place)}
+    room = MAX_APPROVAL_DIFF_CHARS
     for change in files:
-        if _is_at(change.path, places):
-            pieces = _pieces(change, source, roots, whole=True)
+        if _is_at_or_below(change.path, places):
+            pieces = _format_change(change, source, roots, complete=True)
         else:
             others.append(change)
-            inside = _entries(change, source, None) if change.path in above else ()
-            pieces = (_entry(one, source, roots, named=True) for one in inside if _is_at(one.path, places))
+            inside = _expand_trees(change, source, None) if change.path in above else ()
+            pieces = (
+                _format_tree_entry(one, source, roots, name_folders=True)
+                for one in inside
+                if _is_at_or_below(one.path, places)
+            )
         for piece in pieces:
             whole.append(piece)
             room -= len(piece)
             if room < 0:
                 return None
     first = "".join(whole)
-    return first + diff_of(others, source, roots), first.count("\n")
+    return first + format_diff(others, source, roots), first.count("\n")
 
 
-def _is_at(path: str, places: Collection[str]) -> bool:
+def _is_at_or_below(path: str, places: Collection[str]) -> bool:
     """Whether it is one of these places, or lies in one."""
-    return any(each in places for each in _upwards(path))
+    return any(each in places for each in _walk_up(path))
 
 
-def _upwards(path: str) -> Iterator[str]:
+def _walk_up(path: str) -> Iterator[str]:
     """A path, and the folders that it lies in."""
     while path:
         yield path
         path = path.rpartition("/")[0]
 
 
-def _pieces(change: FileChange, source: Source, roots: Sequence[str], *, whole: bool = False) -> Iterator[str]:
+def _format_change(
+    change: FileChange, source: ContentSource, roots: Sequence[str], *, complete: bool = False
+) -> Iterator[str]:
     """A change, and what is in a folder that came or went whole, as if each file had by itself."""
-    yield _piece(change, source, roots)
-    entries = _entries(change, source, None if whole else MOST_UNFOLDED)
-    yield from (_entry(one, source, roots, named=whole) for one in entries)
-    if (more := sum(tree.entries - 1 for tree in _trees(change)) - len(entries)) > 0:
-        yield f"[{more:,} more entries of {short(change.path, roots)} are not shown]\n"
+    yield _format_entry_diff(change, source, roots)
+    entries = _expand_trees(change, source, None if complete else MAX_TREE_ENTRIES)
+    yield from (_format_tree_entry(one, source, roots, name_folders=complete) for one in entries)
+    if (more := sum(tree.entry_count - 1 for tree in _get_trees(change)) - len(entries)) > 0:
+        yield f"[{more:,} more entries of {shorten_path(change.path, roots)} are not shown]\n"
 
 
-def _piece(change: FileChange, source: Source, roots: Sequence[str]) -> str:
-    name = short(change.path, roots)
+def _format_entry_diff(change: FileChange, source: ContentSource, roots: Sequence[str]) -> str:
+    name = shorten_path(change.path, roots)
     is_text = _is_text(change.before) and _is_text(change.after)
-    return _modes(name, change) + (_text_diff if is_text else _in_words)(name, change, source)
+    return _format_modes(name, change) + (_format_text_diff if is_text else _format_summary)(name, change, source)
 
 
-def _entry(one: FileChange, source: Source, roots: Sequence[str], *, named: bool) -> str:
-    """What happens to something in a folder. A folder is `named`, or shown only if its mode or owner is unusual."""
-    if not _trees(one):
-        return _piece(one, source, roots)
-    name = short(one.path, roots)
-    before, after = ("nothing", "a folder") if one.before is None else ("a folder", "nothing")
-    return _modes(name, one) + (f"[{name}: {before} -> {after}]\n" if named else "")
+def _format_tree_entry(change: FileChange, source: ContentSource, roots: Sequence[str], *, name_folders: bool) -> str:
+    """What happens to something in a folder. A folder is shown if `name_folders`,
+    or if its mode or owner is unusual."""
+    if not _get_trees(change):
+        return _format_entry_diff(change, source, roots)
+    name = shorten_path(change.path, roots)
+    before, after = ("nothing", "a folder") if change.before is None else ("a folder", "nothing")
+    return _format_modes(name, change) + (f"[{name}: {before} -> {after}]\n" if name_folders else "")
 
 
-def _trees(change: FileChange) -> list[Shelved]:
-    return [side for side in (change.before, change.after) if isinstance(side, Shelved) and side.kind == "tree"]
+def _get_trees(change: FileChange) -> list[StagedContent]:
+    return [side for side in (change.before, change.after) if isinstance(side, StagedContent) and side.kind == "tree"]
 
 
-def _entries(change: FileChange, source: Source, most: int | None) -> list[FileChange]:
+def _expand_trees(change: FileChange, source: ContentSource, limit: int | None) -> list[FileChange]:
     """What is in the folders that come or go, each as a change by itself; of each folder at most so many."""
     return [
-        FileChange(path, None, thing) if tree is change.after else FileChange(path, thing, None)
-        for tree in _trees(change)
-        for way, thing in source.unfolded(tree, change.path, tree.entries if most is None else most)
-        for path in (f"{change.path}/{unmistakable(way)}",)
+        FileChange(path, None, content) if tree is change.after else FileChange(path, content, None)
+        for tree in _get_trees(change)
+        for relative, content in source.list_staged_tree(
+            tree, change.path, tree.entry_count if limit is None else limit
+        )
+        for path in (f"{change.path}/{escape_ambiguous(relative)}",)
     ]
 
 
-def _text_diff(name: str, change: FileChange, source: Source) -> str:
-    if change.idle:
+def _format_text_diff(name: str, change: FileChange, source: ContentSource) -> str:
+    if change.is_noop:
         return ""
-    if any(isinstance(side, Shelved) and side.size > MOST_READ for side in (change.before, change.after)):
-        return _in_words(name, change, source)
+    if any(
+        isinstance(side, StagedContent) and side.size > MAX_DIFFED_FILE_BYTES for side in (change.before, change.after)
+    ):
+        return _format_summary(name, change, source)
     try:
-        before, after = (_text(content, change.path, source) for content in (change.before, change.after))
+        before, after = (_decode_content(content, change.path, source) for content in (change.before, change.after))
     except LookupError:
         return f"[{name}: its content is no longer kept]\n"
     except BinaryFile:
@@ -308,73 +346,73 @@ def _text_diff(name: str, change: FileChange, source: Source) -> str:
     return unified_diff(name, before, after)
 
 
-def _text(content: Content | None, path: str, source: Source) -> str | None:
+def _decode_content(content: Content | None, path: str, source: ContentSource) -> str | None:
     if content is None:
         return None
-    data = source.content(content, path)
+    data = source.read_content(content, path)
     if data is None:
         raise LookupError(content.hash)
-    return Text.decode(data, path, source.declared(path)).body
+    return Text.decode(data, path, source.declared_encoding(path)).body
 
 
 def _is_text(content: Content | None) -> bool:
     """Whether it may be: no link, tree or folder."""
     match content:
-        case Shelved(kind=kind):
+        case StagedContent(kind=kind):
             return kind == "file"
-        case Folder() | Directory():
+        case DirectoryMetadata() | Directory():
             return False
         case _:
             return True
 
 
-def _modes(name: str, change: FileChange) -> str:
+def _format_modes(name: str, change: FileChange) -> str:
     """Permission bits and owners that differ, or that are out of the ordinary on something new."""
     out = ""
     match change.before, change.after:
-        case Shelved(mode=old), Shelved(mode=new) if old != new:
+        case StagedContent(mode=old), StagedContent(mode=new) if old != new:
             out = f"[{name}: mode {old & 0o7777:o} -> {new & 0o7777:o}]\n"
-        case None, Shelved(kind="file" | "tree" as kind, mode=mode) if _is_notable(kind, mode):
+        case None, StagedContent(kind="file" | "tree" as kind, mode=mode) if _is_notable(kind, mode):
             out = f"[{name}: new {'file' if kind == 'file' else 'folder'}, mode {mode & 0o7777:o}]\n"
-        case None, Bytes() | Stored() if change.mode and _is_notable("file", change.mode):
+        case None, InlineContent() | ContentRef() if change.mode and _is_notable("file", change.mode):
             out = f"[{name}: new file, mode {change.mode & 0o7777:o}]\n"
         case _:
             pass
     match change.before, change.after:
-        case Shelved(owner=old), Shelved(owner=new) if old != new:
-            return f"{out}[{name}: owner {_user(old)} -> {_user(new)}]\n"
-        case None, Shelved(owner=int(new)):
-            return f"{out}[{name}: owner {_user(new)}]\n"
+        case StagedContent(owner=old), StagedContent(owner=new) if old != new:
+            return f"{out}[{name}: owner {_format_user(old)} -> {_format_user(new)}]\n"
+        case None, StagedContent(owner=int(new)):
+            return f"{out}[{name}: owner {_format_user(new)}]\n"
         case _:
             return out
 
 
 def _is_notable(kind: str, mode: int) -> bool:
-    return bool(mode & (NOTABLE_MODE if kind == "file" else NOTABLE_FOLDER_MODE))
+    return bool(mode & (NOTABLE_FILE_MODE_BITS if kind == "file" else NOTABLE_FOLDER_MODE_BITS))
 
 
-def _user(owner: int | None) -> str:
+def _format_user(owner: int | None) -> str:
     return "this user" if owner is None else f"user {owner}"
 
 
-def _in_words(name: str, change: FileChange, source: Source) -> str:
-    before, after = (_told(side, change.path, source) for side in (change.before, change.after))
+def _format_summary(name: str, change: FileChange, source: ContentSource) -> str:
+    before, after = (_describe_content(side, change.path, source) for side in (change.before, change.after))
     return f"[{name}: {before} -> {after}]\n"
 
 
-def _told(content: Content | None, path: str, source: Source) -> str:
+def _describe_content(content: Content | None, path: str, source: ContentSource) -> str:
     """What is no text, in a few words."""
     match content:
         case None:
             return "nothing"
-        case Shelved(kind="tree", entries=entries, size=size):
+        case StagedContent(kind="tree", entry_count=entries, size=size):
             return f"a folder (mode {content.mode & 0o7777:o}, {entries - 1:,} entries in it, {size:,} bytes)"
-        case Shelved(kind="link"):
-            target = source.content(content, path)
+        case StagedContent(kind="link"):
+            target = source.read_content(content, path)
             return f"a link to {target.decode('utf-8', 'backslashreplace')}" if target is not None else "a link"
-        case Shelved(kind="other"):
+        case StagedContent(kind="other"):
             return "a pipe, socket or device"
-        case Folder(mode=mode, owner=owner, attributes=attributes):
+        case DirectoryMetadata(mode=mode, owner=owner, xattrs=attributes):
             owned = "" if owner is None else ", owner {}:{}".format(*owner)
             named = "" if attributes is None else f", attributes {', '.join(name for name, _ in attributes) or 'none'}"
             return f"a folder (mode {mode & 0o7777:o}{owned}{named})"

@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
-from handhold.core.facts import Clash, Medium, Page, Parts, Whole
+from handhold.core.facts import ConflictKind, FileSnapshot, Medium, Page, ShownParts
 from handhold.core.requests import Glob, Grep, JobInput, JobOutput, JobStop, ListFiles, Read, Run
 from handhold.core.results import Result
 
@@ -21,7 +21,7 @@ def digest(data: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Bytes:
+class InlineContent:
     """Content at hand."""
 
     data: bytes = field(repr=False)
@@ -36,7 +36,7 @@ class Bytes:
 
 
 @dataclass(frozen=True)
-class Stored:
+class ContentRef:
     """Content that the store holds, or that lies on the disk and is only compared."""
 
     hash: str
@@ -52,7 +52,7 @@ class Directory:
 
 
 @dataclass(frozen=True)
-class Shelved:
+class StagedContent:
     """A thing that changes places, by a rename, with what stands at its path: a file, a link, a whole tree, whatever.
 
     Before the change the new thing lies in the slot, afterwards the old one: both sides of a change name one slot.
@@ -66,23 +66,23 @@ class Shelved:
     mode: int
     inode: tuple[int, int]  # device and number
     mtime_ns: int
-    entries: int = 1  # of a tree: everything in it, and itself
+    entry_count: int = 1  # of a tree: everything in it, and itself
     owner: int | None = None  # the user id, if Handhold runs as another; not kept in the journal
     allocated: int = field(default=0, compare=False)  # bytes on the disk, of a tree all together; not kept either
 
 
 @dataclass(frozen=True)
-class Folder:
+class DirectoryMetadata:
     """A directory that was there and stays. Its owner and its attributes are None where they do not change."""
 
     mode: int
     owner: tuple[int, int] | None = None  # user and group
-    attributes: tuple[tuple[str, bytes], ...] | None = None  # access lists among them
+    xattrs: tuple[tuple[str, bytes], ...] | None = None  # access lists among them
 
     @property
     def hash(self) -> str:
         owner = "" if self.owner is None else " owner {} {}".format(*self.owner)
-        named = ((name.encode("utf-8", "surrogateescape").hex(), value.hex()) for name, value in self.attributes or ())
+        named = ((name.encode("utf-8", "surrogateescape").hex(), value.hex()) for name, value in self.xattrs or ())
         return f"folder {self.mode:o}{owner}" + "".join(f" {name}={value}" for name, value in named)
 
     @property
@@ -90,7 +90,7 @@ class Folder:
         return 0
 
 
-Content = Bytes | Stored | Directory | Shelved | Folder
+Content = InlineContent | ContentRef | Directory | StagedContent | DirectoryMetadata
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,20 @@ class FileChange:
     after: Content | None
     mode: int | None = None
 
-    def reversed(self) -> "FileChange":
+    def invert(self) -> "FileChange":
         return FileChange(self.path, self.after, self.before, self.mode)
 
     @property
-    def idle(self) -> bool:
+    def is_noop(self) -> bool:
         """Whether the file is the same afterwards."""
-        return hash_of(self.before) == hash_of(self.after)
+        return hash_or_none(self.before) == hash_or_none(self.after)
 
     @property
-    def of_directory(self) -> bool:
+    def is_directory(self) -> bool:
         return isinstance(self.before or self.after, Directory)
 
 
-def hash_of(content: Content | None) -> str | None:
+def hash_or_none(content: Content | None) -> str | None:
     return content.hash if content else None
 
 
@@ -125,7 +125,7 @@ class Answer:
 
     result: Result
     pages: tuple[Page, ...] = ()
-    parts: Parts | None = None  # and these, of a file that is not text
+    parts: ShownParts | None = None  # and these, of a file that is not text
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ class Changes:
 
     files: tuple[FileChange, ...]
     result: Result
-    whole: bool  # the model wrote these files itself from end to end, so it has seen them
-    seen: frozenset[str] = frozenset()  # of several files, those that it knows from end to end
-    forget: bool = False  # what it knows of them is out of date now, though it wrote them itself
+    is_full_write: bool  # the model wrote these files itself from end to end, so it has seen them
+    fully_seen_paths: frozenset[str] = frozenset()  # of several files, those that it knows from end to end
+    invalidates_reads: bool = False  # what it knows of them is out of date now, though it wrote them itself
 
     def __iter__(self) -> Iterator[FileChange]:
         return iter(self.files)
@@ -146,16 +146,16 @@ class Changes:
 class Search:
     """Something to look for at a place, from where an earlier page ended: `start` items on, or after the name `after`.
 
-    `state` is the checksum that the earlier page ended with; None for a first page.
+    `checksum` is the checksum that the earlier page ended with; None for a first page.
     """
 
     request: ListFiles | Glob | Grep
     place: str
-    seconds: float
+    timeout_seconds: float
     start: int = 0
     after: str = ""
-    state: int | None = None
-    entries: int | None = None  # the most that are visited, in the order of paths; None: all
+    checksum: int | None = None
+    max_entries: int | None = None  # the most that are visited, in the order of paths; None: all
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,10 @@ class Convert:
     """A file that is not text, to be shown all the same: an image, or some pages of a PDF."""
 
     request: Read
-    whole: Whole
+    snapshot: FileSnapshot
     medium: Medium
     pages: tuple[int, ...] = ()
-    images: bool = False  # of every page a picture, and not only of those without text
+    include_images: bool = False  # of every page a picture, and not only of those without text
     chars: int = 0  # room for text, and for pictures at their price
 
 
@@ -178,7 +178,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobAction:
     """A question to a command that runs in the background."""
 
     request: JobOutput | JobInput | JobStop
@@ -194,12 +194,12 @@ class Conflict:
     """A path that a command changed, and somebody else meanwhile: theirs stays, the command's version is kept."""
 
     path: str
-    clash: Clash
-    kept: str = ""  # where the command's version can be read, if there is one
+    kind: ConflictKind
+    kept_path: str = ""  # where the command's version can be read, if there is one
 
 
 @dataclass(frozen=True)
-class FolderTime:
+class FolderMtime:
     """When a folder that stays was last changed (its mtime), without the command and by it.
 
     A time is no content: it is never a conflict, and a command that changed nothing else has nothing to undo.
@@ -219,7 +219,7 @@ class Effects:
     protected: tuple[str, ...] = ()  # the places among them, also inside new trees, that nobody changes unasked
     privileged: tuple[str, ...] = ()  # those that would run with rights of their own (set-user-id, …), and devices
     notes: tuple[str, ...] = ()  # what a shadow could not do as a plain folder would
-    times: tuple[FolderTime, ...] = ()  # of folders that it changed something in, or touched
+    folder_mtimes: tuple[FolderMtime, ...] = ()  # of folders that it changed something in, or touched
 
     def exclude(self, conflicts: Sequence[Conflict]) -> "Effects":
         """Without the changes of these paths. What is in them stays protected where another change is about it."""
@@ -227,10 +227,10 @@ class Effects:
         files = tuple(change for change in self.files if change.path not in paths)
         left = {change.path for change in files}
 
-        def stays(place: str) -> bool:
+        def should_keep(place: str) -> bool:
             return not _is_within(place, paths) or _is_within(place, left)
 
-        protected, privileged = (tuple(filter(stays, places)) for places in (self.protected, self.privileged))
+        protected, privileged = (tuple(filter(should_keep, places)) for places in (self.protected, self.privileged))
         return replace(
             self, files=files, conflicts=(*self.conflicts, *conflicts), protected=protected, privileged=privileged
         )
@@ -242,4 +242,4 @@ def _is_within(place: str, paths: Set[str]) -> bool:
     return bool(place)
 
 
-Plan = Answer | Changes | Search | Convert | Command | Job | Restart
+Plan = Answer | Changes | Search | Convert | Command | JobAction | Restart

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from handhold.core.choices import Matching
 from handhold.core.errors import ToolError
 from handhold.core.facts import (
-    Beginning,
+    CommandOutput,
     ConvertedImage,
     ConvertedPdf,
-    Declared,
-    Exit,
-    Held,
-    Identity,
-    Look,
-    Output,
+    DeclaredEncoding,
+    ExitStatus,
+    FileHead,
+    FileIdentity,
+    FileSnapshot,
+    FileStat,
     Page,
-    Scan,
-    Undo,
-    Whole,
+    SandboxStatus,
+    SearchOutcome,
+    UndoScope,
 )
-from handhold.core.plans import Conflict, Content, Convert, Effects, FileChange, FolderTime, Search, Shelved
+from handhold.core.plans import Conflict, Content, Convert, Effects, FileChange, FolderMtime, Search, StagedContent
 from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, Result, ToolSpec
 
 if TYPE_CHECKING:
     from handhold.core.text.redaction import Redaction
 
-MOST_EDITABLE = 64 * 1024 * 1024  # larger files are read by page and never held whole
+MAX_EDITABLE_BYTES = 64 * 1024 * 1024  # larger files are read by page and never held whole
 
 T = TypeVar("T")
 
@@ -46,23 +46,25 @@ class FileView(Protocol):
     @property
     def roots(self) -> tuple[str, ...]: ...
 
-    def place(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """The one spelling of a path: absolute, links resolved; it need not exist."""
         ...
 
-    def look(self, path: str) -> Look | None:
+    def stat(self, path: str) -> FileStat | None:
         """What stands there; None if nothing does."""
         ...
 
-    def read(self, path: str) -> Whole:
-        """A regular file of at most MOST_EDITABLE bytes, else TooLarge."""
+    def read(self, path: str) -> FileSnapshot:
+        """A regular file of at most MAX_EDITABLE_BYTES bytes, else TooLarge."""
         ...
 
-    def begun(self, path: str, count: int) -> Beginning:
+    def read_head(self, path: str, count: int) -> FileHead:
         """How a regular file begins: at most `count` bytes of it."""
         ...
 
-    def page(self, path: str, offset: int, limit: int, width: int, *, whole: Whole | None = None) -> Page:
+    def read_page(
+        self, path: str, offset: int, limit: int, width: int, *, snapshot: FileSnapshot | None = None
+    ) -> Page:
         """At most `limit` lines from line `offset` on, each cut to `width` characters.
 
         Of the file as it is, or as it was read. PastEnd beyond the last line; a file without lines has a first page
@@ -70,45 +72,45 @@ class FileView(Protocol):
         """
         ...
 
-    def count(self, path: str) -> int:
+    def count_lines(self, path: str) -> int:
         """How many lines a file has."""
         ...
 
-    def declared(self, path: str) -> Declared | None:
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
         """What is said about the encoding of a file, whether it is there or not. It raises nothing."""
         ...
 
-    def fingerprint(self, path: str) -> tuple[Identity, str]:
+    def fingerprint(self, path: str) -> tuple[FileIdentity, str]:
         """Identity and content hash, read in pieces."""
         ...
 
-    def writable(self, path: str) -> bool:
+    def is_writable(self, path: str) -> bool:
         """Whether the root that a path lies in may be changed."""
         ...
 
-    def near(self, path: str) -> tuple[str, ...]:
+    def suggest_paths(self, path: str) -> tuple[str, ...]:
         """Paths that may be meant by one that leads to nothing, the likeliest first: beside it, or of the same name.
 
         Found in a short time, and so not always all of them.
         """
         ...
 
-    def names_outside(self, path: str) -> bool:
+    def has_outside_link(self, path: str) -> bool:
         """Whether a file has another name, a hard link, that does not lie below the roots."""
         ...
 
-    def hiding(self, denies: Callable[[str], bool], *, near: bool = False) -> "Hiding":
-        """What of the workspace `denies` names, of places really spelled; for as long as the workspace is open.
+    def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> "HiddenPaths":
+        """What of the workspace `is_denied` names, of places really spelled; for as long as the workspace is open.
 
-        With `near`, nothing is looked up in folders that another machine or process serves.
+        With `local_only`, nothing is looked up in folders that another machine or process serves.
         """
         ...
 
 
-class Hiding(Protocol):
+class HiddenPaths(Protocol):
     """Files that may not be read, as of now: under the names that a rule is about, and under every other."""
 
-    def places(self, until: float | None = None) -> Sequence[str]:
+    def paths(self, until: float | None = None) -> Sequence[str]:
         """Where they are, really spelled; of a folder that is hidden whole, the folder.
 
         TimeoutError if that is not known at `until`, on the monotonic clock.
@@ -119,7 +121,7 @@ class Hiding(Protocol):
         """The files among them one by one, also those in folders that are hidden whole. TimeoutError likewise."""
         ...
 
-    def twins(self) -> Mapping[tuple[int, int], str]:
+    def hard_links(self) -> Mapping[tuple[int, int], str]:
         """Those files that have several names, by device and inode: a denied one of each, really spelled."""
         ...
 
@@ -135,15 +137,15 @@ class Transaction(Protocol):
         """The changes with what they bring along: directories to be made, the mode of what goes away."""
         ...
 
-    def perform(self) -> Mapping[str, Identity]:
+    def apply(self) -> Mapping[str, FileIdentity]:
         """All of them, durably, or none: what fails is taken back and raised. Identities of the files written."""
         ...
 
-    def take_back(self) -> None:
-        """Undo `perform`, for when the journal could not say that it happened."""
+    def roll_back(self) -> None:
+        """Undo `apply`, for when the journal could not say that it happened."""
         ...
 
-    def finish(self, *, renew: Collection[str] = ()) -> None:
+    def clean_up(self, *, renew: Collection[str] = ()) -> None:
         """Throw away what was kept for taking back. Files of `renew` that got other contents are of this moment."""
         ...
 
@@ -152,44 +154,44 @@ class Files(FileView, Protocol):
     """The workspace: the view, and the one door through which it changes."""
 
     def transaction(
-        self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()
+        self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
     ) -> AbstractContextManager[Transaction]:
         """Stale if a file is no longer its `before`. `times` are set once the changes of a command are made."""
         ...
 
-    def alone(self) -> AbstractContextManager[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Hold off every transaction on this workspace, of any process."""
         ...
 
-    def recover(self, broken: "Broken") -> tuple[str, ...]:
+    def recover(self, incomplete: "IncompleteTransaction") -> tuple[str, ...]:
         """Finish or take back what a dead process left; name the paths that somebody changed since. Call it alone."""
         ...
 
-    def stands(self, path: str, content: Content) -> bool:
+    def is_current(self, path: str, content: Content) -> bool:
         """Whether this very thing is there: by its inode and time, else by what it holds and its mode."""
         ...
 
-    def shelved(self, content: Shelved, path: str) -> bytes | None:
+    def read_staged(self, content: StagedContent, path: str) -> bytes | None:
         """What a shelved file or link holds, in its slot or at its path; None if it is neither, or too large."""
         ...
 
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
+    def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
         """What lies in a shelved tree, in its slot or at its path, by the way there: the first of it, unread."""
         ...
 
-    def exact_hash(self, content: Shelved, path: str) -> str | None:
+    def exact_hash(self, content: StagedContent, path: str) -> str | None:
         """Of all that a shelved thing is, in its slot or at its path: kind, mode, owner and content, of a tree of all
         that is in it. The same hash means the same thing; None if it is in neither place."""
         ...
 
-    def on_shelf(self, content: Shelved) -> bool:
+    def is_staged(self, content: StagedContent) -> bool:
         """Whether its slot still holds it."""
         ...
 
-    def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
+    def with_io_timeout(self, work: Callable[[], T], raise_if_cancelled: Callable[[], None]) -> T:
         """What this work gives, which reads here and changes nothing.
 
-        SystemTrouble if what lies beneath falls silent; whatever `go_on` raises, meanwhile.
+        SystemFailure if what lies beneath falls silent; whatever `raise_if_cancelled` raises, meanwhile.
         """
         ...
 
@@ -199,10 +201,12 @@ class Files(FileView, Protocol):
 class Searcher(Protocol):
     """Looks for names and for text, beneath the roots and nowhere else. It never hangs and leaves no process."""
 
-    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
+    def search(
+        self, search: Search, *, visible: Callable[[str], bool], hidden: HiddenPaths | None = None
+    ) -> SearchOutcome:
         """What is there, as far as `visible` lets it be seen: no place that is not may be shown, or be told from.
 
-        Nor may a file that has several names, if `hiding` knows one of them.
+        Nor may a file that has several names, if `hidden` knows one of them.
         """
         ...
 
@@ -211,7 +215,10 @@ class Converter(Protocol):
     """Makes of a file that is not text what a model can take. What it is handed may be made to do harm."""
 
     def convert(self, convert: Convert) -> ConvertedImage | ConvertedPdf:
-        """An image, or pages of a PDF. BrokenFile, Encrypted, TooManyPixels, TooCostly, NoSuchPage or ExtraMissing."""
+        """An image, or pages of a PDF.
+
+        BrokenFile, Encrypted, TooManyPixels, ConversionLimitExceeded, NoSuchPage or ExtraMissing.
+        """
         ...
 
 
@@ -224,23 +231,23 @@ class JobState:
 
     job: str
     running: bool
-    exit: Exit | None
-    output: Output
+    exit_status: ExitStatus | None
+    output: CommandOutput
     offset: int  # where this output begins, and
     next_offset: int  # where the next one would
-    held: Held
+    sandbox: SandboxStatus
 
 
 @dataclass(frozen=True)
-class Finished:
+class CommandResult:
     """A command that came to its end. `effects` is None where it ran on the workspace itself."""
 
-    exit: Exit
-    output: Output
-    held: Held
-    undo: Undo
+    exit_status: ExitStatus
+    output: CommandOutput
+    sandbox: SandboxStatus
+    undo_scope: UndoScope
     effects: Effects | None
-    folder: str  # where a lasting shell stands now
+    cwd: str  # where a lasting shell stands now
     notes: tuple[str, ...] = ()  # what it was kept from
     set_aside: Callable[[FileChange], Conflict] = lambda change: Conflict(change.path, "changed")
     """Keep the command's version of a change that somebody else got ahead of, to be read."""
@@ -262,7 +269,7 @@ class PathGuard(Protocol):
         ...
 
     def masked_paths(self) -> Sequence[str]:
-        """What a command may not see. SystemTrouble where a file system does not answer: what is not found out there
+        """What a command may not see. SystemFailure where a file system does not answer: what is not found out there
         could not be masked, should it come back."""
         ...
 
@@ -279,17 +286,17 @@ class Shell(Protocol):
     """Runs commands, contained and bounded. Nothing that it starts outlives it."""
 
     @property
-    def held(self) -> Held: ...
+    def sandbox(self) -> SandboxStatus: ...
 
     @property
-    def working(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a job runs, or the next command would begin elsewhere than the first one did."""
         ...
 
-    def run(self, run: Run, *, watch: Callable[[str], None] | None = None) -> AbstractContextManager[Finished]:
+    def run(self, run: Run, *, on_output: Callable[[str], None] | None = None) -> AbstractContextManager[CommandResult]:
         """The command has ended when the context is entered; what it did lies ready until the context is left.
 
-        `watch` gets its output while it runs. A commit of the effects must happen inside the context.
+        `on_output` gets its output while it runs. A commit of the effects must happen inside the context.
         """
         ...
 
@@ -314,7 +321,7 @@ class Shell(Protocol):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenPage:
     """A page of a large file that was shown: its bytes and their hash."""
 
     start: int
@@ -323,29 +330,29 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """What a session last saw of a file. `hash` is None above MOST_EDITABLE: only the pages shown are known.
+class ReadRecord:
+    """What a session last saw of a file. `hash` is None above MAX_EDITABLE_BYTES: only the pages shown are known.
 
     `lines` are those that a read showed to their end, by the numbers that they still have; a file may be known as a
-    `whole` without any, if the session wrote it.
+    `is_complete` without any, if the session wrote it.
     """
 
     path: str
-    identity: Identity
+    identity: FileIdentity
     hash: str | None
     lines: tuple[tuple[int, int], ...]
-    whole: bool
-    pages: tuple[Seen, ...] = ()
+    is_complete: bool
+    pages: tuple[SeenPage, ...] = ()
 
 
-class Marks(Protocol):
+class ReadRecords(Protocol):
     """The tracker's memory of one session."""
 
-    def get(self, path: str, identity: Identity | None) -> Mark | None:
+    def get(self, path: str, identity: FileIdentity | None) -> ReadRecord | None:
         """The mark at this path, else at another name of the same file."""
         ...
 
-    def put(self, mark: Mark) -> None: ...
+    def put(self, record: ReadRecord) -> None: ...
 
     def drop(self, path: str) -> None: ...
 
@@ -354,14 +361,14 @@ class Marks(Protocol):
         ...
 
 
-class Contents(Protocol):
+class ContentStore(Protocol):
     """Contents by hash, and slots of commands, within one bound for both.
 
     What was only seen goes first, then what only a redo needs, then what the undo of calls needs that were given up;
     each oldest first. What the undo of any other call needs stays, even beyond the bound.
     """
 
-    def keep(self, datas: Iterable[bytes]) -> None:
+    def keep(self, contents: Iterable[bytes]) -> None:
         """What was seen. It never costs an undo or a redo: it goes itself before what came in an intent does."""
         ...
 
@@ -375,7 +382,7 @@ class Contents(Protocol):
         """The commands whose slots are needed: for taking back, or for an intent without an outcome."""
         ...
 
-    def gone(self) -> Collection[str]:
+    def pop_dropped_slots(self) -> Collection[str]:
         """The commands whose slots went, by what was done through this, since this was asked before."""
         ...
 
@@ -393,7 +400,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Decision:
+class CallDecision:
     """Why a call went ahead, or did not."""
 
     verdict: Literal["allowed", "approved", "refused"]
@@ -412,7 +419,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """A call in the journal. `changed` counts files; `undone` tells whether it stands taken back."""
 
     seq: int
@@ -434,17 +441,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Broken:
+class IncompleteTransaction:
     """A transaction that a dead process left: not settled, or settled and not cleaned up."""
 
     seq: int
     transaction: str
     files: tuple[FileChange, ...]
-    settled: bool
+    is_recorded: bool
 
 
 @dataclass(frozen=True)
-class Verified:
+class JournalVerification:
     """What a look at every record of the journal found. Each is hashed with all that came before it.
 
     The head is the last of these hashes: noted elsewhere, it tells later whether anything up to it was rewritten.
@@ -462,73 +469,73 @@ class Journal(Protocol):
 
     def begin(self, call: Call) -> int: ...
 
-    def record(self, call: Call, outcome: Outcome, *, decision: Decision | None = None) -> None:
+    def record_call(self, call: Call, outcome: Outcome, *, decision: CallDecision | None = None) -> None:
         """Begin and settle at once: for a call that only read, or was refused before it could do anything."""
         ...
 
-    def intend(
+    def record_intent(
         self,
         seq: int,
         transaction: str,
         files: Sequence[FileChange],
         *,
-        decision: Decision,
-        takes_back: Sequence[int] = (),
-    ) -> Sequence[Entry]:
+        decision: CallDecision,
+        reverses: Sequence[int] = (),
+    ) -> Sequence[JournalEntry]:
         """Durable before it returns, with the contents that are at hand.
 
-        Returns the calls whose undo has to be given up for lack of room. Nothing of them is dropped before `settle`
-        was told that the reply says so.
+        Returns the calls whose undo has to be given up for lack of room. Nothing of them is dropped before
+        `record_outcome` was told that the reply says so.
         """
         ...
 
-    def settle(
+    def record_outcome(
         self,
         seq: int,
         outcome: Outcome,
         *,
         durable: bool,
-        decision: Decision | None = None,
-        given_up: Sequence[int] = (),
+        decision: CallDecision | None = None,
+        dropped_undo: Sequence[int] = (),
     ) -> None:
         """The decision comes here for a call that had no intent: one that only read, or was refused.
 
-        `given_up` are the calls of which the reply says that their undo will be dropped: later intents may drop it.
+        `dropped_undo` are the calls of which the reply says that their undo will be dropped: later intents may drop it.
         """
         ...
 
-    def finish(self, seq: int) -> None:
+    def mark_cleaned_up(self, seq: int) -> None:
         """Nothing of this transaction is left to clean up."""
         ...
 
-    def broken(self) -> Sequence[Broken]: ...
+    def incomplete_transactions(self) -> Sequence[IncompleteTransaction]: ...
 
-    def recall(self, session: str, turn: str, call_id: str) -> Entry | None:
+    def find_call(self, session: str, turn: str, call_id: str) -> JournalEntry | None:
         """The last call with this id in this turn that succeeded; if none did, the last one."""
         ...
 
-    def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[Entry]:
+    def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[JournalEntry]:
         """Oldest first."""
         ...
 
-    def files(self, seq: int) -> tuple[FileChange, ...]:
+    def changes_of(self, seq: int) -> tuple[FileChange, ...]:
         """The changes of a call, contents by hash."""
         ...
 
-    def writer(self, path: str, hash: str) -> str:
+    def last_writer(self, path: str, hash: str) -> str:
         """The session that last gave this file this content; empty if it was none of ours."""
         ...
 
-    def verify(self, noted: str = "") -> Verified:
+    def verify(self, noted_head: str = "") -> JournalVerification:
         """Whether all of it is as it was written, in its order, and what the chain says of a head noted before."""
         ...
 
 
-Consent = Literal["no", "once", "session", "pattern"]
+ApprovalAnswer = Literal["no", "once", "session", "pattern"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PendingApproval:
     """A question that was put down for somebody to answer, in this process or another."""
 
     id: str  # random; the store gives it
@@ -541,57 +548,57 @@ class Asked:
     diff: str  # what needs approval first; it says where it leaves something out
     allows: tuple[str, ...] = ()  # the keys that an answer for the session would give
     patterns: tuple[str, ...] = ()  # and for a pattern
-    answer: Consent | Literal[""] = ""
+    answer: ApprovalAnswer | Literal[""] = ""
     by: str = ""
     spent: bool = False  # the approval was used
     uncut: int = 0  # lines at the beginning of the diff that show what needs approval: they are never cut
 
 
-class Approvals(Protocol):
+class ApprovalStore(Protocol):
     """Questions and answers. An answer is good for what was asked, by its hash, and for nothing else."""
 
-    def ask(self, asked: Asked) -> Asked | None:
+    def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
         """Put down, or put again: under its id. An answer that was not used yet stays.
 
         None: there is no room for it beside the questions that wait, and none of them makes way.
         """
         ...
 
-    def waiting(self, session: str | None = None) -> Sequence[Asked]:
+    def list_pending(self, session: str | None = None) -> Sequence[PendingApproval]:
         """Unanswered, oldest first."""
         ...
 
-    def asked(self, which: str) -> Asked:
-        """By its id or its hash. NothingAsked if there is none, or it was answered already."""
+    def get_pending(self, which: str) -> PendingApproval:
+        """By its id or its hash. NoPendingApproval if there is none, or it was answered already."""
         ...
 
-    def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
-        """NothingAsked as above. It says nothing to the session before that asks again."""
+    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
+        """NoPendingApproval as above. It says nothing to the session before that asks again."""
         ...
 
-    def spend(self, hash: str, session: str) -> Asked | None:
+    def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
         """The answer to exactly this, once; None if there is none. A `no` is an answer."""
         ...
 
-    def allow(self, session: str, key: str, *, by: str) -> None:
+    def grant(self, session: str, key: str, *, by: str) -> None:
         """From now on, for a session: one that outlives the process, for a day."""
         ...
 
-    def allowed(self, session: str) -> Mapping[str, str]:
+    def list_grants(self, session: str) -> Mapping[str, str]:
         """What was, and by whom."""
         ...
 
 
-class Store(Journal, Contents, Approvals, Protocol):
+class Store(Journal, ContentStore, ApprovalStore, Protocol):
     """All that outlives the process."""
 
-    def marks(self, session: str) -> Marks: ...
+    def read_records(self, session: str) -> ReadRecords: ...
 
-    def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
+    def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold off every other holder on this state, of any thread or process. Not to be nested.
 
-        Busy after half a minute, or at once without `wait`. A commit holds it from before `intend` until `finish`,
-        so whoever holds it knows that what is broken has no living owner.
+        Busy after half a minute, or at once without `wait`. A commit holds it from before `record_intent` until
+        `finish`, so whoever holds it knows that what is broken has no living owner.
         """
         ...
 
@@ -620,7 +627,7 @@ INVALID_ANSWER = "invalid policy answer"  # the rule of a judgement that stands 
 
 
 @dataclass(frozen=True)
-class Judgement:
+class PolicyDecision:
     """What is decided, why, and by which rule: its name, and where it is written.
 
     The verdict may be given as a text. One that is unknown denies.
@@ -647,7 +654,7 @@ CommandClass = Literal["read-only", "workspace-change", "network", "dangerous", 
 
 
 @dataclass(frozen=True)
-class Study:
+class CommandAnalysis:
     """What a command would do, as far as its text tells. Nothing of it has run."""
 
     text: str
@@ -664,18 +671,18 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def may(self, verb: Verb, target: str) -> Judgement:
+    def decide(self, verb: Verb, target: str) -> PolicyDecision:
         """A place, spelled really, or for `connect` a host."""
         ...
 
-    def may_run(self, study: Study) -> Judgement: ...
+    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision: ...
 
     @property
-    def connects(self) -> bool:
+    def allows_hosts(self) -> bool:
         """Whether a rule allows some host."""
         ...
 
-    def concerns(self, place: str) -> bool:
+    def has_rule_for(self, place: str) -> bool:
         """Whether a rule is about this place in particular. Modes are about none: searches ask of every file."""
         ...
 
@@ -704,13 +711,13 @@ class RunPaused(Exception):
         self.reason = reason
 
 
-Answer = bool | Consent | None
+ApproverReply = bool | ApprovalAnswer | None
 
 
 class Approver(Protocol):
     """Whoever can be asked. One whose `present` is false cannot, just now; one with a `name` is called so."""
 
-    def __call__(self, question: Question, /) -> Answer | Awaitable[Answer]:
+    def __call__(self, question: Question, /) -> ApproverReply | Awaitable[ApproverReply]:
         """True is "once", False is "no". None: the answer will come later, and the question waits for it.
 
         An awaitable is awaited. Every other answer, and an exception other than RunPaused, refuses the call with
@@ -723,30 +730,30 @@ class Approver(Protocol):
 
 
 @dataclass(frozen=True)
-class Traits:
+class DialectOptions:
     """What differs between dialects besides words."""
 
     matching: Matching
     hints: bool
-    needs_read: bool = True
+    requires_read: bool = True
     lists_folders: bool = True  # a folder that is to be read is listed; else refused
     folder_depth: int = 1  # and so many levels of it
     first_cell: int = 1  # the number of a notebook's first cell, where cells have no ids
-    mark_after_write: bool = True  # whether a file that was written whole counts as seen; one that was edited does
+    records_write_as_read: bool = True  # whether a file that was written whole counts as seen; one that was edited does
     absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
     search_seconds: float = 20.0  # the longest that a search may take
-    visited_entries: int | None = None  # the most that a search for names visits, in the order of paths; None: all
-    shell_lasts: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
+    max_visited_entries: int | None = None  # the most that a search for names visits, in the order of paths; None: all
+    shell_persists: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReplyFrame:
     """What stands around a reply, for a dialect whose replies are forms that tell it."""
 
     tool: str
     arguments: str  # canonical JSON
     folder: str  # that relative paths begin at
-    place: Callable[[], str]  # the path that was asked about, as it really is; empty if there is none
+    resolve_path: Callable[[], str]  # the path that was asked about, as it really is; empty if there is none
 
 
 class Dialect(Protocol):
@@ -756,7 +763,7 @@ class Dialect(Protocol):
     def name(self) -> str: ...
 
     @property
-    def traits(self) -> Traits: ...
+    def options(self) -> DialectOptions: ...
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]: ...
@@ -768,7 +775,7 @@ class Dialect(Protocol):
 
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request: ...
 
-    def understood(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
+    def decode_and_repair(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
         """The same, and what had to be mended in these arguments."""
         ...
 
@@ -778,6 +785,6 @@ class Dialect(Protocol):
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
 
-    def framed(self, reply: Reply, frame: Frame) -> str:
+    def frame(self, reply: Reply, frame: ReplyFrame) -> str:
         """The text of a reply as it leaves; for most dialects, as it is."""
         ...

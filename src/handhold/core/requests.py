@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-MOST_PAGES = 20  # of a PDF, in one call (C-28)
+MAX_PDF_PAGES = 20  # of a PDF, in one call (C-28)
 
 
 @dataclass(frozen=True)
-class Limits:
+class PageLimits:
     """How much of a file one page shows."""
 
     lines: int
@@ -15,13 +15,15 @@ class Limits:
     chars: int
     count_rest: bool = False  # say how many lines of the range are left, though the file must be read to its end for it
     refuse_long: bool = False  # a page over `chars` is an error; else it ends earlier
-    ends: Literal["line", "character", "byte"] = "line"  # where: behind a whole line, in one, or in one by bare bytes
-    whole_bytes: int | None = None  # a larger file must be asked for by offset or limit
-    split: bool = False  # a line over `line_chars` goes on in parts, each of which counts as a line
+    cut_unit: Literal["line", "character", "byte"] = (
+        "line"  # where: behind a whole line, in one, or in one by bare bytes
+    )
+    max_full_read_bytes: int | None = None  # a larger file must be asked for by offset or limit
+    split_long_lines: bool = False  # a line over `line_chars` goes on in parts, each of which counts as a line
 
 
 @dataclass(frozen=True)
-class OnFile:
+class FileRequest:
     """A request about one file."""
 
     path: str
@@ -32,12 +34,12 @@ class OnFile:
 
 
 @dataclass(frozen=True)
-class Read(OnFile):
-    limits: Limits
+class Read(FileRequest):
+    limits: PageLimits
     offset: int | None = None  # lines count from 1
     limit: int | None = None
-    pages: tuple[tuple[int, int], ...] = ()  # of a PDF: first and last of each run, in order and apart
-    images: bool = False  # show the pages of a PDF as pictures, too
+    page_ranges: tuple[tuple[int, int], ...] = ()  # of a PDF: first and last of each run, in order and apart
+    include_images: bool = False  # show the pages of a PDF as pictures, too
     if_changed: bool = False  # a page that the session was shown, and that is still the same, is not shown again
 
 
@@ -55,7 +57,7 @@ class ReadMany:
 
 
 @dataclass(frozen=True)
-class Write(OnFile):
+class Write(FileRequest):
     content: str
 
 
@@ -66,21 +68,21 @@ class Replacement:
     old: str
     new: str
     every: bool = False
-    count: int | None = None  # in how many places it must stand
+    expected_count: int | None = None  # in how many places it must stand
 
 
 @dataclass(frozen=True)
-class Edit(OnFile):
+class Edit(FileRequest):
     edit: Replacement
 
 
 @dataclass(frozen=True)
-class MultiEdit(OnFile):
+class MultiEdit(FileRequest):
     edits: tuple[Replacement, ...]
 
 
 @dataclass(frozen=True)
-class Insert(OnFile):
+class Insert(FileRequest):
     """New lines behind line number `line`; 0 is the beginning of the file."""
 
     line: int
@@ -95,7 +97,7 @@ CellAction = Literal["replace", "insert_before", "insert_after", "append", "dele
 
 
 @dataclass(frozen=True)
-class NotebookEdit(OnFile):
+class NotebookEdit(FileRequest):
     """A change of one cell. `cell` is the one to change, or beside which a new one goes; empty to append."""
 
     action: CellAction
@@ -107,18 +109,18 @@ class NotebookEdit(OnFile):
 # --- patches
 
 
-Sign = Literal[" ", "-", "+"]  # a line that stays, goes, comes
+LineSign = Literal[" ", "-", "+"]  # a line that stays, goes, comes
 
 
 @dataclass(frozen=True)
-class Hunk:
+class PatchHunk:
     """Lines to find, and what becomes of each. `scopes` narrow down where, the outermost first."""
 
-    line: int  # of the patch
+    patch_line: int  # of the patch
     scopes: tuple[str, ...]
-    rows: tuple[tuple[Sign, str], ...]
-    at_end: bool = False  # its last old line is the file's last
-    newline: bool | None = None  # whether the file then ends with one; None: as it does now
+    rows: tuple[tuple[LineSign, str], ...]
+    is_at_end: bool = False  # its last old line is the file's last
+    ends_with_newline: bool | None = None  # whether the file then ends with one; None: as it does now
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -143,7 +145,7 @@ class DeleteFile:
 @dataclass(frozen=True)
 class UpdateFile:
     path: str
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[PatchHunk, ...]
     move_to: str = ""  # empty: it stays where it is
 
 
@@ -166,12 +168,12 @@ class Patch:
 # --- looking around
 
 
-Sort = Literal["modified", "none"]  # newest first, which needs a whole scan; or by path, which may stop early
-Mode = Literal["files_with_matches", "content", "count"]
+SortOrder = Literal["modified", "none"]  # newest first, which needs a whole scan; or by path, which may stop early
+GrepMode = Literal["files_with_matches", "content", "count"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Below:
+class SearchRequest:
     """A request about what is below a folder, or in one file. A page of it has `limit` items and `chars` characters."""
 
     path: str = "/"
@@ -187,28 +189,28 @@ class Below:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListFiles(Below):
+class ListFiles(SearchRequest):
     depth: int = 1
     ignore: tuple[str, ...] = ()  # globs of what to leave out besides
     skip: int = 0  # entries of `limit` that are not shown, where a family pages by a number and not by a cursor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Glob(Below):
+class Glob(SearchRequest):
     pattern: str
-    sort: Sort = "modified"
+    sort: SortOrder = "modified"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grep(Below):
+class Grep(SearchRequest):
     pattern: str
     glob: str = ""
     regex: bool = False
     ignore_case: bool = False
-    mode: Mode = "files_with_matches"
+    mode: GrepMode = "files_with_matches"
     before: int = 0
     after: int = 0
-    sort: Sort = "modified"
+    sort: SortOrder = "modified"
     width: int = 500  # characters of a line, cut around its match
 
 
@@ -220,7 +222,7 @@ class Run:
     """A shell command. `chars` is how much of its output the reply may show; over that it shows `lines` of each end."""
 
     command: str
-    seconds: float
+    timeout_seconds: float
     chars: int
     lines: int = 5
     background: bool = False
@@ -234,7 +236,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class OnJob:
+class JobRequest:
     """A request about a command that runs in the background."""
 
     job: str
@@ -245,18 +247,18 @@ class OnJob:
 
 
 @dataclass(frozen=True)
-class JobOutput(OnJob):
+class JobOutput(JobRequest):
     chars: int
     offset: int | None = None  # bytes of its output; None: from where the last reply ended
 
 
 @dataclass(frozen=True)
-class JobInput(OnJob):
+class JobInput(JobRequest):
     text: str
 
 
 @dataclass(frozen=True)
-class JobStop(OnJob):
+class JobStop(JobRequest):
     pass
 
 

@@ -5,67 +5,83 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from handhold.core.errors import PathError
-from handhold.core.facts import Clash, Ended, Exit, Held, Hit, Line, Medium, Output, PdfPage, Scan, Undo
-from handhold.core.requests import CellAction, Mode
+from handhold.core.facts import (
+    CommandOutput,
+    ConflictKind,
+    ConversionStopReason,
+    ExitStatus,
+    Medium,
+    PageLine,
+    PdfPage,
+    SandboxStatus,
+    SearchHit,
+    SearchOutcome,
+    UndoScope,
+)
+from handhold.core.requests import CellAction, GrepMode
 
 Status = Literal["success", "partial", "error"]
 
 
 @dataclass(frozen=True)
-class Shown:
+class TextResult:
     """A page of a file.
 
-    `rest` counts the lines of the requested range that were left out, None if nobody counted them.
+    `omitted_lines` counts the lines of the requested range that were left out, None if nobody counted them.
     """
 
     path: str
     first: int
-    lines: tuple[Line, ...]
-    rest: int | None
-    more: bool  # the file goes on after the last line shown
+    lines: tuple[PageLine, ...]
+    omitted_lines: int | None
+    has_more: bool  # the file goes on after the last line shown
     total: int | None
     encoding: str
-    replaced: bool  # some bytes could not be decoded and are shown as U+FFFD
-    changed: str = ""  # the diff, if the file is not what the session last saw
-    stale: bool = False
-    no_notebook: str = ""  # why it is shown as text, though its name says that it has cells
-    read_by: str = "content"  # what the encoding rests on
-    unlike: str = ""  # the encoding that was declared, where the bytes say otherwise
-    newline_at_end: bool = False  # whether the last line shown is the file's last and ends with one
-    width: int = 0  # where a dialect splits long lines instead of cutting them: characters of a part
+    has_undecodable_bytes: bool  # some bytes could not be decoded and are shown as U+FFFD
+    diff_since_read: str = ""  # the diff, if the file is not what the session last saw
+    is_stale: bool = False
+    notebook_error: str = ""  # why it is shown as text, though its name says that it has cells
+    encoding_source: str = "content"  # what the encoding rests on
+    rejected_encoding: str = ""  # the encoding that was declared, where the bytes say otherwise
+    ends_with_newline: bool = False  # whether the last line shown is the file's last and ends with one
+    split_width: int = 0  # where a dialect splits long lines instead of cutting them: characters of a part
     mtime_ns: int = 0  # of the file
 
     @property
     def status(self) -> Status:
-        return "partial" if self.rest != 0 or self.replaced or any(line.cut for line in self.lines) else "success"
+        return (
+            "partial"
+            if self.omitted_lines != 0 or self.has_undecodable_bytes or any(line.omitted_chars for line in self.lines)
+            else "success"
+        )
 
     def facts(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "offset": self.first,
             "lines": len(self.lines),
-            "left_out": self.rest,
-            "more": self.more,
-            "next_offset": self.first + len(self.lines) if self.more else None,
+            "left_out": self.omitted_lines,
+            "more": self.has_more,
+            "next_offset": self.first + len(self.lines) if self.has_more else None,
             "total_lines": self.total,
             "encoding": self.encoding,
-            "encoding_by": self.read_by,
-            "encoding_declared": self.unlike or None,
-            "undecodable": self.replaced,
-            "cut_lines": [self.first + n for n, line in enumerate(self.lines) if line.cut],
-            "changed_since_last_read": self.stale,
+            "encoding_by": self.encoding_source,
+            "encoding_declared": self.rejected_encoding or None,
+            "undecodable": self.has_undecodable_bytes,
+            "cut_lines": [self.first + n for n, line in enumerate(self.lines) if line.omitted_chars],
+            "changed_since_last_read": self.is_stale,
             "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
 @dataclass(frozen=True)
-class Unchanged:
+class UnchangedResult:
     """A page that was asked for only if it changed, and did not: the session was shown it as it is."""
 
     path: str
     first: int
     last: int
-    more: bool
+    has_more: bool
     total: int | None
     status: Status = "success"
 
@@ -75,46 +91,46 @@ class Unchanged:
             "unchanged": True,
             "offset": self.first,
             "lines": self.last - self.first + 1,
-            "more": self.more,
-            "next_offset": self.last + 1 if self.more else None,
+            "more": self.has_more,
+            "next_offset": self.last + 1 if self.has_more else None,
             "total_lines": self.total,
         }
 
 
 @dataclass(frozen=True)
-class ShownMany:
+class ReadManyResult:
     """Several files, in the order asked for: of each a page, or why there is none."""
 
-    files: tuple[Shown | PathError, ...]
+    files: tuple[TextResult | PathError, ...]
 
     @property
     def status(self) -> Status:
-        whole = all(isinstance(each, Shown) and each.status == "success" for each in self.files)
+        whole = all(isinstance(each, TextResult) and each.status == "success" for each in self.files)
         return "success" if whole else "partial"
 
     def facts(self) -> dict[str, Any]:
-        return {"files": [_file_facts(each) for each in self.files]}
+        return {"files": [_build_file_facts(each) for each in self.files]}
 
 
-def _file_facts(file: Shown | PathError) -> dict[str, Any]:
-    if isinstance(file, Shown):
+def _build_file_facts(file: TextResult | PathError) -> dict[str, Any]:
+    if isinstance(file, TextResult):
         return {"status": file.status, **file.facts()}
     return {"status": "error", "code": file.code, "blame": file.blame.value, **file.facts()}
 
 
 @dataclass(frozen=True)
-class Pictured:
+class ImageResult:
     """An image, as it is sent: upright, not larger than models take, without anything else that was in the file."""
 
     path: str
     medium: Medium
-    named: str  # what its name says it is; empty if that is the same, or nothing
+    claimed_medium: str  # what its name says it is; empty if that is the same, or nothing
     size: tuple[int, int]  # of the image itself, upright
-    sent: tuple[int, int]
+    sent_size: tuple[int, int]
     mime: str
-    turned: bool
+    is_rotated: bool
     frames: int | None  # None: several, and nobody counted them
-    stale: bool  # the session saw another content of it before
+    is_stale: bool  # the session saw another content of it before
     images: "tuple[Block, ...]" = field(repr=False)
     mtime_ns: int = 0
 
@@ -126,50 +142,57 @@ class Pictured:
         return {
             "path": self.path,
             "medium": self.medium,
-            "named": self.named or None,
+            "named": self.claimed_medium or None,
             "width": self.size[0],
             "height": self.size[1],
-            "sent_width": self.sent[0],
-            "sent_height": self.sent[1],
+            "sent_width": self.sent_size[0],
+            "sent_height": self.sent_size[1],
             "mime": self.mime,
-            "turned": self.turned,
+            "turned": self.is_rotated,
             "frames": self.frames,
-            "changed_since_last_read": self.stale,
+            "changed_since_last_read": self.is_stale,
             "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
 @dataclass(frozen=True)
-class PdfShown:
-    """Pages of a PDF. `left` are those that were asked for and are not here; `ended` is why, if not by their number."""
+class PdfResult:
+    """Pages of a PDF.
+
+    `omitted_ranges` are those that were asked for and are not here; `stop_reason` is why, if not by their number.
+    """
 
     path: str
-    count: int
+    page_count: int
     pages: tuple[PdfPage, ...]
-    left: tuple[tuple[int, int], ...]
-    ended: Ended
-    named: str
-    stale: bool
+    omitted_ranges: tuple[tuple[int, int], ...]
+    stop_reason: ConversionStopReason
+    claimed_medium: str
+    is_stale: bool
     images: "tuple[Block, ...]" = field(repr=False)
     mtime_ns: int = 0
 
     @property
     def status(self) -> Status:
-        return "partial" if self.left or any(page.cut or page.broken for page in self.pages) else "success"
+        return (
+            "partial"
+            if self.omitted_ranges or any(page.omitted_chars or page.is_broken for page in self.pages)
+            else "success"
+        )
 
     def facts(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "medium": "pdf",
-            "named": self.named or None,
-            "page_count": self.count,
+            "named": self.claimed_medium or None,
+            "page_count": self.page_count,
             "pages": [page.number for page in self.pages],
             "pictured": [page.number for page in self.pages if page.picture],
-            "cut": [page.number for page in self.pages if page.cut],
-            "broken": [page.number for page in self.pages if page.broken],
-            "left_out": [list(run) for run in self.left],
-            "ended": self.ended or None,
-            "changed_since_last_read": self.stale,
+            "cut": [page.number for page in self.pages if page.omitted_chars],
+            "broken": [page.number for page in self.pages if page.is_broken],
+            "left_out": [list(run) for run in self.omitted_ranges],
+            "ended": self.stop_reason or None,
+            "changed_since_last_read": self.is_stale,
             "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
@@ -178,73 +201,77 @@ class PdfShown:
 class CellOutput:
     """Something that a cell put out: text, of a long one both ends, or a picture of the reply, by its number.
 
-    `other` are forms of the same that are not shown.
+    `other_formats` are forms of the same that are not shown.
     """
 
     kind: Literal["stdout", "stderr", "result", "display", "error"]
     text: str = field(default="", repr=False)
     tail: str = field(default="", repr=False)
-    cut: int = 0  # characters between the two
-    picture: int = 0
+    omitted_chars: int = 0  # characters between the two
+    picture_number: int = 0
     mime: str = ""  # of a picture, whether it is shown
-    left_out: str = ""  # or why not
+    omitted_reason: str = ""  # or why not
     size: tuple[int, int] = (0, 0)  # pixels of one that is
-    other: tuple[str, ...] = ()
+    other_formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class ShownCell:
+class CellView:
     """A cell of a notebook; `name` is how a call means it, empty if none can."""
 
     number: int
     name: str
     kind: str
-    run: int | None  # the number of its last run
+    execution_count: int | None  # the number of its last run
     source: str = field(repr=False)
-    cut: int = 0  # characters of the source that are not shown
+    omitted_chars: int = 0  # characters of the source that are not shown
     outputs: tuple[CellOutput, ...] = ()
-    outputs_left: int = 0
+    omitted_outputs: int = 0
 
     @property
-    def is_whole(self) -> bool:
-        return not self.cut and not self.outputs_left and not any(each.cut or each.left_out for each in self.outputs)
+    def is_complete(self) -> bool:
+        return (
+            not self.omitted_chars
+            and not self.omitted_outputs
+            and not any(each.omitted_chars or each.omitted_reason for each in self.outputs)
+        )
 
     def facts(self) -> dict[str, Any]:
         return {
             "number": self.number,
             "cell": self.name or None,
             "kind": self.kind,
-            "run": self.run,
-            "outputs": len(self.outputs) + self.outputs_left,
-            "left_out": not self.is_whole,
+            "run": self.execution_count,
+            "outputs": len(self.outputs) + self.omitted_outputs,
+            "left_out": not self.is_complete,
         }
 
 
 @dataclass(frozen=True)
-class NotebookShown:
+class NotebookResult:
     """Cells of a notebook, from the one that was asked for on."""
 
     path: str
     first: int
-    cells: tuple[ShownCell, ...]
+    cells: tuple[CellView, ...]
     total: int
     language: str
     version: tuple[int, int]
-    editable: bool
-    by_number: bool  # some cells have no id, and are called by their number
-    wanted: int  # how many cells were asked for and are there
-    stale: bool
-    changed: str = field(repr=False)
+    is_editable: bool
+    has_numbered_cells: bool  # some cells have no id, and are called by their number
+    requested_count: int  # how many cells were asked for and are there
+    is_stale: bool
+    diff_since_read: str = field(repr=False)
     images: "tuple[Block, ...]" = field(repr=False)
     mtime_ns: int = 0
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         return self.first + len(self.cells) <= self.total
 
     @property
     def status(self) -> Status:
-        whole = len(self.cells) == self.wanted and all(cell.is_whole for cell in self.cells)
+        whole = len(self.cells) == self.requested_count and all(cell.is_complete for cell in self.cells)
         return "success" if whole else "partial"
 
     def facts(self) -> dict[str, Any]:
@@ -252,19 +279,19 @@ class NotebookShown:
             "path": self.path,
             "offset": self.first,
             "cells": [cell.facts() for cell in self.cells],
-            "left_out": self.wanted - len(self.cells),
-            "more": self.more,
-            "next_offset": self.first + len(self.cells) if self.more else None,
+            "left_out": self.requested_count - len(self.cells),
+            "more": self.has_more,
+            "next_offset": self.first + len(self.cells) if self.has_more else None,
             "total_cells": self.total,
             "language": self.language or None,
             "nbformat": list(self.version),
-            "changed_since_last_read": self.stale,
+            "changed_since_last_read": self.is_stale,
             "mtime_ms": self.mtime_ns // 1_000_000,
         }
 
 
 @dataclass(frozen=True)
-class NotebookEdited:
+class NotebookEditResult:
     """One cell of a notebook was changed. `name` is what it is called now, or was when it went."""
 
     path: str
@@ -273,8 +300,8 @@ class NotebookEdited:
     name: str
     kind: str
     total: int  # cells that there are now
-    cleared: bool  # it had put something out, which is gone
-    renumbered: bool  # cells behind it that are called by number are called otherwise now
+    outputs_cleared: bool  # it had put something out, which is gone
+    cells_renumbered: bool  # cells behind it that are called by number are called otherwise now
     encoding: str
     diff: str = field(repr=False)
     status: Status = "success"
@@ -287,8 +314,8 @@ class NotebookEdited:
             "number": self.number,
             "kind": self.kind,
             "total_cells": self.total,
-            "outputs_cleared": self.cleared,
-            "renumbered": self.renumbered,
+            "outputs_cleared": self.outputs_cleared,
+            "renumbered": self.cells_renumbered,
             "encoding": self.encoding,
         }
 
@@ -301,16 +328,16 @@ class Snippet:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     path: str
-    place: str  # where that really is
+    resolved_path: str  # where that really is
     created: bool
     size: int
     lines: int
     encoding: str
     diff: str = field(repr=False)
     status: Status = "success"
-    read_by: str = "content"
+    encoding_source: str = "content"
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -319,44 +346,44 @@ class Written:
             "bytes": self.size,
             "lines": self.lines,
             "encoding": self.encoding,
-            "encoding_by": self.read_by,
+            "encoding_by": self.encoding_source,
         }
 
 
 @dataclass(frozen=True)
-class Step:
+class AppliedReplacement:
     """One replacement as it was carried out."""
 
     old: str = field(repr=False)
     new: str = field(repr=False)
     every: bool
-    places: int
+    match_count: int
     matched_by: str
-    repaired: tuple[str, ...] = ()  # what was taken back in the texts, and what was fitted in the new one
+    repairs: tuple[str, ...] = ()  # what was taken back in the texts, and what was fitted in the new one
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditResult:
     """`steps` in order; a file that an empty first text made has `created`."""
 
     path: str
-    place: str
+    resolved_path: str
     created: bool
-    steps: tuple[Step, ...]
+    steps: tuple[AppliedReplacement, ...]
     encoding: str
     diff: str = field(repr=False)
     snippet: Snippet = field(repr=False)
     status: Status = "success"
-    read_by: str = "content"
+    encoding_source: str = "content"
 
     def facts(self) -> dict[str, Any]:
         return {
             "path": self.path,
             "created": self.created,
             "encoding": self.encoding,
-            "encoding_by": self.read_by,
+            "encoding_by": self.encoding_source,
             "edits": [
-                {"matched_by": step.matched_by, "places": step.places, "repaired": list(step.repaired)}
+                {"matched_by": step.matched_by, "places": step.match_count, "repaired": list(step.repairs)}
                 for step in self.steps
             ],
         }
@@ -380,7 +407,7 @@ class PatchedFile:
 
 
 @dataclass(frozen=True)
-class Patched:
+class PatchResult:
     """One entry for each file, in the order of the patch."""
 
     files: tuple[PatchedFile, ...]
@@ -392,7 +419,7 @@ class Patched:
 
 
 @dataclass(frozen=True)
-class TakenBack:
+class UndoResult:
     """What an undo or a redo did, or would do."""
 
     verb: Literal["undo", "redo"]
@@ -406,87 +433,87 @@ class TakenBack:
         return {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
 
 
-Hint = Literal["", "regex", "literal", "deeper"]
+SearchHint = Literal["", "regex", "literal", "deeper"]
 """What a pattern that found nothing may have been: a regular expression, no regular expression, a shallow glob."""
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchSummary:
     """How a search went, apart from what it found. Paths are spelled as the dialect's tools take them."""
 
     path: str  # where it looked
-    scan: Scan = field(repr=False)
+    outcome: SearchOutcome = field(repr=False)
     start: int  # how many items earlier pages showed
-    shown: int  # how many this one does; matching lines where lines are shown, else files
-    more: bool  # there are, or may be, others behind them
+    shown_count: int  # how many this one does; matching lines where lines are shown, else files
+    has_more: bool  # there are, or may be, others behind them
     cursor: str  # to go on from; empty if that was all, or nobody could
     status: Status
-    hint: Hint = ""
-    seconds: float = 0.0  # that it had
+    hint: SearchHint = ""
+    timeout_seconds: float = 0.0  # that it had
 
     def facts(self) -> dict[str, Any]:
-        scan = self.scan
+        outcome = self.outcome
         return {
             "path": self.path,
-            "engine": scan.engine,
-            "fallback_used": scan.weaker or None,
-            "sorted_by": scan.order,
-            "aborted_reason": scan.aborted or None,
-            "searched": scan.searched,
-            "skipped": [asdict(each) for each in scan.skipped],
-            "truncated": self.more,
+            "engine": outcome.engine,
+            "fallback_used": outcome.fallback_reason or None,
+            "sorted_by": outcome.order,
+            "aborted_reason": outcome.abort_reason or None,
+            "searched": outcome.searched_count,
+            "skipped": [asdict(each) for each in outcome.skipped],
+            "truncated": self.has_more,
             "cursor": self.cursor or None,
-            "changed_since_cursor": scan.changed,
-            "unsteady": scan.unsteady,
+            "changed_since_cursor": outcome.changed_since_cursor,
+            "unsteady": outcome.unstable_count,
             "hint": self.hint or None,
         }
 
 
 @dataclass(frozen=True)
-class Listed:
-    search: Searched
+class ListResult:
+    summary: SearchSummary
     entries: tuple[tuple[str, str], ...]  # path and type, in the order shown
 
     @property
     def status(self) -> Status:
-        return self.search.status
+        return self.summary.status
 
     def facts(self) -> dict[str, Any]:
-        return {"entries": [{"path": path, "type": kind} for path, kind in self.entries], **self.search.facts()}
+        return {"entries": [{"path": path, "type": kind} for path, kind in self.entries], **self.summary.facts()}
 
 
 @dataclass(frozen=True)
-class Globbed:
-    search: Searched
+class GlobResult:
+    summary: SearchSummary
     pattern: str
     paths: tuple[str, ...]
 
     @property
     def status(self) -> Status:
-        return self.search.status
+        return self.summary.status
 
     def facts(self) -> dict[str, Any]:
-        return {"paths": list(self.paths), **self.search.facts()}
+        return {"paths": list(self.paths), **self.summary.facts()}
 
 
 @dataclass(frozen=True)
-class Grepped:
+class GrepResult:
     """Files with their rows (`content`), their counts (`count`), or by themselves."""
 
-    search: Searched
+    summary: SearchSummary
     pattern: str
-    mode: Mode
-    files: tuple[tuple[str, Hit], ...]
+    mode: GrepMode
+    files: tuple[tuple[str, SearchHit], ...]
     glob: str = ""  # which files were searched alone
 
     @property
     def status(self) -> Status:
-        return self.search.status
+        return self.summary.status
 
     def facts(self) -> dict[str, Any]:
-        return {"mode": self.mode, **self._found(), **self.search.facts()}
+        return {"mode": self.mode, **self._build_match_facts(), **self.summary.facts()}
 
-    def _found(self) -> dict[str, Any]:
+    def _build_match_facts(self) -> dict[str, Any]:
         match self.mode:
             case "files_with_matches":
                 return {"paths": [path for path, _ in self.files]}
@@ -500,27 +527,27 @@ class Grepped:
 # --- commands
 
 
-Deed = Literal["created", "changed", "deleted", "moved"]
+ChangeVerb = Literal["created", "changed", "deleted", "moved"]
 
 
 @dataclass(frozen=True)
-class Touched:
+class ChangedPath:
     """A path that a command changed; `source` is where a moved one was."""
 
-    verb: Deed
+    verb: ChangeVerb
     path: str
     kind: Literal["file", "link", "folder", "other"] = "file"
-    entries: int = 1  # of a folder that came or went whole: everything in it, and itself
+    entry_count: int = 1  # of a folder that came or went whole: everything in it, and itself
     source: str = ""
 
     def facts(self) -> dict[str, Any]:
         moved = {"source": self.source} if self.source else {}
-        many = {"entries": self.entries} if self.entries > 1 else {}
+        many = {"entries": self.entry_count} if self.entry_count > 1 else {}
         return {"verb": self.verb, "path": self.path, "kind": self.kind, **moved, **many}
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFileDiff:
     """A file that the session had read and a command changed: how, as far as there was room to show it."""
 
     path: str
@@ -529,88 +556,88 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """A command that came to its end, and what became of what it did."""
 
     command: str
-    exit: Exit
-    output: Output = field(repr=False)
-    held: Held = field(repr=False)
-    undo: Undo
-    counts: Literal["all", "preview", "nothing"]  # whether the workspace is as the command left it
-    touched: tuple[Touched, ...] = ()  # the first hundred
-    totals: Mapping[Deed, int] = field(default_factory=dict["Deed", int])
-    conflicts: tuple[tuple[str, Clash, str], ...] = ()  # paths that stay as they were; why; where its version is
+    exit_status: ExitStatus
+    output: CommandOutput = field(repr=False)
+    sandbox: SandboxStatus = field(repr=False)
+    undo_scope: UndoScope
+    applied: Literal["all", "preview", "nothing"]  # whether the workspace is as the command left it
+    changed_paths: tuple[ChangedPath, ...] = ()  # the first hundred
+    totals: Mapping[ChangeVerb, int] = field(default_factory=dict["ChangeVerb", int])
+    conflicts: tuple[tuple[str, ConflictKind, str], ...] = ()  # paths that stay as they were; why; where its version is
     protected: tuple[str, ...] = ()
-    seen: tuple[Seen, ...] = ()
-    unseen: tuple[str, ...] = ()  # files that the session had read, too, and that there was no room to show
+    seen_diffs: tuple[SeenFileDiff, ...] = ()
+    undiffed_paths: tuple[str, ...] = ()  # files that the session had read, too, and that there was no room to show
     notes: tuple[str, ...] = ()
-    folder: str = ""  # where a lasting shell stands now
+    cwd: str = ""  # where a lasting shell stands now
     diff: str = field(default="", repr=False)
 
     @property
     def status(self) -> Status:
-        ended = not (self.exit.signal or self.exit.timed_out or self.exit.cancelled)
-        return "success" if is_whole(self.output) and ended and not self.conflicts else "partial"
+        ended = not (self.exit_status.signal or self.exit_status.timed_out or self.exit_status.cancelled)
+        return "success" if is_complete(self.output) and ended and not self.conflicts else "partial"
 
     def facts(self) -> dict[str, Any]:
         return {
             "command": self.command,
-            **ending(self.exit),
-            "output": printed(self.output),
-            "counts": self.counts,
-            "preview": self.counts == "preview",
-            "undo": self.undo,
+            **build_exit_facts(self.exit_status),
+            "output": build_output_facts(self.output),
+            "counts": self.applied,
+            "preview": self.applied == "preview",
+            "undo": self.undo_scope,
             "totals": dict(self.totals),
-            "files": [each.facts() for each in self.touched],
+            "files": [each.facts() for each in self.changed_paths],
             "conflicts": [{"path": path, "clash": clash, "kept": kept} for path, clash, kept in self.conflicts],
             "protected": list(self.protected),
-            "seen": [{"path": each.path, "complete": each.complete} for each in self.seen],
+            "seen": [{"path": each.path, "complete": each.complete} for each in self.seen_diffs],
             "notes": list(self.notes),
-            "folder": self.folder,
-            "held": asdict(self.held),
+            "folder": self.cwd,
+            "held": asdict(self.sandbox),
         }
 
 
 @dataclass(frozen=True)
-class JobShown:
+class JobResult:
     """A command in the background, as it was asked about."""
 
     job: str
     running: bool
-    exit: Exit | None
-    output: Output = field(repr=False)
+    exit_status: ExitStatus | None
+    output: CommandOutput = field(repr=False)
     offset: int
     next_offset: int
-    held: Held = field(repr=False)
-    asked: Literal["start", "output", "input", "stop"]
-    undo: Undo = "file tools only"
+    sandbox: SandboxStatus = field(repr=False)
+    action: Literal["start", "output", "input", "stop"]
+    undo_scope: UndoScope = "file tools only"
     diff: str = ""
 
     @property
     def status(self) -> Status:
-        return "partial" if self.more or self.output.replaced else "success"
+        return "partial" if self.has_more or self.output.has_undecodable_bytes else "success"
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether it has printed more than is shown here."""
-        return self.output.bytes > self.next_offset - self.offset
+        return self.output.total_bytes > self.next_offset - self.offset
 
     def facts(self) -> dict[str, Any]:
         return {
             "job": self.job,
             "running": self.running,
-            **(ending(self.exit) if self.exit else {}),
-            "output": printed(self.output),
+            **(build_exit_facts(self.exit_status) if self.exit_status else {}),
+            "output": build_output_facts(self.output),
             "offset": self.offset,
             "next_offset": self.next_offset,
-            "undo": self.undo,
-            "held": asdict(self.held),
+            "undo": self.undo_scope,
+            "held": asdict(self.sandbox),
         }
 
 
 @dataclass(frozen=True)
-class Restarted:
+class RestartResult:
     """A lasting shell has forgotten where it stood."""
 
     status: Status = "success"
@@ -619,55 +646,55 @@ class Restarted:
         return {}
 
 
-def is_whole(output: Output) -> bool:
-    return not (output.left_out or output.tail or output.handle or output.replaced)
+def is_complete(output: CommandOutput) -> bool:
+    return not (output.omitted_lines or output.tail or output.handle or output.has_undecodable_bytes)
 
 
-def ending(end: Exit) -> dict[str, Any]:
+def build_exit_facts(exit_status: ExitStatus) -> dict[str, Any]:
     return {
-        "exit_status": end.code,
-        "signal": end.signal or None,
-        "timed_out": end.timed_out,
-        "seconds": round(end.seconds, 3),
+        "exit_status": exit_status.code,
+        "signal": exit_status.signal or None,
+        "timed_out": exit_status.timed_out,
+        "seconds": round(exit_status.seconds, 3),
     }
 
 
-def printed(output: Output) -> dict[str, Any]:
+def build_output_facts(output: CommandOutput) -> dict[str, Any]:
     return {
-        "bytes": output.bytes,
-        "lines": output.lines,
-        "left_out": output.left_out,
+        "bytes": output.total_bytes,
+        "lines": output.total_lines,
+        "left_out": output.omitted_lines,
         "handle": output.handle or None,
-        "kept": output.kept,
-        "undecodable": output.replaced,
+        "kept": output.kept_bytes,
+        "undecodable": output.has_undecodable_bytes,
     }
 
 
 @dataclass(frozen=True)
-class Printed:
-    """What a command printed just now; `dropped` counts what came after it faster than it was taken, in characters."""
+class OutputChunk:
+    """What a command printed just now; `dropped_chars` counts what came after it faster than it was taken."""
 
     text: str
-    dropped: int = 0
+    dropped_chars: int = 0
 
 
 Result = (
-    Shown
-    | Pictured
-    | PdfShown
-    | NotebookShown
-    | Unchanged
-    | ShownMany
-    | Written
-    | Edited
-    | NotebookEdited
-    | Patched
-    | Listed
-    | Globbed
-    | Grepped
-    | Ran
-    | JobShown
-    | Restarted
+    TextResult
+    | ImageResult
+    | PdfResult
+    | NotebookResult
+    | UnchangedResult
+    | ReadManyResult
+    | WriteResult
+    | EditResult
+    | NotebookEditResult
+    | PatchResult
+    | ListResult
+    | GlobResult
+    | GrepResult
+    | RunResult
+    | JobResult
+    | RestartResult
 )
 
 

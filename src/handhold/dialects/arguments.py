@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from handhold.core.errors import BadArguments, UnknownTool
 from handhold.core.results import ToolSpec
-from handhold.core.text.lines import merged
+from handhold.core.text.lines import merge_ranges
 
 SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile", "directory", "dir", "folder"})
@@ -50,12 +50,12 @@ SYNONYMS: tuple[frozenset[str], ...] = (
 """Names that tool families give to one thing, without case and underscores."""
 
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[\]}])', re.DOTALL)
-_WHOLE = re.compile(r"[+-]?\d{1,18}(\.0*)?")
-_RUN = re.compile(r"(\d{1,9})(?:\s*[-–]\s*(\d{1,9}))?")
+_INTEGER = re.compile(r"[+-]?\d{1,18}(\.0*)?")
+_PAGE_RANGE = re.compile(r"(\d{1,9})(?:\s*[-–]\s*(\d{1,9}))?")
 _DECIMAL = re.compile(r"[+-]?\d{1,18}(\.\d*)?")
 
 
-def parsed(text: str) -> Any:
+def parse_lenient_json(text: str) -> Any:
     """JSON as models write it: with commas before a closing bracket and bare newlines in strings. ValueError if it is none."""
     try:
         return json.loads(text, strict=False)
@@ -76,34 +76,34 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _never(value: Any) -> None:  # noqa: ARG001 - how a number or an object should be spelled is not ours to say
+def _coerce_nothing(value: Any) -> None:  # noqa: ARG001 - how a number or an object should be spelled is not ours to say
     return None
 
 
-def _mended_integer(value: Any) -> int | None:
+def _coerce_integer(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(value.strip().partition(".")[0])
     return None
 
 
-def _mended_number(value: Any) -> int | float | None:
-    whole = _mended_integer(value)
+def _coerce_number(value: Any) -> int | float | None:
+    whole = _coerce_integer(value)
     if whole is None and isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
         return float(value)
     return whole
 
 
-def _mended_boolean(value: Any) -> bool | None:
+def _coerce_boolean(value: Any) -> bool | None:
     return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def _mended_object(value: Any) -> Any:
+def _coerce_object(value: Any) -> Any:
     return _from_json(value, Mapping)
 
 
-def _mended_array(value: Any) -> Any:
+def _coerce_array(value: Any) -> Any:
     if isinstance(value, Mapping):
         return [value]  # the only item, sent without its array
     return _from_json(value, list)
@@ -113,32 +113,32 @@ def _from_json(value: Any, kind: type) -> Any:
     if not isinstance(value, str):
         return None
     try:
-        inner = parsed(value)
+        inner = parse_lenient_json(value)
     except (ValueError, RecursionError):
         return None
     return inner if isinstance(inner, kind) else None
 
 
 @dataclass(frozen=True)
-class Kind:
+class JsonType:
     """A JSON type: how it is called, what is one, and what nearly is (None: it is not)."""
 
-    called: str
-    holds: Callable[[Any], bool]
-    mended: Callable[[Any], Any]
+    label: str
+    matches: Callable[[Any], bool]
+    coerce: Callable[[Any], Any]
 
 
-KINDS: dict[str, Kind] = {
-    "string": Kind("a string", lambda value: isinstance(value, str), _never),
-    "number": Kind("a number", _is_number, _mended_number),
-    "integer": Kind("a whole number", lambda value: _is_number(value) and isinstance(value, int), _mended_integer),
-    "boolean": Kind("true or false", lambda value: isinstance(value, bool), _mended_boolean),
-    "array": Kind("an array", _is_array, _mended_array),
-    "object": Kind("an object", lambda value: isinstance(value, Mapping), _mended_object),
+JSON_TYPES: dict[str, JsonType] = {
+    "string": JsonType("a string", lambda value: isinstance(value, str), _coerce_nothing),
+    "number": JsonType("a number", _is_number, _coerce_number),
+    "integer": JsonType("a whole number", lambda value: _is_number(value) and isinstance(value, int), _coerce_integer),
+    "boolean": JsonType("true or false", lambda value: isinstance(value, bool), _coerce_boolean),
+    "array": JsonType("an array", _is_array, _coerce_array),
+    "object": JsonType("an object", lambda value: isinstance(value, Mapping), _coerce_object),
 }
 
 
-def told(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value in a few words."""
     match value:
         case None:
@@ -150,12 +150,14 @@ def told(value: Any) -> str:
         case str():
             return f'the string "{value}"' if len(value) <= 60 else f'a string that starts "{value[:60]}"'
         case _:
-            return next((kind.called for kind in KINDS.values() if kind.holds(value)), f"a {type(value).__name__}")
+            return next(
+                (kind.label for kind in JSON_TYPES.values() if kind.matches(value)), f"a {type(value).__name__}"
+            )
 
 
 # --- the whole of them
 
-SAMPLES: Mapping[str, Any] = {
+SAMPLE_VALUES: Mapping[str, Any] = {
     "path": "src/app.py",
     "filepath": "src/app.py",
     "dirpath": "src",
@@ -174,54 +176,54 @@ SAMPLES: Mapping[str, Any] = {
 }
 """What an example has for an argument, by its name, where its schema has none; the rest is made from its type."""
 
-KEPT_CHARS = 200  # of a value in an example
+MAX_EXAMPLE_CHARS = 200  # of a value in an example
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedArguments:
     """Arguments that fit their schema, defaults filled in, and what had to be mended."""
 
     values: dict[str, Any]
-    repaired: tuple[str, ...]
+    repairs: tuple[str, ...]
 
 
-def fit(tool: str, arguments: Any, schema: Mapping[str, Any]) -> Fitted:
-    fitting = _Fitting(tool)
-    values = fitting.value(arguments, {"type": "object", **schema}, "arguments")
-    return Fitted(values, tuple(fitting.repaired))
+def fit(tool: str, arguments: Any, schema: Mapping[str, Any]) -> FittedArguments:
+    fitter = _ArgumentFitter(tool)
+    values = fitter.fit_value(arguments, {"type": "object", **schema}, "arguments")
+    return FittedArguments(values, tuple(fitter.repairs))
 
 
-class _Fitting:
+class _ArgumentFitter:
     def __init__(self, tool: str) -> None:
         self.tool = tool
-        self.repaired: list[str] = []
+        self.repairs: list[str] = []
 
-    def value(self, value: Any, schema: Mapping[str, Any], name: str) -> Any:
-        kind = KINDS.get(schema.get("type", ""))
-        if kind and not kind.holds(value):
-            mended = kind.mended(value)
-            if mended is None:
-                raise BadArguments(self.tool, name, told(value), kind.called)
-            self.repaired.append(f"{name}: {told(value)} was taken as {told(mended)}")
-            value = mended
+    def fit_value(self, value: Any, schema: Mapping[str, Any], name: str) -> Any:
+        kind = JSON_TYPES.get(schema.get("type", ""))
+        if kind and not kind.matches(value):
+            coerced = kind.coerce(value)
+            if coerced is None:
+                raise BadArguments(self.tool, name, describe_value(value), kind.label)
+            self.repairs.append(f"{name}: {describe_value(value)} was taken as {describe_value(coerced)}")
+            value = coerced
         if "enum" in schema and value not in schema["enum"]:
-            raise BadArguments(self.tool, name, told(value), f"one of {', '.join(map(str, schema['enum']))}")
+            raise BadArguments(self.tool, name, describe_value(value), f"one of {', '.join(map(str, schema['enum']))}")
         if isinstance(value, Mapping):
-            return self.members(cast("Mapping[str, Any]", value), schema, name)
+            return self.fit_object(cast("Mapping[str, Any]", value), schema, name)
         if _is_array(value):
-            return self.items(value, schema, name)
+            return self.fit_array(value, schema, name)
         return value
 
-    def members(self, given: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+    def fit_object(self, given: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
         known: Mapping[str, Any] = schema.get("properties", {})
         prefix = "" if name == "arguments" else f"{name}."
         required: Sequence[str] = schema.get("required", ())
         out: dict[str, Any] = {}
-        for key, value in self.renamed(given, known, prefix).items():
+        for key, value in self.rename_members(given, known, prefix).items():
             if key in known:
                 if value is None and key not in required:
                     continue  # many models send null for what they leave out
-                out[key] = self.value(value, known[key], prefix + key)
+                out[key] = self.fit_value(value, known[key], prefix + key)
             elif schema.get("additionalProperties", True) is False:
                 raise BadArguments(
                     self.tool, prefix + key, "not an argument of this tool", f"one of {', '.join(known)}"
@@ -230,120 +232,124 @@ class _Fitting:
                 out[key] = value
         for key in required:
             if key not in out:
-                raise BadArguments(self.tool, prefix + key, "missing", _wanted(known.get(key, {})))
+                raise BadArguments(self.tool, prefix + key, "missing", _describe_expected(known.get(key, {})))
         return {key: part["default"] for key, part in known.items() if "default" in part} | out
 
-    def renamed(self, given: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    def rename_members(self, given: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         """The same members, under the names that the schema has for them."""
         out = {str(key): value for key, value in given.items()}
         unknown = [key for key in out if key not in known]
-        names = _names(known) if unknown else set[str]()
+        names = _expand_synonyms(known) if unknown else set[str]()
         for key in unknown:
-            if _bare(key) not in names:  # one look-up for each of what may be many thousands
+            if _normalize_name(key) not in names:  # one look-up for each of what may be many thousands
                 continue
-            meant = [own for own in known if _same(own, key)]
-            if len(meant) == 1 and meant[0] not in out:
-                out[meant[0]] = out.pop(key)
-                self.repaired.append(f"{prefix}{key} was taken as {meant[0]}")
+            candidates = [own for own in known if _is_same_name(own, key)]
+            if len(candidates) == 1 and candidates[0] not in out:
+                out[candidates[0]] = out.pop(key)
+                self.repairs.append(f"{prefix}{key} was taken as {candidates[0]}")
         return out
 
-    def items(self, given: Sequence[Any], schema: Mapping[str, Any], name: str) -> list[Any]:
-        least = schema.get("minItems", 0)
-        if len(given) < least:
-            raise BadArguments(self.tool, name, f"an array of {len(given)}", f"an array of at least {least}")
-        return [self.value(item, schema.get("items", {}), f"{name}[{n}]") for n, item in enumerate(given)]
+    def fit_array(self, given: Sequence[Any], schema: Mapping[str, Any], name: str) -> list[Any]:
+        min_items = schema.get("minItems", 0)
+        if len(given) < min_items:
+            raise BadArguments(self.tool, name, f"an array of {len(given)}", f"an array of at least {min_items}")
+        return [self.fit_value(item, schema.get("items", {}), f"{name}[{n}]") for n, item in enumerate(given)]
 
 
-def _wanted(schema: Mapping[str, Any]) -> str:
-    kind = KINDS.get(schema.get("type", ""))
-    return kind.called if kind else "a value"
+def _describe_expected(schema: Mapping[str, Any]) -> str:
+    kind = JSON_TYPES.get(schema.get("type", ""))
+    return kind.label if kind else "a value"
 
 
-def _names(known: Iterable[str]) -> set[str]:
-    """All that `_same` would take for one of them, bare."""
-    own = {_bare(name) for name in known}
+def _expand_synonyms(known: Iterable[str]) -> set[str]:
+    """All that `_is_same_name` would take for one of them, bare."""
+    own = {_normalize_name(name) for name in known}
     return own.union(*(names for names in SYNONYMS if not own.isdisjoint(names)))
 
 
-def _same(own: str, sent: str) -> bool:
-    mine, theirs = _bare(own), _bare(sent)
+def _is_same_name(own: str, sent: str) -> bool:
+    mine, theirs = _normalize_name(own), _normalize_name(sent)
     return mine == theirs or any(mine in names and theirs in names for names in SYNONYMS)
 
 
-def _bare(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def counted(tool: str, values: Mapping[str, Any], name: str, *, least: int = 1, most: int | None = None) -> int | None:
-    """A number of lines or files, if it was given: whole, not less than `least` and not more than `most`."""
+def get_count(
+    tool: str, values: Mapping[str, Any], name: str, *, minimum: int = 1, maximum: int | None = None
+) -> int | None:
+    """A number of lines or files, if it was given: whole, not less than `minimum` and not more than `maximum`."""
     value = values.get(name)
     if value is None:
         return None
-    whole = _mended_integer(value) if isinstance(value, float) else value
-    if whole is None or whole < least or (most is not None and whole > most):
-        upwards = "on" if most is None else f"to {most}"
-        raise BadArguments(tool, name, told(value), f"a whole number from {least} {upwards}")
+    whole = _coerce_integer(value) if isinstance(value, float) else value
+    if whole is None or whole < minimum or (maximum is not None and whole > maximum):
+        upwards = "on" if maximum is None else f"to {maximum}"
+        raise BadArguments(tool, name, describe_value(value), f"a whole number from {minimum} {upwards}")
     return whole
 
 
-def first_line(tool: str, values: Mapping[str, Any]) -> int | None:
+def get_first_line(tool: str, values: Mapping[str, Any]) -> int | None:
     """The line to start at, if it was given. 0 is the first as well: some families count from there."""
-    offset = counted(tool, values, "offset", least=0)
+    offset = get_count(tool, values, "offset", minimum=0)
     return 1 if offset == 0 else offset
 
 
-def page_runs(tool: str, values: Mapping[str, Any], name: str, *, most: int) -> tuple[tuple[int, int], ...]:
+def get_page_ranges(tool: str, values: Mapping[str, Any], name: str, *, max_pages: int) -> tuple[tuple[int, int], ...]:
     """Pages as people write them, "2-4,7": first and last of each run, in order and apart, at most so many in all."""
     text = str(values.get(name, "")).strip()
     if not text:
         return ()
     runs: list[tuple[int, int]] = []
     for part in text.split(","):
-        run = _RUN.fullmatch(part.strip())
+        run = _PAGE_RANGE.fullmatch(part.strip())
         first, last = (int(run[1]), int(run[2] or run[1])) if run else (0, 0)
         if not 0 < first <= last:
-            raise BadArguments(tool, name, told(text), 'pages like "3", "1-5" or "2-4,7"')
+            raise BadArguments(tool, name, describe_value(text), 'pages like "3", "1-5" or "2-4,7"')
         runs.append((first, last))
-    joined = merged(runs)
+    joined = merge_ranges(runs)
     count = sum(last - first + 1 for first, last in joined)
-    if count > most:
-        raise BadArguments(tool, name, f"{count:,} pages", f"at most {most} in one call")
+    if count > max_pages:
+        raise BadArguments(tool, name, f"{count:,} pages", f"at most {max_pages} in one call")
     return joined
 
 
-def seconds(tool: str, values: Mapping[str, Any], name: str, *, default: float, most: float, unit: float = 1) -> float:
+def get_seconds(
+    tool: str, values: Mapping[str, Any], name: str, *, default: float, maximum: float, unit: float = 1
+) -> float:
     """A time limit, given in units of so many seconds."""
     value = values.get(name)
     if value is None:
         return default
-    if not 0 < value * unit <= most:
-        raise BadArguments(tool, name, told(value), f"a number up to {most / unit:g}")
+    if not 0 < value * unit <= maximum:
+        raise BadArguments(tool, name, describe_value(value), f"a number up to {maximum / unit:g}")
     return value * unit
 
 
 # --- examples
 
 
-def examples(given: Any, wrong: str, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def build_examples(given: Any, bad_argument: str, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Calls to show beside a refusal, the most telling first: with what was right in the call, and without it."""
     known: Mapping[str, Any] = schema.get("properties", {})
-    needed = {name: _sample(name, known.get(name, {})) for name in schema.get("required", ())}
-    named = re.split(r"[.\[]", wrong)[0]
-    mended = {named: _sample(named, known[named])} if named in known else {}
-    right = {name: value for name, value in _right(given, known) if name != named}
-    yield needed | right | mended
+    needed = {name: _make_sample(name, known.get(name, {})) for name in schema.get("required", ())}
+    named = re.split(r"[.\[]", bad_argument)[0]
+    corrected = {named: _make_sample(named, known[named])} if named in known else {}
+    right = {name: value for name, value in _iter_valid_arguments(given, known) if name != named}
+    yield needed | right | corrected
     yield needed | right
-    yield needed | mended
+    yield needed | corrected
     yield needed
-    yield {name: _sample(name, part) for name, part in known.items()}  # where what is needed depends on the rest
+    yield {name: _make_sample(name, part) for name, part in known.items()}  # where what is needed depends on the rest
 
 
-def _right(given: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _iter_valid_arguments(given: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The arguments that fit as they are, and are short."""
     if isinstance(given, Mapping):
         for name, value in cast("Mapping[str, Any]", given).items():
-            kind = KINDS.get(known[name].get("type", "")) if name in known else None
-            if kind and kind.holds(value) and _is_plain(value) and len(str(value)) <= KEPT_CHARS:
+            kind = JSON_TYPES.get(known[name].get("type", "")) if name in known else None
+            if kind and kind.matches(value) and _is_plain(value) and len(str(value)) <= MAX_EXAMPLE_CHARS:
                 yield name, value
 
 
@@ -353,40 +359,42 @@ def _is_plain(value: Any) -> bool:
     return all(isinstance(part, str | bool | int) or (isinstance(part, float) and isfinite(part)) for part in parts)
 
 
-def _sample(name: str, schema: Mapping[str, Any]) -> Any:
+def _make_sample(name: str, schema: Mapping[str, Any]) -> Any:
     match schema:
         case {"examples": [first, *_]} | {"enum": [first, *_]}:
             return first
         case {"default": value}:
             return value
-        case {"type": "array", **rest} if _bare(name) not in SAMPLES or not _is_array(SAMPLES[_bare(name)]):
-            return [_sample(name, rest.get("items", {}))]
+        case {"type": "array", **rest} if _normalize_name(name) not in SAMPLE_VALUES or not _is_array(
+            SAMPLE_VALUES[_normalize_name(name)]
+        ):
+            return [_make_sample(name, rest.get("items", {}))]
         case {"type": "object", **rest}:
             known = rest.get("properties", {})
-            return {each: _sample(each, known.get(each, {})) for each in rest.get("required", ())}
+            return {each: _make_sample(each, known.get(each, {})) for each in rest.get("required", ())}
         case {"type": "integer" | "number"}:
             return 1
         case {"type": "boolean"}:
             return False
         case _:
-            return SAMPLES.get(_bare(name), "text")
+            return SAMPLE_VALUES.get(_normalize_name(name), "text")
 
 
 class Specs:
     """The tools of one dialect, read from the `specs.json` beside its module when first asked for."""
 
-    def __init__(self, module: str) -> None:
-        self.file = module
+    def __init__(self, file: str) -> None:
+        self.file = file
 
     @cached_property
     def tools(self) -> tuple[ToolSpec, ...]:
         rows = json.loads(Path(self.file).with_name("specs.json").read_text("utf-8"))
         return tuple(ToolSpec(**row) for row in rows)
 
-    def fit(self, tool: str, arguments: Any) -> Fitted:
-        return fit(tool, arguments, self.schema(tool))
+    def fit(self, tool: str, arguments: Any) -> FittedArguments:
+        return fit(tool, arguments, self.get_schema(tool))
 
-    def schema(self, tool: str) -> Mapping[str, Any]:
+    def get_schema(self, tool: str) -> Mapping[str, Any]:
         for spec in self.tools:
             if spec.name == tool:
                 return spec.input_schema

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from handhold.core import errors as e
-from handhold.core.requests import MOST_PAGES
-from handhold.core.results import CellOutput, NotebookShown, PdfShown, Pictured
-from handhold.core.text.lines import merged
-from handhold.dialects.media import NAMES, Media
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, listed, ranges, row
+from handhold.core.requests import MAX_PDF_PAGES
+from handhold.core.results import CellOutput, ImageResult, NotebookResult, PdfResult
+from handhold.core.text.lines import merge_ranges
+from handhold.dialects.media import FORMAT_NAMES, Media
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import format_list, format_ranges, format_row, truncate
 
-WHY_LEFT = {
-    "": f"每次最多 {MOST_PAGES} 页",
+OMISSION_REASONS = {
+    "": f"每次最多 {MAX_PDF_PAGES} 页",
     "room": "超出长度上限",
     "time": "耗时过长",
     "memory": "占用内存过多",
@@ -24,15 +24,15 @@ RESOURCES = {"time": "时间", "memory": "内存"}
 # --- what was refused
 
 
-def chinese(error: e.ToolError) -> str:
+def format_chinese_error(error: e.ToolError) -> str:
     """What happened, then what to do. What only a machine's owner can mend stays as it is in `plain`."""
-    path = clipped(error.path) if isinstance(error, e.PathError) else ""
+    path = truncate(error.path) if isinstance(error, e.PathError) else ""
     match error:
         case e.UnknownTool(tool=tool, known=known):
-            return f"没有名为 {clipped(tool)} 的工具,可用的工具: {listed(known)}"
+            return f"没有名为 {truncate(tool)} 的工具,可用的工具: {format_list(known)}"
         case e.BadArguments(argument=argument, got=got, wanted=wanted, example=example):
             like = f",例如 {example}" if example else ""
-            return f"参数 {clipped(argument)} 有误: 收到 {got},需要 {wanted}{like}"
+            return f"参数 {truncate(argument)} 有误: 收到 {got},需要 {wanted}{like}"
         case e.BadPath():
             return f"路径无效: {path}"
         case e.OutsideWorkspace():
@@ -54,19 +54,19 @@ def chinese(error: e.ToolError) -> str:
         case e.PastEnd(offset=offset, lines=lines, unit=unit):
             return f"起始行号 {offset} 超出文件末尾: {path} 共 {lines} {UNITS[unit]}"
         case e.BrokenFile(medium=medium, because=because):
-            return f"{path} 无法作为 {medium.upper()} 显示: {clipped(because)}。文件已损坏,或者并非此类文件"
-        case e.Encrypted():
+            return f"{path} 无法作为 {medium.upper()} 显示: {truncate(because)}。文件已损坏,或者并非此类文件"
+        case e.EncryptedPdf():
             return f"{path} 已加密,需要密码才能打开"
         case e.TooManyPixels(width=width, height=height, most=most):
             return f"{path} 声明的尺寸为 {width} x {height} 像素,最多解码 {most} 像素,请先缩小图片"
-        case e.TooCostly(resource=resource):
+        case e.ConversionLimitExceeded(resource=resource):
             return f"显示 {path} 所需的{RESOURCES[resource]}超出上限,请先简化或缩小该文件"
         case e.ChangedDuringRead():
             return f"{path} 在读取过程中不断变化,请稍后再试"
         case e.SymlinkLoop() | e.DanglingLink():
             return f"{path} 是无效的链接,请使用文件本身的路径"
         case e.Unencodable(encoding=encoding, characters=characters):
-            return f"{path} 的编码 {encoding} 无法表示这些字符: {listed(characters, most=10)}"
+            return f"{path} 的编码 {encoding} 无法表示这些字符: {format_list(characters, max_items=10)}"
         case e.Unread():
             return f"请先用 read_file 读取 {path},再进行修改"
         case e.PartlyRead():
@@ -79,7 +79,7 @@ def chinese(error: e.ToolError) -> str:
             return f"在 {path} 中找不到要替换的文本,请重新读取文件并原样引用"
         case e.Ambiguous(lines=lines):
             return f"要替换的文本在 {path} 中出现 {len(lines)} 次,请提供更多上下文"
-        case e.Overlapping(lines=lines):
+        case e.OverlappingMatches(lines=lines):
             return f"要替换的文本在 {path} 中出现 {len(lines)} 次且互相重叠,请引用更长的文本"
         case e.Denied(because=because):
             return f"不允许: {path} ({because})"
@@ -90,87 +90,87 @@ def chinese(error: e.ToolError) -> str:
         case e.ReadOnly():
             return f"{path} 是只读的"
         case _:
-            return plain(error)
+            return format_plain_error(error)
 
 
 # --- what is not plain text
 
 
-def shown(result: Media, more: str = "") -> str:
-    """An image, pages or cells; `more` is how a call goes on with the next cells, with {next} in it."""
+def format_media(result: Media, continuation: str = "") -> str:
+    """An image, pages or cells; `continuation` is how a call goes on with the next cells, with {next} in it."""
     match result:
-        case Pictured():
-            return "\n".join(_image(result))
-        case PdfShown():
-            return "\n\n".join(_pages(result))
-        case NotebookShown():
-            return "\n".join(_cells(result, more))
+        case ImageResult():
+            return "\n".join(_format_image(result))
+        case PdfResult():
+            return "\n\n".join(_format_pages(result))
+        case NotebookResult():
+            return "\n".join(_format_cells(result, continuation))
 
 
-def _image(image: Pictured) -> Iterator[str]:
-    size, sent = (f"{width} x {height}" for width, height in (image.size, image.sent))
-    done = (",已转正" if image.turned else "") + (f",显示为 {sent}" if sent != size else "")
-    yield f"[{clipped(image.path)}: {NAMES[image.medium]} 图片,{size} 像素{done}]"
-    yield from _named(image.named, NAMES[image.medium])
+def _format_image(image: ImageResult) -> Iterator[str]:
+    size, sent = (f"{width} x {height}" for width, height in (image.size, image.sent_size))
+    done = (",已转正" if image.is_rotated else "") + (f",显示为 {sent}" if sent != size else "")
+    yield f"[{truncate(image.path)}: {FORMAT_NAMES[image.medium]} 图片,{size} 像素{done}]"
+    yield from _format_type_mismatch(image.claimed_medium, FORMAT_NAMES[image.medium])
     if image.frames != 1:
         yield f"[动画,共 {image.frames or '多'} 帧,这是第一帧]"
-    yield from _changed(image)
+    yield from _format_stale_note(image)
 
 
-def _pages(pdf: PdfShown) -> Iterator[str]:
-    here = ranges(merged([(page.number, page.number) for page in pdf.pages]))
-    head = f"[{clipped(pdf.path)}: PDF,共 {pdf.count} 页,以下为第 {here} 页]"
-    yield "\n".join([head, *_named(pdf.named, "PDF"), *_changed(pdf)])
+def _format_pages(pdf: PdfResult) -> Iterator[str]:
+    here = format_ranges(merge_ranges([(page.number, page.number) for page in pdf.pages]))
+    head = f"[{truncate(pdf.path)}: PDF,共 {pdf.page_count} 页,以下为第 {here} 页]"
+    yield "\n".join([head, *_format_type_mismatch(pdf.claimed_medium, "PDF"), *_format_stale_note(pdf)])
     picture = 0
     for page in pdf.pages:
         picture += bool(page.picture)
         notes = [
             page.text,
-            f"[本页还有 {page.cut} 个字符未显示]" if page.cut else "",
+            f"[本页还有 {page.omitted_chars} 个字符未显示]" if page.omitted_chars else "",
             f"[见第 {picture} 张图片]" if page.picture else "",
-            "[本页已损坏,无法显示]" if page.broken else "",
+            "[本页已损坏,无法显示]" if page.is_broken else "",
         ]
         yield "\n".join([f"=== 第 {page.number} 页", *([note for note in notes if note] or ["[空白页]"])])
-    if pdf.left:
-        yield f"[未显示: 第 {ranges(pdf.left)} 页,{WHY_LEFT[pdf.ended]}]"
+    if pdf.omitted_ranges:
+        yield f"[未显示: 第 {format_ranges(pdf.omitted_ranges)} 页,{OMISSION_REASONS[pdf.stop_reason]}]"
 
 
-def _cells(book: NotebookShown, more: str) -> Iterator[str]:
-    yield f"[{clipped(book.path)}: notebook,共 {book.total} 个单元格]"
-    for cell in book.cells:
-        run = "" if cell.run is None else f",第 {cell.run} 次运行"
-        yield f"=== 单元格 {cell.number}/{book.total} ({cell.kind}{run})"
+def _format_cells(notebook: NotebookResult, continuation: str) -> Iterator[str]:
+    yield f"[{truncate(notebook.path)}: notebook,共 {notebook.total} 个单元格]"
+    for cell in notebook.cells:
+        run = "" if cell.execution_count is None else f",第 {cell.execution_count} 次运行"
+        yield f"=== 单元格 {cell.number}/{notebook.total} ({cell.kind}{run})"
         if cell.source:
-            yield from (row(number, text) for number, text in enumerate(cell.source.split("\n"), 1))
-        if cell.cut:
-            yield f"[本单元格还有 {cell.cut} 个字符未显示]"
+            yield from (format_row(number, text) for number, text in enumerate(cell.source.split("\n"), 1))
+        if cell.omitted_chars:
+            yield f"[本单元格还有 {cell.omitted_chars} 个字符未显示]"
         for output in cell.outputs:
-            yield from _output(output)
-        if cell.outputs_left:
-            yield f"[还有 {cell.outputs_left} 个输出未显示]"
+            yield from _format_output(output)
+        if cell.omitted_outputs:
+            yield f"[还有 {cell.omitted_outputs} 个输出未显示]"
     yield "[以上为各单元格;文件本身是 JSON,修改时须引用其原文]"
-    if book.more:
-        last = book.first + len(book.cells) - 1
-        yield f"[以上为第 {book.first}-{last} 个单元格,{more.format(next=last + 1) or '其余未显示'}]"
-    yield from _changed(book)
+    if notebook.has_more:
+        last = notebook.first + len(notebook.cells) - 1
+        yield f"[以上为第 {notebook.first}-{last} 个单元格,{continuation.format(next=last + 1) or '其余未显示'}]"
+    yield from _format_stale_note(notebook)
 
 
-def _output(output: CellOutput) -> Iterator[str]:
-    picture = f",见第 {output.picture} 张图片" if output.picture else ""
-    left = f",{output.mime} 未显示" if output.left_out else ""
+def _format_output(output: CellOutput) -> Iterator[str]:
+    picture = f",见第 {output.picture_number} 张图片" if output.picture_number else ""
+    left = f",{output.mime} 未显示" if output.omitted_reason else ""
     yield f"   --- {output.kind}{picture}{left}"
     if output.text:
         yield from (f"      | {line}" for line in output.text.split("\n"))
-    if output.cut:
-        yield f"   --- 此处省略 {output.cut} 个字符"
+    if output.omitted_chars:
+        yield f"   --- 此处省略 {output.omitted_chars} 个字符"
         yield from (f"      | {line}" for line in output.tail.split("\n"))
 
 
-def _named(named: str, is_a: str) -> Iterator[str]:
-    if named:
-        yield f"[文件名表明是 {NAMES[named]},实际是 {is_a}]"
+def _format_type_mismatch(claimed_medium: str, actual_name: str) -> Iterator[str]:
+    if claimed_medium:
+        yield f"[文件名表明是 {FORMAT_NAMES[claimed_medium]},实际是 {actual_name}]"
 
 
-def _changed(shown: Media) -> Iterator[str]:
-    if shown.stale:
+def _format_stale_note(result: Media) -> Iterator[str]:
+    if result.is_stale:
         yield "[文件自上次读取后已被修改]"

@@ -11,112 +11,112 @@ from handhold.core.errors import (
     HunkMismatch,
     NoMatch,
     NotFound,
-    Overlapping,
+    OverlappingMatches,
     PartlyRead,
     Region,
     Stale,
     ToolError,
 )
-from handhold.core.results import Edited, NotebookShown, Patched, Result, Shown, Written
-from handhold.core.text.encoding import REPLACEMENT
-from handhold.core.text.lines import split
-from handhold.dialects.quoting import clipped, listed, ranges, row
+from handhold.core.results import EditResult, NotebookResult, PatchResult, Result, TextResult, WriteResult
+from handhold.core.text.encoding import REPLACEMENT_CHAR
+from handhold.core.text.lines import split_lines
+from handhold.dialects.quoting import format_list, format_ranges, format_row, truncate
 
-MOST_HINTED = 6000  # characters of one block
-REGION_CHARS = 800  # of the lines nearest to a text that was not found
-REGION_WIDTH = 160
-DIFFERENCE_CHARS = 500
-DIFFERENCE_WIDTH = 60
-BECAUSE = {
+MAX_NOTES_CHARS = 6000  # characters of one block
+MAX_REGION_CHARS = 800  # of the lines nearest to a text that was not found
+MAX_REGION_LINE_CHARS = 160
+MAX_DIFFERENCE_BLOCK_CHARS = 500
+MAX_DIFFERENCE_QUOTE_CHARS = 60
+ENCODING_REASONS = {
     "mark": "by the mark at its start",
     "likelihood": "by likelihood",
     "settings": "as the settings say",
     ".editorconfig": "as .editorconfig says",
     "content": "by its bytes",
 }
-WHY = {
+NO_MATCH_REASONS = {
     "whitespace": "Whitespace: only blanks differ from these lines",
     "stale": "Stale or misquoted: most of it is there, but not all. The nearest lines are",
     "absent": "Absent as quoted. The nearest lines are",
 }
 
 
-def hinted(text: str, notes: Iterable[str]) -> str:
+def append_notes(text: str, notes: Iterable[str]) -> str:
     """The message, and the notes on it."""
     block = "\n".join(notes)
-    if len(block) > MOST_HINTED:
-        block = f"{block[:MOST_HINTED]}\n[{len(block) - MOST_HINTED} more characters are not shown.]"
+    if len(block) > MAX_NOTES_CHARS:
+        block = f"{block[:MAX_NOTES_CHARS]}\n[{len(block) - MAX_NOTES_CHARS} more characters are not shown.]"
     return "\n\n".join(part for part in (text, block) if part)
 
 
 # --- results
 
 
-def notes_on(result: Result) -> Iterator[str]:
+def format_result_notes(result: Result) -> Iterator[str]:
     match result:
-        case Shown():
-            yield from _on_page(result)
-        case NotebookShown():
-            yield from _on_change(result)
-        case Edited():
-            yield from _on_edit(result)
-        case Patched():
-            yield from _on_patch(result)
-        case Written(created=True, encoding=encoding, read_by=read_by) if encoding != "utf-8":
-            yield f"[The new file is stored as {encoding}, {BECAUSE[read_by]}.]"
-        case Written(encoding=encoding) if encoding != "utf-8":
+        case TextResult():
+            yield from _format_page_notes(result)
+        case NotebookResult():
+            yield from _format_change_notes(result)
+        case EditResult():
+            yield from _format_edit_notes(result)
+        case PatchResult():
+            yield from _format_patch_notes(result)
+        case WriteResult(created=True, encoding=encoding, encoding_source=read_by) if encoding != "utf-8":
+            yield f"[The new file is stored as {encoding}, {ENCODING_REASONS[read_by]}.]"
+        case WriteResult(encoding=encoding) if encoding != "utf-8":
             yield f"[The file's encoding, {encoding}, was kept.]"
         case _:
             return
 
 
-def _on_page(page: Shown) -> Iterator[str]:
-    if page.more:
-        yield f"[{_where(page)} Go on with offset={page.first + len(page.lines)}.]"
+def _format_page_notes(page: TextResult) -> Iterator[str]:
+    if page.has_more:
+        yield f"[{_format_line_range(page)} Go on with offset={page.first + len(page.lines)}.]"
     if page.encoding != "utf-8":
-        yield f"[The file is stored as {page.encoding}, {BECAUSE[page.read_by]}; edits keep that.]"
-    if page.unlike:
-        yield f"[It was declared to be {page.unlike}; its bytes say otherwise.]"
-    if page.replaced:
-        yield f"[Some bytes are no valid {page.encoding} and are shown as {REPLACEMENT}; edits elsewhere leave them as they are.]"
-    yield from _on_change(page)
+        yield f"[The file is stored as {page.encoding}, {ENCODING_REASONS[page.encoding_source]}; edits keep that.]"
+    if page.rejected_encoding:
+        yield f"[It was declared to be {page.rejected_encoding}; its bytes say otherwise.]"
+    if page.has_undecodable_bytes:
+        yield f"[Some bytes are no valid {page.encoding} and are shown as {REPLACEMENT_CHAR}; edits elsewhere leave them as they are.]"
+    yield from _format_change_notes(page)
 
 
-def _on_change(page: Shown | NotebookShown) -> Iterator[str]:
-    if page.stale and not page.changed:
+def _format_change_notes(page: TextResult | NotebookResult) -> Iterator[str]:
+    if page.is_stale and not page.diff_since_read:
         yield "[The file has changed since you last saw it.]"
-    elif page.stale:
+    elif page.is_stale:
         yield "[The file has changed since you last saw it:]"
-        yield page.changed.rstrip("\n")
+        yield page.diff_since_read.rstrip("\n")
 
 
-def _where(page: Shown) -> str:
+def _format_line_range(page: TextResult) -> str:
     last = page.first + len(page.lines) - 1
     of = f" of {page.total}" if page.total is not None else ""
-    left = f" {page.rest} more lines were asked for and left out." if page.rest else ""
+    left = f" {page.omitted_lines} more lines were asked for and left out." if page.omitted_lines else ""
     return f"These are lines {page.first}-{last}{of}.{left}"
 
 
-def _on_edit(edited: Edited) -> Iterator[str]:
+def _format_edit_notes(edited: EditResult) -> Iterator[str]:
     if edited.created and edited.encoding != "utf-8":
-        yield f"[The new file is stored as {edited.encoding}, {BECAUSE[edited.read_by]}.]"
+        yield f"[The new file is stored as {edited.encoding}, {ENCODING_REASONS[edited.encoding_source]}.]"
     loose = [(n, step.matched_by) for n, step in enumerate(edited.steps, 1) if step.matched_by != "exact"]
-    for n, rung in loose[:5]:
+    for n, strategy in loose[:5]:
         which = f"Edit {n}" if len(edited.steps) > 1 else "The text"
-        yield f"[{which} was not there exactly as quoted; it matched apart from {rung}.]"
+        yield f"[{which} was not there exactly as quoted; it matched apart from {strategy}.]"
     if len(loose) > 5:
         yield f"[So did {len(loose) - 5} more edits.]"
 
 
-def _on_patch(patched: Patched) -> Iterator[str]:
+def _format_patch_notes(patched: PatchResult) -> Iterator[str]:
     loose = [
-        (f"Hunk {n} of {clipped(file.path)}", rung)
+        (f"Hunk {n} of {truncate(file.path)}", strategy)
         for file in patched.files
-        for n, rung in enumerate(file.matched_by, 1)
-        if rung != "exact"
+        for n, strategy in enumerate(file.matched_by, 1)
+        if strategy != "exact"
     ]
-    for which, rung in loose[:5]:
-        yield f"[{which} was not there exactly as quoted; it matched apart from {rung}.]"
+    for which, strategy in loose[:5]:
+        yield f"[{which} was not there exactly as quoted; it matched apart from {strategy}.]"
     if len(loose) > 5:
         yield f"[So did {len(loose) - 5} more hunks.]"
 
@@ -124,31 +124,31 @@ def _on_patch(patched: Patched) -> Iterator[str]:
 # --- errors
 
 
-def notes_about(error: ToolError) -> Iterator[str]:
+def format_error_notes(error: ToolError) -> Iterator[str]:
     match error:
         case NotFound(near=near) if near:
-            yield f"[There is {listed(near, most=5)}.]"
+            yield f"[There is {format_list(near, max_items=5)}.]"
         case PartlyRead(seen=seen) if seen:
-            yield f"[Lines read so far: {ranges(seen)}.]"
+            yield f"[Lines read so far: {format_ranges(seen)}.]"
         case Stale():
-            yield from _on_stale(error)
+            yield from _format_stale_notes(error)
         case NoMatch(old=old) if old:
-            yield from _on_no_match(error)
+            yield from _format_no_match_notes(error)
         case HunkMismatch(old=old, scope=scope, nearest=nearest) if old or scope:
-            yield from _on_miss(scope or old, nearest)
-        case HunkAmbiguous(matched_by=rung) if rung != "exact":
-            yield f"[Ambiguous: the lines are the same apart from {rung}.]"
-        case Ambiguous(lines=lines, matched_by=rung):
-            loosely = "" if rung == "exact" else f", apart from {rung}"
-            yield f"[Ambiguous: it starts on lines {listed(lines)}{loosely}.]"
-        case Overlapping(lines=lines):
-            yield f"[It starts on lines {listed(lines)}.]"
+            yield from _format_hunk_mismatch_notes(scope or old, nearest)
+        case HunkAmbiguous(matched_by=strategy) if strategy != "exact":
+            yield f"[Ambiguous: the lines are the same apart from {strategy}.]"
+        case Ambiguous(lines=lines, matched_by=strategy):
+            loosely = "" if strategy == "exact" else f", apart from {strategy}"
+            yield f"[Ambiguous: it starts on lines {format_list(lines)}{loosely}.]"
+        case OverlappingMatches(lines=lines):
+            yield f"[It starts on lines {format_list(lines)}.]"
         case _:
             return
 
 
-def _on_stale(stale: Stale) -> Iterator[str]:
-    by = f" by the session {clipped(stale.writer)}" if stale.writer else ""
+def _format_stale_notes(stale: Stale) -> Iterator[str]:
+    by = f" by the session {truncate(stale.writer)}" if stale.writer else ""
     if not stale.diff:
         yield f"[Stale: changed{by}; what it was before is no longer kept.]"
         return
@@ -160,48 +160,52 @@ def _on_stale(stale: Stale) -> Iterator[str]:
         yield "[More changed than is shown here.]"
 
 
-def _on_no_match(miss: NoMatch) -> Iterator[str]:
-    if miss.again:
-        where = f" from line {miss.nearest.first}" if miss.nearest else ""
+def _format_no_match_notes(error: NoMatch) -> Iterator[str]:
+    if error.again:
+        where = f" from line {error.nearest.first}" if error.nearest else ""
         yield f"[The same call failed before and will fail again: read the file anew{where} and quote what it says there.]"
-    if miss.nearest is None:
+    if error.nearest is None:
         yield "[Absent: no line of it is in the file.]"
         return
-    yield f"[{WHY[miss.kind]}:]"
-    yield from _region(miss.nearest)
+    yield f"[{NO_MATCH_REASONS[error.kind]}:]"
+    yield from _format_region(error.nearest)
     differing = (
-        f"[Line {each.number} has {_said(each.there)} where you quoted {_said(each.quoted)}.]" for each in miss.differs
+        f"[Line {each.number} has {_quote_text(each.there)} where you quoted {_quote_text(each.quoted)}.]"
+        for each in error.differs
     )
-    yield from _while_there_is_room(differing, DIFFERENCE_CHARS)
+    yield from _limit_chars(differing, MAX_DIFFERENCE_BLOCK_CHARS)
 
 
-def _said(text: str | None) -> str:
-    return "nothing" if text is None else repr(clipped(text, DIFFERENCE_WIDTH))
+def _quote_text(text: str | None) -> str:
+    return "nothing" if text is None else repr(truncate(text, MAX_DIFFERENCE_QUOTE_CHARS))
 
 
-def _region(region: Region) -> Iterator[str]:
-    rows = (row(number, clipped(text, REGION_WIDTH)) for number, text in enumerate(region.lines, region.first))
-    yield from _while_there_is_room(rows, REGION_CHARS)
+def _format_region(region: Region) -> Iterator[str]:
+    rows = (
+        format_row(number, truncate(text, MAX_REGION_LINE_CHARS))
+        for number, text in enumerate(region.lines, region.first)
+    )
+    yield from _limit_chars(rows, MAX_REGION_CHARS)
 
 
-def _while_there_is_room(rows: Iterable[str], room: int) -> Iterator[str]:
+def _limit_chars(rows: Iterable[str], remaining: int) -> Iterator[str]:
     for text in rows:
-        room -= len(text) + 1
-        if room < 0:
+        remaining -= len(text) + 1
+        if remaining < 0:
             return
         yield text
 
 
-def _on_miss(old: str, nearest: Region | None) -> Iterator[str]:
+def _format_hunk_mismatch_notes(old: str, nearest: Region | None) -> Iterator[str]:
     if nearest is None:
         yield "[Absent: no line of it is in the file.]"
         return
-    if _squeezed(split(old)) in _squeezed(nearest.lines):
+    if _remove_whitespace(split_lines(old)) in _remove_whitespace(nearest.lines):
         yield "[Whitespace: only blanks differ from these lines:]"
     else:
         yield "[Absent as quoted. The nearest lines are:]"
-    yield from _region(nearest)
+    yield from _format_region(nearest)
 
 
-def _squeezed(lines: Iterable[str]) -> str:
+def _remove_whitespace(lines: Iterable[str]) -> str:
     return "".join("".join(lines).split())

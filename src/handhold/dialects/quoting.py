@@ -2,45 +2,45 @@
 
 from collections.abc import Iterable, Sequence
 
-from handhold.core.text.encoding import shown
+from handhold.core.text.encoding import replace_undecodable
 
-MOST_ECHOED = 2000
-CLIPPED_ROW = 200
-
-
-def row(number: int, text: str, mark: str = "→") -> str:
-    return f"{number:>6}{mark}{text}"
+MAX_ECHO_CHARS = 2000
+MAX_ROW_CHARS = 200
 
 
-def several(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+def format_row(number: int, text: str, separator: str = "→") -> str:
+    return f"{number:>6}{separator}{text}"
+
+
+def pluralize(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def echo(text: str) -> str:
     """What the model wrote, quoted back to it."""
-    over = len(text) - MOST_ECHOED
-    return text if over <= 0 else f"{text[:MOST_ECHOED]}... (more {over} characters are truncated)"
+    over = len(text) - MAX_ECHO_CHARS
+    return text if over <= 0 else f"{text[:MAX_ECHO_CHARS]}... (more {over} characters are truncated)"
 
 
-def clipped(text: str, most: int = CLIPPED_ROW) -> str:
+def truncate(text: str, max_chars: int = MAX_ROW_CHARS) -> str:
     """The start of a line, with a count of what is missing."""
-    over = len(text) - most
-    return text if over <= 0 else f"{text[:most]}... ({over} more characters)"
+    over = len(text) - max_chars
+    return text if over <= 0 else f"{text[:max_chars]}... ({over} more characters)"
 
 
-def listed(items: Iterable[object], *, most: int = 20) -> str:
+def format_list(items: Iterable[object], *, max_items: int = 20) -> str:
     """A, B, C and 7 more."""
-    words = [clipped(str(item)) for item in items]
-    if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
+    words = [truncate(str(item)) for item in items]
+    if len(words) > max_items:
+        return f"{', '.join(words[:max_items])} and {len(words) - max_items} more"
     return ", ".join(words)
 
 
-def ranges(spans: Sequence[tuple[int, int]]) -> str:
+def format_ranges(spans: Sequence[tuple[int, int]]) -> str:
     """Line ranges: 1-40, 55."""
-    return listed(f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
+    return format_list(f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
 
 
-def sendable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text that can leave as UTF-8: an unpaired surrogate in a call or a file becomes U+FFFD."""
-    return shown(text)
+    return replace_undecodable(text)

@@ -13,9 +13,27 @@ from secrets import token_hex
 from time import time
 
 from handhold.core.errors import ApproverInvalid, Denied, NotApproved
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored, digest
-from handhold.core.ports import Asked, Call, Decision, Judgement, Question, Study, Verb, Verdict
-from handhold.pipeline.approver import APPROVING, Wait, ask_approver, find_present_approver
+from handhold.core.plans import (
+    Content,
+    ContentRef,
+    Directory,
+    DirectoryMetadata,
+    FileChange,
+    InlineContent,
+    StagedContent,
+    digest,
+)
+from handhold.core.ports import (
+    Call,
+    CallDecision,
+    CommandAnalysis,
+    PendingApproval,
+    PolicyDecision,
+    Question,
+    Verb,
+    Verdict,
+)
+from handhold.pipeline.approver import APPROVING_ANSWERS, WaitFor, ask_approver, find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.review import (
     CHANGES_KEY,
@@ -44,7 +62,7 @@ class ApprovalRequest:
     command: str
     patterns: tuple[str, ...]
     format_path: Callable[[str], str]
-    wait: Wait
+    wait: WaitFor
     folder: str = ""  # where the command would run
 
 
@@ -59,8 +77,15 @@ class ApprovalService:
     # --- what is decided
 
     def authorize_command(
-        self, call: Call, command: str, study: Study, folder: str, *, wait: Wait, directly: Sequence[str] = ()
-    ) -> Decision:
+        self,
+        call: Call,
+        command: str,
+        analysis: CommandAnalysis,
+        folder: str,
+        *,
+        wait: WaitFor,
+        directly: Sequence[str] = (),
+    ) -> CallDecision:
         """Before a command runs. Denied or NotApproved if it must not.
 
         `directly` are the roots of a command that would run on the workspace itself, where nothing is looked at.
@@ -69,9 +94,9 @@ class ApprovalService:
         policy = self._session.policy
         how = RUN_DIRECTLY_KEY if directly else RUN_KEY
         key = f"{how}={json.dumps([folder, command])}"
-        findings = [PolicyFinding("", policy.may_run(study), key)]
-        findings += [PolicyFinding(root, policy.may(Verb.CHANGE, root), key) for root in directly]
-        patterns = tuple(f"{how} {each}" for each in study.patterns)
+        findings = [PolicyFinding("", policy.decide_command(analysis), key)]
+        findings += [PolicyFinding(root, policy.decide(Verb.CHANGE, root), key) for root in directly]
+        patterns = tuple(f"{how} {each}" for each in analysis.patterns)
         return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder), findings)
 
     def authorize_changes(
@@ -80,57 +105,57 @@ class ApprovalService:
         files: Sequence[FileChange],
         format_path: Callable[[str], str],
         *,
-        wait: Wait,
+        wait: WaitFor,
         command: str = "",
         within: Sequence[str] = (),
         privileged: Sequence[str] = (),
-    ) -> Decision:
+    ) -> CallDecision:
         """Before a change set is committed. Denied or NotApproved if it must not be."""
         findings = self._reviewer.review_changes(files, by_command=bool(command), within=within, privileged=privileged)
         return self._decide(ApprovalRequest(call, files, command, (), format_path, wait), findings)
 
     def authorize_reversal(
-        self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: Wait
-    ) -> Decision:
+        self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: WaitFor
+    ) -> CallDecision:
         """Whether undo or redo may do this today; `within` are the entries of folders that come or go whole."""
         findings = self._reviewer.review_reversal(files, within)
         decision = self._decide(ApprovalRequest(call, files, "", (), str, wait), findings)
-        return decision if decision.verdict == "approved" else Decision("allowed", "the host asked for it")
+        return decision if decision.verdict == "approved" else CallDecision("allowed", "the host asked for it")
 
     # --- how
 
-    def _decide(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> Decision:
-        worst = max(findings, key=lambda each: severity(each.judgement), default=None)
-        if worst is None or worst.judgement.verdict is Verdict.ALLOW:
-            return Decision("allowed", _format_rule(worst.judgement) if worst else "")
+    def _decide(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
+        worst = max(findings, key=lambda each: severity(each.decision), default=None)
+        if worst is None or worst.decision.verdict is Verdict.ALLOW:
+            return CallDecision("allowed", _format_rule(worst.decision) if worst else "")
         path = request.format_path(worst.place) if worst.place else request.command
-        if worst.judgement.verdict is Verdict.DENY:
-            judgement = worst.judgement
-            raise Denied(path, judgement.because, _format_rule(judgement), not worst.place, judgement.remedy)
-        granted = self._session.store.allowed(self._session.name)
-        findings = [each for each in findings if each.judgement.verdict is Verdict.ASK]
+        if worst.decision.verdict is Verdict.DENY:
+            decision = worst.decision
+            raise Denied(path, decision.because, _format_rule(decision), not worst.place, decision.remedy)
+        granted = self._session.store.list_grants(self._session.name)
+        findings = [each for each in findings if each.decision.verdict is Verdict.ASK]
         keys = {each.key for each in findings}
         for sufficient in (keys, set(request.patterns)):
             if sufficient and sufficient <= granted.keys():
                 by = ", ".join(sorted({granted[key] for key in sufficient}))
-                return Decision("approved", _format_rule(worst.judgement), f"{by} (session)")
+                return CallDecision("approved", _format_rule(worst.decision), f"{by} (session)")
         return self._ask(request, [each for each in findings if each.key not in granted])
 
-    def _ask(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> Decision:
+    def _ask(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
         session, first = self._session, findings[0]
         path = request.format_path(first.place) if first.place else request.command
-        because, rule = describe_reasons(findings), _format_rule(first.judgement)
+        because, rule = describe_reasons(findings), _format_rule(first.decision)
         of_command = not request.files
         keys = tuple(dict.fromkeys(each.key for each in findings)) if all(each.key for each in findings) else ()
         hash = self._hash(request, findings)
-        if answer := session.store.spend(hash, session.name):
-            if answer.answer not in APPROVING:
+        if answer := session.store.consume_approval(hash, session.name):
+            if answer.answer not in APPROVING_ANSWERS:
                 raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
             self._grant(answer.answer, answer.allows, answer.patterns, answer.by)
-            return Decision("approved", rule, answer.by)
+            return CallDecision("approved", rule, answer.by)
         unanswered = partial(NotApproved, path, because, asked=False, rule=rule, of_command=of_command)
         # Where the mode asks about every change, or many files would go, no place is set apart from the others.
-        apart = {each.place for each in findings if each.judgement is PRIVILEGED or each.key not in ("", CHANGES_KEY)}
+        apart = {each.place for each in findings if each.decision is PRIVILEGED or each.key not in ("", CHANGES_KEY)}
         diff = self._contents.diff_for_approval(request.files, apart)
         if diff is None:
             raise unanswered(unasked=DIFF_TOO_LONG)
@@ -143,10 +168,10 @@ class ApprovalService:
         if consent is None:
             pending = self._enqueue(request, hash, because, keys, diff)
             raise unanswered(approval=pending.id) if pending else unanswered(unasked=QUEUE_FULL)
-        if consent not in APPROVING:
+        if consent not in APPROVING_ANSWERS:
             raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
         self._grant(consent, keys, request.patterns, by)
-        return Decision("approved", rule, f"{by} ({consent})")
+        return CallDecision("approved", rule, f"{by} ({consent})")
 
     def _hash(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> str:
         """Of all that an answer is for: the request, where it is carried out, what is asked about, every change."""
@@ -155,7 +180,7 @@ class ApprovalService:
             [each.path, self._hash_side(each.before, each.path), self._hash_side(each.after, each.path), each.mode]
             for each in request.files
         ]
-        reasons = [[each.place, each.key, each.judgement.because, each.judgement.rule] for each in findings]
+        reasons = [[each.place, each.key, each.decision.because, each.decision.rule] for each in findings]
         asked = [call.session, call.tool, call.arguments, request.folder, request.command, reasons, changes]
         return digest(json.dumps(asked).encode())
 
@@ -164,20 +189,20 @@ class ApprovalService:
         match content:
             case None:
                 return None
-            case Shelved():
+            case StagedContent():
                 return "shelved", self._session.files.exact_hash(content, path) or token_hex()
-            case Bytes() | Stored():
+            case InlineContent() | ContentRef():
                 return "file", content.hash
-            case Directory() | Folder():
+            case Directory() | DirectoryMetadata():
                 return "folder", content.hash
 
     def _enqueue(
         self, request: ApprovalRequest, hash: str, because: str, keys: tuple[str, ...], diff: tuple[str, int]
-    ) -> Asked | None:
+    ) -> PendingApproval | None:
         """The question waits in the store; None if there is no room for it."""
         text, uncut = diff
-        return self._session.store.ask(
-            Asked(
+        return self._session.store.enqueue(
+            PendingApproval(
                 id="",
                 hash=hash,
                 session=self._session.name,
@@ -195,7 +220,7 @@ class ApprovalService:
     def _grant(self, consent: str, keys: Sequence[str], patterns: Sequence[str], by: str) -> None:
         """What the session need not ask about again."""
         for key in {"session": keys, "pattern": patterns}.get(consent, ()):
-            self._session.store.allow(self._session.name, key, by=by)
+            self._session.store.grant(self._session.name, key, by=by)
 
 
 def _make_question(
@@ -216,9 +241,9 @@ def _make_question(
     )
 
 
-def _format_rule(judgement: Judgement) -> str:
+def _format_rule(decision: PolicyDecision) -> str:
     """The deciding rule, with the place where it is written."""
-    return f"{judgement.rule} ({judgement.source})" if judgement.source else judgement.rule
+    return f"{decision.rule} ({decision.source})" if decision.source else decision.rule
 
 
 def _describe_keys(keys: Sequence[str]) -> str:

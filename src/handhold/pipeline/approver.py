@@ -6,13 +6,13 @@ from inspect import isawaitable
 from typing import Any, get_args
 
 from handhold.core.errors import ApproverInvalid, Cancelled
-from handhold.core.ports import Approver, Consent, Question, RunPaused
+from handhold.core.ports import ApprovalAnswer, Approver, Question, RunPaused
 
-APPROVING = ("once", "session", "pattern")
+APPROVING_ANSWERS = ("once", "session", "pattern")
 
 LOG = logging.getLogger("handhold.approvals")
 
-Wait = Callable[[Awaitable[Any]], Any]
+WaitFor = Callable[[Awaitable[Any]], Any]
 """Gives the result of an awaitable, in the thread of the call."""
 
 
@@ -26,8 +26,8 @@ def find_present_approver(approver: Approver | None) -> Approver | None:
 
 
 def ask_approver(
-    approver: Approver, question: Question, wait: Wait, invalid: ApproverInvalid
-) -> tuple[Consent | None, str]:
+    approver: Approver, question: Question, wait: WaitFor, invalid: ApproverInvalid
+) -> tuple[ApprovalAnswer | None, str]:
     """What the approver answers, and whom the journal names. `invalid` is raised where that is no answer."""
     try:
         answer = approver(question)
@@ -42,12 +42,12 @@ def ask_approver(
         raise invalid from error
 
 
-def parse_answer(answer: object) -> Consent | None:
+def parse_answer(answer: object) -> ApprovalAnswer | None:
     """The consent that an approver's answer is. TypeError for what is none: `1` and "yes" approve nothing."""
     if answer is None or isinstance(answer, bool):
         return None if answer is None else "once" if answer else "no"
     text = str.__str__(answer) if isinstance(answer, str) else None  # the characters, whatever a subclass compares to
-    for consent in get_args(Consent):
+    for consent in get_args(ApprovalAnswer):
         if text == consent:
             return consent
-    raise TypeError(f"an approver answers with a bool, None or one of {get_args(Consent)}, not with {answer!r}")
+    raise TypeError(f"an approver answers with a bool, None or one of {get_args(ApprovalAnswer)}, not with {answer!r}")

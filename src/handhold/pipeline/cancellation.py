@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from handhold.core.errors import Cancelled
-from handhold.core.results import Printed, Reply
+from handhold.core.results import OutputChunk, Reply
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -37,7 +37,7 @@ class CancelToken:
     def wait_for(self, awaitable: Awaitable[Any]) -> Any:
         """The result of `awaitable`, from the thread of the call; Cancelled if the call is cancelled meanwhile.
 
-        It runs in the event loop that awaits the call. A call that is not run_awaited may itself block a loop, so there
+        It runs in the event loop that awaits the call. A call that is not awaited may itself block a loop, so there
         the awaitable gets a new loop in a thread of its own.
         """
         import asyncio
@@ -114,7 +114,7 @@ async def run_awaited(work: Work, interrupt: Interrupt, executor: "Executor | No
 
 async def run_streamed(
     work: Work, interrupt: Interrupt, executor: "Executor | None" = None
-) -> AsyncGenerator[Printed | Reply]:
+) -> AsyncGenerator[OutputChunk | Reply]:
     """What is printed, while it is, and at last the reply."""
     import asyncio
 
@@ -190,10 +190,10 @@ class PendingOutput:
         if first:
             self._notify()
 
-    def take(self) -> Printed | None:
+    def take(self) -> OutputChunk | None:
         with self._lock:
             if not self._pieces and not self._dropped:
                 return None
-            piece = Printed("".join(self._pieces), self._dropped)
+            piece = OutputChunk("".join(self._pieces), self._dropped)
             self._pieces, self._size, self._dropped = [], 0, 0
             return piece

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from handhold.core import history
-from handhold.core.facts import Declared
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved
-from handhold.core.text.names import unmistakable
+from handhold.core.facts import DeclaredEncoding
+from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, InlineContent, StagedContent
+from handhold.core.text.names import escape_ambiguous
 from handhold.pipeline.session import Session
 
 
@@ -16,29 +16,29 @@ class ChangeContents:
 
     session: Session
 
-    def content(self, content: Content, path: str) -> bytes | None:
+    def read_content(self, content: Content, path: str) -> bytes | None:
         """What it holds, wherever that is; None if it is nowhere, or no file or link."""
-        if isinstance(content, Bytes):
+        if isinstance(content, InlineContent):
             return content.data
-        data = self.session.files.shelved(content, path) if isinstance(content, Shelved) else None
+        data = self.session.files.read_staged(content, path) if isinstance(content, StagedContent) else None
         # A file that a command made and an edit changed since is neither in its slot nor at its path.
-        kept = data is not None or isinstance(content, Directory | Folder)
+        kept = data is not None or isinstance(content, Directory | DirectoryMetadata)
         return data if kept else self.session.store.get(content.hash)
 
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
-        return self.session.files.unfolded(content, path, most)
+    def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
+        return self.session.files.list_staged_tree(content, path, limit)
 
-    def declared(self, path: str) -> Declared | None:
-        return self.session.files.declared(path)
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
+        return self.session.files.declared_encoding(path)
 
     def diff(self, files: Sequence[FileChange]) -> str:
         """Of files that may be read today."""
         visible = [change for change in files if self.session.is_visible(change.path)]
-        return history.diff_of(visible, VisibleContents(self), self.session.files.roots)
+        return history.format_diff(visible, VisibleContents(self), self.session.files.roots)
 
     def diff_for_approval(self, files: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
         """All that happens at some places first, and the number of those lines; None if that is too long."""
-        return history.diff_for_approval(files, places, self, self.session.files.roots)
+        return history.format_approval_diff(files, places, self, self.session.files.roots)
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class VisibleContents:
 
     all: ChangeContents
 
-    def content(self, content: Content, path: str) -> bytes | None:
-        return self.all.content(content, path)
+    def read_content(self, content: Content, path: str) -> bytes | None:
+        return self.all.read_content(content, path)
 
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]:
-        entries = self.all.unfolded(content, path, most)
+    def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
+        entries = self.all.list_staged_tree(content, path, limit)
         is_visible = self.all.session.is_visible
-        return [(way, entry) for way, entry in entries if is_visible(f"{path}/{unmistakable(way)}")]
+        return [(way, entry) for way, entry in entries if is_visible(f"{path}/{escape_ambiguous(way)}")]
 
-    def declared(self, path: str) -> Declared | None:
-        return self.all.declared(path)
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
+        return self.all.declared_encoding(path)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from handhold.core.errors import Stale, ToolError
-from handhold.core.facts import Identity
-from handhold.core.plans import Bytes, Changes, FileChange, FolderTime
-from handhold.core.ports import Decision, Entry, Outcome
+from handhold.core.facts import FileIdentity
+from handhold.core.plans import Changes, FileChange, FolderMtime, InlineContent
+from handhold.core.ports import CallDecision, JournalEntry, Outcome
 from handhold.core.requests import Request
 from handhold.core.results import Reply, Result
 from handhold.pipeline.approvals import ApprovalService
@@ -43,14 +43,14 @@ class ChangeCommitter:
         request: Request,
         result: Result,
         files: Sequence[FileChange],
-        decision: Decision,
-        remember: Callable[[Mapping[str, Identity]], None],
-        times: Sequence[FolderTime] = (),
+        decision: CallDecision,
+        remember: Callable[[Mapping[str, FileIdentity]], None],
+        times: Sequence[FolderMtime] = (),
     ) -> Reply:
         """Commit the changes. The reply names earlier calls whose undo is dropped to make room for this one's."""
         reply = self._responder.reply(context, request, result)
 
-        def conclude(dropped: Sequence[Entry]) -> Outcome:
+        def conclude(dropped: Sequence[JournalEntry]) -> Outcome:
             nonlocal reply
             if dropped:
                 context.dropped_undo = tuple(dropped)
@@ -58,7 +58,7 @@ class ChangeCommitter:
             return self._replays.make_outcome(reply, context.call)
 
         session = self._session
-        with session.store.alone():
+        with session.store.exclusive():
             if first := self._find_concurrent_reply(context):
                 return first
             written = commit(session.files, session.store, context.seq, files, conclude, decision=decision, times=times)
@@ -73,23 +73,25 @@ class ChangeCommitter:
         first = self._replays.find_reply(context.call)
         if first:
             outcome = Outcome("error", "CALL_REPEATED", elapsed_ms(context.started), None)
-            self._session.store.settle(context.seq, outcome, durable=False)
+            self._session.store.record_outcome(context.seq, outcome, durable=False)
         return first
 
-    def _remember(self, plan: Changes, written: Mapping[str, Identity]) -> None:
+    def _remember(self, plan: Changes, written: Mapping[str, FileIdentity]) -> None:
         tracker = self._session.tracker
         for change in plan:
-            kept = (self._session.traits.mark_after_write or not plan.whole) and not plan.forget
-            if kept and isinstance(change.after, Bytes):
-                whole = plan.whole or change.path in plan.seen
-                tracker.saw_change(change.path, written[change.path], change.after.data, whole=whole)
+            kept = (
+                self._session.options.records_write_as_read or not plan.is_full_write
+            ) and not plan.invalidates_reads
+            if kept and isinstance(change.after, InlineContent):
+                fully = plan.is_full_write or change.path in plan.fully_seen_paths
+                tracker.record_write(change.path, written[change.path], change.after.data, fully=fully)
             else:
-                tracker.marks.drop(change.path)
+                tracker.read_records.drop(change.path)
 
     def _explain_stale(self, path: str) -> ToolError:
         """What changed between plan and commit, as if the plan had found it."""
         try:
-            self._session.view.whole(path)
+            self._session.view.read_editable(path)
         except ToolError as error:
             return error
         return Stale(path)

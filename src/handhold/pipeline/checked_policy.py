@@ -1,6 +1,6 @@
 """The border where answers of a user's policy enter: an answer that is not a judgement denies.
 
-Code behind this border compares verdicts by identity, and may: `Judgement` turns every verdict into a member of
+Code behind this border compares verdicts by identity, and may: `PolicyDecision` turns every verdict into a member of
 `Verdict`, and what is not a judgement at all never gets past here. The developer finds each kind of mistake in the log
 once, under `handhold`.
 """
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from inspect import iscoroutine
 
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import RulePolicy, deny_question
-from handhold.core.ports import INVALID_ANSWER, Judgement, Policy, Study, Verb, Verdict
+from handhold.core.policy.rules import RulePolicy, replace_ask_with_deny
+from handhold.core.ports import INVALID_ANSWER, CommandAnalysis, Policy, PolicyDecision, Verb, Verdict
 
-TEXTS = ("because", "rule", "source", "remedy")
+TEXT_FIELDS = ("because", "rule", "source", "remedy")
 
 
 def check_policy(policy: Policy) -> Policy:
@@ -29,39 +29,39 @@ class CheckedPolicy:
 
     @property
     def name(self) -> str:
-        found = self._answer("name", lambda: self._policy.name)
+        found = self._ask("name", lambda: self._policy.name)
         return found if isinstance(found, str) else type(self._policy).__name__
 
-    def may(self, verb: Verb, target: str) -> Judgement:
-        judgement = self._judgement("may", lambda: self._policy.may(verb, target))
-        return deny_question(judgement) if verb is Verb.READ else judgement
+    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+        decision = self._check_decision("decide", lambda: self._policy.decide(verb, target))
+        return replace_ask_with_deny(decision) if verb is Verb.READ else decision
 
-    def may_run(self, study: Study) -> Judgement:
-        return self._judgement("may_run", lambda: self._policy.may_run(study))
+    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision:
+        return self._check_decision("decide_command", lambda: self._policy.decide_command(analysis))
 
     @property
-    def connects(self) -> bool:
-        return self._answer("connects", lambda: self._policy.connects) is True
+    def allows_hosts(self) -> bool:
+        return self._ask("allows_hosts", lambda: self._policy.allows_hosts) is True
 
-    def concerns(self, place: str) -> bool:
-        """True unless the policy says otherwise: `may` is then asked, and can only make it stricter."""
-        return self._answer("concerns", lambda: self._policy.concerns(place)) is not False
+    def has_rule_for(self, place: str) -> bool:
+        """True unless the policy says otherwise: `decide` is then asked, and can only make it stricter."""
+        return self._ask("has_rule_for", lambda: self._policy.has_rule_for(place)) is not False
 
-    def _judgement(self, method: str, ask: Callable[[], object]) -> Judgement:
-        answer = self._answer(method, ask)
-        if not isinstance(answer, Judgement):
+    def _check_decision(self, method: str, ask: Callable[[], object]) -> PolicyDecision:
+        answer = self._ask(method, ask)
+        if not isinstance(answer, PolicyDecision):
             verb = "raised" if isinstance(answer, Exception) else "returned"
-            judgement = Judgement(Verdict.DENY, f"the policy {verb} {type(answer).__name__}", INVALID_ANSWER)
-        elif not all(isinstance(getattr(answer, name), str) for name in TEXTS):
-            because = f"the policy returned a judgement in which one of {', '.join(TEXTS)} is not a text"
-            judgement = Judgement(Verdict.DENY, because, INVALID_ANSWER)
+            decision = PolicyDecision(Verdict.DENY, f"the policy {verb} {type(answer).__name__}", INVALID_ANSWER)
+        elif not all(isinstance(getattr(answer, name), str) for name in TEXT_FIELDS):
+            because = f"the policy returned a judgement in which one of {', '.join(TEXT_FIELDS)} is not a text"
+            decision = PolicyDecision(Verdict.DENY, because, INVALID_ANSWER)
         else:
-            judgement = Judgement(answer.verdict, answer.because, answer.rule, answer.source, answer.remedy)
-        if judgement.rule == INVALID_ANSWER:
-            self._log(method, judgement.because)
-        return judgement
+            decision = PolicyDecision(answer.verdict, answer.because, answer.rule, answer.source, answer.remedy)
+        if decision.rule == INVALID_ANSWER:
+            self._log(method, decision.because)
+        return decision
 
-    def _answer(self, name: str, ask: Callable[[], object]) -> object:
+    def _ask(self, name: str, ask: Callable[[], object]) -> object:
         """What the policy answers; the exception if it raises one, which is nobody's allow."""
         try:
             answer = ask()

@@ -6,14 +6,14 @@ from dataclasses import replace
 from os.path import expanduser
 from threading import Lock
 
-from handhold.core.errors import Cancelled, ExtraMissing, NoShell, Overtaken, ToolError, Unfinished
-from handhold.core.facts import Held
+from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
+from handhold.core.facts import SandboxStatus
 from handhold.core.plans import Effects, FileChange
-from handhold.core.ports import Decision, Finished, Shell, Study
+from handhold.core.ports import CallDecision, CommandAnalysis, CommandResult, Shell
 from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
-from handhold.core.results import Ran, Reply, Restarted
+from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run
-from handhold.core.tools.refreshed import without_locks, without_refreshed
+from handhold.core.tools.refreshed import drop_locks, drop_refreshed
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
@@ -60,7 +60,7 @@ class CommandRunner:
 
     @property
     def is_busy(self) -> bool:
-        return self._shell is not None and self._shell.working
+        return self._shell is not None and self._shell.is_busy
 
     def interrupt(self, thread: int | None = None) -> None:
         if self._shell:
@@ -74,21 +74,21 @@ class CommandRunner:
 
     def run(self, context: CallContext, request: Run) -> Reply:
         shell, token = self.shell, context.token
-        decision = self._authorize(context, request, shell.held)
+        decision = self._authorize(context, request, shell.sandbox)
         if request.background:
             started = run.conclude_job("start", shell.start(request))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
-        with token.command(), shell.run(request, watch=token.watch) as finished:
+        with token.command(), shell.run(request, on_output=token.watch) as finished:
             token.raise_if_cancelled()
-            if finished.exit.cancelled:
+            if finished.exit_status.cancelled:
                 raise Cancelled()
-            self._folder = finished.folder
+            self._folder = finished.cwd
             return self._conclude(context, request, finished, decision)
 
-    def restart(self, context: CallContext, request: Request, allowed: Decision | None) -> Reply:
+    def restart(self, context: CallContext, request: Request, allowed: CallDecision | None) -> Reply:
         self.shell.restart()
         self._folder = self._session.files.roots[0]
-        return self._responder.reply_and_record(context, request, Restarted(), decision=allowed)
+        return self._responder.reply_and_record(context, request, RestartResult(), decision=allowed)
 
     def answer_job(self, context: CallContext, request: JobOutput | JobInput | JobStop) -> Reply:
         match request:
@@ -103,36 +103,36 @@ class CommandRunner:
 
     # --- before it runs
 
-    def _authorize(self, context: CallContext, request: Run, held: Held) -> Decision:
+    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> CallDecision:
         """Without an overlay its effects cannot be reviewed before they count, so the command itself is."""
-        direct = not held.shadow or request.background or request.direct
+        direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs a shadow of the workspace, and there is none here")
-        analysis = self.analyze(request.command, contained=not direct and not held.network)
+        analysis = self.analyze(request.command, contained=not direct and not sandbox.network)
         roots = self._session.files.roots if direct else ()
         return self._approvals.authorize_command(
             context.call, request.command, analysis, self._folder, wait=context.token.wait_for, directly=roots
         )
 
-    def analyze(self, command: str, *, contained: bool) -> Study:
+    def analyze(self, command: str, *, contained: bool) -> CommandAnalysis:
         """What the text of a command says that it would do. It does not run."""
-        from handhold.core.policy.shell import Standing, study
+        from handhold.core.policy.shell import ShellContext, analyze_command
 
         try:
-            found = study(command, Standing(self._session.files.roots, self._folder, expanduser("~")))
+            found = analyze_command(command, ShellContext(self._session.files.roots, self._folder, expanduser("~")))
             return replace(found, contained=contained)
         except ExtraMissing as missing:  # nothing of it was read, not even whether it connects: not contained
             because = f"commands can be read only where handhold[{missing.extra}] is installed"
-            return Study(command, "unknown", because)
+            return CommandAnalysis(command, "unknown", because)
 
     # --- after it ran
 
-    def _conclude(self, context: CallContext, request: Run, finished: Finished, decision: Decision) -> Reply:
+    def _conclude(self, context: CallContext, request: Run, finished: CommandResult, decision: CallDecision) -> Reply:
         """The command has ended; its effects are committed, or the reply says why they were discarded."""
         effects = self._review(finished)
         ran = run.conclude(request, replace(finished, effects=effects), self._session.format_untrusted_path)
         if effects is None or not effects.files:
-            if effects and effects.times and not request.preview:
+            if effects and effects.folder_mtimes and not request.preview:
                 self._set_times(effects)
             durable = effects is None
             return self._responder.reply_and_record(context, request, ran, durable=durable, decision=decision)
@@ -141,27 +141,29 @@ class CommandRunner:
             return self._responder.reply_and_record(context, request, ran, decision=decision)
         try:
             return self._commit(context, request, ran, effects, decision)
-        except (Unfinished, Cancelled):
+        except (RollbackIncomplete, Cancelled):
             raise
         except ToolError as error:
-            late = error.paths if isinstance(error, Overtaken) else ()
+            late = error.paths if isinstance(error, StaleBeforeCommit) else ()
             if lost := [finished.set_aside(change) for change in effects.files if change.path in late]:
                 return self._conclude(context, request, replace(finished, effects=effects.exclude(lost)), decision)
             reply = self._responder.reply_discarded(context, request, ran, error)
             self._responder.record(context, reply, decision=refusal_decision(error))
             return reply
 
-    def _review(self, finished: Finished) -> Effects | None:
+    def _review(self, finished: CommandResult) -> Effects | None:
         """The effects that count, with the paths among them that are asked about."""
         effects = finished.effects
         if not effects:
             return effects
-        effects = without_refreshed(effects, self._contents.content)
-        if finished.exit.timed_out:
-            effects = without_locks(effects, self._session.format_path)
+        effects = drop_refreshed(effects, self._contents.read_content)
+        if finished.exit_status.timed_out:
+            effects = drop_locks(effects, self._session.format_path)
         return replace(effects, protected=self._reviewer.paths_to_ask_about(effects.files, effects.protected))
 
-    def _commit(self, context: CallContext, request: Run, ran: Ran, effects: Effects, decision: Decision) -> Reply:
+    def _commit(
+        self, context: CallContext, request: Run, ran: RunResult, effects: Effects, decision: CallDecision
+    ) -> Reply:
         session, files = self._session, effects.files
         counted = self._approvals.authorize_changes(
             context.call,
@@ -173,7 +175,7 @@ class CommandRunner:
             privileged=effects.privileged,
         )
         decision = counted if counted.verdict == "approved" else decision  # a person's word is what a reader looks for
-        ran = run.shown(ran, files, session.tracker, self._contents.content, session.format_path)
+        ran = run.add_seen_diffs(ran, files, session.tracker, self._contents.read_content, session.format_path)
         context.token.raise_if_cancelled()
         times = self._reviewer.allowed_times(effects)
         return self._changes.commit(context, request, ran, files, decision, lambda _: self._remember(ran, files), times)
@@ -182,20 +184,22 @@ class CommandRunner:
         """Of a command that changed nothing else. There is nothing to record: a time is no content."""
         if times := self._reviewer.allowed_times(effects):
             with suppress(ToolError), self._session.files.transaction((), times) as transaction:
-                transaction.perform()
+                transaction.apply()
 
-    def _remember(self, ran: Ran, files: Sequence[FileChange]) -> None:
+    def _remember(self, ran: RunResult, files: Sequence[FileChange]) -> None:
         """The session knows what the reply shows whole, and what was moved; it no longer knows what is gone."""
         session, tracker = self._session, self._session.tracker
-        known = list(run.known(files, tracker))
-        shown = {each.path for each in ran.seen if each.complete}
-        moved = {each.source: each.path for each in (run.deeds(files) if known else ()) if each.verb == "moved"}
+        known = list(run.find_seen_changes(files, tracker))
+        shown = {each.path for each in ran.seen_diffs if each.complete}
+        moved = {
+            each.source: each.path for each in (run.summarize_changes(files) if known else ()) if each.verb == "moved"
+        }
         for path, change in known:
             if change.path in moved:
-                tracker.moved(path, session.files.read(moved[change.path] + path.removeprefix(change.path)))
+                tracker.record_move(path, session.files.read(moved[change.path] + path.removeprefix(change.path)))
             elif change.after is None:
-                tracker.marks.drop(path)
+                tracker.read_records.drop(path)
             elif session.format_path(path) in shown:
-                whole = session.files.read(path)
-                if whole.hash == change.after.hash:
-                    tracker.saw_diff(whole)
+                snapshot = session.files.read(path)
+                if snapshot.hash == change.after.hash:
+                    tracker.record_diff(snapshot)

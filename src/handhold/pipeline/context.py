@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from handhold.core.ports import Call, Entry
+from handhold.core.ports import Call, JournalEntry
 from handhold.pipeline.cancellation import CancelToken
 
 
@@ -15,7 +15,7 @@ class CallContext:
     token: CancelToken
     seq: int = 0  # in the journal; 0 until it is there, and for a call that only reads, until it ends
     repaired: tuple[str, ...] = ()  # what was repaired in its arguments
-    dropped_undo: tuple[Entry, ...] = ()  # calls whose undo is dropped to make room for this one's
+    dropped_undo: tuple[JournalEntry, ...] = ()  # calls whose undo is dropped to make room for this one's
 
     def facts(self) -> dict[str, Any]:
         return {**repair_facts(self.repaired), "time_ms": elapsed_ms(self.started)}

@@ -9,9 +9,9 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from handhold.core.errors import NoMatch, ToolError, Unfinished
-from handhold.core.plans import Answer, Changes, Command, Job, Restart
-from handhold.core.ports import Call, Decision
+from handhold.core.errors import NoMatch, RollbackIncomplete, ToolError
+from handhold.core.plans import Answer, Changes, Command, JobAction, Restart
+from handhold.core.ports import Call, CallDecision
 from handhold.core.requests import Request
 from handhold.core.results import Reply
 from handhold.pipeline.cancellation import CancelToken
@@ -63,7 +63,7 @@ class CallExecutor:
     def _execute_new(self, call: Call, arguments: Mapping[str, Any] | str, started: float, token: CancelToken) -> Reply:
         context = CallContext(call, started, token)
         try:
-            request, context.repaired = self._session.dialect.understood(call.tool, arguments)
+            request, context.repaired = self._session.dialect.decode_and_repair(call.tool, arguments)
             if not isinstance(request, READ_REQUESTS):
                 context.seq = self._session.store.begin(call)
             return self._dispatch(context, request)
@@ -71,34 +71,34 @@ class CallExecutor:
             if isinstance(error, NoMatch):
                 error.again = self._replays.failed_just_before(call)
             reply = self._responder.refuse(call.tool, error, started, call.arguments, context.repaired)
-            if not isinstance(error, Unfinished):  # that one stays open in the journal, to be rolled back
+            if not isinstance(error, RollbackIncomplete):  # that one stays open in the journal, to be rolled back
                 self._responder.record(context, reply, decision=refusal_decision(error))
             return reply
 
     def _dispatch(self, context: CallContext, request: Request) -> Reply:
         """Plan the request, then do what its plan needs."""
-        with_io_timeout, token = self._session.files.answered, context.token
+        with_io_timeout, token = self._session.files.with_io_timeout, context.token
         plan, allowed = with_io_timeout(lambda: self._planner.plan(request), token.raise_if_cancelled)
         match plan:
             case Command():
                 return self._commands.run(context, plan.request)
             case Restart():
                 return self._commands.restart(context, request, allowed)
-            case Job():
+            case JobAction():
                 return self._commands.answer_job(context, plan.request)
-            case Changes() if files := tuple(change for change in plan if not change.idle):
+            case Changes() if files := tuple(change for change in plan if not change.is_noop):
                 return self._changes.apply(context, request, replace(plan, files=files))
             case Answer() | Changes():
                 return self._answer(context, request, plan, allowed)
 
     def _answer(
-        self, context: CallContext, request: Request, plan: Answer | Changes, allowed: Decision | None
+        self, context: CallContext, request: Request, plan: Answer | Changes, allowed: CallDecision | None
     ) -> Reply:
         """Nothing has to be done: reply, and remember what the model was shown."""
         reply = self._responder.reply(context, request, plan.result)
         for page in plan.pages if isinstance(plan, Answer) else ():
-            self._session.tracker.saw_page(page)
+            self._session.tracker.record_page(page)
         if isinstance(plan, Answer) and plan.parts:
-            self._session.tracker.saw_parts(plan.parts)
+            self._session.tracker.record_parts(plan.parts)
         self._responder.record(context, reply, decision=allowed)
         return reply

@@ -29,7 +29,7 @@ class ReplayLog:
 
     def find_reply(self, call: Call) -> Reply | None:
         """The first reply to this very call; None if it must be carried out."""
-        entry = self._session.store.recall(call.session, call.turn, call.call_id) if call.call_id else None
+        entry = self._session.store.find_call(call.session, call.turn, call.call_id) if call.call_id else None
         if entry is None:
             return None
         if (entry.call.tool, entry.call.arguments) != (call.tool, call.arguments):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from handhold.core.plans import Directory, FileChange, Stored
-from handhold.core.ports import Hiding, Verb, Verdict
+from handhold.core.plans import ContentRef, Directory, FileChange
+from handhold.core.ports import HiddenPaths, Verb, Verdict
 from handhold.core.text.redaction import Redaction
 from handhold.pipeline.review import PolicyReviewer
 from handhold.pipeline.session import Session
@@ -24,25 +24,25 @@ class PolicyPathGuard:
         return self._reviewer.is_set_apart(place, root)
 
     def is_locked(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
-        content = Directory() if is_folder else Stored("", 0)  # what it would hold, nobody knows
+        content = Directory() if is_folder else ContentRef("", 0)  # what it would hold, nobody knows
         return self._reviewer.is_locked(place, FileChange(place, None, content))
 
     def locked_paths(self) -> Sequence[str]:
         """It cannot change the contents of others either; these are kept whole, with mode and time."""
-        return self._session.files.answered(self._locked.places, lambda: None)
+        return self._session.files.with_io_timeout(self._locked.paths, lambda: None)
 
     @cached_property
-    def _locked(self) -> Hiding:
-        return self._session.files.hiding(self._reviewer.is_locked, near=True)
+    def _locked(self) -> HiddenPaths:
+        return self._session.files.hidden_paths(self._reviewer.is_locked, local_only=True)
 
     def masked_paths(self) -> Sequence[str]:
-        return self._session.files.answered(self._session.secret_files.withheld, lambda: None)
+        return self._session.files.with_io_timeout(self._session.secret_files.masked_paths, lambda: None)
 
     def is_masked(self, place: str) -> bool:
         policy = self._session.secret_files.policy
-        return policy.concerns(place) and all(
-            policy.may(verb, place).verdict is Verdict.DENY for verb in (Verb.READ, Verb.CREATE)
+        return policy.has_rule_for(place) and all(
+            policy.decide(verb, place).verdict is Verdict.DENY for verb in (Verb.READ, Verb.CREATE)
         )
 
     def redaction(self) -> Redaction | None:
-        return self._session.files.answered(self._session.secret_files.redaction, lambda: None)
+        return self._session.files.with_io_timeout(self._session.secret_files.redaction, lambda: None)

@@ -5,19 +5,19 @@ from contextlib import suppress
 from dataclasses import replace
 
 from handhold.core.errors import Denied, NotApproved, Stale, ToolError
-from handhold.core.ports import Decision, Frame
+from handhold.core.ports import CallDecision, ReplyFrame
 from handhold.core.requests import Request, Run
 from handhold.core.results import (
-    Edited,
-    NotebookEdited,
-    NotebookShown,
-    Patched,
-    PdfShown,
-    Pictured,
-    Ran,
+    EditResult,
+    ImageResult,
+    NotebookEditResult,
+    NotebookResult,
+    PatchResult,
+    PdfResult,
     Reply,
     Result,
-    Written,
+    RunResult,
+    WriteResult,
 )
 from handhold.core.text.visible import format_id
 from handhold.core.tools import run
@@ -42,8 +42,10 @@ class Responder:
             status=result.status,
             text=text,
             data=facts,
-            ui_extra=result.diff if isinstance(result, Written | Edited | NotebookEdited | Patched | Ran) else "",
-            images=result.images if isinstance(result, Pictured | PdfShown | NotebookShown) else (),
+            ui_extra=result.diff
+            if isinstance(result, WriteResult | EditResult | NotebookEditResult | PatchResult | RunResult)
+            else "",
+            images=result.images if isinstance(result, ImageResult | PdfResult | NotebookResult) else (),
         )
         return self._frame(reply, context.call.tool, context.call.arguments, request)
 
@@ -54,17 +56,17 @@ class Responder:
         result: Result,
         *,
         durable: bool = False,
-        decision: Decision | None = None,
+        decision: CallDecision | None = None,
     ) -> Reply:
         """For a call after which nothing is left to do."""
         reply = self.reply(context, request, result)
         self.record(context, reply, durable=durable, decision=decision)
         return reply
 
-    def reply_discarded(self, context: CallContext, request: Run, ran: Ran, error: ToolError) -> Reply:
+    def reply_discarded(self, context: CallContext, request: Run, ran: RunResult, error: ToolError) -> Reply:
         """For a command that ran and whose changes were discarded: why, and what it printed."""
-        call, nothing = context.call, run.uncounted(ran)
-        words = self._session.dialect.refuse(call.tool, error, hints=self._session.traits.hints)
+        call, nothing = context.call, run.discard_effects(ran)
+        words = self._session.dialect.refuse(call.tool, error, hints=self._session.options.hints)
         printed = self._encode(context, request, nothing)
         facts = {**nothing.facts(), **error.facts(), **context.facts()}
         reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
@@ -74,36 +76,36 @@ class Responder:
         self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: tuple[str, ...] = ()
     ) -> Reply:
         session = self._session
-        text = session.dialect.refuse(tool, error, hints=session.traits.hints)
-        if isinstance(error, Stale) and error.complete and session.traits.hints:
+        text = session.dialect.refuse(tool, error, hints=session.options.hints)
+        if isinstance(error, Stale) and error.complete and session.options.hints:
             self._remember_stale(error)
         facts = {**error.facts(), **repair_facts(repaired), "time_ms": elapsed_ms(started)}
         return self._frame(Reply("error", text, facts, error.code, error.blame.value), tool, arguments)
 
     def record(
-        self, context: CallContext, reply: Reply, *, durable: bool = False, decision: Decision | None = None
+        self, context: CallContext, reply: Reply, *, durable: bool = False, decision: CallDecision | None = None
     ) -> None:
         """The end of a call in the journal, and its beginning too if it only read."""
         store, outcome = self._session.store, self._replays.make_outcome(reply, context.call)
         if context.seq:
-            store.settle(context.seq, outcome, durable=durable, decision=decision)
+            store.record_outcome(context.seq, outcome, durable=durable, decision=decision)
         else:
-            store.record(context.call, outcome, decision=decision)
+            store.record_call(context.call, outcome, decision=decision)
 
     def _encode(self, context: CallContext, request: Request, result: Result) -> str:
-        call, hints = context.call, self._session.traits.hints
+        call, hints = context.call, self._session.options.hints
         call_id = format_id(call.call_id)
         return self._session.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
 
     def _frame(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
         files = self._session.files
 
-        def place() -> str:
+        def resolve_path() -> str:
             with suppress(ToolError):  # the reply itself says that a path cannot be resolved
-                return files.place(request.paths[0]) if request and request.paths else ""
+                return files.resolve(request.paths[0]) if request and request.paths else ""
             return ""
 
-        text = self._session.dialect.framed(reply, Frame(tool, arguments, files.roots[0], place))
+        text = self._session.dialect.frame(reply, ReplyFrame(tool, arguments, files.roots[0], resolve_path))
         return reply if text is reply.text else replace(reply, text=text)
 
     def _visible_paths(self, paths: Sequence[str]) -> list[str]:
@@ -111,10 +113,10 @@ class Responder:
 
     def _remember_stale(self, stale: Stale) -> None:
         """The refusal showed all that changed, so the session knows the file again."""
-        whole = self._session.files.read(stale.path)
-        if whole.hash == stale.now:
-            self._session.tracker.saw_diff(whole)
+        snapshot = self._session.files.read(stale.path)
+        if snapshot.hash == stale.now:
+            self._session.tracker.record_diff(snapshot)
 
 
-def refusal_decision(error: ToolError) -> Decision | None:
-    return Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
+def refusal_decision(error: ToolError) -> CallDecision | None:
+    return CallDecision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None

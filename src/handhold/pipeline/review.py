@@ -6,10 +6,10 @@ Nobody is asked here: `approvals.py` decides what becomes of the findings.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handhold.core.plans import Bytes, Effects, FileChange, FolderTime, Shelved
+from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
 from handhold.core.policy.protected import Protection
 from handhold.core.policy.repositories import Repositories
-from handhold.core.ports import Judgement, Policy, Verb, Verdict
+from handhold.core.ports import Policy, PolicyDecision, Verb, Verdict
 from handhold.core.tools import run
 from handhold.pipeline.approver import find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
@@ -18,10 +18,10 @@ from handhold.pipeline.session import Session
 MAX_UNASKED_LOSSES = 30  # files that were there before: losing more at once is asked about, if somebody can answer
 CHANGES_KEY = "changes"  # the key of changes in the workspace that nothing sets apart
 
-OUTSIDE_LINK = Judgement(
+OUTSIDE_LINK = PolicyDecision(
     Verdict.ASK, "it has another name outside the workspace, and would change there too", "hard links", "built in"
 )
-PRIVILEGED = Judgement(
+PRIVILEGED = PolicyDecision(
     Verdict.ASK,
     "it would be a set-user-id or set-group-id file, a file with capabilities, or a device",
     "privileged files",
@@ -30,8 +30,8 @@ PRIVILEGED = Judgement(
 _SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 
 
-def severity(judgement: Judgement) -> int:
-    return _SEVERITY.index(judgement.verdict)
+def severity(decision: PolicyDecision) -> int:
+    return _SEVERITY.index(decision.verdict)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PolicyFinding:
     """What was decided about one place, and the key under which a session may allow it; without one, it cannot."""
 
     place: str
-    judgement: Judgement
+    decision: PolicyDecision
     key: str = ""
 
 
@@ -71,15 +71,17 @@ class PolicyReviewer:
         """
         repositories = self._repositories(files)
         policy = self._command_policy if by_command else self._session.policy
-        findings = [self._find(policy, run.verb_of(change), change.path, repositories) for change in files]
+        findings = [self._find(policy, run.classify_change(change), change.path, repositories) for change in files]
         findings += [
             PolicyFinding(each.path, OUTSIDE_LINK, f"{Verb.CHANGE} {each.path}")
             for each in files
-            if isinstance(each.after, Bytes)
+            if isinstance(each.after, InlineContent)
             and each.before is not None
-            and self._session.files.names_outside(each.path)
+            and self._session.files.has_outside_link(each.path)
         ]
-        findings += [self._find(policy, verb, place, repositories) for place, verb in run.within(within, files)]
+        findings += [
+            self._find(policy, verb, place, repositories) for place, verb in run.classify_places(within, files)
+        ]
         findings += [PolicyFinding(place, PRIVILEGED) for place in privileged]
         if by_command and (loss := self._find_loss(files)):
             findings.append(loss)
@@ -96,11 +98,13 @@ class PolicyReviewer:
         policy = self._command_policy
         # Nobody obeys what is deleted: there the policy alone decides, and no protected name.
         deleted = [each.path for each in every if each.after is None]
-        findings = [make_finding(Verb.DELETE, place, policy.may(Verb.DELETE, place)) for place in deleted]
+        findings = [make_finding(Verb.DELETE, place, policy.decide(Verb.DELETE, place)) for place in deleted]
         findings += [
-            self._find(policy, run.verb_of(each), each.path, repositories) for each in every if each.after is not None
+            self._find(policy, run.classify_change(each), each.path, repositories)
+            for each in every
+            if each.after is not None
         ]
-        findings = [each for each in findings if each.judgement.verdict is not Verdict.ASK or each.key != CHANGES_KEY]
+        findings = [each for each in findings if each.decision.verdict is not Verdict.ASK or each.key != CHANGES_KEY]
         return findings + [PolicyFinding(each.path, PRIVILEGED) for each in every if _gains_set_id(each)]
 
     def _find(self, policy: Policy, verb: Verb, place: str, repositories: Repositories) -> PolicyFinding:
@@ -108,27 +112,27 @@ class PolicyReviewer:
 
     def decide(
         self, verb: Verb, place: str, repositories: Repositories | None = None, policy: Policy | None = None
-    ) -> Judgement:
+    ) -> PolicyDecision:
         """The policy's decision; but what other programs obey is not changed without a question, whatever the mode.
 
         Without a `policy` it is the one for file tools.
 
         With `repositories`, a change in a git directory is judged by its content; without, by its name.
         """
-        judgement = (policy or self._session.policy).may(verb, place)
-        if judgement.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
-            return Judgement(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
-        return judgement
+        decision = (policy or self._session.policy).decide(verb, place)
+        if decision.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
+            return PolicyDecision(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
+        return decision
 
-    def decide_path(self, verb: Verb, path: str) -> Judgement:
+    def decide_path(self, verb: Verb, path: str) -> PolicyDecision:
         """The strictest decision about any name of a file."""
-        decide = self._session.policy.may if verb is Verb.READ else self.decide
-        return max((decide(verb, place) for place in self._session.view.names(path)), key=severity)
+        decide = self._session.policy.decide if verb is Verb.READ else self.decide
+        return max((decide(verb, place) for place in self._session.view.iter_names(path)), key=severity)
 
     def _protected_because(self, place: str, repositories: Repositories | None) -> str:
-        if repositories and (because := repositories.objection(place)) is not None:
+        if repositories and (because := repositories.find_objection(place)) is not None:
             return because
-        return self._protection.because(place)
+        return self._protection.find_reason(place)
 
     def _find_loss(self, files: Sequence[FileChange]) -> PolicyFinding | None:
         """Many files deleted or overwritten that this session did not make, where somebody can be asked about it.
@@ -138,20 +142,20 @@ class PolicyReviewer:
         session = self._session
         if find_present_approver(session.approver) is None or session.policy.name == "open":
             return None
-        gone = [each for each in files if isinstance(each.before, Shelved) and "/.git/" not in each.path]
+        gone = [each for each in files if isinstance(each.before, StagedContent) and "/.git/" not in each.path]
         total, lost = sum(map(_count_entries, gone)), 0
         for change in gone if total > MAX_UNASKED_LOSSES else ():
             lost += 0 if self._was_made_here(change) else _count_entries(change)
             if lost > MAX_UNASKED_LOSSES:
                 most = MAX_UNASKED_LOSSES
                 because = f"{total} files would be deleted or overwritten, and more than {most} were there before"
-                return PolicyFinding(change.path, Judgement(Verdict.ASK, because, "many files", "built in"))
+                return PolicyFinding(change.path, PolicyDecision(Verdict.ASK, because, "many files", "built in"))
         return None
 
     def _was_made_here(self, change: FileChange) -> bool:
         """Whether this session made what is gone."""
         before, session = change.before, self._session
-        return isinstance(before, Shelved) and session.store.writer(change.path, before.hash) == session.name
+        return isinstance(before, StagedContent) and session.store.last_writer(change.path, before.hash) == session.name
 
     # --- questions about places
 
@@ -160,11 +164,11 @@ class PolicyReviewer:
         repositories = self._repositories(files)
         decided = (
             (place, self.decide(verb, place, repositories, self._command_policy))
-            for place, verb in run.within(within, files)
+            for place, verb in run.classify_places(within, files)
         )
-        return tuple(dict.fromkeys(place for place, judgement in decided if judgement.verdict is not Verdict.ALLOW))
+        return tuple(dict.fromkeys(place for place, decision in decided if decision.verdict is not Verdict.ALLOW))
 
-    def allowed_times(self, effects: Effects) -> tuple[FolderTime, ...]:
+    def allowed_times(self, effects: Effects) -> tuple[FolderMtime, ...]:
         """Those that a command may set unasked: of folders in which its changes are, and of others that it may change.
 
         A time is not worth a question.
@@ -173,7 +177,7 @@ class PolicyReviewer:
         policy = self._command_policy
         return tuple(
             time
-            for time in effects.times
+            for time in effects.folder_mtimes
             if time.path in around or self.decide(Verb.CHANGE, time.path, policy=policy).verdict is Verdict.ALLOW
         )
 
@@ -190,33 +194,33 @@ class PolicyReviewer:
         """
         if self._protection.covers(place):
             return True
-        if change and self._repositories([change]).objection(place):
+        if change and self._repositories([change]).find_objection(place):
             return True
-        return self._is_stricter(place, self._protection.root_of(place))
+        return self._is_stricter(place, self._protection.find_root(place))
 
     def _is_stricter(self, place: str, root: str) -> bool:
         policy = self._command_policy
-        return policy.concerns(place) and any(
-            severity(policy.may(verb, place)) > severity(policy.may(verb, root)) for verb in run.CHANGING
+        return policy.has_rule_for(place) and any(
+            severity(policy.decide(verb, place)) > severity(policy.decide(verb, root)) for verb in run.CHANGE_VERBS
         )
 
 
-def make_finding(verb: Verb, place: str, judgement: Judgement) -> PolicyFinding:
-    by_mode = judgement.rule.startswith("mode ")
-    return PolicyFinding(place, judgement, CHANGES_KEY if by_mode else f"{verb} {place}")
+def make_finding(verb: Verb, place: str, decision: PolicyDecision) -> PolicyFinding:
+    by_mode = decision.rule.startswith("mode ")
+    return PolicyFinding(place, decision, CHANGES_KEY if by_mode else f"{verb} {place}")
 
 
 def describe_reasons(findings: Sequence[PolicyFinding]) -> str:
-    return "; ".join(dict.fromkeys(each.judgement.because for each in findings))
+    return "; ".join(dict.fromkeys(each.decision.because for each in findings))
 
 
 def _gains_set_id(change: FileChange) -> bool:
     def bits(side: object) -> int:
-        return side.mode & 0o6000 if isinstance(side, Shelved) and side.kind == "file" else 0
+        return side.mode & 0o6000 if isinstance(side, StagedContent) and side.kind == "file" else 0
 
     made = (change.mode or 0) & 0o6000 if change.before is None and change.after is not None else 0
     return bool((bits(change.after) | made) & ~bits(change.before))
 
 
 def _count_entries(change: FileChange) -> int:
-    return change.before.entries if isinstance(change.before, Shelved) else 0
+    return change.before.entry_count if isinstance(change.before, StagedContent) else 0

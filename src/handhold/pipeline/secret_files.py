@@ -11,53 +11,55 @@ from threading import Lock
 from time import monotonic
 
 from handhold.core.errors import ToolError
-from handhold.core.facts import Identity
+from handhold.core.facts import FileIdentity
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import Files, Hiding, Policy
-from handhold.core.text.names import unmistakable
+from handhold.core.ports import Files, HiddenPaths, Policy
+from handhold.core.text.names import escape_ambiguous
 from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets
 
-MOST_READ = 256 * 1024  # bytes of a secret file
-MOST_SECRETS = 2_000  # of a workspace
-SEARCH_SECONDS = 0.5  # that a search waits until it is known where the secret files are
+MAX_SECRET_FILE_BYTES = 256 * 1024  # bytes of a secret file
+MAX_SECRETS = 2_000  # of a workspace
+SEARCH_WAIT_SECONDS = 0.5  # that a search waits until it is known where the secret files are
 
 
 class SecretFiles:
     """Of one workspace under one policy. Several threads may ask at once."""
 
-    def __init__(self, files: Files, policy: Policy, hiding: Hiding | None) -> None:
-        """`hiding` knows all that file tools do not show."""
+    def __init__(self, files: Files, policy: Policy, hidden: HiddenPaths | None) -> None:
+        """`hidden` knows all that file tools do not show."""
         self._files = files
-        self._hiding = hiding
+        self._hidden = hidden
         self.policy = policy.for_commands if isinstance(policy, RulePolicy) else policy
         self._usable = self.policy is not policy
-        self._known: dict[str, tuple[Identity, tuple[Secret, ...]]] = {}
+        self._known: dict[str, tuple[FileIdentity, tuple[Secret, ...]]] = {}
         self._secrets: dict[Secret, None] = {}  # all that were seen: a file may be moved to an ordinary name
         self._redaction = Redaction(())
         self._lock = Lock()
 
     @cached_property
-    def withheld_hiding(self) -> Hiding | None:
+    def masked_hidden_paths(self) -> HiddenPaths | None:
         """What commands may not read; None if no rule denies them anything."""
         if not self._usable or not isinstance(self.policy, RulePolicy):
-            return self._hiding
-        if not self.policy.denies_reading:
+            return self._hidden
+        if not self.policy.has_read_restrictions:
             return None
-        visible = self.policy.visible
-        return self._files.hiding(lambda place: not visible(place))
+        visible = self.policy.is_visible
+        return self._files.hidden_paths(lambda place: not visible(place))
 
-    def withheld(self) -> Sequence[str]:
+    def masked_paths(self) -> Sequence[str]:
         """The places that a command may not see. A secret file that is a link to the outside is kept from it, too."""
-        if self._hiding is None:
+        if self._hidden is None:
             return ()
         if not self._usable:
-            return self._hiding.places()
-        outside = [place for place in self._hiding.places() if not self._is_inside(place)]
-        return tuple(_topmost([*outside, *(self.withheld_hiding.places() if self.withheld_hiding else ())]))
+            return self._hidden.paths()
+        outside = [place for place in self._hidden.paths() if not self._is_inside(place)]
+        return tuple(
+            _remove_nested([*outside, *(self.masked_hidden_paths.paths() if self.masked_hidden_paths else ())])
+        )
 
     @property
-    def known(self) -> Redaction:
+    def last_redaction(self) -> Redaction:
         """What was redacted last."""
         return self._redaction
 
@@ -66,10 +68,10 @@ class SecretFiles:
 
         A search does not wait longer than it usually takes: it goes by what was known last.
         """
-        if self._hiding is None or not self._usable:
+        if self._hidden is None or not self._usable:
             return None
         try:
-            places = self._hiding.files(monotonic() + SEARCH_SECONDS if searching else None)
+            places = self._hidden.files(monotonic() + SEARCH_WAIT_SECONDS if searching else None)
         except TimeoutError:
             return self._redaction or None
         with self._lock:
@@ -77,20 +79,20 @@ class SecretFiles:
             for place in places:
                 self._secrets |= dict.fromkeys(self._secrets_in(place))
             if len(self._secrets) != known:
-                self._redaction = Redaction(list(self._secrets)[-MOST_SECRETS:])
+                self._redaction = Redaction(list(self._secrets)[-MAX_SECRETS:])
             return self._redaction or None
 
     def _secrets_in(self, place: str) -> Iterator[Secret]:
-        path = unmistakable(place)
+        path = escape_ambiguous(place)
         try:
-            look = self._files.look(path) if self._is_inside(place) else None
-            if look is None or look.kind != "file":
+            stat = self._files.stat(path) if self._is_inside(place) else None
+            if stat is None or stat.kind != "file":
                 return
             identity, secrets = self._known.get(place, (None, ()))
-            if identity != look.identity:
-                head = self._files.begun(path, MOST_READ).head
+            if identity != stat.identity:
+                head = self._files.read_head(path, MAX_SECRET_FILE_BYTES).data
                 secrets = find_secrets(head, place.rpartition("/")[2])
-                self._known[place] = look.identity, secrets
+                self._known[place] = stat.identity, secrets
         except ToolError:  # it cannot be read, or is gone
             return
         yield from secrets
@@ -99,7 +101,7 @@ class SecretFiles:
         return any(place.startswith(root.rstrip("/") + "/") for root in self._files.roots)
 
 
-def _topmost(places: Sequence[str]) -> Iterator[str]:
+def _remove_nested(places: Sequence[str]) -> Iterator[str]:
     last = ""
     for place in sorted(set(places), key=lambda each: each.split("/")):
         if not last or not place.startswith(last + "/"):

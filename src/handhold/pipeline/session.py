@@ -7,10 +7,10 @@ from handhold.core import history
 from handhold.core.policy.guard import GuardedView
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import Approver, Dialect, Files, Hiding, Policy, Store, Traits, Verb, Verdict
+from handhold.core.ports import Approver, Dialect, DialectOptions, Files, HiddenPaths, Policy, Store, Verb, Verdict
 from handhold.core.requests import Request
-from handhold.core.text.names import spelled
-from handhold.core.tracker import Tracker
+from handhold.core.text.names import format_path
+from handhold.core.tracker import ReadTracker
 from handhold.pipeline.checked_policy import check_policy
 from handhold.pipeline.secret_files import SecretFiles
 
@@ -25,7 +25,7 @@ class Session:
         store: Store,
         dialect: Dialect,
         policy: Policy,
-        traits: Traits,
+        options: DialectOptions,
         approver: Approver | None = None,
     ) -> None:
         self.name = name
@@ -33,22 +33,22 @@ class Session:
         self.store = store
         self.dialect = dialect
         self.policy = check_policy(policy)
-        self.traits = traits
+        self.options = options
         self.approver = approver
-        self.tracker = Tracker(store.marks(name), store, store, files)
+        self.tracker = ReadTracker(store.read_records(name), store, store, files)
 
     @property
     def view(self) -> GuardedView:
         """The workspace as the policy lets file tools see it."""
-        return GuardedView(self.files, self.policy, self.tracker, self.traits, self.hidden_paths)
+        return GuardedView(self.files, self.policy, self.tracker, self.options, self.hidden_paths)
 
     @cached_property
-    def hidden_paths(self) -> Hiding | None:
+    def hidden_paths(self) -> HiddenPaths | None:
         """What file tools do not show; None where no rule denies reading."""
         if isinstance(self.policy, ModePolicy):
             return None
-        visible = GuardedView(self.files, self.policy, self.tracker, self.traits).visible
-        return self.files.hiding(lambda place: not visible(place))
+        visible = GuardedView(self.files, self.policy, self.tracker, self.options).is_visible
+        return self.files.hidden_paths(lambda place: not visible(place))
 
     @cached_property
     def secret_files(self) -> SecretFiles:
@@ -57,26 +57,26 @@ class Session:
     @cached_property
     def read_rules_hash(self) -> str:
         """Changes when a rule about reading does: a reply made under other rules is not shown again."""
-        rules = self.policy.reading if isinstance(self.policy, RulePolicy) else ""
+        rules = self.policy.read_rules_key if isinstance(self.policy, RulePolicy) else ""
         return sha256(rules.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was found in settings and does not count."""
-        return self.policy.remarks if isinstance(self.policy, RulePolicy) else ()
+        return self.policy.warnings if isinstance(self.policy, RulePolicy) else ()
 
     def is_visible(self, place: str) -> bool:
-        return self.policy.may(Verb.READ, place).verdict is not Verdict.DENY
+        return self.policy.decide(Verb.READ, place).verdict is not Verdict.DENY
 
     # --- paths in replies
 
     def format_path(self, place: str) -> str:
-        return spelled(place) if self.traits.absolute_paths else history.short(place, self.files.roots)
+        return format_path(place) if self.options.absolute_paths else history.shorten_path(place, self.files.roots)
 
     def format_requested_path(self, place: str, request: Request) -> str:
         """As the model spelled it, if it named this path."""
-        return next((path for path in request.paths if self.files.place(path) == place), self.format_path(place))
+        return next((path for path in request.paths if self.files.resolve(path) == place), self.format_path(place))
 
     def format_untrusted_path(self, place: str) -> str:
         """For names that a command gave: one may be a secret, like anything that it prints."""
-        return self.secret_files.known.redact(self.format_path(place))
+        return self.secret_files.last_redaction.redact(self.format_path(place))

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from handhold.core.errors import Busy, ToolError
-from handhold.core.facts import Identity
-from handhold.core.plans import FileChange, FolderTime
-from handhold.core.ports import Broken, Decision, Entry, Files, Outcome, Store
+from handhold.core.facts import FileIdentity
+from handhold.core.plans import FileChange, FolderMtime
+from handhold.core.ports import CallDecision, Files, IncompleteTransaction, JournalEntry, Outcome, Store
 
 
 def commit(
@@ -14,29 +14,29 @@ def commit(
     store: Store,
     seq: int,
     changes: Sequence[FileChange],
-    conclude: Callable[[Sequence[Entry]], Outcome],
+    conclude: Callable[[Sequence[JournalEntry]], Outcome],
     *,
-    decision: Decision,
+    decision: CallDecision,
     takes_back: Sequence[int] = (),
     renew: Collection[str] = (),
-    times: Sequence[FolderTime] = (),
-) -> Mapping[str, Identity]:
+    times: Sequence[FolderMtime] = (),
+) -> Mapping[str, FileIdentity]:
     """Call it with the store held exclusively. A change that is not recorded as committed is rolled back.
 
     `conclude` gets the calls whose undo is dropped to make room for this one: the outcome holds a reply that says so.
     Files of `renew` that come back with other contents get the time of now. `times` are set with the changes.
     """
     with files.transaction(changes, times) as transaction:
-        dropped = store.intend(seq, transaction.id, transaction.files, decision=decision, takes_back=takes_back)
-        identities = transaction.perform()
+        dropped = store.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=takes_back)
+        identities = transaction.apply()
         try:
-            store.settle(seq, conclude(dropped), durable=True, given_up=[entry.seq for entry in dropped])
+            store.record_outcome(seq, conclude(dropped), durable=True, dropped_undo=[entry.seq for entry in dropped])
         except BaseException:
-            transaction.take_back()
+            transaction.roll_back()
             raise
         try:
-            transaction.finish(renew=renew)
-            store.finish(seq)
+            transaction.clean_up(renew=renew)
+            store.mark_cleaned_up(seq)
         except ToolError:
             pass  # it is committed and recorded: what could not be cleaned up now is at the next start
         return identities
@@ -44,22 +44,22 @@ def commit(
 
 def recover(files: Files, store: Store) -> None:
     """Finish or roll back what a process that died left half done. Checked before every call: it costs one query."""
-    if not store.broken():
+    if not store.incomplete_transactions():
         return
     try:
-        with store.alone(wait=False), files.alone():
-            for incomplete in store.broken():
+        with store.exclusive(wait=False), files.exclusive():
+            for incomplete in store.incomplete_transactions():
                 _recover_one(incomplete, files, store)
     except Busy:
         pass  # whoever holds it is alive: what looks incomplete may be what it is doing
 
 
-def _recover_one(incomplete: Broken, files: Files, store: Store) -> None:
+def _recover_one(incomplete: IncompleteTransaction, files: Files, store: Store) -> None:
     try:
         changed = files.recover(incomplete)
     except ToolError:
         return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
-    if not incomplete.settled:
+    if not incomplete.is_recorded:
         note = json.dumps({"left": changed}) if changed else None
-        store.settle(incomplete.seq, Outcome("interrupted", None, 0.0, note), durable=True)
-    store.finish(incomplete.seq)
+        store.record_outcome(incomplete.seq, Outcome("interrupted", None, 0.0, note), durable=True)
+    store.mark_cleaned_up(incomplete.seq)

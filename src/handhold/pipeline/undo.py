@@ -14,19 +14,19 @@ from handhold.core.errors import (
     ContentDropped,
     Denied,
     NotApproved,
-    PermissionRefused,
-    TakenBackPartly,
+    PartialUndo,
+    PermissionDenied,
+    RollbackIncomplete,
     ToolError,
     UndoConflict,
-    Unfinished,
 )
-from handhold.core.history import Step, Which
-from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved, hash_of
-from handhold.core.ports import Call, Decision, Entry, Hiding, Outcome, Verb, Verdict
-from handhold.core.results import Reply, TakenBack
-from handhold.core.text.names import spelled, unmistakable
-from handhold.core.tools.refreshed import INDEX
-from handhold.core.tools.run import verb_of
+from handhold.core.history import CallSelector, UndoStep
+from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
+from handhold.core.ports import Call, CallDecision, HiddenPaths, JournalEntry, Outcome, Verb, Verdict
+from handhold.core.results import Reply, UndoResult
+from handhold.core.text.names import escape_ambiguous, format_path
+from handhold.core.tools.refreshed import INDEX_PATH
+from handhold.core.tools.run import classify_change
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.cancellation import CancelToken
 from handhold.pipeline.change_contents import ChangeContents
@@ -34,7 +34,7 @@ from handhold.pipeline.context import elapsed_ms
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit, recover
-from handhold.progress import counted
+from handhold.progress import track
 
 Direction = Literal["undo", "redo"]
 
@@ -52,7 +52,7 @@ class UndoService:
         self._approvals = approvals
         self._responder = responder
 
-    def reverse(self, direction: Direction, which: Which, *, preview: bool, keep_times: bool) -> Reply:
+    def reverse(self, direction: Direction, which: CallSelector, *, preview: bool, keep_times: bool) -> Reply:
         started = perf_counter()
         try:
             recover(self._files, self._store)
@@ -62,11 +62,11 @@ class UndoService:
         facts = {**result.facts(), "time_ms": elapsed_ms(started)}
         return Reply("success", format_reversal(result, self._files.roots), facts, ui_extra=result.diff)
 
-    def _reverse(self, direction: Direction, which: Which, *, preview: bool, keep_times: bool) -> TakenBack:
+    def _reverse(self, direction: Direction, which: CallSelector, *, preview: bool, keep_times: bool) -> UndoResult:
         """Undo or redo what is meant. Refused where it would lose a later change, or today's policy denies it.
 
         A file that gets other contents gets the time of now, so that whoever builds from it notices; with `keep_times`,
-        the time that it had. An index of git always keeps it (`paths_to_renew`).
+        the time that it had. An index of git always keeps it (`renewable_paths`).
         """
         steps = [reverse_step(step) for step in reversed(self._steps(self._choose(direction, which)))]
         self._check_policy(steps)
@@ -74,77 +74,83 @@ class UndoService:
         if not preview:
             self._commit(direction, which, steps, keep_times=keep_times)
         files = [change for step in steps for change in step.files]
-        return TakenBack(
+        return UndoResult(
             verb=direction,
-            calls=tuple(name for step in reversed(steps) for name in call_names(step)),
-            paths=tuple(dict.fromkeys(spelled(change.path) for change in files if not change.of_directory)),
+            calls=tuple(name for step in reversed(steps) for name in name_calls(step)),
+            paths=tuple(dict.fromkeys(format_path(change.path) for change in files if not change.is_directory)),
             preview=preview,
             diff=self._diff_visible(files),
         )
 
-    def diff(self, which: Which) -> str:
+    def diff(self, which: CallSelector) -> str:
         """What was done, as a diff."""
-        chosen = history.changes(self._store, self._session.name, which, undone=False if which.several else None)
+        chosen = history.find_changes(
+            self._store, self._session.name, which, undone=False if which.is_multiple else None
+        )
         return self._diff_visible([change for step in self._steps(chosen) for change in step.files])
 
-    def diff_entry(self, entry: Entry) -> str:
+    def diff_entry(self, entry: JournalEntry) -> str:
         """What one call did, as a diff."""
-        return self._contents.diff(self._store.files(entry.seq))
+        return self._contents.diff(self._store.changes_of(entry.seq))
 
     def _diff_visible(self, files: Sequence[FileChange]) -> str:
         """Without contents that a file has which may not be read, under any name."""
         hidden = self._hidden_contents(files, self._session.hidden_paths)
         return self._contents.diff(
-            [change for change in files if not {hash_of(change.before), hash_of(change.after)} & hidden]
+            [change for change in files if not {hash_or_none(change.before), hash_or_none(change.after)} & hidden]
         )
 
-    def _choose(self, direction: Direction, which: Which) -> list[Entry]:
+    def _choose(self, direction: Direction, which: CallSelector) -> list[JournalEntry]:
         if direction == "undo":
-            return history.changes(self._store, self._session.name, which, undone=False)
-        return history.undos(self._store, self._session.name, which)
+            return history.find_changes(self._store, self._session.name, which, undone=False)
+        return history.find_undos(self._store, self._session.name, which)
 
-    def _steps(self, chosen: Sequence[Entry]) -> list[Step]:
-        return history.steps(self._store, self._session.name, chosen)
+    def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
+        return history.build_undo_steps(self._store, self._session.name, chosen)
 
     # --- whether it may be done today
 
-    def _check_policy(self, steps: Sequence[Step]) -> None:
+    def _check_policy(self, steps: Sequence[UndoStep]) -> None:
         """Denied if it would touch what may not be read or changed, or bring such content under another name."""
         files = [change for step in steps for change in (*step.files, *self._entries_within(step.files))]
         for change in files:
-            for verb in (Verb.READ, verb_of(change)):
-                judgement = self._session.secret_files.policy.may(verb, change.path)
-                if judgement.verdict is Verdict.DENY:
-                    raise Denied(change.path, judgement.because, judgement.rule, remedy=judgement.remedy)
-        hidden = self._hidden_contents(files, self._session.secret_files.withheld_hiding)
-        if copied := next((change.path for change in files if change.after and hash_of(change.after) in hidden), None):
+            for verb in (Verb.READ, classify_change(change)):
+                decision = self._session.secret_files.policy.decide(verb, change.path)
+                if decision.verdict is Verdict.DENY:
+                    raise Denied(change.path, decision.because, decision.rule, remedy=decision.remedy)
+        hidden = self._hidden_contents(files, self._session.secret_files.masked_hidden_paths)
+        if copied := next(
+            (change.path for change in files if change.after and hash_or_none(change.after) in hidden), None
+        ):
             raise Denied(copied, "it would get the content of a file that may not be read", "secrets")
 
     def _entries_within(self, files: Sequence[FileChange]) -> Iterator[FileChange]:
         """What comes and goes with whole folders."""
         for change in files:
             for tree in (change.before, change.after):
-                if isinstance(tree, Shelved) and tree.kind == "tree":
-                    for way, thing in self._files.unfolded(tree, change.path, tree.entries):
-                        sides = (None, thing) if tree is change.after else (thing, None)
-                        yield FileChange(f"{change.path}/{unmistakable(way)}", *sides)
+                if isinstance(tree, StagedContent) and tree.kind == "tree":
+                    for way, entry in self._files.list_staged_tree(tree, change.path, tree.entry_count):
+                        sides = (None, entry) if tree is change.after else (entry, None)
+                        yield FileChange(f"{change.path}/{escape_ambiguous(way)}", *sides)
 
-    def _hidden_contents(self, files: Sequence[FileChange], hiding: Hiding | None) -> set[str | None]:
+    def _hidden_contents(self, files: Sequence[FileChange], hidden: HiddenPaths | None) -> set[str | None]:
         """The hashes of files that are hidden today, as far as they are of a size with one of these."""
-        if hiding is None:
+        if hidden is None:
             return set()
         sides = (side for change in files for side in (change.before, change.after))
-        sizes = {side.size for side in sides if side is not None and not isinstance(side, Directory | Folder)} - {0}
-        looks = ((place, self._files.look(place)) for place in hiding.places())
+        sizes = {
+            side.size for side in sides if side is not None and not isinstance(side, Directory | DirectoryMetadata)
+        } - {0}
+        stats = ((place, self._files.stat(place)) for place in hidden.paths())
         return {
             self._files.fingerprint(place)[1]
-            for place, look in looks
-            if look and look.kind == "file" and look.identity.size in sizes
+            for place, stat in stats
+            if stat and stat.kind == "file" and stat.identity.size in sizes
         }
 
     # --- whether it can be done
 
-    def _check_undoable(self, steps: Sequence[Step]) -> None:
+    def _check_undoable(self, steps: Sequence[UndoStep]) -> None:
         """ContentDropped if what was there is no longer kept; UndoConflict if a path was changed since."""
         gone = tuple(change.path for step in steps for change in step.files if self._is_dropped(change))
         if gone:
@@ -152,7 +158,7 @@ class UndoService:
         projected = ProjectedState()
         changed: list[str] = []
         for step in steps:
-            files = counted(step.files, "files looked at")
+            files = track(step.files, "files looked at")
             changed += [change.path for change in files if not self._will_match(change, projected)]
             projected.add(step.files)
         if changed:
@@ -160,10 +166,10 @@ class UndoService:
 
     def _is_dropped(self, change: FileChange) -> bool:
         match change.after:
-            case None | Directory() | Folder():
+            case None | Directory() | DirectoryMetadata():
                 return False
-            case Shelved() as thing:
-                return not self._files.on_shelf(thing)
+            case StagedContent() as staged:
+                return not self._files.is_staged(staged)
             case content:
                 return not self._store.has(content.hash)
 
@@ -176,44 +182,48 @@ class UndoService:
             return True
         try:
             return self._matches(change.path, change.before)
-        except PermissionRefused:  # a folder above is closed, as the command left it: the commit opens it and looks
+        except PermissionDenied:  # a folder above is closed, as the command left it: the commit opens it and looks
             return True
 
     def _matches(self, path: str, content: Content | None) -> bool:
-        if isinstance(content, Shelved | Folder):
-            return self._files.stands(path, content)
-        look = self._files.look(path)
-        if content is None or look is None:
-            return content is None and look is None
+        if isinstance(content, StagedContent | DirectoryMetadata):
+            return self._files.is_current(path, content)
+        stat = self._files.stat(path)
+        if content is None or stat is None:
+            return content is None and stat is None
         if isinstance(content, Directory):
-            return look.kind == "directory"
-        return look.kind == "file" and self._files.fingerprint(path)[1] == content.hash
+            return stat.kind == "directory"
+        return stat.kind == "file" and self._files.fingerprint(path)[1] == content.hash
 
     # --- doing it
 
-    def _commit(self, direction: Direction, which: Which, steps: Sequence[Step], *, keep_times: bool) -> None:
+    def _commit(
+        self, direction: Direction, which: CallSelector, steps: Sequence[UndoStep], *, keep_times: bool
+    ) -> None:
         batch = self._store.entries(last=1)[-1].seq if len(steps) > 1 else 0
         for n, step in enumerate(steps):
             try:
                 self._commit_step(direction, which, step, batch, keep_times=keep_times)
-            except Unfinished:
+            except RollbackIncomplete:
                 raise
             except ToolError as error:
                 if not n:
                     raise
-                done, left = ([name for each in part for name in call_names(each)] for part in (steps[:n], steps[n:]))
+                done, left = ([name for each in part for name in name_calls(each)] for part in (steps[:n], steps[n:]))
                 paths = error.facts().get("paths") or [error.facts().get("path", "")]
-                raise TakenBackPartly(direction, tuple(done), tuple(left), error.code, tuple(paths)) from error
+                raise PartialUndo(direction, tuple(done), tuple(left), error.code, tuple(paths)) from error
 
-    def _commit_step(self, direction: Direction, which: Which, step: Step, batch: int, *, keep_times: bool) -> None:
-        arguments = {"calls": call_names(step)} | ({"batch": batch} if batch else {})
+    def _commit_step(
+        self, direction: Direction, which: CallSelector, step: UndoStep, batch: int, *, keep_times: bool
+    ) -> None:
+        arguments = {"calls": name_calls(step)} | ({"batch": batch} if batch else {})
         call = Call(self._session.name, which.turn, "", direction, json.dumps(arguments), self._session.dialect.name)
         seq = self._store.begin(call)
         try:
             decision = self._approvals.authorize_reversal(
                 call, step.files, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
             )
-            with self._store.alone():
+            with self._store.exclusive():
                 commit(
                     self._files,
                     self._store,
@@ -222,45 +232,47 @@ class UndoService:
                     lambda _: Outcome("success", None, 0.0, None),
                     decision=decision,
                     takes_back=[entry.seq for entry in step.entries],
-                    renew=frozenset() if keep_times else paths_to_renew(step.files),
+                    renew=frozenset() if keep_times else renewable_paths(step.files),
                 )
-        except Unfinished:
+        except RollbackIncomplete:
             raise
         except ToolError as error:
-            refused = Decision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-            self._store.settle(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
+            refused = CallDecision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
+            self._store.record_outcome(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
             raise
 
 
-def format_reversal(result: TakenBack, roots: Sequence[str]) -> str:
+def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
     """What an undo or redo did, in a line."""
     done = {"undo": "Taken back", "redo": "Done again"}[result.verb]
     would = {"undo": "Would take back", "redo": "Would do again"}[result.verb]
-    listed = ", ".join(history.short(path, roots) for path in result.paths[:10])
+    listed = ", ".join(history.shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
     return f"{would if result.preview else done}: {', '.join(result.calls)} ({listed}{more})"
 
 
-def reverse_step(step: Step) -> Step:
-    return Step(step.entries, tuple(change.reversed() for change in reversed(step.files)))
+def reverse_step(step: UndoStep) -> UndoStep:
+    return UndoStep(step.entries, tuple(change.invert() for change in reversed(step.files)))
 
 
-def paths_to_renew(files: Sequence[FileChange]) -> frozenset[str]:
+def renewable_paths(files: Sequence[FileChange]) -> frozenset[str]:
     """All paths except git indexes: git does not read files that are older than its index, it trusts their times."""
-    return frozenset(change.path for change in files if not INDEX.fullmatch(change.path))
+    return frozenset(change.path for change in files if not INDEX_PATH.fullmatch(change.path))
 
 
-def call_names(step: Step) -> list[str]:
-    return [history.name_of(entry) for entry in step.entries]
+def name_calls(step: UndoStep) -> list[str]:
+    return [history.format_call_id(entry) for entry in step.entries]
 
 
-def is_same_content(left: Content | None, wanted: Content | None) -> bool:
+def is_same_content(actual: Content | None, wanted: Content | None) -> bool:
     """Whether what one step leaves is what the next one wants. Of a folder, its own step will see what is in it."""
-    return (is_folder(left) and is_folder(wanted)) or hash_of(left) == hash_of(wanted)
+    return (is_folder(actual) and is_folder(wanted)) or hash_or_none(actual) == hash_or_none(wanted)
 
 
 def is_folder(content: Content | None) -> bool:
-    return isinstance(content, Directory | Folder) or (isinstance(content, Shelved) and content.kind == "tree")
+    return isinstance(content, Directory | DirectoryMetadata) or (
+        isinstance(content, StagedContent) and content.kind == "tree"
+    )
 
 
 class ProjectedState:
@@ -272,7 +284,7 @@ class ProjectedState:
 
     def add(self, files: Sequence[FileChange]) -> None:
         for change in files:
-            if any(isinstance(side, Shelved) and side.kind == "tree" for side in (change.before, change.after)):
+            if any(isinstance(side, StagedContent) and side.kind == "tree" for side in (change.before, change.after)):
                 # What goes or comes along with a whole folder was told by no step so far.
                 self.contents = {
                     path: left for path, left in self.contents.items() if not path.startswith(f"{change.path}/")

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 
 @dataclass(eq=False)
-class Refused(Exception):
+class RequestRejected(Exception):
     """A request that goes no further. It may not have come as far as having an id."""
 
     status: int
-    because: str
+    message: str
     code: int = INVALID_REQUEST
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     id: str | int | None = None
@@ -22,6 +22,6 @@ class Refused(Exception):
 
     @property
     def response(self) -> Response:
-        error = {"code": self.code, "message": self.because} | ({"data": self.data} if self.data is not None else {})
+        error = {"code": self.code, "message": self.message} | ({"data": self.data} if self.data is not None else {})
         body = {"jsonrpc": "2.0", "id": self.id, "error": error}
         return Response(json.dumps(body), self.status, self.headers, "application/json")

@@ -18,38 +18,38 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
-from handhold.server.desks import Desks
-from handhold.server.serving import Serving
+from handhold.server.desks import SessionPool
+from handhold.server.serving import ServerConfig
 from handhold.version import VERSION
 
 if TYPE_CHECKING:
-    from handhold.server.calls import Calls
-    from handhold.server.tools import Tools
+    from handhold.server.calls import CallHandler
+    from handhold.server.tools import ToolCatalog
 
 Context = ServerRequestContext[Any, Any]
-ServingFor = Callable[[Context], Serving]
+ConfigResolver = Callable[[Context], ServerConfig]
 
 
-def served(serving_for: ServingFor, desks: Desks, *, instructions: str = "") -> Server[Any]:
-    """A server that asks, of every request, what its client is served. Close the desks when it has stopped."""
-    counter = Counter(desks)
+def create_server(resolve_config: ConfigResolver, session_pool: SessionPool, *, instructions: str = "") -> Server[Any]:
+    """A server that asks, of every request, what its client is served. Close the pool when it has stopped."""
+    handlers = LazyHandlers(session_pool)
 
     async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        if not counter.is_open:
-            await counter.open()
-        return ListToolsResult(tools=list(counter.tools(serving_for(context)).listed))
+        if not handlers.is_loaded:
+            await handlers.load()
+        return ListToolsResult(tools=list(handlers.get_catalog(resolve_config(context)).definitions))
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        if not counter.is_open:
-            await counter.open()
-        serving = serving_for(context)
-        return await counter.calls.answer(context, params, serving, counter.tools(serving))
+        if not handlers.is_loaded:
+            await handlers.load()
+        config = resolve_config(context)
+        return await handlers.call_handler.handle(context, params, config, handlers.get_catalog(config))
 
-    async def first_things_first(ctx: Context, call_next: CallNext) -> HandlerResult:
+    async def load_after_first_request(ctx: Context, call_next: CallNext) -> HandlerResult:
         """What comes second says that the first answer has arrived: now there is time to import."""
-        if counter.was_asked:
-            counter.open_soon()
-        counter.was_asked = True
+        if handlers.has_seen_request:
+            handlers.start_loading()
+        handlers.has_seen_request = True
         return await call_next(ctx)
 
     server = Server(
@@ -62,38 +62,38 @@ def served(serving_for: ServingFor, desks: Desks, *, instructions: str = "") -> 
         # No tool of ours takes an argument by a header; asked otherwise, the SDK lists all of them for every call.
         get_tool_input_schema=lambda _: None,
     )
-    server.middleware.append(first_things_first)
+    server.middleware.append(load_after_first_request)
     return server
 
 
-class Counter:
+class LazyHandlers:
     """Where calls are taken, once all that they need is imported."""
 
-    tools: "Callable[[Serving], Tools]"
-    calls: "Calls"
+    get_catalog: "Callable[[ServerConfig], ToolCatalog]"
+    call_handler: "CallHandler"
 
-    def __init__(self, desks: Desks) -> None:
-        self._desks = desks
-        self._opening: asyncio.Future[None] | None = None
-        self.is_open = False
-        self.was_asked = False
+    def __init__(self, session_pool: SessionPool) -> None:
+        self._session_pool = session_pool
+        self._loading: asyncio.Future[None] | None = None
+        self.is_loaded = False
+        self.has_seen_request = False
 
-    def open_soon(self) -> "asyncio.Future[None]":
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._opened())
-        return self._opening
+    def start_loading(self) -> "asyncio.Future[None]":
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._load_in_thread())
+        return self._loading
 
-    async def open(self) -> None:
+    async def load(self) -> None:
         """Those that wait for it go on in the order in which they came."""
-        await asyncio.shield(self.open_soon())
+        await asyncio.shield(self.start_loading())
 
-    async def _opened(self) -> None:
-        await asyncio.to_thread(self._open)
-        self.is_open = True
+    async def _load_in_thread(self) -> None:
+        await asyncio.to_thread(self._import_handlers)
+        self.is_loaded = True
 
-    def _open(self) -> None:
-        from handhold.server.calls import Calls
-        from handhold.server.tools import Tools
+    def _import_handlers(self) -> None:
+        from handhold.server.calls import CallHandler
+        from handhold.server.tools import ToolCatalog
 
-        self.calls = Calls(self._desks)
-        self.tools = lru_cache(maxsize=256)(Tools.of)
+        self.call_handler = CallHandler(self._session_pool)
+        self.get_catalog = lru_cache(maxsize=256)(ToolCatalog.from_config)

@@ -20,14 +20,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import Asked, Consent, Question, Store
-from handhold.core.text.visible import all_lines_of, lines_of, on_one_line
+from handhold.core.ports import ApprovalAnswer, PendingApproval, Question, Store
+from handhold.core.text.visible import iter_first_lines, iter_visible_lines, to_single_line
 from handhold.pipeline.cancellation import CancelToken
 
-MOST_LINES = 200  # of a diff, besides those that are never cut
-LOOK_UP = 0.2  # seconds between two looks whether the call is still wanted
-APPROVAL = "approval"  # the one question of a result that asks
-ANSWERS: Mapping[str, Consent] = {
+MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
+CANCEL_POLL_SECONDS = 0.2  # seconds between two looks whether the call is still wanted
+APPROVAL_KEY = "approval"  # the one question of a result that asks
+ANSWER_CHOICES: Mapping[str, ApprovalAnswer] = {
     "yes, once": "once",
     "yes, for this session": "session",
     "yes, and all like it in this session": "pattern",
@@ -38,119 +38,119 @@ Context = ServerRequestContext[Any, Any]
 
 
 @dataclass(frozen=True)
-class Client:
+class ElicitationClient:
     """The client of a call that runs, as somebody to ask."""
 
     context: Context
     loop: asyncio.AbstractEventLoop
-    live: CancelToken
-    asking: Callable[[], object]  # told, in the event loop, that a person is being waited for
+    cancel_token: CancelToken
+    on_waiting: Callable[[], object]  # told, in the event loop, that a person is being waited for
 
     @property
-    def later(self) -> bool:
+    def needs_retry(self) -> bool:
         return self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def name(self) -> str:
-        said = self.context.session.client_params
-        return f"{on_one_line(said.client_info.name)} (MCP)" if said else "the client (MCP)"
+        params = self.context.session.client_params
+        return f"{to_single_line(params.client_info.name)} (MCP)" if params else "the client (MCP)"
 
-    def ask(self, question: Question) -> Consent | None:
+    def ask(self, question: Question) -> ApprovalAnswer | None:
         """In the thread of the call. None: it cannot be asked now, so the question waits. Cancelled with the call."""
-        if self.later:
+        if self.needs_retry:
             return None
-        self.loop.call_soon_threadsafe(self.asking)
-        schema = form(session=bool(question.session), pattern=bool(question.patterns))
-        words = "\n".join(shown(question))
+        self.loop.call_soon_threadsafe(self.on_waiting)
+        schema = build_form(allow_session=bool(question.session), allow_pattern=bool(question.patterns))
+        text = "\n".join(format_question(question))
         related = self.context.request_id
-        answer = asyncio.run_coroutine_threadsafe(self.context.session.elicit_form(words, schema, related), self.loop)
+        answer = asyncio.run_coroutine_threadsafe(self.context.session.elicit_form(text, schema, related), self.loop)
         try:
             while True:
                 try:
-                    return consent(answer.result(LOOK_UP))
+                    return parse_answer(answer.result(CANCEL_POLL_SECONDS))
                 except TimeoutError:
-                    self.live.raise_if_cancelled()
+                    self.cancel_token.raise_if_cancelled()
         except (MCPError, ValidationError):
             return None
         finally:
             answer.cancel()
 
 
-CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
+CURRENT_CLIENT: ContextVar[ElicitationClient | None] = ContextVar("client", default=None)
 
 
-class Person:
-    """The approver of every desk: whoever sits at the client whose call runs in this thread."""
+class ElicitationApprover:
+    """The approver of every session: whoever sits at the client whose call runs in this thread."""
 
     @property
     def present(self) -> bool:
-        return CLIENT.get() is not None
+        return CURRENT_CLIENT.get() is not None
 
     @property
     def name(self) -> str:
-        client = CLIENT.get()
+        client = CURRENT_CLIENT.get()
         return client.name if client else "the client (MCP)"
 
-    def __call__(self, question: Question, /) -> Consent | None:
-        client = CLIENT.get()
+    def __call__(self, question: Question, /) -> ApprovalAnswer | None:
+        client = CURRENT_CLIENT.get()
         return client.ask(question) if client else None
 
 
-def can_ask(context: Context) -> bool:
+def can_elicit(context: Context) -> bool:
     """Whether the client said that it can show a form. One that names no way at all is one of before there were two."""
-    said = context.session.client_capabilities
-    asks = said.elicitation if said else None
-    return asks is not None and (asks.form is not None or asks.url is None)
+    capabilities = context.session.client_capabilities
+    elicitation = capabilities.elicitation if capabilities else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 # --- the question, and its answer
 
 
-def shown(question: Question | Asked) -> Iterator[str]:
-    rule = f" [{on_one_line(question.rule)}]" if isinstance(question, Question) and question.rule else ""
-    yield f"{on_one_line(question.tool)}: {on_one_line(question.because)}{rule}"
+def format_question(question: Question | PendingApproval) -> Iterator[str]:
+    rule = f" [{to_single_line(question.rule)}]" if isinstance(question, Question) and question.rule else ""
+    yield f"{to_single_line(question.tool)}: {to_single_line(question.because)}{rule}"
     if question.command:
         yield "It ran on a shadow of the workspace:" if question.diff else "It would run:"
-        yield from (f"    {line}" for line in all_lines_of(question.command))
+        yield from (f"    {line}" for line in iter_visible_lines(question.command))
     if question.diff:
         yield "It would change:"
-        yield from lines_of(question.diff, most=MOST_LINES, uncut=question.uncut)
+        yield from iter_first_lines(question.diff, max_lines=MAX_DIFF_LINES, uncut=question.uncut)
 
 
-def form(*, session: bool, pattern: bool) -> dict[str, Any]:
+def build_form(*, allow_session: bool, allow_pattern: bool) -> dict[str, Any]:
     """What may be answered, in words that a client can show as they are."""
-    possible = {"once": True, "session": session, "pattern": pattern, "no": True}
-    words = [words for words, consent in ANSWERS.items() if possible[consent]]
+    possible = {"once": True, "session": allow_session, "pattern": allow_pattern, "no": True}
+    words = [words for words, consent in ANSWER_CHOICES.items() if possible[consent]]
     answer = {"type": "string", "title": "May this be done?", "enum": words}
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
-def consent(answer: ElicitResult) -> Consent:
+def parse_answer(answer: ElicitResult) -> ApprovalAnswer:
     """Everything but a plain yes is a no."""
-    said = (answer.content or {}).get("answer") if answer.action == "accept" else None
-    return ANSWERS.get(str(said), "no")
+    choice = (answer.content or {}).get("answer") if answer.action == "accept" else None
+    return ANSWER_CHOICES.get(str(choice), "no")
 
 
 # --- asked with the result, answered with the next call
 
 
-def put(asked: Asked, sealed: Callable[[str], str]) -> InputRequiredResult:
+def build_question(approval: PendingApproval, seal: Callable[[str], str]) -> InputRequiredResult:
     """The question as a result; what comes back with the answer names it, and is sealed."""
-    words = ElicitRequestFormParams(
-        message="\n".join(shown(asked)),
-        requested_schema=form(session=bool(asked.allows), pattern=bool(asked.patterns)),
+    params = ElicitRequestFormParams(
+        message="\n".join(format_question(approval)),
+        requested_schema=build_form(allow_session=bool(approval.allows), allow_pattern=bool(approval.patterns)),
     )
-    state = json.dumps({"question": asked.hash, "session": asked.session})
-    return InputRequiredResult(input_requests={APPROVAL: ElicitRequest(params=words)}, request_state=sealed(state))
+    state = json.dumps({"question": approval.hash, "session": approval.session})
+    return InputRequiredResult(input_requests={APPROVAL_KEY: ElicitRequest(params=params)}, request_state=seal(state))
 
 
-def record(store: Store, question: str, answer: ElicitResult, by: str) -> None:
+def record_answer(store: Store, question: str, answer: ElicitResult, by: str) -> None:
     """The answer to a question that waits; one that waits no more is asked again by the call itself, if it must be."""
     try:
-        asked = store.asked(question)
-        said = consent(answer)
-        if (said == "session" and not asked.allows) or (said == "pattern" and not asked.patterns):
-            said = "once"
-        store.answer(asked.hash, said, by=by)
+        approval = store.get_pending(question)
+        choice = parse_answer(answer)
+        if (choice == "session" and not approval.allows) or (choice == "pattern" and not approval.patterns):
+            choice = "once"
+        store.answer(approval.hash, choice, by=by)
     except ToolError:
         return

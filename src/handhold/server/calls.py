@@ -29,39 +29,39 @@ from mcp_types import (
 )
 
 from handhold.core.errors import ToolError
-from handhold.core.results import Printed, Reply
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import sendable
+from handhold.core.results import OutputChunk, Reply
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import replace_surrogates
 from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed
 from handhold.server import approvals
-from handhold.server.budget import fits, fitted
-from handhold.server.desks import Desk, Desks, NoSuchSession
-from handhold.server.lanes import Full, Lanes
-from handhold.server.serving import Serving
-from handhold.server.tools import Tools
+from handhold.server.budget import is_within_budget, truncate_to_budget
+from handhold.server.desks import NoSuchSession, PooledSession, SessionPool
+from handhold.server.lanes import WorkerPoolFull, WorkerPools
+from handhold.server.serving import ServerConfig
+from handhold.server.tools import ToolCatalog
 from handhold.toolbox import Toolbox
 
 Context = ServerRequestContext[Any, Any]
-Answered = CallToolResult | InputRequiredResult
+CallResponse = CallToolResult | InputRequiredResult
 
-CALL_ID = ("handhold/callId", "claudecode/toolUseId", "callId")  # in `_meta`; the first that is there
-TURN = "handhold/turn"
-SESSION = "handhold/session"
-NEW = "new"
-LONGEST_NAME = 200  # characters of a call id or a turn
-PATIENCE = 10.0  # seconds without a word to whoever wants to hear of progress
-PAUSE = 0.1  # seconds between two messages with output
-LONGEST_MESSAGE = 8_000  # characters of output in one
+CALL_ID_META_KEYS = ("handhold/callId", "claudecode/toolUseId", "callId")  # in `_meta`; the first that is there
+TURN_META_KEY = "handhold/turn"
+SESSION_META_KEY = "handhold/session"
+NEW_SESSION = "new"
+MAX_NAME_CHARS = 200  # characters of a call id or a turn
+PROGRESS_INTERVAL_SECONDS = 10.0  # seconds without a word to whoever wants to hear of progress
+OUTPUT_INTERVAL_SECONDS = 0.1  # seconds between two messages with output
+MAX_MESSAGE_CHARS = 8_000  # characters of output in one
 
 NO_WORKSPACE = "NO_WORKSPACE"
 
-BUSY = Reply(
+BUSY_REPLY = Reply(
     "error",
     "Too many calls of this kind run already. Nothing was done; send it again when one of them has ended.",
     code="BUSY",
     blame="infra",
 )
-NO_SESSION = Reply(
+NO_SESSION_REPLY = Reply(
     "error",
     'This session handle was not handed out by this server to this client. Leave `session` out, or say "new".',
     code="NO_SUCH_SESSION",
@@ -70,7 +70,7 @@ NO_SESSION = Reply(
 
 
 @dataclass(frozen=True)
-class Asked:
+class ToolCallRequest:
     """A call, once it is known what it is and whose; with a person's answer, if it was sent again for that."""
 
     tool: str
@@ -78,137 +78,149 @@ class Asked:
     session: str
     call_id: str
     turn: str
-    is_new: bool = False  # the session: the client must be told its handle
+    is_new_session: bool = False  # the session: the client must be told its handle
     question: str = ""
     answer: ElicitResult | None = None
 
 
 @dataclass
-class Calls:
+class CallHandler:
     """Carries out the calls of all clients."""
 
-    desks: Desks
-    lanes: Lanes = field(default_factory=Lanes)
+    session_pool: SessionPool
+    worker_pools: WorkerPools = field(default_factory=WorkerPools)
 
-    async def answer(self, context: Context, params: CallToolRequestParams, serving: Serving, tools: Tools) -> Answered:
-        if params.name not in tools.kinds:
+    async def handle(
+        self, context: Context, params: CallToolRequestParams, config: ServerConfig, catalog: ToolCatalog
+    ) -> CallResponse:
+        if params.name not in catalog.kinds:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
         try:
-            asked = self._asked(context, params, serving)
+            call = self._parse_call(context, params, config)
         except NoSuchSession:
-            return result(NO_SESSION, serving)
-        desk = self.desks.take(serving, asked.session)
+            return build_result(NO_SESSION_REPLY, config)
+        session = self.session_pool.acquire(config, call.session)
         try:
-            answered = await self._carried_out(context, desk, asked, tools)
+            outcome = await self._execute(context, session, call, catalog)
         finally:
-            for unused in self.desks.leave(desk):  # not awaited: this call may be cancelled, and its client waits
+            for unused in self.session_pool.release(
+                session
+            ):  # not awaited: this call may be cancelled, and its client waits
                 asyncio.get_running_loop().run_in_executor(None, unused.close)
-        if isinstance(answered, InputRequiredResult):
-            return answered
-        if answered.code == NO_WORKSPACE:
-            return result(answered, serving)
-        desk.handle = desk.handle or self.desks.handle(serving, asked.session)
-        return result(answered, serving, desk.handle, is_new=asked.is_new)
+        if isinstance(outcome, InputRequiredResult):
+            return outcome
+        if outcome.code == NO_WORKSPACE:
+            return build_result(outcome, config)
+        session.handle = session.handle or self.session_pool.create_handle(config, call.session)
+        return build_result(outcome, config, session.handle, is_new_session=call.is_new_session)
 
-    def _asked(self, context: Context, params: CallToolRequestParams, serving: Serving) -> Asked:
+    def _parse_call(self, context: Context, params: CallToolRequestParams, config: ServerConfig) -> ToolCallRequest:
         meta: Mapping[str, Any] = context.meta or {}
         arguments = dict(params.arguments or {})
-        said = {name: arguments.pop(name, None) for name in ("session", "call_id")} if serving.handles else {}
-        call_id = next((meta[key] for key in CALL_ID if meta.get(key)), said.get("call_id") or "")
-        asked = Asked(params.name, arguments, serving.session, _short(call_id), _short(meta.get(TURN, "")))
+        extras = {name: arguments.pop(name, None) for name in ("session", "call_id")} if config.handles else {}
+        call_id = next((meta[key] for key in CALL_ID_META_KEYS if meta.get(key)), extras.get("call_id") or "")
+        call = ToolCallRequest(
+            params.name, arguments, config.session, _shorten_name(call_id), _shorten_name(meta.get(TURN_META_KEY, ""))
+        )
         if params.request_state is not None:
-            return self._answered(asked, params, serving)
-        handle = meta.get(SESSION) or said.get("session")
-        if handle == NEW or not (handle or serving.session):
-            return replace(asked, session=self.desks.mint(), is_new=True)
-        return replace(asked, session=self.desks.named_by(serving, str(handle))) if handle else asked
+            return self._add_approval_answer(call, params, config)
+        handle = meta.get(SESSION_META_KEY) or extras.get("session")
+        if handle == NEW_SESSION or not (handle or config.session):
+            return replace(call, session=self.session_pool.generate_name(), is_new_session=True)
+        return replace(call, session=self.session_pool.resolve_handle(config, str(handle))) if handle else call
 
-    def _answered(self, asked: Asked, params: CallToolRequestParams, serving: Serving) -> Asked:
+    def _add_approval_answer(
+        self, call: ToolCallRequest, params: CallToolRequestParams, config: ServerConfig
+    ) -> ToolCallRequest:
         """A call that comes again with an answer: what it was asked is in what it brings back, sealed."""
-        state = self.desks.unsealed(serving, approvals.APPROVAL, params.request_state or "")
+        state = self.session_pool.unseal(config, approvals.APPROVAL_KEY, params.request_state or "")
         if state is None:
             raise MCPError(INVALID_PARAMS, "This request state was not given by this server to this client")
-        said = json.loads(state)
-        answer = (params.input_responses or {}).get(approvals.APPROVAL)
+        restored = json.loads(state)
+        answer = (params.input_responses or {}).get(approvals.APPROVAL_KEY)
         answer = answer if isinstance(answer, ElicitResult) else None
-        return replace(asked, session=said["session"], question=said["question"], answer=answer)
+        return replace(call, session=restored["session"], question=restored["question"], answer=answer)
 
-    async def _carried_out(
-        self, context: Context, desk: Desk, asked: Asked, tools: Tools
+    async def _execute(
+        self, context: Context, session: PooledSession, call: ToolCallRequest, catalog: ToolCatalog
     ) -> Reply | InputRequiredResult:
-        kind, loop = tools.kinds[asked.tool], asyncio.get_running_loop()
+        kind, loop = catalog.kinds[call.tool], asyncio.get_running_loop()
         questions: list[InputRequiredResult] = []
-        seal = partial(self.desks.sealed, desk.serving, approvals.APPROVAL)
+        seal = partial(self.session_pool.seal, session.config, approvals.APPROVAL_KEY)
 
-        def work(live: CancelToken) -> Reply:
-            client = approvals.Client(context, loop, live, release)
-            approvals.CLIENT.set(client if approvals.can_ask(context) else None)
+        def run_call(cancel_token: CancelToken) -> Reply:
+            client = approvals.ElicitationClient(context, loop, cancel_token, release)
+            approvals.CURRENT_CLIENT.set(client if approvals.can_elicit(context) else None)
             try:
-                with desk.box() as box:
-                    if asked.answer:
-                        approvals.record(box.store, asked.question, asked.answer, client.name)
+                with session.use_toolbox() as box:
+                    if call.answer:
+                        approvals.record_answer(box.store, call.question, call.answer, client.name)
                     reply = box.call(
-                        asked.tool, asked.arguments, call_id=asked.call_id, turn=asked.turn, cancel_token=live
+                        call.tool, call.arguments, call_id=call.call_id, turn=call.turn, cancel_token=cancel_token
                     )
-                    if client.later and approvals.can_ask(context) and (waiting := reply.data.get("approval")):
-                        questions.append(approvals.put(box.store.asked(waiting), seal))
-                    return fitting(reply, box, desk.serving, is_look=kind == "look")
+                    if (
+                        client.needs_retry
+                        and approvals.can_elicit(context)
+                        and (approval_id := reply.data.get("approval"))
+                    ):
+                        questions.append(approvals.build_question(box.store.get_pending(approval_id), seal))
+                    return fit_reply(reply, box, session.config, is_read_only=kind == "look")
             except (ToolError, OSError) as error:  # no reply could be made: the workspace or the state cannot be opened
-                words = plain(error) if isinstance(error, ToolError) else str(error)
-                return Reply("error", sendable(words), code=NO_WORKSPACE)
+                text = format_plain_error(error) if isinstance(error, ToolError) else str(error)
+                return Reply("error", replace_surrogates(text), code=NO_WORKSPACE)
 
         async def run() -> Reply:
             nonlocal release
-            async with in_order(desk, changes=kind == "change") as release:
+            async with order_changes(session, is_change=kind == "change") as release:
                 if not _wants_progress(context):
-                    return await run_awaited(work, desk.interrupt, lane)
-                return await self._told_of(context, run_streamed(work, desk.interrupt, lane))
+                    return await run_awaited(run_call, session.interrupt, executor)
+                return await self._report_progress(context, run_streamed(run_call, session.interrupt, executor))
 
-        release: Callable[[], None] = _nothing
+        release: Callable[[], None] = _do_nothing
         try:
-            with self.lanes.place(kind) as lane:
-                reply = await to_its_end(run())
-        except Full:
-            return BUSY
+            with self.worker_pools.reserve(kind) as executor:
+                reply = await await_completion(run())
+        except WorkerPoolFull:
+            return BUSY_REPLY
         return questions[0] if questions else reply
 
-    async def _told_of(self, context: Context, pieces: AsyncGenerator[Printed | Reply]) -> Reply:
+    async def _report_progress(self, context: Context, chunks: AsyncGenerator[OutputChunk | Reply]) -> Reply:
         """The reply; until then, what the command prints, and now and then that it still runs."""
         loop = asyncio.get_running_loop()
-        started, said = loop.time(), 0
-        async with aclosing(pieces):
-            following = asyncio.ensure_future(anext(pieces))
+        started, report_count = loop.time(), 0
+        async with aclosing(chunks):
+            next_chunk = asyncio.ensure_future(anext(chunks))
             try:
                 while True:
-                    await asyncio.wait([following], timeout=PATIENCE)
-                    said += 1
-                    if not following.done():
+                    await asyncio.wait([next_chunk], timeout=PROGRESS_INTERVAL_SECONDS)
+                    report_count += 1
+                    if not next_chunk.done():
                         await context.session.report_progress(
-                            said, message=f"Running for {loop.time() - started:.0f} s"
+                            report_count, message=f"Running for {loop.time() - started:.0f} s"
                         )
                         continue
-                    piece = following.result()
-                    if isinstance(piece, Reply):
-                        return piece
-                    await context.session.report_progress(said, message=_message(piece))
-                    await asyncio.sleep(PAUSE)
-                    following = asyncio.ensure_future(anext(pieces))
+                    chunk = next_chunk.result()
+                    if isinstance(chunk, Reply):
+                        return chunk
+                    await context.session.report_progress(report_count, message=_format_chunk(chunk))
+                    await asyncio.sleep(OUTPUT_INTERVAL_SECONDS)
+                    next_chunk = asyncio.ensure_future(anext(chunks))
             finally:
-                if not following.done():
-                    following.cancel()
-                    await asyncio.wait([following])
+                if not next_chunk.done():
+                    next_chunk.cancel()
+                    await asyncio.wait([next_chunk])
 
 
-def fitting(reply: Reply, box: Toolbox, serving: Serving, *, is_look: bool) -> Reply:
+def fit_reply(reply: Reply, box: Toolbox, config: ServerConfig, *, is_read_only: bool) -> Reply:
     """What a client gets of it, within its budget; what it is not shown, the session has not seen."""
-    if fits(reply.text, serving.budget):
+    if is_within_budget(reply.text, config.budget):
         return reply
-    for path in paths_of(reply) if is_look and reply.status != "error" else ():
-        box.tracker.saw_less(box.files.place(path))
-    return replace(reply, text=fitted(reply.text, serving.budget, serving.folder / "results"))
+    for path in get_shown_paths(reply) if is_read_only and reply.status != "error" else ():
+        box.tracker.record_truncation(box.files.resolve(path))
+    return replace(reply, text=truncate_to_budget(reply.text, config.budget, config.state_folder / "results"))
 
 
-async def to_its_end(work: Any) -> Any:
+async def await_completion(work: Any) -> Any:
     """The same, and if it is cancelled, only when it has come to its end: nothing of it is left running.
 
     The SDK cancels again and again until a call has gone; what ends it needs to be told once, and then some time.
@@ -224,17 +236,17 @@ async def to_its_end(work: Any) -> Any:
 
 
 @asynccontextmanager
-async def in_order(desk: Desk, *, changes: bool) -> AsyncGenerator[Callable[[], None]]:
+async def order_changes(session: PooledSession, *, is_change: bool) -> AsyncGenerator[Callable[[], None]]:
     """After the changes that were asked for before this call; what it yields lets those behind it go ahead."""
-    before, done = desk.change, asyncio.get_running_loop().create_future()
-    if changes:
-        desk.change = done
+    before, done = session.last_change, asyncio.get_running_loop().create_future()
+    if is_change:
+        session.last_change = done
 
     def release() -> None:
         if not done.done():
             done.set_result(None)
-        if desk.change is done:
-            desk.change = None
+        if session.last_change is done:
+            session.last_change = None
 
     try:
         if before is not None:
@@ -244,33 +256,35 @@ async def in_order(desk: Desk, *, changes: bool) -> AsyncGenerator[Callable[[], 
         release()
 
 
-def result(reply: Reply, serving: Serving, handle: str = "", *, is_new: bool = False) -> CallToolResult:
+def build_result(
+    reply: Reply, config: ServerConfig, handle: str = "", *, is_new_session: bool = False
+) -> CallToolResult:
     content: list[ContentBlock] = [TextContent(type="text", text=reply.text)]
     content += [ImageContent(type="image", data=each.base64, mime_type=each.mime) for each in reply.images]
-    if is_new and serving.handles:
+    if is_new_session and config.handles:
         content.append(TextContent(type="text", text=f"[This is a new session. Its handle, for `session`: {handle}]"))
     return CallToolResult(
         content=content,
         is_error=reply.status == "error",
-        structured_content=facts_of(reply, serving.budget) if serving.structured else None,
-        _meta={SESSION: handle} if handle else None,
+        structured_content=build_structured_content(reply, config.budget) if config.structured else None,
+        _meta={SESSION_META_KEY: handle} if handle else None,
     )
 
 
-def paths_of(reply: Reply) -> list[str]:
+def get_shown_paths(reply: Reply) -> list[str]:
     """The files that it shows."""
     shown = [reply.data, *reply.data.get("files", ())]
     return [each["path"] for each in shown if isinstance(each, Mapping) and "path" in each]
 
 
-def facts_of(reply: Reply, budget: int) -> dict[str, Any]:
+def build_structured_content(reply: Reply, budget: int) -> dict[str, Any]:
     """What the text says, as data; too much of it is left out, since the text says where the rest is."""
     outcome = {"status": reply.status, "code": reply.code or None, "replayed": reply.replayed}
     facts = {**outcome, **reply.data}
-    return facts if fits(json.dumps(facts, ensure_ascii=False), budget) else {**outcome, "left_out": True}
+    return facts if is_within_budget(json.dumps(facts, ensure_ascii=False), budget) else {**outcome, "left_out": True}
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Nobody waits."""
 
 
@@ -278,12 +292,14 @@ def _wants_progress(context: Context) -> bool:
     return bool(context.meta) and "progress_token" in context.meta
 
 
-def _message(piece: Printed) -> str:
-    over = max(0, len(piece.text) - LONGEST_MESSAGE) + piece.dropped
-    return piece.text[-LONGEST_MESSAGE:] + (f"\n… ({over} characters are not shown here)" if over else "")
+def _format_chunk(chunk: OutputChunk) -> str:
+    omitted_chars = max(0, len(chunk.text) - MAX_MESSAGE_CHARS) + chunk.dropped_chars
+    return chunk.text[-MAX_MESSAGE_CHARS:] + (
+        f"\n… ({omitted_chars} characters are not shown here)" if omitted_chars else ""
+    )
 
 
-def _short(name: object) -> str:
+def _shorten_name(name: object) -> str:
     """A name that the journal keeps; two that differ stay different."""
     text = str(name)
-    return text if len(text) <= LONGEST_NAME else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return text if len(text) <= MAX_NAME_CHARS else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

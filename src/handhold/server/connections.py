@@ -8,7 +8,7 @@ import resource
 from collections import defaultdict
 from typing import Protocol
 
-NOBODY = ""
+NO_TOKEN = ""
 
 
 class Connection(Protocol):
@@ -21,32 +21,32 @@ class Connection(Protocol):
 
 
 class Connections:
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._all: dict[Connection, str] = {}  # in the order in which they came; dictionaries keep it
-        self._of: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
+        self._by_token: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
 
-    def add(self, connection: Connection, token: str = NOBODY) -> bool:
+    def add(self, connection: Connection, token: str = NO_TOKEN) -> bool:
         """Count a connection for a token, or for nobody yet. False if there is no room, and none is idle."""
         if self._all.get(connection) == token:
             return True
         self.discard(connection)
-        share = self._most // 2 if token else self._most // 4
-        for crowd, most in ((self._of[token], share), (self._all, self._most)):
-            if len(crowd) >= most:
-                idle = next((each for each in crowd if each.is_idle), None)
+        share = self._limit // 2 if token else self._limit // 4
+        for group, limit in ((self._by_token[token], share), (self._all, self._limit)):
+            if len(group) >= limit:
+                idle = next((each for each in group if each.is_idle), None)
                 if idle is None:
                     return False
                 self.discard(idle)
                 idle.close()
         self._all[connection] = token
-        self._of[token][connection] = None
+        self._by_token[token][connection] = None
         return True
 
     def discard(self, connection: Connection) -> None:
         token = self._all.pop(connection, None)
         if token is not None:
-            del self._of[token][connection]
+            del self._by_token[token][connection]
 
 
 def raise_file_limit(connections: int) -> int:

@@ -1,7 +1,7 @@
 """Which toolbox serves a call.
 
-A session is a name in the journal; what it knows is in the store, so an open toolbox is only where it sits just now:
-a desk. Desks are opened at the first call and cleared when others need the room. A client without a session of its
+A session is a name in the journal, and what it knows is in the store, so its toolbox can be closed and opened again
+at any time: it is opened at the first call, and closed when others need the room. A client without a session of its
 own names one by its handle: the name, and a proof that this server gave it to this client. Nothing is kept of a
 handle that was handed out.
 """
@@ -15,167 +15,167 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from handhold.server.serving import Serving
+from handhold.server.serving import ServerConfig
 
 if TYPE_CHECKING:
     from asyncio import Future
 
     from handhold.toolbox import Toolbox
 
-GRACE = 5.0  # seconds for calls to end when their desk is closed
-STEP = 0.05
-MOST_OPEN = 64  # desks; those with a call or a job on them stay, however many
-CLOSED_AT_ONCE = 16
-PROOF = 20  # hexadecimal digits: 80 bits
+CLOSE_TIMEOUT_SECONDS = 5.0  # seconds for calls to end when their session is closed
+CLOSE_POLL_SECONDS = 0.05
+MAX_OPEN_SESSIONS = 64  # those with a call or a job stay, however many
+CLOSE_THREADS = 16
+SIGNATURE_HEX_DIGITS = 20  # hexadecimal digits: 80 bits
 
 
-class Desk:
+class PooledSession:
     """One session, and its toolbox once a call needed it."""
 
-    def __init__(self, serving: Serving, session: str) -> None:
-        self.serving = serving
-        self.session = session
-        self.in_use = 0
+    def __init__(self, config: ServerConfig, name: str) -> None:
+        self.config = config
+        self.name = name
+        self.pending_calls = 0
         self.handle = ""  # once it was told
-        self.change: Future[None] | None = None  # that was asked for last, for those that come after it
-        self._box: Toolbox | None = None
-        self._closed = False
-        self._at_work = 0
+        self.last_change: Future[None] | None = None  # that was asked for last, for those that come after it
+        self._toolbox: Toolbox | None = None
+        self._is_closed = False
+        self._running_calls = 0
         self._lock = Condition()
 
     @contextmanager
-    def box(self) -> "Generator[Toolbox]":
+    def use_toolbox(self) -> "Generator[Toolbox]":
         """The toolbox, in the thread of a call. ToolError if the folder or the state cannot be used, or no more."""
         from handhold.core.errors import Cancelled
 
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise Cancelled()
-            if self._box is None:
-                self._box = self._opened()
-            self._at_work += 1
+            if self._toolbox is None:
+                self._toolbox = self._open_toolbox()
+            self._running_calls += 1
         try:
-            yield self._box
+            yield self._toolbox
         finally:
             with self._lock:
-                self._at_work -= 1
+                self._running_calls -= 1
                 self._lock.notify_all()
 
-    def _opened(self) -> "Toolbox":
-        from handhold.server.approvals import Person
+    def _open_toolbox(self) -> "Toolbox":
+        from handhold.server.approvals import ElicitationApprover
 
-        return self.serving.opened(self.session, Person())
+        return self.config.open_toolbox(self.name, ElicitationApprover())
 
     def interrupt(self, thread: int) -> None:
-        if self._box:
-            self._box.interrupt(thread)
+        if self._toolbox:
+            self._toolbox.interrupt(thread)
 
     @property
-    def idle(self) -> bool:
-        return not self.in_use and not (self._box and self._box.is_busy)
+    def is_idle(self) -> bool:
+        return not self.pending_calls and not (self._toolbox and self._toolbox.is_busy)
 
     def close(self) -> None:
         """End what runs, wait until it has ended, and close the toolbox."""
-        until = monotonic() + GRACE
+        deadline = monotonic() + CLOSE_TIMEOUT_SECONDS
         with self._lock:
-            self._closed = True
-            box, self._box = self._box, None
-            while box and self._at_work and monotonic() < until:
+            self._is_closed = True
+            box, self._toolbox = self._toolbox, None
+            while box and self._running_calls and monotonic() < deadline:
                 box.interrupt()
-                self._lock.wait(STEP)
+                self._lock.wait(CLOSE_POLL_SECONDS)
         if box:
             box.close(timeout=0)  # it has been waited for
 
 
-class Desks:
-    """All desks of a server, for all its clients. `most` are open at once where nothing runs on them."""
+class SessionPool:
+    """All sessions of a server, for all its clients. `max_open` are open at once where nothing runs in them."""
 
-    def __init__(self, *, most: int = MOST_OPEN) -> None:
-        self._most = most
-        self._desks: OrderedDict[tuple[Serving, str], Desk] = OrderedDict()
+    def __init__(self, *, max_open: int = MAX_OPEN_SESSIONS) -> None:
+        self._max_open = max_open
+        self._sessions: OrderedDict[tuple[ServerConfig, str], PooledSession] = OrderedDict()
         self._keys: dict[tuple[str | None, str], bytes] = {}
         self._lock = Lock()
 
-    def take(self, serving: Serving, session: str) -> Desk:
-        """The desk of a session, in use until it is left. Nothing is opened yet."""
+    def acquire(self, config: ServerConfig, name: str) -> PooledSession:
+        """A session, in use until it is released. Nothing is opened yet."""
         with self._lock:
-            key = (serving, session)
-            desk = self._desks.get(key)
-            if desk is None:
-                desk = self._desks[key] = Desk(serving, session)
-            self._desks.move_to_end(key)
-            desk.in_use += 1
-            return desk
+            key = (config, name)
+            session = self._sessions.get(key)
+            if session is None:
+                session = self._sessions[key] = PooledSession(config, name)
+            self._sessions.move_to_end(key)
+            session.pending_calls += 1
+            return session
 
-    def leave(self, desk: Desk) -> list[Desk]:
+    def release(self, session: PooledSession) -> list[PooledSession]:
         """Those to close now, since there are too many: the longest unused first."""
         with self._lock:
-            desk.in_use -= 1
-            over = len(self._desks) - self._most
-            if over <= 0:
+            session.pending_calls -= 1
+            excess = len(self._sessions) - self._max_open
+            if excess <= 0:
                 return []
-            idle = [key for key, each in self._desks.items() if each.idle][:over]
-            return [self._desks.pop(key) for key in idle]
+            idle = [key for key, each in self._sessions.items() if each.is_idle][:excess]
+            return [self._sessions.pop(key) for key in idle]
 
-    def end(self, serving: Serving, session: str) -> None:
-        """Its client wants no more of a session: what still runs there ends too. Not while a call is on its desk."""
+    def end_session(self, config: ServerConfig, name: str) -> None:
+        """Its client wants no more of a session: what still runs there ends too. Not while it has a call."""
         with self._lock:
-            desk = self._desks.get((serving, session))
-            if desk is None or desk.in_use:
+            session = self._sessions.get((config, name))
+            if session is None or session.pending_calls:
                 return
-            del self._desks[serving, session]
-        desk.close()
+            del self._sessions[config, name]
+        session.close()
 
     def close(self) -> None:
         """End all that runs, and close everything."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
-            desks = list(self._desks.values())
-            self._desks.clear()
-        with ThreadPoolExecutor(CLOSED_AT_ONCE) as threads:
-            list(threads.map(Desk.close, desks))
+            sessions = list(self._sessions.values())
+            self._sessions.clear()
+        with ThreadPoolExecutor(CLOSE_THREADS) as threads:
+            list(threads.map(PooledSession.close, sessions))
 
     def __len__(self) -> int:
-        return len(self._desks)
+        return len(self._sessions)
 
     # --- handles
 
-    def mint(self) -> str:
+    def generate_name(self) -> str:
         """A name for a new session."""
         return f"mcp-{token_hex(8)}"
 
-    def handle(self, serving: Serving, session: str) -> str:
-        return f"{session}.{self._proof(serving, 'session', session)}"
+    def create_handle(self, config: ServerConfig, session: str) -> str:
+        return f"{session}.{self._sign(config, 'session', session)}"
 
-    def named_by(self, serving: Serving, handle: str) -> str:
+    def resolve_handle(self, config: ServerConfig, handle: str) -> str:
         """The session that a handle names. NoSuchSession if this server did not hand it out to this client."""
-        session, _, proof = handle.rpartition(".")
-        if not session or not hmac.compare_digest(proof.encode(), self._proof(serving, "session", session).encode()):
+        session, _, signature = handle.rpartition(".")
+        if not session or not hmac.compare_digest(signature.encode(), self._sign(config, "session", session).encode()):
             raise NoSuchSession
         return session
 
-    def sealed(self, serving: Serving, purpose: str, text: str) -> str:
+    def seal(self, config: ServerConfig, purpose: str, text: str) -> str:
         """Text that a client is to hand back as it is."""
-        return f"{self._proof(serving, purpose, text)}.{text}"
+        return f"{self._sign(config, purpose, text)}.{text}"
 
-    def unsealed(self, serving: Serving, purpose: str, sealed: str) -> str | None:
+    def unseal(self, config: ServerConfig, purpose: str, sealed: str) -> str | None:
         """None for what was not sealed here, for this client and this purpose."""
-        proof, _, text = sealed.partition(".")
-        return text if hmac.compare_digest(proof.encode(), self._proof(serving, purpose, text).encode()) else None
+        signature, _, text = sealed.partition(".")
+        return text if hmac.compare_digest(signature.encode(), self._sign(config, purpose, text).encode()) else None
 
-    def _proof(self, serving: Serving, purpose: str, text: str) -> str:
-        said = "\0".join((serving.name, purpose, text)).encode("utf-8", "surrogatepass")
-        return hmac.digest(self._key(serving), said, "sha256").hex()[:PROOF]
+    def _sign(self, config: ServerConfig, purpose: str, text: str) -> str:
+        message = "\0".join((config.name, purpose, text)).encode("utf-8", "surrogatepass")
+        return hmac.digest(self._get_key(config), message, "sha256").hex()[:SIGNATURE_HEX_DIGITS]
 
-    def _key(self, serving: Serving) -> bytes:
+    def _get_key(self, config: ServerConfig) -> bytes:
         """Kept with the state, so that a handle outlives the process."""
-        from handhold.world.state.key import kept_key
+        from handhold.world.state.key import load_or_create_key
 
-        whose = (serving.state, serving.roots[0])
-        if whose not in self._keys:
-            self._keys[whose] = kept_key(serving.folder)
-        return self._keys[whose]
+        owner = (config.state, config.roots[0])
+        if owner not in self._keys:
+            self._keys[owner] = load_or_create_key(config.state_folder)
+        return self._keys[owner]
 
 
 class NoSuchSession(Exception):

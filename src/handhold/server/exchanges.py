@@ -26,38 +26,44 @@ from mcp_types import REQUEST_TIMEOUT, JSONRPCError, JSONRPCRequest, JSONRPCResp
 from starlette.requests import Request
 from starlette.types import Send
 
-SOON = 0.1  # seconds that an answer may take before its client is watched
-SILENCE = 15.0  # seconds after which a stream says that it is still there
-CANCELLED = -32800  # a request that its client took back
-PLAIN = (b"content-type", b"application/json")
-STREAM = (b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")
+WATCH_DELAY_SECONDS = 0.1  # seconds that an answer may take before its client is watched
+KEEPALIVE_INTERVAL_SECONDS = 15.0  # seconds after which a stream says that it is still there
+REQUEST_CANCELLED = -32800  # a request that its client took back
+JSON_CONTENT_TYPE = (b"content-type", b"application/json")
+EVENT_STREAM_HEADERS = (b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")
 
 
 @dataclass(eq=False)
-class Answer:
+class PendingResponse:
     """To a question that was put to the client, once it is there."""
 
-    there: anyio.Event = field(default_factory=anyio.Event)
+    arrived: anyio.Event = field(default_factory=anyio.Event)
     message: JSONRPCResponse | JSONRPCError | None = None
 
 
-class Exchange:
+class HTTPExchange:
     """What the SDK calls a dispatch context: the request, and the way back."""
 
     def __init__(
-        self, request: Request, send: Send, message: JSONRPCRequest, *, headers: Sequence[Any] = (), asks: bool = False
+        self,
+        request: Request,
+        send: Send,
+        message: JSONRPCRequest,
+        *,
+        headers: Sequence[Any] = (),
+        can_ask: bool = False,
     ) -> None:
-        self.transport = TransportContext(kind="streamable-http", can_send_request=asks, headers=request.headers)
+        self.transport = TransportContext(kind="streamable-http", can_send_request=can_ask, headers=request.headers)
         self.request_id: RequestId = message.id
         self.message_metadata = ServerMessageMetadata(request_context=request)
         self._message, self._receive, self._send, self._headers = message, request.receive, send, headers
-        self._token: ProgressToken | None = progress_token_from_params(message.params)
+        self._progress_token: ProgressToken | None = progress_token_from_params(message.params)
         self._scope = anyio.CancelScope()
         self._cancelled: anyio.Event | None = None
-        self._begun = False
-        self._writing = asyncio.Lock()
-        self._watching: list[asyncio.Task[None]] = []
-        self._asked: dict[str, Answer] = {}
+        self._has_started = False
+        self._write_lock = asyncio.Lock()
+        self._watch_tasks: list[asyncio.Task[None]] = []
+        self._pending_responses: dict[str, PendingResponse] = {}
 
     @property
     def cancel_requested(self) -> anyio.Event:
@@ -68,10 +74,10 @@ class Exchange:
     def can_send_request(self) -> bool:
         return self.transport.can_send_request
 
-    async def answer(self, server: Server[Any], connection: Connection, *, by_status: bool) -> None:
-        """`by_status` is whether an error is one to HTTP too, as some revisions have it."""
+    async def respond(self, server: Server[Any], connection: Connection, *, use_error_status: bool) -> None:
+        """`use_error_status` is whether an error is one to HTTP too, as some revisions have it."""
         message, reply = self._message, dict[str, Any]()
-        watching = asyncio.get_running_loop().call_later(SOON, self._watch)
+        watch_timer = asyncio.get_running_loop().call_later(WATCH_DELAY_SECONDS, self._start_watching)
         try:
             with self._scope:
                 try:
@@ -80,19 +86,23 @@ class Exchange:
                 except Exception as error:  # noqa: BLE001 - whatever it is, this one request is what it costs
                     reply = {"error": modern_error_data(error).model_dump(exclude_none=True)}
         finally:
-            watching.cancel()
-            for each in self._watching:
+            watch_timer.cancel()
+            for each in self._watch_tasks:
                 each.cancel()
-        reply = reply or {"error": {"code": CANCELLED, "message": "Request cancelled"}}
-        whole = {"jsonrpc": "2.0", "id": message.id, **reply}
-        async with self._writing:
-            if self._begun:
-                await self._send({"type": "http.response.body", "body": as_event(whole)})
+        reply = reply or {"error": {"code": REQUEST_CANCELLED, "message": "Request cancelled"}}
+        response = {"jsonrpc": "2.0", "id": message.id, **reply}
+        async with self._write_lock:
+            if self._has_started:
+                await self._send({"type": "http.response.body", "body": encode_event(response)})
                 return
-            status = ERROR_CODE_HTTP_STATUS.get(reply["error"]["code"], 200) if by_status and "error" in reply else 200
-            body = as_json(whole).encode()
+            status = (
+                ERROR_CODE_HTTP_STATUS.get(reply["error"]["code"], 200)
+                if use_error_status and "error" in reply
+                else 200
+            )
+            body = encode_json(response).encode()
             length = (b"content-length", str(len(body)).encode())
-            headers = [PLAIN, length, *(() if "error" in reply else self._headers)]
+            headers = [JSON_CONTENT_TYPE, length, *(() if "error" in reply else self._headers)]
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": body})
 
@@ -102,54 +112,56 @@ class Exchange:
 
     # --- while it takes longer
 
-    def _watch(self) -> None:
+    def _start_watching(self) -> None:
         loop = asyncio.get_running_loop()
-        self._watching = [loop.create_task(self._until_gone()), loop.create_task(self._still_here())]
+        self._watch_tasks = [loop.create_task(self._cancel_on_disconnect()), loop.create_task(self._send_keepalives())]
 
-    async def _until_gone(self) -> None:
+    async def _cancel_on_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._scope.cancel()
 
-    async def _still_here(self) -> None:
+    async def _send_keepalives(self) -> None:
         while True:
-            await asyncio.sleep(SILENCE)
-            await self._event(b": still here\r\n\r\n")
+            await asyncio.sleep(KEEPALIVE_INTERVAL_SECONDS)
+            await self._send_event(b": still here\r\n\r\n")
 
-    async def _event(self, event: bytes) -> None:
-        async with self._writing:
-            if not self._begun:
-                self._begun = True
-                start = [*STREAM, *self._headers]
+    async def _send_event(self, event: bytes) -> None:
+        async with self._write_lock:
+            if not self._has_started:
+                self._has_started = True
+                start = [*EVENT_STREAM_HEADERS, *self._headers]
                 await self._send({"type": "http.response.start", "status": 200, "headers": start})
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
     # --- what is said before the answer
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        said = {"jsonrpc": "2.0", "method": method}
-        await self._event(as_event({**said, "params": params} if params else said))
+        message = {"jsonrpc": "2.0", "method": method}
+        await self._send_event(encode_event({**message, "params": params} if params else message))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        if self._token is None:
+        if self._progress_token is None:
             return
-        said = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
-        await self.notify("notifications/progress", {key: value for key, value in said.items() if value is not None})
+        fields = {"progressToken": self._progress_token, "progress": progress, "total": total, "message": message}
+        await self.notify("notifications/progress", {key: value for key, value in fields.items() if value is not None})
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         if not self.can_send_request:
             raise NoBackChannelError(method)
-        name, answer = f"ask-{token_hex(8)}", Answer()  # one that no other call of this session has
-        self._asked[name] = answer
+        request_id, pending = f"ask-{token_hex(8)}", PendingResponse()  # one that no other call of this session has
+        self._pending_responses[request_id] = pending
         try:
-            await self._event(as_event({"jsonrpc": "2.0", "id": name, "method": method, "params": params or {}}))
+            await self._send_event(
+                encode_event({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}})
+            )
             with anyio.move_on_after((opts or {}).get("timeout")):
-                await answer.there.wait()
+                await pending.arrived.wait()
         finally:
-            del self._asked[name]
-        match answer.message:
+            del self._pending_responses[request_id]
+        match pending.message:
             case JSONRPCResponse(result=result):
                 return result
             case JSONRPCError(error=error):
@@ -157,15 +169,15 @@ class Exchange:
             case None:
                 raise MCPError(code=REQUEST_TIMEOUT, message=f"Nobody answered {method} in time")
 
-    def answered(self, message: JSONRPCResponse | JSONRPCError) -> None:
+    def deliver_response(self, message: JSONRPCResponse | JSONRPCError) -> None:
         """By another request, for a question of this one; for any other it means nothing."""
-        if answer := self._asked.get(str(message.id)):
-            answer.message = answer.message or message
-            answer.there.set()
+        if pending := self._pending_responses.get(str(message.id)):
+            pending.message = pending.message or message
+            pending.arrived.set()
 
 
-as_json = json.JSONEncoder(separators=(",", ":")).encode
+encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def as_event(message: Mapping[str, Any]) -> bytes:
-    return f"event: message\r\ndata: {as_json(message)}\r\n\r\n".encode()
+def encode_event(message: Mapping[str, Any]) -> bytes:
+    return f"event: message\r\ndata: {encode_json(message)}\r\n\r\n".encode()

@@ -27,46 +27,53 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from handhold.server import envelopes
-from handhold.server.admission import RETRY_LATER, Allowance, Limits
-from handhold.server.answers import Refused
-from handhold.server.app import served
-from handhold.server.bodies import CLOSE, check_framing, declared_length, is_worth_draining, parse_json, read_body
-from handhold.server.desks import Desks, NoSuchSession
-from handhold.server.envelopes import VERSION
-from handhold.server.handshakes import Handshakes
-from handhold.server.serving import Serving
-from handhold.server.tokens import Tokens
+from handhold.server.admission import RETRY_AFTER_HEADERS, ServerLimits, SharedQuota
+from handhold.server.answers import RequestRejected
+from handhold.server.app import create_server
+from handhold.server.bodies import (
+    CLOSE_HEADERS,
+    check_framing,
+    get_declared_length,
+    is_worth_draining,
+    parse_json,
+    read_body,
+)
+from handhold.server.desks import NoSuchSession, SessionPool
+from handhold.server.envelopes import VERSION_HEADER
+from handhold.server.handshakes import HandshakeHandler
+from handhold.server.serving import ServerConfig
+from handhold.server.tokens import AccessTokens
 
-PATH, HEALTH = "/mcp", "/healthz"
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-METHODS = ("POST", "GET", "DELETE")
+MCP_PATH, HEALTH_PATH = "/mcp", "/healthz"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+ALLOWED_METHODS = ("POST", "GET", "DELETE")
 
 
 @dataclass(frozen=True)
-class Access:
+class HostAllowlist:
     """Whom to believe about where a request comes from. A name without a port stands for every port of it."""
 
-    hosts: tuple[str, ...] = LOOPBACK
-    origins: tuple[str, ...] = tuple(f"http://{host}" for host in LOOPBACK)
+    hosts: tuple[str, ...] = LOOPBACK_HOSTS
+    origins: tuple[str, ...] = tuple(f"http://{host}" for host in LOOPBACK_HOSTS)
 
     def check(self, headers: Headers) -> None:
         # A page that a browser shows can have its name lead to us, and not its Host and Origin.
-        if not listed(headers.get("host", ""), self.hosts):
-            raise Refused(421, "This server is not called that")
+        if not is_allowed(headers.get("host", ""), self.hosts):
+            raise RequestRejected(421, "This server is not called that")
         origin = headers.get("origin")
-        if origin is not None and not listed(origin, self.origins):
-            raise Refused(403, "Pages from there are not served")
+        if origin is not None and not is_allowed(origin, self.origins):
+            raise RequestRejected(403, "Pages from there are not served")
 
 
-def listed(given: str, allowed: Sequence[str]) -> bool:
+def is_allowed(given: str, allowed: Sequence[str]) -> bool:
     name, colon, port = given.lower().rpartition(":")
     return given.lower() in allowed or bool(colon and port.isdecimal() and name in allowed)
 
 
-class Connected(Protocol):
+class ClientConnection(Protocol):
     """The connection that a request came by, where the server that listens tells it."""
 
-    def belong_to(self, token: str) -> bool:
+    def assign_token(self, token: str) -> bool:
         """Count it for a token; False if the token has too many."""
         ...
 
@@ -75,224 +82,233 @@ class Connected(Protocol):
         ...
 
 
-class Face:
+class HTTPApp:
     """The whole of it, as an ASGI application."""
 
     def __init__(
         self,
-        tokens: Tokens,
+        tokens: AccessTokens,
         *,
-        limits: Limits | None = None,
-        access: Access | None = None,
+        limits: ServerLimits | None = None,
+        allowlist: HostAllowlist | None = None,
         log: Callable[[str], object] | None = None,
     ) -> None:
         self._tokens = tokens
-        self.limits = limits or Limits()
-        self._access = access or Access()
+        self.limits = limits or ServerLimits()
+        self._allowlist = allowlist or HostAllowlist()
         self._log = log
-        self._behind: dict[str, Behind] = {}
-        several = len(tokens.servings) > 1
-        self._calls = Allowance("calls", self.limits.calls, has_several_tokens=several)
-        self._requests = Allowance("requests", self.limits.requests, has_several_tokens=several)
-        self._bytes = Allowance("bytes", self.limits.bytes, has_several_tokens=several)
-        self._parsing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._leaving = False
+        self._token_servers: dict[str, TokenServer] = {}
+        has_several_tokens = len(tokens.configs) > 1
+        self._call_quota = SharedQuota("calls", self.limits.max_calls, has_several_tokens=has_several_tokens)
+        self._request_quota = SharedQuota("requests", self.limits.max_requests, has_several_tokens=has_several_tokens)
+        self._byte_quota = SharedQuota("bytes", self.limits.max_pending_bytes, has_several_tokens=has_several_tokens)
+        self._parse_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._is_stopping = False
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    async def run(self) -> AsyncGenerator[None]:
         """For as long as it serves; afterwards nothing that it started is left."""
         async with AsyncExitStack() as stack:
-            for serving in self._tokens.servings:
-                busy = self._busy_for(serving.name)
-                self._behind[serving.name] = await stack.enter_async_context(behind(serving, busy))
+            for config in self._tokens.configs:
+                reserve_call = self._bind_call_quota(config.name)
+                self._token_servers[config.name] = await stack.enter_async_context(
+                    open_token_server(config, reserve_call)
+                )
             try:
                 yield
             finally:
-                self.leave()
+                self.stop_accepting()
 
-    def leave(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no new calls."""
-        self._leaving = True
+        self._is_stopping = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            watched = Watched(send)
+            recorder = ResponseRecorder(send)
             try:
-                await self._answered(scope, receive, watched)
-            except Refused as refused:
+                await self._respond(scope, receive, recorder)
+            except RequestRejected as rejection:
                 if not is_worth_draining(Headers(scope=scope)):
-                    refused.headers = {**refused.headers, **CLOSE}
-                await refused.response(scope, receive, watched)
+                    rejection.headers = {**rejection.headers, **CLOSE_HEADERS}
+                await rejection.response(scope, receive, recorder)
             finally:
                 if self._log:
-                    self._log(watched.line(scope))
+                    self._log(recorder.format_log_line(scope))
         else:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        async with self.running():
+        async with self.run():
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _answered(self, scope: Scope, receive: Receive, send: "Watched") -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: "ResponseRecorder") -> None:
         headers = Headers(scope=scope)
         check_framing(headers)
-        self._access.check(headers)
-        if scope["path"] == HEALTH:
-            await healthy(scope, receive, send)
+        self._allowlist.check(headers)
+        if scope["path"] == HEALTH_PATH:
+            await respond_health(scope, receive, send)
             return
-        if scope["path"] != PATH:
-            raise Refused(404, "There is nothing here")
-        serving = self._tokens.bearer(headers.get("authorization"))
-        if serving is None:
-            raise Refused(401, "A token is needed", headers={"www-authenticate": 'Bearer realm="handhold"'})
-        send.who = serving.name
-        if scope["method"] not in METHODS:
-            raise Refused(405, "This is not a way to ask", headers={"allow": ", ".join(METHODS)})
-        if self._leaving:
-            raise Refused(503, "The server is stopping", headers=RETRY_LATER)
-        await self._handle(serving.name, scope, receive, send)
+        if scope["path"] != MCP_PATH:
+            raise RequestRejected(404, "There is nothing here")
+        config = self._tokens.authenticate(headers.get("authorization"))
+        if config is None:
+            raise RequestRejected(401, "A token is needed", headers={"www-authenticate": 'Bearer realm="handhold"'})
+        send.token_name = config.name
+        if scope["method"] not in ALLOWED_METHODS:
+            raise RequestRejected(405, "This is not a way to ask", headers={"allow": ", ".join(ALLOWED_METHODS)})
+        if self._is_stopping:
+            raise RequestRejected(503, "The server is stopping", headers=RETRY_AFTER_HEADERS)
+        await self._admit(config.name, scope, receive, send)
 
-    async def _handle(self, token: str, scope: Scope, receive: Receive, send: "Watched") -> None:
+    async def _admit(self, token: str, scope: Scope, receive: Receive, send: "ResponseRecorder") -> None:
         """Admit by token first, then read: what is refused takes neither memory nor time."""
         headers, has_body, state = Headers(scope=scope), scope["method"] == "POST", scope.setdefault("state", {})
-        connection: Connected | None = state.get("connection")
-        if connection and not connection.belong_to(token):
-            raise Refused(429, "Too many of your connections are open", headers={**RETRY_LATER, **CLOSE})
+        connection: ClientConnection | None = state.get("connection")
+        if connection and not connection.assign_token(token):
+            raise RequestRejected(
+                429, "Too many of your connections are open", headers={**RETRY_AFTER_HEADERS, **CLOSE_HEADERS}
+            )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if has_body and kind != "application/json":
-            raise Refused(415, "The body must be application/json")
-        size = declared_length(headers, self.limits) if has_body else 0
-        with self._requests.take(token), self._bytes.take(token, size) as keep:
+            raise RequestRejected(415, "The body must be application/json")
+        size = get_declared_length(headers, self.limits) if has_body else 0
+        with self._request_quota.reserve(token), self._byte_quota.reserve(token, size) as shrink_to:
             if has_body:
                 body = await read_body(receive, self.limits)
-                keep(len(body))
+                shrink_to(len(body))
                 # One at a time for each token: between two, the event loop turns to the others.
-                async with self._parsing[token]:
+                async with self._parse_locks[token]:
                     state["message"] = parse_json(body)
                     await asyncio.sleep(0)
                 del body
-            await self._behind[token].handle(Request(scope, receive), send)
+            await self._token_servers[token].handle(Request(scope, receive), send)
             if connection:
                 await connection.drain()
 
-    def _busy_for(self, name: str) -> "Busy":
-        return lambda: self._calls.take(name)
+    def _bind_call_quota(self, name: str) -> "ReserveCall":
+        return lambda: self._call_quota.reserve(name)
 
 
-Busy = Callable[[], Any]
+ReserveCall = Callable[[], Any]
 
 
 @dataclass
-class Behind:
+class TokenServer:
     """The server of one token, for clients of every revision."""
 
-    serving: Serving
+    config: ServerConfig
     server: Server[Any]
-    handshakes: Handshakes
-    busy: Busy
+    handshake_handler: HandshakeHandler
+    reserve_call: ReserveCall
 
     async def handle(self, request: Request, send: Send) -> None:
-        version = request.headers.get(VERSION)
+        version = request.headers.get(VERSION_HEADER)
         if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self.handshakes.handle(request, send)
+            await self.handshake_handler.handle(request, send)
             return
         # Without sessions, all calls of a token are one conversation, unless they say by a handle that they are not.
-        request.scope["state"]["serving"] = self.conversation
-        with self.busy():
+        request.scope["state"]["config"] = self.stateless_config
+        with self.reserve_call():
             await envelopes.handle(self.server, request, send)
 
     @cached_property
-    def conversation(self) -> Serving:
-        return replace(self.serving, session=f"token-{self.serving.name}", handles=True)
+    def stateless_config(self) -> ServerConfig:
+        return replace(self.config, session=f"token-{self.config.name}", handles=True)
 
 
 @asynccontextmanager
-async def behind(serving: Serving, busy: Busy) -> AsyncGenerator[Behind]:
-    desks = Desks()
-    server = served(serving_of, desks, instructions=serving.words.instructions)
+async def open_token_server(config: ServerConfig, reserve_call: ReserveCall) -> AsyncGenerator[TokenServer]:
+    session_pool = SessionPool()
+    server = create_server(get_request_config, session_pool, instructions=config.resolved_dialect.instructions)
     try:
-        yield Behind(serving, server, Handshakes(server, sessions=Named(desks, serving), busy=busy), busy)
+        yield TokenServer(
+            config,
+            server,
+            HandshakeHandler(server, sessions=TokenSessions(session_pool, config), reserve_call=reserve_call),
+            reserve_call,
+        )
     finally:
         with anyio.CancelScope(shield=True):
-            await run_sync(desks.close)
+            await run_sync(session_pool.close)
 
 
 @dataclass(frozen=True)
-class Named:
+class TokenSessions:
     """The sessions of one token."""
 
-    desks: Desks
-    serving: Serving
+    session_pool: SessionPool
+    config: ServerConfig
 
-    def new(self) -> str:
-        return self.desks.mint()
+    def generate_name(self) -> str:
+        return self.session_pool.generate_name()
 
-    def handle(self, name: str) -> str:
-        return self.desks.handle(self.serving, name)
+    def create_handle(self, name: str) -> str:
+        return self.session_pool.create_handle(self.config, name)
 
-    def named(self, handle: str) -> str | None:
+    def resolve_handle(self, handle: str) -> str | None:
         try:
-            return self.desks.named_by(self.serving, handle)
+            return self.session_pool.resolve_handle(self.config, handle)
         except NoSuchSession:
             return None
 
-    def served(self, name: str) -> Serving:
-        return replace(self.serving, session=name)
+    def get_config(self, name: str) -> ServerConfig:
+        return replace(self.config, session=name)
 
     def end(self, name: str) -> None:
-        self.desks.end(self.serving, name)
+        self.session_pool.end_session(self.config, name)
 
 
-def serving_of(context: ServerRequestContext[Any, Any]) -> Serving:
+def get_request_config(context: ServerRequestContext[Any, Any]) -> ServerConfig:
     """What a request is served, by the token that it came with and by the session that it says or does not."""
-    return cast(Request, context.request).scope["state"]["serving"]
+    return cast(Request, context.request).scope["state"]["config"]
 
 
-async def healthy(scope: Scope, receive: Receive, send: Send) -> None:
+async def respond_health(scope: Scope, receive: Receive, send: Send) -> None:
     """That it answers, and nothing of what it serves."""
     if scope["method"] not in ("GET", "HEAD"):
-        raise Refused(405, "This is not a way to ask", headers={"allow": "GET, HEAD"})
+        raise RequestRejected(405, "This is not a way to ask", headers={"allow": "GET, HEAD"})
     await Response('{"status": "ok"}', media_type="application/json")(scope, receive, send)
 
 
 @dataclass
-class Watched:
+class ResponseRecorder:
     """The way back to a client, remembered for the log."""
 
     send: Send
-    who: str = ""
+    token_name: str = ""
     status: int = 0
-    size: int = 0
-    since: float = field(default_factory=perf_counter)
+    body_bytes: int = 0
+    started_at: float = field(default_factory=perf_counter)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        self.size += len(message.get("body", b""))
+        self.body_bytes += len(message.get("body", b""))
         await self.send(message)
 
-    def line(self, scope: Scope) -> str:
+    def format_log_line(self, scope: Scope) -> str:
         """One request as JSON: neither a header nor a body nor a query, where secrets would be."""
-        path = scope["path"] if scope["path"] in (PATH, HEALTH) else "other"
+        path = scope["path"] if scope["path"] in (MCP_PATH, HEALTH_PATH) else "other"
         client: Any = scope.get("client") or ("",)
-        said = {
+        record = {
             "time": round(time(), 3),
             "client": client[0],
-            "token": self.who,
+            "token": self.token_name,
             "method": scope["method"][:16],
             "path": path,
             "status": self.status,
-            "bytes": self.size,
-            "ms": round((perf_counter() - self.since) * 1000, 2),
+            "bytes": self.body_bytes,
+            "ms": round((perf_counter() - self.started_at) * 1000, 2),
         }
-        return json.dumps(said)
+        return json.dumps(record)
 
 
-def to_stderr(line: str) -> None:
+def log_to_stderr(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

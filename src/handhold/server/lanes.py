@@ -8,31 +8,31 @@ from collections.abc import Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from handhold.server.tools import Kind
+from handhold.server.tools import ToolKind
 
-THREADS: dict[Kind, int] = {"look": 16, "change": 32, "command": 64}
-WAITING: dict[Kind, int] = {"look": 4096, "change": 2048, "command": 0}  # beyond those that run
+MAX_THREADS: dict[ToolKind, int] = {"look": 16, "change": 32, "command": 64}
+MAX_WAITING_CALLS: dict[ToolKind, int] = {"look": 4096, "change": 2048, "command": 0}  # beyond those that run
 
 
-class Full(Exception):
+class WorkerPoolFull(Exception):
     """So many calls of a kind run and wait that one more is refused."""
 
 
-class Lanes:
+class WorkerPools:
     def __init__(self) -> None:
-        self._lanes: dict[Kind, Executor] = {
+        self._executors: dict[ToolKind, Executor] = {
             kind: ThreadPoolExecutor(threads, thread_name_prefix=f"handhold {kind}")
-            for kind, threads in THREADS.items()
+            for kind, threads in MAX_THREADS.items()
         }
-        self._taken: dict[Kind, int] = {kind: 0 for kind in THREADS}
+        self._call_counts: dict[ToolKind, int] = {kind: 0 for kind in MAX_THREADS}
 
     @contextmanager
-    def place(self, kind: Kind) -> Generator[Executor]:
+    def reserve(self, kind: ToolKind) -> Generator[Executor]:
         """Called in the event loop only, so counting needs no lock."""
-        if self._taken[kind] >= THREADS[kind] + WAITING[kind]:
-            raise Full
-        self._taken[kind] += 1
+        if self._call_counts[kind] >= MAX_THREADS[kind] + MAX_WAITING_CALLS[kind]:
+            raise WorkerPoolFull
+        self._call_counts[kind] += 1
         try:
-            yield self._lanes[kind]
+            yield self._executors[kind]
         finally:
-            self._taken[kind] -= 1
+            self._call_counts[kind] -= 1

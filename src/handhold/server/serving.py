@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from handhold.core.ports import Approver, Dialect
     from handhold.toolbox import Place, Toolbox
 
-BUDGET = 25_000  # tokens of a result: what clients take before they cut it themselves
+DEFAULT_BUDGET_TOKENS = 25_000  # tokens of a result: what clients take before they cut it themselves
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServerConfig:
     """Two clients that are served the same are one and the same to the server, but for their sessions."""
 
     roots: tuple[str, ...]
@@ -37,7 +37,7 @@ class Serving:
     session: str = field(default="", compare=False)
     handles: bool = False  # whether tools also take `session` and `call_id`, for clients that cannot say them otherwise
     structured: bool = False  # whether results carry their facts as data besides the text
-    budget: int = BUDGET
+    budget: int = DEFAULT_BUDGET_TOKENS
     name: str = ""  # whose this is: what is handed out to one name means nothing under another
 
     def __post_init__(self) -> None:
@@ -49,10 +49,10 @@ class Serving:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def on(cls, *roots: "Place") -> "Serving":
+    def for_roots(cls, *roots: "Place") -> "ServerConfig":
         return cls(tuple(fspath(root) for root in roots))
 
-    def opened(self, session: str, approver: "Approver | None" = None) -> "Toolbox":
+    def open_toolbox(self, session: str, approver: "Approver | None" = None) -> "Toolbox":
         """ToolError if the folder or the state cannot be used.
 
         The approver comes after the policy is settled: that somebody could be asked does not make all a question.
@@ -63,7 +63,7 @@ class Serving:
             self.roots,
             state=self.state,
             read_only=self.read_only,
-            dialect=self.words,
+            dialect=self.resolved_dialect,
             session=session,
             policy=self.policy,
             rules=self.rules,
@@ -80,7 +80,7 @@ class Serving:
         return (*self.roots, *self.read_only)
 
     @property
-    def words(self) -> "Dialect":
+    def resolved_dialect(self) -> "Dialect":
         from handhold.factory import choose_dialect
 
         return choose_dialect({"dialect": self.dialect, "model": self.model})
@@ -104,19 +104,19 @@ class Serving:
     @property
     def instructions(self) -> str:
         """What teaches a model to use these tools together, and says how a person takes back what they did."""
-        from handhold.dialects import instructions
+        from handhold.dialects import read_instructions
 
-        taught = self.words.instructions if self.dialect == "auto" else instructions(self.dialect)
-        whose = f" --session {quote(self.session)}" if self.session else ""
-        undo = f"Every change made with these tools can be taken back by a person: `handhold undo{whose}`."
+        guidance = self.resolved_dialect.instructions if self.dialect == "auto" else read_instructions(self.dialect)
+        session_option = f" --session {quote(self.session)}" if self.session else ""
+        undo = f"Every change made with these tools can be taken back by a person: `handhold undo{session_option}`."
         notes = "\n\n".join((undo, *self.warnings))
-        return f"{taught.rstrip()}\n\n{notes}\n".lstrip()
+        return f"{guidance.rstrip()}\n\n{notes}\n".lstrip()
 
     @property
-    def folder(self) -> "Path":
+    def state_folder(self) -> "Path":
         """Where its state lives."""
         from pathlib import Path
 
-        from handhold.world.state.folder import state_folder
+        from handhold.world.state.folder import ensure_state_folder
 
-        return state_folder(Path(self.state) if self.state is not None else None, self.roots)
+        return ensure_state_folder(Path(self.state) if self.state is not None else None, self.roots)

@@ -10,35 +10,35 @@ from dataclasses import replace
 import anyio
 from anyio.to_thread import run_sync
 
-from handhold.server.app import served
-from handhold.server.desks import Desks
-from handhold.server.serving import Serving
-from handhold.server.wire import wire
+from handhold.server.app import create_server
+from handhold.server.desks import SessionPool
+from handhold.server.serving import ServerConfig
+from handhold.server.wire import open_stdio_streams
 
 
-def serve(serving: Serving) -> None:
+def serve(config: ServerConfig) -> None:
     """Until the client goes, or a signal comes; what runs then is ended, and nothing is left behind."""
-    desks = Desks()
-    serving = replace(serving, session=serving.session or desks.mint())
-    serving.log_warnings()
+    session_pool = SessionPool()
+    config = replace(config, session=config.session or session_pool.generate_name())
+    config.log_warnings()
     try:
-        anyio.run(_served, serving, desks)
+        anyio.run(_run_server, config, session_pool)
     finally:
-        desks.close()
+        session_pool.close()
 
 
-async def _served(serving: Serving, desks: Desks) -> None:
-    server = served(lambda _: serving, desks, instructions=serving.instructions)
+async def _run_server(config: ServerConfig, session_pool: SessionPool) -> None:
+    server = create_server(lambda _: config, session_pool, instructions=config.instructions)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_until_a_signal, desks)
-        async with wire() as (incoming, outgoing):
+        tasks.start_soon(_exit_on_signal, session_pool)
+        async with open_stdio_streams() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
-async def _until_a_signal(desks: Desks) -> None:
+async def _exit_on_signal(session_pool: SessionPool) -> None:
     """The thread that reads standard input cannot be stopped, so the process ends here, after all that it runs."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
-            await run_sync(desks.close)
+            await run_sync(session_pool.close)
             os._exit(128 + number)

@@ -10,42 +10,42 @@ from handhold.core.errors import ToolError
 from handhold.core.ports import Dialect
 from handhold.core.requests import Run
 from handhold.core.results import ToolSpec
-from handhold.server.serving import Serving
+from handhold.server.serving import ServerConfig
 
-Kind = Literal["look", "change", "command"]
+ToolKind = Literal["look", "change", "command"]
 
-SESSION = {
+SESSION_SCHEMA = {
     "type": "string",
     "description": 'The session this call belongs to: the handle that an earlier result gave, or "new" for a new one. '
     "Without it, the client's own session.",
 }
-CALL_ID = {
+CALL_ID_SCHEMA = {
     "type": "string",
     "description": "Any text that names this call. Sent again with the same one, it is not done twice.",
 }
 
 
 @dataclass(frozen=True)
-class Tools:
+class ToolCatalog:
     """`kinds` says of each tool by name whether it only looks, changes files, or runs commands."""
 
-    listed: tuple[Tool, ...]
-    kinds: Mapping[str, Kind]
+    definitions: tuple[Tool, ...]
+    kinds: Mapping[str, ToolKind]
 
     @classmethod
-    def of(cls, serving: Serving) -> "Tools":
-        dialect = serving.words
-        kinds: dict[str, Kind] = {spec.name: _kind(dialect, spec) for spec in dialect.specs}
-        return cls(tuple(_tool(spec, kinds[spec.name], serving) for spec in dialect.specs), kinds)
+    def from_config(cls, config: ServerConfig) -> "ToolCatalog":
+        dialect = config.resolved_dialect
+        kinds: dict[str, ToolKind] = {spec.name: _classify_tool(dialect, spec) for spec in dialect.specs}
+        return cls(tuple(_build_definition(spec, kinds[spec.name], config) for spec in dialect.specs), kinds)
 
 
-def _kind(dialect: Dialect, spec: ToolSpec) -> Kind:
+def _classify_tool(dialect: Dialect, spec: ToolSpec) -> ToolKind:
     if spec.annotations["readOnlyHint"]:
         return "look"
-    return "command" if _runs(dialect, spec) else "change"
+    return "command" if _is_shell_tool(dialect, spec) else "change"
 
 
-def _runs(dialect: Dialect, spec: ToolSpec) -> bool:
+def _is_shell_tool(dialect: Dialect, spec: ToolSpec) -> bool:
     """Whether what the tool calls a command is one of a shell."""
     if "command" not in spec.input_schema["properties"]:
         return False
@@ -55,26 +55,26 @@ def _runs(dialect: Dialect, spec: ToolSpec) -> bool:
         return False
 
 
-def _tool(spec: ToolSpec, kind: Kind, serving: Serving) -> Tool:
+def _build_definition(spec: ToolSpec, kind: ToolKind, config: ServerConfig) -> Tool:
     # What is said of the world outside is said of commands, and of them it depends on whether they have a network.
-    open_world = kind == "command" and bool(serving.network or serving.shell != "contained")
+    can_reach_outside = kind == "command" and bool(config.network or config.shell != "contained")
     return Tool(
         name=spec.name,
         title=spec.title,
         description=spec.description,
-        input_schema=_schema(spec, serving),
+        input_schema=_build_schema(spec, config),
         annotations=ToolAnnotations(
             title=spec.title,
             read_only_hint=spec.annotations["readOnlyHint"],
             destructive_hint=spec.annotations["destructiveHint"],
             idempotent_hint=spec.annotations["idempotentHint"],
-            open_world_hint=open_world,
+            open_world_hint=can_reach_outside,
         ),
     )
 
 
-def _schema(spec: ToolSpec, serving: Serving) -> dict[str, Any]:
+def _build_schema(spec: ToolSpec, config: ServerConfig) -> dict[str, Any]:
     schema = dict(spec.input_schema)
-    if serving.handles:
-        schema["properties"] = {**schema["properties"], "session": SESSION, "call_id": CALL_ID}
+    if config.handles:
+        schema["properties"] = {**schema["properties"], "session": SESSION_SCHEMA, "call_id": CALL_ID_SCHEMA}
     return schema

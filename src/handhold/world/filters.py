@@ -4,34 +4,34 @@ import struct
 from dataclasses import dataclass
 
 # Offsets in struct seccomp_data. Both machines are little-endian: the low half of an argument comes first.
-NR, ARCH, ARGS = 0, 4, 16
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+NR_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16
+BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT, BPF_RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
 
 
 @dataclass(frozen=True)
-class Machine:
+class Architecture:
     """How one kind of processor counts. `column` is its number in a table of calls."""
 
-    audit: int
+    audit_arch: int
     column: int
 
 
-MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+ARCHITECTURES = {"x86_64": Architecture(0xC000003E, 0), "aarch64": Architecture(0xC00000B7, 1)}
 
 
-def load(offset: int) -> bytes:
-    return _step(LOAD, 0, 0, offset)
+def load_word(offset: int) -> bytes:
+    return _pack_instruction(BPF_LOAD, 0, 0, offset)
 
 
-def test(how: int, value: int, then: int, otherwise: int) -> bytes:
+def jump_if(code: int, value: int, skip_if_true: int, skip_if_false: int) -> bytes:
     """How many steps to leave out if it holds, and if not."""
-    return _step(how, then, otherwise, value)
+    return _pack_instruction(code, skip_if_true, skip_if_false, value)
 
 
-def answer(what: int) -> bytes:
-    return _step(RETURN, 0, 0, what)
+def return_action(action: int) -> bytes:
+    return _pack_instruction(BPF_RETURN, 0, 0, action)
 
 
-def _step(code: int, then: int, otherwise: int, value: int) -> bytes:
-    return struct.pack("=HBBI", code, then, otherwise, value)
+def _pack_instruction(code: int, skip_if_true: int, skip_if_false: int, value: int) -> bytes:
+    return struct.pack("=HBBI", code, skip_if_true, skip_if_false, value)

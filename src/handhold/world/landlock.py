@@ -3,14 +3,14 @@
 import ctypes
 import os
 
-CREATE_RULESET = 444
-TELL_VERSION = 1
-USABLE = 2  # the first forbids to move a file into another folder, whatever its rules say
-TRUNCATION_SINCE = 3
-LAUNCHER = os.path.join(os.path.dirname(__file__), "shell", "_built", "inside")
+SYS_LANDLOCK_CREATE_RULESET = 444
+CREATE_RULESET_VERSION = 1
+MIN_ABI_VERSION = 2  # the first forbids to move a file into another folder, whatever its rules say
+TRUNCATE_ABI_VERSION = 3
+LAUNCHER_PATH = os.path.join(os.path.dirname(__file__), "shell", "_built", "inside")
 
 
-def landlock_version() -> int:
+def landlock_abi_version() -> int:
     """0 if this kernel has none, or does not let us ask."""
     libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), TELL_VERSION))
+    return max(0, libc.syscall(SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION))

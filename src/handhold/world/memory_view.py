@@ -6,14 +6,14 @@ from itertools import count
 from posixpath import basename, dirname
 
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, OutsideWorkspace, TooLarge, ToolError
-from handhold.core.facts import Beginning, Declared, Identity, Look, Page, Whole
+from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
 from handhold.core.plans import digest
-from handhold.core.ports import MOST_EDITABLE
-from handhold.core.text.alike import near
-from handhold.core.text.names import real, unmistakable
-from handhold.world.files.declarations import MOST_CONFIG, Declarations
-from handhold.world.files.index import SMALL, count_of, page_of
-from handhold.world.files.roots import Root, Roots, meant, names
+from handhold.core.ports import MAX_EDITABLE_BYTES
+from handhold.core.text.alike import find_similar_paths
+from handhold.core.text.names import escape_ambiguous, unescape_ambiguous
+from handhold.world.files.declarations import MAX_CONFIG_BYTES, EncodingDeclarations
+from handhold.world.files.index import WHOLE_READ_BYTES, build_page, count_lines
+from handhold.world.files.roots import Root, Roots, split_names, unescape_existing_names
 
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 
@@ -33,8 +33,10 @@ class MemoryView:
         self.directories: set[str] = {"", *directories}
         self._roots = Roots([Root(-1, root, root, writable=True, device=1)])
         self.ticks = count(1)
-        self._known: dict[str, tuple[bytes | None, Identity]] = {}
-        self._declarations = Declarations(encodings, self.files.get, lambda name: self.files[name][:MOST_CONFIG])
+        self._identities: dict[str, tuple[bytes | None, FileIdentity]] = {}
+        self._declarations = EncodingDeclarations(
+            encodings, self.files.get, lambda name: self.files[name][:MAX_CONFIG_BYTES]
+        )
         for path, data in (files or {}).items():
             self.put(path, data)
 
@@ -42,7 +44,7 @@ class MemoryView:
 
     def put(self, path: str, data: str | bytes | None) -> None:
         """Make, overwrite or remove a file as another program would: by its real name."""
-        name = self._name(path, path)
+        name = self._parse_name(path, path)
         if data is None:
             del self.files[name]
         else:
@@ -50,15 +52,15 @@ class MemoryView:
 
     def write(self, name: str, data: bytes) -> None:
         self.files[name] = data
-        self._known.pop(name, None)  # written is written, even with the same bytes
+        self._identities.pop(name, None)  # written is written, even with the same bytes
 
-    def content(self, path: str) -> bytes | None:
-        return self.files.get(self.name_of(path))
+    def get_content(self, path: str) -> bytes | None:
+        return self.files.get(self.resolve_name(path))
 
     def remove_directory(self, place: str) -> None:
         """If it is empty; else it stays."""
-        name = self.name_at(place)
-        if not self.inside(name):
+        name = self.name_of_place(place)
+        if not self.list_names(name):
             self.directories.discard(name)
             self.directories.add(dirname(name))
 
@@ -66,53 +68,53 @@ class MemoryView:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        return self._roots.names
+        return self._roots.paths
 
-    def place(self, path: str) -> str:
-        return self._spelled(self.name_of(path))
+    def resolve(self, path: str) -> str:
+        return self._format_place(self.resolve_name(path))
 
-    def place_at(self, place: str) -> str:
+    def to_place(self, place: str) -> str:
         """A place in its one spelling, whether something stands there or not."""
-        return self._spelled(self.name_at(place))
+        return self._format_place(self.name_of_place(place))
 
-    def _spelled(self, name: str) -> str:
-        return self._roots.first.prefix + unmistakable(name) if name else self._roots.first.real
+    def _format_place(self, name: str) -> str:
+        return self._roots.first.prefix + escape_ambiguous(name) if name else self._roots.first.real
 
-    def look(self, path: str) -> Look | None:
-        name = self.name_of(path)
+    def stat(self, path: str) -> FileStat | None:
+        name = self.resolve_name(path)
         if name in self.files:
-            return Look(self.place(path), "file", self._identity(name), FILE_MODE)
+            return FileStat(self.resolve(path), "file", self._get_identity(name), FILE_MODE)
         if self.is_directory(name):
-            return Look(self.place(path), "directory", self._identity(name), DIRECTORY_MODE)
+            return FileStat(self.resolve(path), "directory", self._get_identity(name), DIRECTORY_MODE)
         return None
 
-    def writable(self, path: str) -> bool:
-        return bool(self.place(path))
+    def is_writable(self, path: str) -> bool:
+        return bool(self.resolve(path))
 
-    def near(self, path: str) -> tuple[str, ...]:
-        wanted = self.name_of(path)
+    def suggest_paths(self, path: str) -> tuple[str, ...]:
+        wanted = self.resolve_name(path)
         above = dirname(wanted)
         while not self.is_directory(above):
             above = dirname(above)
         name = basename(wanted).casefold()
         elsewhere = (other for other in self.files if basename(other).casefold() == name)
-        return near(wanted, above, sorted(self.inside(above)), elsewhere)
+        return find_similar_paths(wanted, above, sorted(self.list_names(above)), elsewhere)
 
-    def names_outside(self, path: str) -> bool:
+    def has_outside_link(self, path: str) -> bool:
         return False
 
-    def hiding(self, denies: Callable[[str], bool], *, near: bool = False) -> "MemoryHiding":
-        return MemoryHiding(self, denies)
+    def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> "MemoryHiddenPaths":
+        return MemoryHiddenPaths(self, is_denied)
 
     def is_directory(self, name: str) -> bool:
-        return any(other == name or other.startswith(f"{name}/") for other in self._all())
+        return any(other == name or other.startswith(f"{name}/") for other in self._iter_directories())
 
-    def _all(self) -> Iterator[str]:
+    def _iter_directories(self) -> Iterator[str]:
         """Every directory, and what lies in some."""
         yield from self.directories
         yield from map(dirname, self.files)
 
-    def inside(self, directory: str) -> set[str]:
+    def list_names(self, directory: str) -> set[str]:
         below = f"{directory}/" if directory else ""
         return {
             other[len(below) :].split("/")[0]
@@ -120,96 +122,102 @@ class MemoryView:
             if other.startswith(below) and other not in ("", directory)
         }
 
-    def name_of(self, path: str) -> str:
+    def resolve_name(self, path: str) -> str:
         """The name that a path of the model's leads to, beneath the root."""
-        return self._name(meant(path, self._stands), path)
+        return self._parse_name(unescape_existing_names(path, self._exists), path)
 
-    def name_at(self, place: str) -> str:
+    def name_of_place(self, place: str) -> str:
         """The name at a place, whether something stands there or not."""
-        return self._name(real(place), place)
+        return self._parse_name(unescape_ambiguous(place), place)
 
-    def _stands(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
-            name = self._name(path, path)
+            name = self._parse_name(path, path)
         except ToolError:
             return False
         return name in self.files or self.is_directory(name)
 
-    def _name(self, path: str, given: str) -> str:
+    def _parse_name(self, path: str, given: str) -> str:
         """A path's spelling beneath the root. There are no links, so its letters tell."""
-        way: list[str] = []
-        for name in names(self._roots.spot(path).way):
-            if "/".join(way) in self.files:
+        parts: list[str] = []
+        for name in split_names(self._roots.parse_path(path).rel_path):
+            if "/".join(parts) in self.files:
                 raise NotDirectory(given)
             if name != "..":
-                way.append(name)
-            elif way:
-                way.pop()
+                parts.append(name)
+            elif parts:
+                parts.pop()
             else:
                 raise OutsideWorkspace(given, self.roots)
-        return "/".join(way)
+        return "/".join(parts)
 
-    def _identity(self, name: str) -> Identity:
+    def _get_identity(self, name: str) -> FileIdentity:
         """Another file, at another time, whenever its content is not the object that was seen here before."""
         data = self.files.get(name)
-        known = self._known.get(name)
+        known = self._identities.get(name)
         if known is None or known[0] is not data:
             tick = next(self.ticks)
-            known = self._known[name] = (data, Identity(1, tick, len(data or b""), tick, tick))
+            known = self._identities[name] = (data, FileIdentity(1, tick, len(data or b""), tick, tick))
         return known[1]
 
     # --- contents
 
-    def read(self, path: str) -> Whole:
-        look = self._file(path)
-        if look.identity.size > MOST_EDITABLE:
-            raise TooLarge(path, look.identity.size, MOST_EDITABLE)
-        data = self.files[self.name_of(path)]
-        return Whole(look.path, data, digest(data), look.identity)
+    def read(self, path: str) -> FileSnapshot:
+        status = self._stat_file(path)
+        if status.identity.size > MAX_EDITABLE_BYTES:
+            raise TooLarge(path, status.identity.size, MAX_EDITABLE_BYTES)
+        data = self.files[self.resolve_name(path)]
+        return FileSnapshot(status.path, data, digest(data), status.identity)
 
-    def begun(self, path: str, count: int) -> Beginning:
-        look, data = self._file(path), self.files[self.name_of(path)]
-        whole = Whole(look.path, data, digest(data), look.identity) if len(data) <= SMALL else None
-        return Beginning(look.path, data[:count], look.identity, whole)
+    def read_head(self, path: str, count: int) -> FileHead:
+        status, data = self._stat_file(path), self.files[self.resolve_name(path)]
+        whole = (
+            FileSnapshot(status.path, data, digest(data), status.identity) if len(data) <= WHOLE_READ_BYTES else None
+        )
+        return FileHead(status.path, data[:count], status.identity, whole)
 
-    def page(self, path: str, offset: int, limit: int, width: int, *, whole: Whole | None = None) -> Page:
-        return page_of(whole or self.read(path), path, offset, limit, width, self.declared(path))
+    def read_page(
+        self, path: str, offset: int, limit: int, width: int, *, snapshot: FileSnapshot | None = None
+    ) -> Page:
+        return build_page(snapshot or self.read(path), path, offset, limit, width, self.declared_encoding(path))
 
-    def count(self, path: str) -> int:
-        return count_of(self.read(path), path, self.declared(path))
+    def count_lines(self, path: str) -> int:
+        return count_lines(self.read(path), path, self.declared_encoding(path))
 
-    def declared(self, path: str) -> Declared | None:
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
         try:
-            return self._declarations.of("", self.name_of(path))
+            return self._declarations.find("", self.resolve_name(path))
         except ToolError:  # whoever opens it will hear of it
             return None
 
-    def fingerprint(self, path: str) -> tuple[Identity, str]:
-        look = self._file(path)
-        return look.identity, digest(self.files[self.name_of(path)])
+    def fingerprint(self, path: str) -> tuple[FileIdentity, str]:
+        status = self._stat_file(path)
+        return status.identity, digest(self.files[self.resolve_name(path)])
 
-    def _file(self, path: str) -> Look:
-        look = self.look(path)
-        if look is None:
+    def _stat_file(self, path: str) -> FileStat:
+        status = self.stat(path)
+        if status is None:
             raise NotFound(path)
-        if look.kind == "directory":
+        if status.kind == "directory":
             raise IsDirectory(path)
-        return look
+        return status
 
 
 @dataclass(frozen=True)
-class MemoryHiding:
+class MemoryHiddenPaths:
     """By name: no file has two of them here."""
 
     workspace: MemoryView
     denies: Callable[[str], bool]
 
-    def places(self, until: float | None = None) -> tuple[str, ...]:
-        places = (real(self.workspace.place_at(unmistakable(name))) for name in sorted(self.workspace.files))
+    def paths(self, until: float | None = None) -> tuple[str, ...]:
+        places = (
+            unescape_ambiguous(self.workspace.to_place(escape_ambiguous(name))) for name in sorted(self.workspace.files)
+        )
         return tuple(place for place in places if self.denies(place))
 
     def files(self, until: float | None = None) -> tuple[str, ...]:
-        return self.places(until)
+        return self.paths(until)
 
-    def twins(self) -> Mapping[tuple[int, int], str]:
+    def hard_links(self) -> Mapping[tuple[int, int], str]:
         return {}

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.shell import Standing, study
-from handhold.core.ports import Study, Verdict
+from handhold.core.policy.shell import ShellContext, analyze_command
+from handhold.core.ports import CommandAnalysis, Verdict
 
 KNOWN = Path(__file__).with_name("known_commands.json")
 OURS = Path(__file__).with_name("commands.json")
 HARMLESS = ("read-only", "workspace-write")
-STANDING = Standing(roots=("/ws/project",), folder="/ws/project", home="/home/user")
+STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 
 
 class Row(NamedTuple):
     command: str
     expect: str
-    study: Study
+    study: CommandAnalysis
     verdict: Verdict
 
     @property
@@ -29,9 +29,9 @@ class Row(NamedTuple):
 def rows(source: Path, mode: str) -> list[Row]:
     policy = ModePolicy(mode)  # type: ignore[arg-type]
     found = json.loads(source.read_text(encoding="utf-8"))
-    studies = [study(each["command"], STANDING) for each in found]
+    studies = [analyze_command(each["command"], STANDING) for each in found]
     return [
-        Row(each["command"], each["expect"], studied, policy.may_run(studied).verdict)
+        Row(each["command"], each["expect"], studied, policy.decide_command(studied).verdict)
         for each, studied in zip(found, studies, strict=True)
     ]
 

@@ -6,36 +6,36 @@ from time import process_time
 import pytest
 
 from handhold.core.choices import MODES, Mode
-from handhold.core.policy.defaults import BUILT_IN, SECRETS
+from handhold.core.policy.defaults import BUILT_IN_RULES, SECRET_RULES
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import ON_PATHS, RulePolicy
+from handhold.core.policy.rules import PATH_VERBS, RulePolicy
 from handhold.core.ports import Verb, Verdict
 
-BOX = RulePolicy(ModePolicy("open"), (BUILT_IN,), ("/ws", "/home/me"), "/home/me", user_file="/home/me/x.toml")
+BOX = RulePolicy(ModePolicy("open"), (BUILT_IN_RULES,), ("/ws", "/home/me"), "/home/me", user_file="/home/me/x.toml")
 
 
 def placed(example: str) -> str:
     return f"/home/me{example[1:]}" if example.startswith("~") else f"/ws/{example}"
 
 
-COVERED = [example for rule in SECRETS for example in rule.covers]
-SPARED = sorted({example for rule in SECRETS for example in rule.spares})
+COVERED = [example for rule in SECRET_RULES for example in rule.covers]
+SPARED = sorted({example for rule in SECRET_RULES for example in rule.does_not_cover})
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("example", COVERED)
 def test_u6_a_secret_is_denied_in_every_mode_in_any_case(example: str, mode: Mode):
-    box = RulePolicy(ModePolicy(mode), BOX.books, BOX.roots, BOX.home)
+    box = RulePolicy(ModePolicy(mode), BOX.rule_sets, BOX.roots, BOX.home)
     above, _, name = placed(example).rpartition("/")
     for place in (f"{above}/{name}", f"{above}/{name.upper()}"):
-        assert [box.may(verb, place).verdict for verb in ON_PATHS] == [Verdict.DENY] * 4
-        assert not box.visible(place)
+        assert [box.decide(verb, place).verdict for verb in PATH_VERBS] == [Verdict.DENY] * 4
+        assert not box.is_visible(place)
 
 
 @pytest.mark.parametrize("example", SPARED)
 def test_what_one_rule_spares_no_other_covers(example: str):
-    assert BOX.visible(placed(example))
-    assert BOX.may(Verb.CHANGE, placed(example)).verdict is Verdict.ALLOW
+    assert BOX.is_visible(placed(example))
+    assert BOX.decide(Verb.CHANGE, placed(example)).verdict is Verdict.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,17 @@ def test_what_one_rule_spares_no_other_covers(example: str):
     ],
 )
 def test_what_projects_are_made_of_is_no_secret(way: str):
-    assert BOX.visible(f"/ws/{way}")
+    assert BOX.is_visible(f"/ws/{way}")
 
 
 def test_the_message_says_how_to_allow_it():
-    remedy = BOX.may(Verb.READ, "/ws/a/.env").remedy
+    remedy = BOX.decide(Verb.READ, "/ws/a/.env").remedy
     assert "/home/me/x.toml" in remedy
     assert 'paths = ["./a/.env"]' in remedy
     assert "rules=[Rule(" in remedy
-    assert "x.toml" not in RulePolicy(ModePolicy("edit"), (BUILT_IN,), ("/ws",)).may(Verb.READ, "/ws/.env").remedy
+    assert (
+        "x.toml" not in RulePolicy(ModePolicy("edit"), (BUILT_IN_RULES,), ("/ws",)).decide(Verb.READ, "/ws/.env").remedy
+    )
 
 
 @pytest.mark.alone
@@ -85,7 +87,7 @@ def test_a_place_that_no_rule_is_about_costs_little_more_than_to_take_its_name()
             ask(place)
         return (process_time() - begun) / len(places) * 1e6
 
-    rounds = [(cost(by_name), cost(BOX.visible)) for _ in range(9)]
+    rounds = [(cost(by_name), cost(BOX.is_visible)) for _ in range(9)]
     ratio = min(asked / named for named, asked in rounds)
     print(
         f"to take its name: {min(rounds)[0]:.2f} µs; to look at it: {min(each[1] for each in rounds):.2f} µs; {ratio:.1f} x"

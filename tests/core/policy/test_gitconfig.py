@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.policy.gitconfig import Setting, is_ordinary_url, objection, parse
+from handhold.core.policy.gitconfig import Setting, find_objection, is_ordinary_url, parse
 
 PLAIN = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
 
@@ -61,7 +61,7 @@ def test_r10_what_is_parsed_is_always_what_git_reads(tmp_path_factory: pytest.Te
 def test_what_is_not_understood_asks(data: bytes):
     with pytest.raises(ValueError):  # noqa: PT011 — whatever it says
         parse(data)
-    assert objection(PLAIN, data, inside)
+    assert find_objection(PLAIN, data, inside)
 
 
 HARMLESS = [
@@ -102,21 +102,21 @@ ASKED = [
 @pytest.mark.parametrize("added", HARMLESS)
 def test_r10_harmless_settings_come_go_and_change(added: bytes):
     for before, after in ((None, PLAIN + added), (PLAIN, PLAIN + added), (PLAIN + added, PLAIN)):
-        assert objection(before, after, inside) == ""
+        assert find_objection(before, after, inside) == ""
 
 
 @pytest.mark.parametrize("added", ASKED)
 def test_r10_every_other_setting_asks_whether_it_comes_goes_or_changes(added: bytes):
-    assert objection(None, PLAIN + added, inside)
-    assert objection(PLAIN, PLAIN + added, inside)
-    assert objection(PLAIN + added, PLAIN, inside)
-    assert objection(PLAIN + added, PLAIN + added.replace(b"= ", b"= z"), inside)
-    assert objection(PLAIN + added, PLAIN + HARMLESS[0] + added, inside) == ""  # it was there, and stays
+    assert find_objection(None, PLAIN + added, inside)
+    assert find_objection(PLAIN, PLAIN + added, inside)
+    assert find_objection(PLAIN + added, PLAIN, inside)
+    assert find_objection(PLAIN + added, PLAIN + added.replace(b"= ", b"= z"), inside)
+    assert find_objection(PLAIN + added, PLAIN + HARMLESS[0] + added, inside) == ""  # it was there, and stays
 
 
 def test_r10_to_change_the_order_of_what_is_obeyed_asks():
     one, other = b"[core]\n\thooksPath = a\n", b"[core]\n\thooksPath = b\n"
-    assert objection(one + other, other + one, inside)
+    assert find_objection(one + other, other + one, inside)
 
 
 @pytest.mark.parametrize(

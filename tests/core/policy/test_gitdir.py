@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.policy.gitdir import HOOKS, Side, is_stored, objection
+from handhold.core.policy.gitdir import HOOKS, GitEntryState, find_objection, is_git_data
 
 STORED = [
     *("HEAD", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "MERGE_MSG", "COMMIT_EDITMSG", "CHERRY_PICK_HEAD", "index"),
@@ -25,14 +25,14 @@ PLACES = ["", "modules/lib/", "modules/a/b/", "worktrees/w/", "modules/lib/workt
 @pytest.mark.parametrize("above", PLACES)
 def test_r10_data_may_change_in_every_repository(above: str):
     for way in STORED:
-        assert is_stored(above + way), way
+        assert is_git_data(above + way), way
 
 
 @pytest.mark.parametrize("above", PLACES)
 def test_r10_what_git_obeys_is_no_data_in_any_repository(above: str):
     for way in OBEYED:
-        assert not is_stored(above + way), way
-        assert not is_stored((above + way).upper()), way
+        assert not is_git_data(above + way), way
+        assert not is_git_data((above + way).upper()), way
 
 
 @given(
@@ -40,15 +40,15 @@ def test_r10_what_git_obeys_is_no_data_in_any_repository(above: str):
 )
 def test_r10_below_any_submodule_hooks_and_configuration_are_never_data(way: str):
     for last in ("config", "commondir", "hooks/pre-commit"):
-        assert not is_stored(f"{way}/{last}".lstrip("/"))
+        assert not is_git_data(f"{way}/{last}".lstrip("/"))
 
 
-def side(data: bytes | None, kind: str = "file") -> Side:
-    return Side(kind, None, lambda: data)  # type: ignore[arg-type]
+def side(data: bytes | None, kind: str = "file") -> GitEntryState:
+    return GitEntryState(kind, None, lambda: data)  # type: ignore[arg-type]
 
 
-def judged(way: str, before: Side | None, after: Side | None) -> str:
-    return objection(way, before, after, gitdir="/ws/sub/.git", is_inside=lambda path: path.startswith("/ws/"))
+def judged(way: str, before: GitEntryState | None, after: GitEntryState | None) -> str:
+    return find_objection(way, before, after, gitdir="/ws/sub/.git", is_inside=lambda path: path.startswith("/ws/"))
 
 
 def test_e19_pointers_between_a_worktree_and_its_repository():
@@ -106,7 +106,7 @@ DATA_FOLDERS = [
 def test_r10_a_repository_among_data_is_no_data(above: str, folder: str):
     for name in ("config", "config.worktree", "commondir", "hooks/post-receive", "info/attributes", ".git/x", ".git"):
         for way in (f"{above}{folder}/{name}", f"{above}{folder}/x.git/{name}"):
-            assert not is_stored(way), way
+            assert not is_git_data(way), way
             assert judged(way, None, side(b"#!/bin/sh\n")), way
 
 
@@ -120,8 +120,8 @@ def test_r10_a_branch_with_an_obeyed_name_is_known_by_its_content():
             assert not judged(way, None, side(data)), way
             assert not judged(way, side(data), None), way
             assert judged(way, None, side(data + b"[core]\n")), way
-            assert judged(way, None, Side("file", 0o755, lambda: HASH)), way
-    assert is_stored("refs/remotes/origin/main")
+            assert judged(way, None, GitEntryState("file", 0o755, lambda: HASH)), way
+    assert is_git_data("refs/remotes/origin/main")
     assert not judged("refs/remotes/config", None, side(b"ref: refs/remotes/origin/main\n"))
 
 

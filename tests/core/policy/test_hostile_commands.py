@@ -115,5 +115,5 @@ def test_c84_the_harmless_rows_that_are_asked_about_are_these_and_no_others():
     """3 of 135 are 2.2 %, and on an overlay without network it is none. Of the 97, none is asked about."""
     table = [row for source in (HOSTILE, KNOWN) for row in rows(source, "edit") if row.expect in HARMLESS]
     assert {row.command for row in table if row.verdict is not Verdict.ALLOW} == ASKED_ABOUT
-    contained = {row.command: ModePolicy("edit").may_run(replace(row.study, contained=True)) for row in table}
+    contained = {row.command: ModePolicy("edit").decide_command(replace(row.study, contained=True)) for row in table}
     assert {command for command, judgement in contained.items() if judgement.verdict is not Verdict.ALLOW} == set()

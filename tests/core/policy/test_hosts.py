@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.policy.hosts import BadHost, HostPattern, host_named
+from handhold.core.policy.hosts import BadHost, HostPattern, normalize_host
 from tests.world.network.hostile_hosts import HOSTILE, SAME
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_c83_a_name_has_one_spelling(name: str):
-    assert host_named(name) == "files.example.org"
+    assert normalize_host(name) == "files.example.org"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_c83_a_hostile_name_is_no_name_or_another_one(name: str):
     pattern = HostPattern.parse("files.example.org")
     try:
-        named = host_named(name)
+        named = normalize_host(name)
     except BadHost:
         return
     assert not pattern.matches(named, 443)
@@ -54,7 +54,7 @@ def test_c83_a_pattern_that_nobody_can_mean_is_refused(pattern: str):
 @given(st.text(), st.text())
 def test_c83_nothing_before_or_after_a_name_leaves_it_that_name(before: str, after: str):
     try:
-        named = host_named(f"{before}files.example.org{after}")
+        named = normalize_host(f"{before}files.example.org{after}")
     except BadHost:
         return
     assert named != "files.example.org" or (before, after) in (("", ""), ("", "."))

@@ -7,7 +7,7 @@ import pytest
 
 from handhold.core.choices import MODES, Mode
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.ports import Study, Verb
+from handhold.core.ports import CommandAnalysis, Verb
 
 PAGE = Path(__file__).parents[3] / "docs/policy.md"
 KINDS = ("read-only", "workspace-change", "network", "dangerous", "unknown")
@@ -24,10 +24,10 @@ def table() -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("mode", MODES)
 def test_c90_the_table_of_modes_is_what_they_do(mode: Mode):
     policy = ModePolicy(mode)
-    done = {verb: policy.may(verb, "/ws/a").verdict for verb in Verb if verb is not Verb.RUN}
-    run = {f"run, {kind}": policy.may_run(Study("x", kind, "so")).verdict for kind in KINDS}
+    done = {verb: policy.decide(verb, "/ws/a").verdict for verb in Verb if verb is not Verb.RUN}
+    run = {f"run, {kind}": policy.decide_command(CommandAnalysis("x", kind, "so")).verdict for kind in KINDS}
     run["run, unknown, elsewhere"] = run.pop("run, unknown")
-    contained = policy.may_run(Study("x", "unknown", "so", contained=True)).verdict
+    contained = policy.decide_command(CommandAnalysis("x", "unknown", "so", contained=True)).verdict
     run["run, unknown, on an overlay without network"] = contained
     told = {what: verdicts[mode].split()[0] for what, verdicts in table().items()}
     assert told == {
@@ -43,13 +43,17 @@ def test_c90_the_table_of_modes_is_what_they_do(mode: Mode):
 def test_e5_nothing_but_what_is_unknown_is_judged_otherwise_where_every_effect_is_seen(mode: Mode):
     policy = ModePolicy(mode)
     for kind in KINDS[:-1]:
-        elsewhere, contained = (policy.may_run(Study("x", kind, "so", contained=each)) for each in (False, True))
+        elsewhere, contained = (
+            policy.decide_command(CommandAnalysis("x", kind, "so", contained=each)) for each in (False, True)
+        )
         assert contained == elsewhere
-    connecting = policy.may_run(Study("x", "unknown", "so", connects="`curl` connects", contained=True))
-    assert connecting.verdict == policy.may_run(Study("x", "network", "so")).verdict
+    connecting = policy.decide_command(
+        CommandAnalysis("x", "unknown", "so", connects="`curl` connects", contained=True)
+    )
+    assert connecting.verdict == policy.decide_command(CommandAnalysis("x", "network", "so")).verdict
     assert mode == "open" or "`curl` connects" in connecting.because
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_nobody_can_see_is_denied_in_every_mode(mode: Mode):
-    assert ModePolicy(mode).may_run(Study("ls", "read-only", "", invisible="U+200B")).verdict == "deny"
+    assert ModePolicy(mode).decide_command(CommandAnalysis("ls", "read-only", "", invisible="U+200B")).verdict == "deny"

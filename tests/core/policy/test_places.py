@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.policy.places import Places, literal
+from handhold.core.policy.places import PathPatterns, escape_glob
 
 ROOT = "/ws"
 
 
 def covered(pattern: str, way: str, **options: bool) -> bool:
-    return Places((pattern,), (ROOT,), "/home/me", **options).covers(f"{ROOT}/{way}")
+    return PathPatterns((pattern,), (ROOT,), "/home/me", **options).covers(f"{ROOT}/{way}")
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_a_pattern_is_about_a_name_a_way_or_a_folder(pattern: str, inside: list[
 
 
 def test_a_root_stands_for_itself_and_what_is_above_it_does_not_matter():
-    places = Places((".ssh", "ws/*"), ("/home/me/.ssh/ws",))
+    places = PathPatterns((".ssh", "ws/*"), ("/home/me/.ssh/ws",))
     assert not places.covers("/home/me/.ssh/ws/a")
     assert not places.covers("/home/me/.ssh/other")
     assert places.covers("/home/me/.ssh/ws/.ssh/a")
 
 
 def test_a_pattern_is_about_every_root():
-    places = Places(("a/b",), ("/one", "/one/two", "/"))
+    places = PathPatterns(("a/b",), ("/one", "/one/two", "/"))
     assert places.covers("/one/a/b")
     assert places.covers("/one/two/a/b")
     assert places.covers("/a/b/c")
@@ -56,17 +56,17 @@ def test_a_pattern_is_about_every_root():
 
 
 def test_a_home_and_an_absolute_path_are_where_they_say():
-    places = Places(("~/.npmrc", "/etc/*.conf"), (ROOT, "/home/me"), "/home/me")
+    places = PathPatterns(("~/.npmrc", "/etc/*.conf"), (ROOT, "/home/me"), "/home/me")
     assert places.covers("/home/me/.npmrc")
     assert places.covers("/etc/a.conf/x")
     assert not places.covers(f"{ROOT}/.npmrc")
     assert not places.covers(f"{ROOT}/etc/a.conf")
-    assert not Places(("~/.npmrc",), (ROOT,)).covers("/.npmrc")
+    assert not PathPatterns(("~/.npmrc",), (ROOT,)).covers("/.npmrc")
 
 
 def test_a_home_with_strange_letters_stands_for_itself():
-    assert Places(("~/x",), ("/",), "/home/[a]*").covers("/home/[a]*/x")
-    assert not Places(("~/x",), ("/",), "/home/[a]*").covers("/home/ab/x")
+    assert PathPatterns(("~/x",), ("/",), "/home/[a]*").covers("/home/[a]*/x")
+    assert not PathPatterns(("~/x",), ("/",), "/home/[a]*").covers("/home/ab/x")
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_home_with_strange_letters_stands_for_itself():
 )
 def test_what_is_no_pattern_is_refused(pattern: str):
     with pytest.raises(ValueError, match=r"pattern|encode"):
-        Places((pattern,), (ROOT,), "/home/me")
+        PathPatterns((pattern,), (ROOT,), "/home/me")
 
 
 def test_case_is_folded_where_it_is_wanted():
-    assert covered(".Env", "A/.eNV", folds=True)
-    assert covered("ÉTÉ", "e\u0301te\u0301", folds=True)
+    assert covered(".Env", "A/.eNV", ignore_case=True)
+    assert covered("ÉTÉ", "e\u0301te\u0301", ignore_case=True)
     assert not covered(".env", ".ENV")
 
 
@@ -92,13 +92,13 @@ ways = st.lists(
 
 @given(st.lists(patterns, max_size=4), st.lists(ways.map("/".join), max_size=4), st.booleans())
 def test_asked_together_patterns_say_what_each_says_alone(patterns: list[str], ways: list[str], folds: bool):
-    alone: list[Places] = []
+    alone: list[PathPatterns] = []
     for pattern in list(patterns):
         try:
-            alone.append(Places((pattern,), (ROOT,), folds=folds))
+            alone.append(PathPatterns((pattern,), (ROOT,), ignore_case=folds))
         except ValueError:
             patterns.remove(pattern)
-    together = Places(patterns, (ROOT,), folds=folds)
+    together = PathPatterns(patterns, (ROOT,), ignore_case=folds)
     for way in ways:
         place = f"{ROOT}/{way}"
         assert together.covers(place) == any(each.covers(place) for each in alone)
@@ -107,7 +107,7 @@ def test_asked_together_patterns_say_what_each_says_alone(patterns: list[str], w
 @given(patterns, ways)
 def test_what_covers_a_folder_always_covers_all_in_it(pattern: str, names: list[str]):
     try:
-        places = Places((pattern,), (ROOT,))
+        places = PathPatterns((pattern,), (ROOT,))
     except ValueError:
         return
     covered = [places.covers("/".join((ROOT, *names[: end + 1]))) for end in range(len(names))]
@@ -117,7 +117,7 @@ def test_what_covers_a_folder_always_covers_all_in_it(pattern: str, names: list[
 @given(st.text(min_size=1).filter(lambda name: "/" not in name and "\0" not in name and name not in (".", "..")))
 def test_a_name_made_literal_always_covers_itself(name: str):
     try:
-        places = Places((f"./{literal(name)}",), (ROOT,))
+        places = PathPatterns((f"./{escape_glob(name)}",), (ROOT,))
     except ValueError:
         assert any("\ud800" <= char <= "\udfff" for char in name)
         return
@@ -127,12 +127,12 @@ def test_a_name_made_literal_always_covers_itself(name: str):
 
 @given(st.text())
 def test_no_place_whatever_is_too_strange_to_be_asked_about(place: str):
-    assert Places(("*.pem", "~/x", "a/**"), (ROOT,), "/home/me", folds=True).covers(place) in (True, False)
+    assert PathPatterns(("*.pem", "~/x", "a/**"), (ROOT,), "/home/me", ignore_case=True).covers(place) in (True, False)
 
 
 def test_several_threads_may_ask_while_folders_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("handhold.core.policy.places.MOST_FOLDERS", 3)
-    places = Places(("a/*/secret",), (ROOT,))
+    monkeypatch.setattr("handhold.core.policy.places.MAX_CACHED_FOLDERS", 3)
+    places = PathPatterns(("a/*/secret",), (ROOT,))
     wrong: list[str] = []
 
     def ask(mine: int) -> None:

@@ -9,31 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.choices import MODES, Mode
-from handhold.core.policy.defaults import BUILT_IN
+from handhold.core.policy.defaults import BUILT_IN_RULES
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import ON_PATHS, SEVERITY, Book, Origin, Rule, RulePolicy
-from handhold.core.policy.shell import Standing, matches, study
-from handhold.core.ports import Judgement, Study, Verb, Verdict
+from handhold.core.policy.rules import PATH_VERBS, SEVERITY, Origin, Rule, RulePolicy, RuleSet
+from handhold.core.policy.shell import ShellContext, analyze_command, matches
+from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
 
 ROOT, HOME = "/ws", "/home/me"
-STANDING = Standing((ROOT,), ROOT, HOME)
+STANDING = ShellContext((ROOT,), ROOT, HOME)
 
 
-def on_paths(verdict: str, *paths: str, verbs: tuple[Verb, ...] = ON_PATHS, name: str = "", **more: object) -> Rule:
+def on_paths(verdict: str, *paths: str, verbs: tuple[Verb, ...] = PATH_VERBS, name: str = "", **more: object) -> Rule:
     covers = more.pop("covers", paths)
-    fields = {"because": "so", "covers": covers, "spares": ("something/else",), **more}
+    fields = {"because": "so", "covers": covers, "does_not_cover": ("something/else",), **more}
     return Rule(name or f"{verdict} {paths[0]}", Verdict(verdict), verbs, paths=paths, **fields)  # pyright: ignore[reportArgumentType]
 
 
 def on_commands(verdict: str, *commands: str, name: str = "") -> Rule:
     covers = tuple(command.replace("*", "x") for command in commands)
-    fields = {"because": "so", "covers": covers, "spares": ("something else",)}
+    fields = {"because": "so", "covers": covers, "does_not_cover": ("something else",)}
     return Rule(name or f"{verdict} {commands[0]}", Verdict(verdict), (Verb.RUN,), commands=commands, **fields)
 
 
 def on_hosts(verdict: str, *hosts: str) -> Rule:
     covers = tuple(host.replace("*", "x") for host in hosts)
-    fields = {"because": "so", "covers": covers, "spares": ("else.example.net",)}
+    fields = {"because": "so", "covers": covers, "does_not_cover": ("else.example.net",)}
     return Rule(f"{verdict} {hosts[0]}", Verdict(verdict), (Verb.CONNECT,), hosts=hosts, **fields)
 
 
@@ -41,16 +41,20 @@ def policy(
     *rules: Rule, mode: Mode = "edit", user: tuple[Rule, ...] = (), project: tuple[Rule, ...] = ()
 ) -> RulePolicy:
     """`rules` are the code's."""
-    books = Book("user", "user.toml", user), Book("code", "code", rules), Book("project", "p.toml", project, ROOT)
-    return RulePolicy(ModePolicy(mode), (*books, BUILT_IN), (ROOT,), HOME, user_file="user.toml")
+    books = (
+        RuleSet("user", "user.toml", user),
+        RuleSet("code", "code", rules),
+        RuleSet("project", "p.toml", project, ROOT),
+    )
+    return RulePolicy(ModePolicy(mode), (*books, BUILT_IN_RULES), (ROOT,), HOME, user_file="user.toml")
 
 
 def verdict(policy: RulePolicy, verb: Verb, way: str) -> str:
-    return policy.may(verb, f"{ROOT}/{way}").verdict.value
+    return policy.decide(verb, f"{ROOT}/{way}").verdict.value
 
 
-def run(policy: RulePolicy, command: str) -> Judgement:
-    return policy.may_run(study(command, STANDING))
+def run(policy: RulePolicy, command: str) -> PolicyDecision:
+    return policy.decide_command(analyze_command(command, STANDING))
 
 
 # --- a rule and its examples
@@ -63,7 +67,7 @@ GOOD = {
     "because": "so",
     "paths": ["*.x"],
     "covers": ["a.x"],
-    "spares": ["a.y"],
+    "does_not_cover": ["a.y"],
 }
 
 
@@ -77,9 +81,9 @@ def test_a_rule_takes_lists_and_plain_words():
     ("field", "value", "said"),
     [
         ("covers", [], "covers"),
-        ("spares", [], "spares"),
+        ("does_not_cover", [], "spares"),
         ("covers", ["a.y"], r"should cover 'a\.y'"),
-        ("spares", ["b/a.x"], r"should spare 'b/a\.x'"),
+        ("does_not_cover", ["b/a.x"], r"should spare 'b/a\.x'"),
         ("because", " ", "because"),
         ("name", "", "name"),
         ("name", "mode open", "a mode's"),
@@ -94,7 +98,7 @@ def test_a_rule_takes_lists_and_plain_words():
         ("paths", ["[a"], "no pattern"),
         ("paths", ["../a"], "no pattern"),
         ("commands", ["git push"], "needs paths, and nothing else"),
-        ("but", ["{"], "no pattern"),
+        ("exclude", ["{"], "no pattern"),
     ],
 )
 def test_c90_a_rule_that_is_not_what_its_examples_say_cannot_be_made(field: str, value: object, said: str):
@@ -114,8 +118,8 @@ def test_the_examples_of_a_command_and_of_a_host_are_checked_too():
 
 
 def test_examples_may_lie_in_the_home_or_anywhere():
-    rule = on_paths("deny", "~/.x", "/etc/y", covers=("~/.x", "/etc/y/z"), spares=(".x", "etc/y"))
-    assert policy(rule).may(Verb.READ, "/home/me/.x").rule == rule.name
+    rule = on_paths("deny", "~/.x", "/etc/y", covers=("~/.x", "/etc/y/z"), does_not_cover=(".x", "etc/y"))
+    assert policy(rule).decide(Verb.READ, "/home/me/.x").rule == rule.name
 
 
 # --- which rule decides
@@ -123,11 +127,11 @@ def test_examples_may_lie_in_the_home_or_anywhere():
 
 def test_c90_without_a_rule_the_mode_decides():
     for mode in MODES:
-        for verb in ON_PATHS:
-            assert policy(mode=mode).may(verb, f"{ROOT}/a") == ModePolicy(mode).may(verb, f"{ROOT}/a")
-        assert policy(mode=mode).may_run(study("git push", STANDING)) == ModePolicy(mode).may_run(
-            study("git push", STANDING)
-        )
+        for verb in PATH_VERBS:
+            assert policy(mode=mode).decide(verb, f"{ROOT}/a") == ModePolicy(mode).decide(verb, f"{ROOT}/a")
+        assert policy(mode=mode).decide_command(analyze_command("git push", STANDING)) == ModePolicy(
+            mode
+        ).decide_command(analyze_command("git push", STANDING))
 
 
 def test_c90_deny_goes_over_ask_and_ask_over_allow():
@@ -135,12 +139,12 @@ def test_c90_deny_goes_over_ask_and_ask_over_allow():
     assert verdict(policy(rules[0], mode="ask"), Verb.CHANGE, "a") == "allow"
     assert verdict(policy(*rules[:2]), Verb.CHANGE, "a") == "ask"
     for order in permutations(rules):
-        assert policy(*order).may(Verb.CHANGE, f"{ROOT}/a").rule == "deny a"
+        assert policy(*order).decide(Verb.CHANGE, f"{ROOT}/a").rule == "deny a"
 
 
 def test_a_verb_that_a_rule_does_not_name_is_the_modes():
     box = policy(on_paths("deny", "a", verbs=(Verb.DELETE,)))
-    assert [verdict(box, verb, "a") for verb in ON_PATHS] == ["allow", "allow", "allow", "deny"]
+    assert [verdict(box, verb, "a") for verb in PATH_VERBS] == ["allow", "allow", "allow", "deny"]
 
 
 def test_an_allow_lifts_the_modes_question_and_not_what_it_denies():
@@ -152,20 +156,20 @@ def test_an_allow_lifts_the_modes_question_and_not_what_it_denies():
 
 
 def test_what_a_rule_leaves_alone_is_the_modes():
-    box = policy(on_paths("deny", "db", but=("db/README.md",), spares=("db/README.md",)))
+    box = policy(on_paths("deny", "db", exclude=("db/README.md",), does_not_cover=("db/README.md",)))
     assert verdict(box, Verb.READ, "db/README.md") == "allow"
     assert verdict(box, Verb.READ, "db/x") == "deny"
 
 
 def test_the_judgement_names_the_rule_its_file_and_its_reason():
-    said = policy(user=(on_paths("deny", "a", because="ask Ann"),)).may(Verb.READ, f"{ROOT}/a/b")
+    said = policy(user=(on_paths("deny", "a", because="ask Ann"),)).decide(Verb.READ, f"{ROOT}/a/b")
     assert (said.rule, said.source, said.because) == ("deny a", "user.toml", "ask Ann")
 
 
 def test_a_name_that_is_spelled_out_is_judged_as_it_is():
     box = policy(on_paths("deny", r"a\\n", covers=(r"a\n",)))
-    assert box.may(Verb.READ, f"{ROOT}/a\\\\n").verdict is Verdict.DENY  # how `unmistakable` spells it
-    assert not box.visible(f"{ROOT}/a\\n")
+    assert box.decide(Verb.READ, f"{ROOT}/a\\\\n").verdict is Verdict.DENY  # how `escape_ambiguous` spells it
+    assert not box.is_visible(f"{ROOT}/a\\n")
 
 
 # --- commands
@@ -224,7 +228,10 @@ def test_what_cannot_be_read_asks_where_a_rule_might_be_about_it():
 
 def test_what_nobody_can_see_stays_denied():
     box = policy(on_commands("allow", "ls"))
-    assert box.may_run(Study("ls\u200b", "unknown", "", (("ls",),), invisible="U+200B")).verdict is Verdict.DENY
+    assert (
+        box.decide_command(CommandAnalysis("ls\u200b", "unknown", "", (("ls",),), invisible="U+200B")).verdict
+        is Verdict.DENY
+    )
 
 
 # --- hosts
@@ -232,8 +239,8 @@ def test_what_nobody_can_see_stays_denied():
 
 def test_the_network_is_shut_but_for_hosts_that_a_rule_of_the_users_names():
     box = policy(on_hosts("allow", "*.example.org"))
-    assert box.connects
-    assert box.may(Verb.CONNECT, "a.example.org:443").verdict is Verdict.ALLOW
+    assert box.allows_hosts
+    assert box.decide(Verb.CONNECT, "a.example.org:443").verdict is Verdict.ALLOW
     for host in (
         "example.org",
         "a.example.org.evil.test",
@@ -242,16 +249,16 @@ def test_the_network_is_shut_but_for_hosts_that_a_rule_of_the_users_names():
         "10.0.0.1",
         "a.example.org\0",
     ):
-        assert box.may(Verb.CONNECT, host).verdict is Verdict.DENY, host
-    assert not policy().connects
+        assert box.decide(Verb.CONNECT, host).verdict is Verdict.DENY, host
+    assert not policy().allows_hosts
 
 
 def test_a_project_opens_no_host_and_can_shut_one():
     allow, deny = on_hosts("allow", "a.example.org"), on_hosts("deny", "a.example.org")
-    assert policy(project=(allow,)).may(Verb.CONNECT, "a.example.org").verdict is Verdict.DENY
-    assert not policy(project=(allow,)).connects
-    assert policy(allow, project=(deny,)).may(Verb.CONNECT, "a.example.org").rule == deny.name
-    assert policy(allow, mode="read-only").may(Verb.CONNECT, "a.example.org").verdict is Verdict.DENY
+    assert policy(project=(allow,)).decide(Verb.CONNECT, "a.example.org").verdict is Verdict.DENY
+    assert not policy(project=(allow,)).allows_hosts
+    assert policy(allow, project=(deny,)).decide(Verb.CONNECT, "a.example.org").rule == deny.name
+    assert policy(allow, mode="read-only").decide(Verb.CONNECT, "a.example.org").verdict is Verdict.DENY
 
 
 # --- who may lift what
@@ -264,8 +271,8 @@ def test_a_secret_is_allowed_by_the_user_or_the_code(origin: Origin):
     assert verdict(box, Verb.READ, ".env") == "allow"
     assert verdict(box, Verb.CHANGE, ".env") == "deny"
     assert verdict(box, Verb.READ, "a/.env") == "deny"
-    assert box.visible(f"{ROOT}/.env")
-    assert not box.visible(f"{ROOT}/a/.env")
+    assert box.is_visible(f"{ROOT}/.env")
+    assert not box.is_visible(f"{ROOT}/a/.env")
 
 
 def test_a_secret_is_never_allowed_by_a_project():
@@ -280,10 +287,10 @@ def test_a_question_of_the_users_does_not_lift_what_is_built_in():
 
 
 def test_the_rules_of_a_project_hold_below_its_root_only():
-    book = Book("project", "p.toml", (on_paths("deny", "a"),), "/one")
+    book = RuleSet("project", "p.toml", (on_paths("deny", "a"),), "/one")
     box = RulePolicy(ModePolicy("edit"), (book,), ("/one", "/two"))
-    assert box.may(Verb.READ, "/one/a").verdict is Verdict.DENY
-    assert box.may(Verb.READ, "/two/a").verdict is Verdict.ALLOW
+    assert box.decide(Verb.READ, "/one/a").verdict is Verdict.DENY
+    assert box.decide(Verb.READ, "/two/a").verdict is Verdict.ALLOW
 
 
 WAYS = ["a", "a/b", "b", "a/.env", "b/x.pem"]
@@ -291,7 +298,7 @@ rules = st.builds(
     lambda verdict, paths, verbs, n: on_paths(verdict, *paths, verbs=tuple(verbs), name=f"{n}"),
     st.sampled_from(list(Verdict)),
     st.lists(st.sampled_from(["a", "b", "a/b", ".env", "*.pem"]), min_size=1, max_size=3, unique=True),
-    st.lists(st.sampled_from(ON_PATHS), min_size=1, unique=True),
+    st.lists(st.sampled_from(PATH_VERBS), min_size=1, unique=True),
     st.integers(0, 3),
 )
 some = st.lists(rules, max_size=4).map(tuple)
@@ -302,12 +309,12 @@ def test_the_order_of_rules_never_matters(
     mode: Mode, code: tuple[Rule, ...], user: tuple[Rule, ...], project: tuple[Rule, ...], chance
 ):
     one = policy(*code, mode=mode, user=user, project=project)
-    books = [replace(book, rules=tuple(chance.sample(book.rules, len(book.rules)))) for book in one.books]
+    books = [replace(book, rules=tuple(chance.sample(book.rules, len(book.rules)))) for book in one.rule_sets]
     chance.shuffle(books)
-    other = replace(one, books=tuple(books))
-    for verb in ON_PATHS:
+    other = replace(one, rule_sets=tuple(books))
+    for verb in PATH_VERBS:
         for way in WAYS:
-            assert one.may(verb, f"{ROOT}/{way}") == other.may(verb, f"{ROOT}/{way}")
+            assert one.decide(verb, f"{ROOT}/{way}") == other.decide(verb, f"{ROOT}/{way}")
 
 
 @given(st.sampled_from(MODES), some, some, some)
@@ -316,9 +323,9 @@ def test_a_project_never_widens_but_for_the_modes_question(
 ):
     without = policy(*code, mode=mode, user=user)
     trusted = policy(*code, mode=mode, user=user, project=project)
-    for verb in ON_PATHS:
+    for verb in PATH_VERBS:
         for way in WAYS:
-            before, after = without.may(verb, f"{ROOT}/{way}"), trusted.may(verb, f"{ROOT}/{way}")
+            before, after = without.decide(verb, f"{ROOT}/{way}"), trusted.decide(verb, f"{ROOT}/{way}")
             spared = before.verdict is Verdict.ASK and before.rule == f"mode {mode}"
             assert spared or SEVERITY[after.verdict] >= SEVERITY[before.verdict]
 
@@ -327,13 +334,13 @@ def test_a_project_never_widens_but_for_the_modes_question(
 def test_what_may_be_seen_is_always_what_may_be_read(mode: Mode, code: tuple[Rule, ...], user: tuple[Rule, ...]):
     box = policy(*code, mode=mode, user=user)
     for way in WAYS:
-        denied = box.may(Verb.READ, f"{ROOT}/{way}").verdict is Verdict.DENY
-        assert box.visible(f"{ROOT}/{way}") is not denied
+        denied = box.decide(Verb.READ, f"{ROOT}/{way}").verdict is Verdict.DENY
+        assert box.is_visible(f"{ROOT}/{way}") is not denied
 
 
 @given(some)
 def test_a_place_that_is_judged_otherwise_than_by_the_mode_always_concerns_a_rule(code: tuple[Rule, ...]):
     box = policy(*code)
     for way in WAYS:
-        if any(box.may(verb, f"{ROOT}/{way}").rule != "mode edit" for verb in ON_PATHS):
-            assert box.concerns(f"{ROOT}/{way}")
+        if any(box.decide(verb, f"{ROOT}/{way}").rule != "mode edit" for verb in PATH_VERBS):
+            assert box.has_rule_for(f"{ROOT}/{way}")

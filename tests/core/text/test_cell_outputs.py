@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.text.cell_outputs import ENDS, MOST_PICTURES, Pictures, outputs_of
-from handhold.core.text.image_headers import declared_size
+from handhold.core.text.cell_outputs import EXCERPT_CHARS, MAX_IMAGES, ReplyImages, render_outputs
+from handhold.core.text.image_headers import read_image_size
 from tests.suites.notebooks import PICTURE, png
 
 JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000") + bytes.fromhex("ffc0000b08000600080101011100ffd9")
 
 
-def put(*outputs: Any, pictures: Pictures | None = None):
-    return list(outputs_of({"outputs": list(outputs)}, pictures or Pictures()))
+def put(*outputs: Any, pictures: ReplyImages | None = None):
+    return list(render_outputs({"outputs": list(outputs)}, pictures or ReplyImages()))
 
 
 def shown(**forms: Any) -> dict[str, Any]:
@@ -39,27 +39,27 @@ def test_colours_and_progress_bars_are_left_out():
 
 
 def test_of_a_long_text_both_ends_are_shown_and_the_rest_is_counted():
-    (found,) = put(stream("a" * ENDS + "b" * 7 + "c" * ENDS))
-    assert (found.text, found.cut, found.tail) == ("a" * ENDS, 7, "c" * ENDS)
+    (found,) = put(stream("a" * EXCERPT_CHARS + "b" * 7 + "c" * EXCERPT_CHARS))
+    assert (found.text, found.omitted_chars, found.tail) == ("a" * EXCERPT_CHARS, 7, "c" * EXCERPT_CHARS)
 
 
 def test_html_is_not_shown_where_text_is():
     (found,) = put(shown(text_plain="4", text_html="<b>4</b>"))
-    assert (found.text, found.other) == ("4", ("text/html",))
+    assert (found.text, found.other_formats) == ("4", ("text/html",))
     (found,) = put(shown(text_html=["<b>", "4</b>"]))
-    assert (found.text, found.other) == ("<b>4</b>", ())
+    assert (found.text, found.other_formats) == ("<b>4</b>", ())
     (found,) = put(shown(application_json={"a": [1]}))
     assert found.text == '{"a": [1]}'
 
 
 def test_a_picture_is_a_block_and_has_a_number():
-    pictures = Pictures()
+    pictures = ReplyImages()
     found = put(
         shown(image_png=PICTURE + "\n", text_plain="<Figure>"),
         shown(image_jpeg=b64encode(JPEG).decode()),
         pictures=pictures,
     )
-    assert [(each.picture, each.mime, each.size, each.text) for each in found] == [
+    assert [(each.picture_number, each.mime, each.size, each.text) for each in found] == [
         (1, "image/png", (8, 6), "<Figure>"),
         (2, "image/jpeg", (8, 6), ""),
     ]
@@ -78,17 +78,17 @@ def test_a_picture_is_a_block_and_has_a_number():
     ],
 )
 def test_a_picture_that_models_do_not_take_is_left_out_with_the_reason(data, because):
-    pictures = Pictures()
+    pictures = ReplyImages()
     (found,) = put(shown(image_png=data, text_plain="x"), pictures=pictures)
-    assert because in found.left_out
-    assert (found.picture, found.text, pictures.blocks) == (0, "x", [])
+    assert because in found.omitted_reason
+    assert (found.picture_number, found.text, pictures.blocks) == (0, "x", [])
 
 
 def test_a_reply_has_only_so_many_pictures():
-    pictures = Pictures()
-    found = put(*[shown(image_png=PICTURE)] * (MOST_PICTURES + 1), pictures=pictures)
-    assert [each.picture for each in found] == [*range(1, MOST_PICTURES + 1), 0]
-    assert len(pictures.blocks) == MOST_PICTURES
+    pictures = ReplyImages()
+    found = put(*[shown(image_png=PICTURE)] * (MAX_IMAGES + 1), pictures=pictures)
+    assert [each.picture_number for each in found] == [*range(1, MAX_IMAGES + 1), 0]
+    assert len(pictures.blocks) == MAX_IMAGES
 
 
 def test_outputs_of_old_notebooks_are_read():
@@ -98,7 +98,7 @@ def test_outputs_of_old_notebooks_are_read():
         {"output_type": "pyerr", "ename": "E", "evalue": "v", "traceback": ["E: v"]},
         {"output_type": "display_data", "png": PICTURE},
     )
-    assert [(each.kind, each.text, each.picture) for each in found] == [
+    assert [(each.kind, each.text, each.picture_number) for each in found] == [
         ("stderr", "a", 0),
         ("result", "7", 0),
         ("error", "E: v", 0),
@@ -124,14 +124,14 @@ ANY = st.recursive(
 
 @given(ANY)
 def test_whatever_stands_there_is_shown_somehow(outputs):
-    for each in outputs_of({"outputs": outputs}, Pictures()):
+    for each in render_outputs({"outputs": outputs}, ReplyImages()):
         assert isinstance(each.text, str)
 
 
 @given(st.binary(max_size=40), st.sampled_from(["png", "jpeg", "gif"]))
 def test_a_header_says_a_size_or_none(data, medium):
     for start in (b"", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", b"GIF89a", b"\xff\xd8\xff"):
-        size = declared_size(start + data, medium)
+        size = read_image_size(start + data, medium)
         assert size is None or min(size) > 0
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.text.clip import MOST_MOVED, clip
+from handhold.core.text.clip import MAX_SHIFT_CHARS, clip
 
 LINES = st.one_of(
     st.text(alphabet="ab é日🙂", max_size=200),
@@ -27,7 +27,7 @@ def test_a_line_is_cut_to_its_width_around_its_match(case: tuple[str, int, int, 
     assert 0 <= first <= past <= len(shown)
     assert shown[first:past] == text[start:end][: past - first]
     assert first + before == start
-    if end - start <= width - 2 * MOST_MOVED:
+    if end - start <= width - 2 * MAX_SHIFT_CHARS:
         assert shown[first:past] == text[start:end]
 
 

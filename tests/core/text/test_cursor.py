@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.errors import BadCursor
-from handhold.core.facts import Hit, Row
-from handhold.core.text.cursor import Cursor, checksum, passed
+from handhold.core.facts import MatchRow, SearchHit
+from handhold.core.text.cursor import Cursor, checksum, checksum_hit
 
 NAMES = st.binary(max_size=12).map(lambda name: name.decode("utf-8", "surrogateescape"))
 CURSORS = st.builds(Cursor, st.integers(0, 2**40), st.integers(0, 2**32 - 1), NAMES)
@@ -64,8 +64,11 @@ def test_where_one_part_ends_and_the_next_begins_counts():
 
 
 def test_a_page_may_end_between_two_lines_of_a_file():
-    rows = [Row(number, "x", 0, 1) for number in (3, 5, 9)]
-    around = Row(4, "context")
-    whole = passed(0, Hit("/a", rows=(rows[0], around, *rows[1:])))
-    assert passed(passed(0, Hit("/a", rows=(rows[0], around))), Hit("/a", rows=tuple(rows[1:]))) == whole
-    assert passed(0, Hit("/a")) != passed(0, Hit("/a", count=2))
+    rows = [MatchRow(number, "x", 0, 1) for number in (3, 5, 9)]
+    around = MatchRow(4, "context")
+    whole = checksum_hit(0, SearchHit("/a", rows=(rows[0], around, *rows[1:])))
+    assert (
+        checksum_hit(checksum_hit(0, SearchHit("/a", rows=(rows[0], around))), SearchHit("/a", rows=tuple(rows[1:])))
+        == whole
+    )
+    assert checksum_hit(0, SearchHit("/a")) != checksum_hit(0, SearchHit("/a", count=2))

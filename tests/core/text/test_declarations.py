@@ -2,8 +2,14 @@
 
 import pytest
 
-from handhold.core.facts import Declared
-from handhold.core.text.declarations import Section, Settings, declared, parsed, said
+from handhold.core.facts import DeclaredEncoding
+from handhold.core.text.declarations import (
+    EditorConfigSection,
+    EncodingSettings,
+    find_declared_encoding,
+    parse_editorconfig,
+    resolve_encoding,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,29 +48,31 @@ from handhold.core.text.declarations import Section, Settings, declared, parsed,
     ],
 )
 def test_u4_a_section_is_about_the_files_that_its_pattern_names(pattern: str, path: str, applies: bool):
-    assert Section(pattern, "latin1").applies(path) is applies
+    assert EditorConfigSection(pattern, "latin1").applies_to(path) is applies
 
 
 def test_u4_the_last_word_of_the_nearest_configuration_counts():
-    near = parsed(b"[*]\ncharset = latin1\n[*.md]\nCharset: no\ncharset=UTF-8\n; charset = x\n")
-    above = parsed(b"\xef\xbb\xbfroot = true\n[*]\ncharset = utf-16le\n")
-    top = parsed(b"[*]\ncharset = utf-8-bom\n")
-    assert said([(near, "a.txt"), (above, "d/a.txt")]) == declared("latin1", ".editorconfig")
-    assert said([(near, "a.md"), (above, "d/a.md")]) == declared("utf-8", ".editorconfig")
-    assert said([(parsed(b""), "a"), (above, "d/a"), (top, "x/d/a")]) == declared("utf-16le", ".editorconfig")
-    assert said([(parsed(b"root=TRUE\n"), "a"), (top, "d/a")]) is None
-    assert said([(parsed(b"[*]\ncharset = unset\n"), "a"), (top, "d/a")]) is None
-    assert said([(top, "a")]) == Declared("utf-8", b"\xef\xbb\xbf", ".editorconfig")
+    near = parse_editorconfig(b"[*]\ncharset = latin1\n[*.md]\nCharset: no\ncharset=UTF-8\n; charset = x\n")
+    above = parse_editorconfig(b"\xef\xbb\xbfroot = true\n[*]\ncharset = utf-16le\n")
+    top = parse_editorconfig(b"[*]\ncharset = utf-8-bom\n")
+    assert find_declared_encoding([(near, "a.txt"), (above, "d/a.txt")]) == resolve_encoding("latin1", ".editorconfig")
+    assert find_declared_encoding([(near, "a.md"), (above, "d/a.md")]) == resolve_encoding("utf-8", ".editorconfig")
+    assert find_declared_encoding([(parse_editorconfig(b""), "a"), (above, "d/a"), (top, "x/d/a")]) == resolve_encoding(
+        "utf-16le", ".editorconfig"
+    )
+    assert find_declared_encoding([(parse_editorconfig(b"root=TRUE\n"), "a"), (top, "d/a")]) is None
+    assert find_declared_encoding([(parse_editorconfig(b"[*]\ncharset = unset\n"), "a"), (top, "d/a")]) is None
+    assert find_declared_encoding([(top, "a")]) == DeclaredEncoding("utf-8", b"\xef\xbb\xbf", ".editorconfig")
 
 
 def test_u4_a_configuration_may_be_anything():
     for data in (b"", b"\xff\xfe\0[*", b"[", b"[]\ncharset", b"=\n[*]\n=\ncharset\n", b"[" * 10_000):
-        assert parsed(data).charset("a") is None
+        assert parse_editorconfig(data).find_charset("a") is None
 
 
 def test_u4_of_settings_the_last_pattern_that_fits_counts():
-    settings = Settings({"*.txt": "windows-1251", "/old/**": "shift_jis", "a.txt": "UTF-8-BOM"})
-    found = {path: settings.of(path) for path in ("x/b.txt", "old/b.txt", "x/a.txt", "x/b.md")}
+    settings = EncodingSettings({"*.txt": "windows-1251", "/old/**": "shift_jis", "a.txt": "UTF-8-BOM"})
+    found = {path: settings.find_encoding(path) for path in ("x/b.txt", "old/b.txt", "x/a.txt", "x/b.md")}
     names = {path: each and (each.name, each.bom) for path, each in found.items()}
     marked = ("utf-8", b"\xef\xbb\xbf")
     assert names == {
@@ -80,10 +88,10 @@ def test_u4_of_settings_the_last_pattern_that_fits_counts():
 )
 def test_u4_an_encoding_that_no_file_can_be_edited_in_is_refused_at_once(name: str):
     with pytest.raises(ValueError, match="encoding"):
-        declared(name, "settings")
+        resolve_encoding(name, "settings")
 
 
 @pytest.mark.parametrize("glob", ["", "# x", "!*.txt", "dir/", "[a", "{a"])
 def test_u4_a_setting_must_have_a_pattern_for_files(glob: str):
     with pytest.raises(ValueError, match="pattern"):
-        Settings({glob: "utf-8"})
+        EncodingSettings({glob: "utf-8"})

@@ -5,7 +5,7 @@ import difflib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.text.diff import bounded, hunks, snippet, unified_diff
+from handhold.core.text.diff import build_snippet, compute_hunks, truncate_diff, unified_diff
 
 BODIES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "d\n"]), max_size=30).map("".join)
 
@@ -15,9 +15,9 @@ def test_d6_a_diff_turns_the_one_text_into_the_other(before: str, after: str):
     lines = before.splitlines(keepends=True)
     out: list[str] = []
     at = 0
-    for hunk in hunks(before, after):
+    for hunk in compute_hunks(before, after):
         out += lines[at : hunk.old_start]
-        out += [row.text for row in hunk.rows if row.sign != "-"]
+        out += [row.text for row in hunk.lines if row.sign != "-"]
         at = hunk.old_start + hunk.old_count
     assert "".join(out + lines[at:]) == after
 
@@ -33,7 +33,7 @@ def test_d6_an_edit_reads_as_difflib_writes_it(at: int, size: int):
 def test_d11_the_snippet_shows_context_and_added_lines_as_numbered_in_the_new_file():
     before = "".join(f"{n}\n" for n in range(1, 11))
     after = before.replace("5\n", "five\nand a half\n")
-    assert snippet(hunks(before, after)).rows == (
+    assert build_snippet(compute_hunks(before, after)).rows == (
         (2, "2"), (3, "3"), (4, "4"), (5, "five"), (6, "and a half"), (7, "6"), (8, "7"), (9, "8"),
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_a_missing_final_newline_is_said():
 
 @given(st.text(alphabet="a\n", max_size=300))
 def test_a_bounded_diff_never_exceeds_its_bound_and_says_whether_it_is_whole(diff: str):
-    head, whole = bounded(diff, lines=5, chars=50)
+    head, whole = truncate_diff(diff, max_lines=5, max_chars=50)
     assert diff.startswith(head)
     assert whole == (head == diff)
     assert len(head) <= 50

@@ -21,7 +21,7 @@ from time import process_time
 import pytest
 
 from handhold.core.text.redaction import Redaction, Redactor
-from handhold.core.text.secrets import LEAST, Secret, find_secrets, is_plain, says_secret
+from handhold.core.text.secrets import MIN_SECRET_CHARS, Secret, find_secrets, is_plain_value, is_secret_key
 
 PLAIN = "xK9mQ2vL7pR4tW8z"
 ODD = "p@ss/W0rd+\"q'$x&y=9é"  # has what every notation escapes
@@ -110,7 +110,9 @@ def test_e2_c89_a_form_is_redacted(form: str, name: str):
     value = VALUES[name].replace("é", "") if form == "in UTF-16" else VALUES[name]
     shown = redacted(CAUGHT[form](value), Redaction([Secret(name, value)]))
     assert f"[redacted: {name}]" in shown
-    assert not any(value[at : at + LEAST] in shown for at in range(3, len(value) - LEAST + 1)), shown
+    assert not any(value[at : at + MIN_SECRET_CHARS] in shown for at in range(3, len(value) - MIN_SECRET_CHARS + 1)), (
+        shown
+    )
 
 
 @pytest.mark.parametrize("form", MISSED)
@@ -227,19 +229,19 @@ def test_e2_what_is_no_text_has_no_secrets(data: bytes):
 
 @pytest.mark.parametrize("value", ["true", "3000", "http://localhost:3000/api", "db.internal:5432", "/run/secrets/pw", "./a/b", "localhost:8080", "--verbose-output", "${OTHER_TOKEN}", "xxxxxxxxxxxx", "2026.11.16"])  # fmt: skip
 def test_e2_an_address_a_host_a_path_a_flag_is_no_secret(value: str):
-    assert is_plain(value)
+    assert is_plain_value(value)
 
 
 @pytest.mark.parametrize("key", ["API_KEY", "apiKey", "x.token", "client-secret", "DB_PASSWORD", "GOOGLE_CREDENTIALS", "SECRET_KEY_BASE"])  # fmt: skip
 def test_e2_keys_that_say_so(key: str):
-    assert says_secret(key)
+    assert is_secret_key(key)
 
 
 @pytest.mark.parametrize(
     "key", ["PORT", "KEYBOARD", "API_URL", "PUBLIC_KEY", "MONKEYS", "TOKENIZER", "AUTHOR", "PASSING"]
 )
 def test_e2_keys_that_do_not(key: str):
-    assert not says_secret(key)
+    assert not is_secret_key(key)
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from handhold.core.choices import Matching
-from handhold.core.errors import Ambiguous, NoChange, NoMatch, Overlapping, ToolError
+from handhold.core.errors import Ambiguous, NoChange, NoMatch, OverlappingMatches, ToolError
 from handhold.core.requests import Replacement
-from handhold.core.text.edits import apply
-from handhold.core.text.encoding import Coding, Text
-from handhold.core.text.lines import unified
+from handhold.core.text.edits import apply_edits
+from handhold.core.text.encoding import Text, TextEncoding
+from handhold.core.text.lines import normalize_newlines
 from handhold.core.text.match import find
 
 CODINGS = [
-    Coding("utf-8"),
-    Coding("utf-8", b"\xef\xbb\xbf"),
-    Coding("utf-16-le", b"\xff\xfe"),
-    Coding("utf-16-be", b"\xfe\xff"),
-    Coding("gbk"),
-    Coding("cp932"),
-    Coding("cp1252"),
+    TextEncoding("utf-8"),
+    TextEncoding("utf-8", b"\xef\xbb\xbf"),
+    TextEncoding("utf-16-le", b"\xff\xfe"),
+    TextEncoding("utf-16-be", b"\xfe\xff"),
+    TextEncoding("gbk"),
+    TextEncoding("cp932"),
+    TextEncoding("cp1252"),
 ]
 WORDS = {
     "gbk": "文件内容修改",
@@ -29,16 +29,16 @@ WORDS = {
 ENDINGS = st.sampled_from(["\n", "\r\n", "\r\n", "\n", "\r"])
 
 
-def words(coding: Coding) -> str:
+def words(coding: TextEncoding) -> str:
     return "ab \t" + WORDS.get(coding.name, "é中あ€😀")
 
 
 def edit(body: str, old: str, new: str, *, every: bool = False, matching: Matching = "safe") -> str:
-    return apply(Text(body), (Replacement(old, new, every),), path="a", matching=matching).text.body
+    return apply_edits(Text(body), (Replacement(old, new, every),), path="a", matching=matching).text.body
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[Coding, list[str], list[str]]:
+def files(draw: st.DrawFn) -> tuple[TextEncoding, list[str], list[str]]:
     """A file of lines with endings of all kinds, each line unlike the others."""
     coding = draw(st.sampled_from(CODINGS))
     lines = draw(st.lists(st.text(alphabet=words(coding), max_size=8), min_size=3, max_size=12))
@@ -51,7 +51,7 @@ def files(draw: st.DrawFn) -> tuple[Coding, list[str], list[str]]:
 
 @given(files(), st.data())
 def test_u4_u5_an_edit_of_one_line_leaves_every_other_byte_alone(
-    file: tuple[Coding, list[str], list[str]], data: st.DataObject
+    file: tuple[TextEncoding, list[str], list[str]], data: st.DataObject
 ):
     coding, lines, endings = file
     rows = [line + ending for line, ending in zip(lines, endings, strict=True)]
@@ -60,7 +60,7 @@ def test_u4_u5_an_edit_of_one_line_leaves_every_other_byte_alone(
     assume(new != lines[at])
     assume("".join(rows).count(lines[at]) == 1)
     text = Text("".join(rows), coding)
-    after = apply(text, (Replacement(lines[at], new),), path="a", matching="exact").text.encode()
+    after = apply_edits(text, (Replacement(lines[at], new),), path="a", matching="exact").text.encode()
     head = text.with_body("".join(rows[:at])).encode()
     tail = (endings[at] + "".join(rows[at + 1 :])).encode(coding.name)
     assert after == head + new.encode(coding.name) + tail
@@ -68,7 +68,7 @@ def test_u4_u5_an_edit_of_one_line_leaves_every_other_byte_alone(
 
 @given(files(), st.data())
 def test_u5_lines_that_an_edit_only_quotes_keep_their_endings(
-    file: tuple[Coding, list[str], list[str]], data: st.DataObject
+    file: tuple[TextEncoding, list[str], list[str]], data: st.DataObject
 ):
     coding, lines, endings = file
     endings = [ending if ending != "\r" else "\n" for ending in endings]
@@ -76,8 +76,8 @@ def test_u5_lines_that_an_edit_only_quotes_keep_their_endings(
     at = data.draw(st.integers(1, len(lines) - 2))
     old = "\n".join(lines[at - 1 : at + 2])
     new = "\n".join([lines[at - 1], "changed", lines[at + 1]])
-    assume(unified("".join(rows)).count(old) == 1)
-    after = apply(Text("".join(rows), coding), (Replacement(old, new),), path="a", matching="exact").text.body
+    assume(normalize_newlines("".join(rows)).count(old) == 1)
+    after = apply_edits(Text("".join(rows), coding), (Replacement(old, new),), path="a", matching="exact").text.body
     assert after == "".join([*rows[:at], "changed", endings[at], *rows[at + 1 :]])
 
 
@@ -97,13 +97,13 @@ def test_c55_multi_edit_equals_its_edits_in_sequence_or_changes_nothing(body: st
         now = text
         for one in edits:
             try:
-                now = apply(now, (one,), path="a", matching="safe").text
+                now = apply_edits(now, (one,), path="a", matching="safe").text
             except ToolError as error:
                 return type(error)
         return now.body
 
     try:
-        at_once: str | type[ToolError] = apply(text, edits, path="a", matching="safe").text.body
+        at_once: str | type[ToolError] = apply_edits(text, edits, path="a", matching="safe").text.body
     except ToolError as error:
         at_once = type(error)
     assert at_once == in_sequence()
@@ -116,8 +116,8 @@ def test_c52_every_span_of_every_rung_lies_in_the_text_and_in_order(body: str, o
     if found:
         assert all(0 <= span.start <= span.end <= len(body) for span in found.spans)
         assert list(found.spans) == sorted(found.spans, key=lambda span: span.start)
-    if found and found.rung == "exact":
-        assert all(unified(body[span.start : span.end]) == unified(old) for span in found.spans)
+    if found and found.strategy == "exact":
+        assert all(normalize_newlines(body[span.start : span.end]) == normalize_newlines(old) for span in found.spans)
 
 
 def test_c50_none_or_many_is_an_error_that_says_where():
@@ -133,7 +133,7 @@ def test_c50_none_or_many_is_an_error_that_says_where():
 def test_c50_overlapping_places_count_and_are_never_replaced():
     with pytest.raises(Ambiguous):
         edit("aaa", "aa", "b")
-    with pytest.raises(Overlapping):
+    with pytest.raises(OverlappingMatches):
         edit("aaa", "aa", "b", every=True)
 
 
@@ -154,7 +154,7 @@ def test_c51_equal_texts_are_refused():
     ],
 )  # fmt: skip
 def test_c52_each_rung_lands_and_fits_what_it_inserts(rung: str, body: str, old: str, new: str, after: str):
-    applied = apply(Text(body), (Replacement(old, new),), path="a", matching="safe")
+    applied = apply_edits(Text(body), (Replacement(old, new),), path="a", matching="safe")
     assert applied.steps[0].matched_by == rung
     assert applied.text.body == after
 
@@ -164,7 +164,7 @@ def test_d7_exact_matching_climbs_no_further(body: str):
     with pytest.raises(NoMatch):
         edit(
             body,
-            unified(body).strip().replace("“", '"').replace("”", '"').replace("  ", "") + "\n",
+            normalize_newlines(body).strip().replace("“", '"').replace("”", '"').replace("  ", "") + "\n",
             "x",
             matching="exact",
         )

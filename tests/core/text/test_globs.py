@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.errors import BadGlob
-from handhold.core.text.automaton import Automaton, expression
-from handhold.core.text.globs import Overrides, checked, matcher, tokens
+from handhold.core.text.automaton import Automaton, to_regex
+from handhold.core.text.globs import Overrides, compile_matcher, parse_glob, validate_glob
 
 
 def matches(glob: str, path: str, *, directory: bool = False) -> bool:
     raw = path.encode("utf-8", "surrogateescape")
-    return Overrides((glob,)).verdict(raw, raw.rpartition(b"/")[2], directory=directory) is True
+    return Overrides((glob,)).decide(raw, raw.rpartition(b"/")[2], directory=directory) is True
 
 
 @pytest.mark.parametrize(
@@ -49,22 +49,22 @@ def test_c71_a_glob_means_what_ripgrep_means_by_it(glob: str, inside: list[str],
 @pytest.mark.parametrize("glob", ["[", "a[b", "{a", "a}", "a\\", "[z-a]", "{" * 60 + "}" * 60])
 def test_a_glob_that_is_none_is_refused(glob: str):
     with pytest.raises(BadGlob) as refused:
-        checked(glob)
+        validate_glob(glob)
     assert refused.value.pattern == glob
     assert refused.value.because
 
 
 def test_an_exclamation_mark_leaves_out():
-    assert Overrides(("!*.py",)).verdict(b"a.py", b"a.py", directory=False) is False
-    assert Overrides(("!*.py",)).verdict(b"a.c", b"a.c", directory=False) is None
+    assert Overrides(("!*.py",)).decide(b"a.py", b"a.py", directory=False) is False
+    assert Overrides(("!*.py",)).decide(b"a.c", b"a.c", directory=False) is None
 
 
 def test_the_last_glob_decides():
     both = Overrides(("*.py", "!test_*"))
-    assert both.verdict(b"test_a.py", b"test_a.py", directory=False) is False
-    assert both.verdict(b"a.py", b"a.py", directory=False) is True
-    assert both.verdict(b"a.c", b"a.c", directory=False) is False
-    assert both.verdict(b"d", b"d", directory=True) is None  # there may be something in it
+    assert both.decide(b"test_a.py", b"test_a.py", directory=False) is False
+    assert both.decide(b"a.py", b"a.py", directory=False) is True
+    assert both.decide(b"a.c", b"a.c", directory=False) is False
+    assert both.decide(b"d", b"d", directory=True) is None  # there may be something in it
 
 
 def test_a_slash_behind_means_directories():
@@ -89,12 +89,12 @@ def test_nasty_18_no_glob_takes_long(glob: str):
     st.text(alphabet="ab/", max_size=8),
 )
 def test_both_ways_of_matching_agree(glob: str, path: str):
-    asked = tokens(glob)
-    by_regex = re.compile(expression(asked), re.DOTALL).fullmatch(path.encode())
+    asked = parse_glob(glob)
+    by_regex = re.compile(to_regex(asked), re.DOTALL).fullmatch(path.encode())
     assert Automaton(asked).matches(path.encode()) == bool(by_regex)
 
 
 def test_however_many_braces_a_pattern_has_it_does_not_take_long():
-    whole = matcher(tokens("{a,aa}" * 40 + "b"))
+    whole = compile_matcher(parse_glob("{a,aa}" * 40 + "b"))
     assert whole(b"a" * 60 + b"b")
     assert not whole(b"a" * 60 + b"c")

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from handhold.core.choices import Matching
 from handhold.core.errors import HunkAmbiguous, HunkMismatch, Unencodable
 from handhold.core.requests import UpdateFile
-from handhold.core.text.encoding import Coding, Text
-from handhold.core.text.hunks import Applied, apply
-from handhold.core.text.patch import parse
+from handhold.core.text.encoding import Text, TextEncoding
+from handhold.core.text.hunks import AppliedHunks, apply_hunks
+from handhold.core.text.patch import parse_patch
 
 CLASSES = """\
 class A:
@@ -29,10 +29,10 @@ class B:
 """
 
 
-def applied(body: str, *lines: str, matching: Matching = "safe") -> Applied:
-    (operation,) = parse("\n".join(["*** Begin Patch", "*** Update File: a", *lines, "*** End Patch"]))
+def applied(body: str, *lines: str, matching: Matching = "safe") -> AppliedHunks:
+    (operation,) = parse_patch("\n".join(["*** Begin Patch", "*** Update File: a", *lines, "*** End Patch"]))
     assert isinstance(operation, UpdateFile)
-    return apply(Text(body), operation.hunks, path="a", matching=matching)
+    return apply_hunks(Text(body), operation.hunks, path="a", matching=matching)
 
 
 def result(body: str, *lines: str) -> str:
@@ -54,7 +54,7 @@ def result(body: str, *lines: str) -> str:
 )
 def test_c61_a_hunk_is_found_by_the_strictest_rung(there: str, rung: str):
     done = applied(f"one\n{there}\nlast\n", " one", "-    say('a') - b", "+    new", " last")
-    assert done.rungs == (rung,)
+    assert done.matched_by == (rung,)
     assert done.text.body == f"one\n{there[: len(there) - len(there.lstrip())]}new\nlast\n"
 
 
@@ -206,10 +206,10 @@ def test_what_comes_takes_the_endings_of_what_goes():
 
 
 def test_a_character_that_the_encoding_cannot_hold_is_refused():
-    (operation,) = parse("*** Begin Patch\n*** Update File: a\n-b\n+é😀\n*** End Patch")
+    (operation,) = parse_patch("*** Begin Patch\n*** Update File: a\n-b\n+é😀\n*** End Patch")
     assert isinstance(operation, UpdateFile)
     with pytest.raises(Unencodable):
-        apply(Text("b\n", Coding("gbk")), operation.hunks, path="a", matching="safe")
+        apply_hunks(Text("b\n", TextEncoding("gbk")), operation.hunks, path="a", matching="safe")
 
 
 # --- refusals

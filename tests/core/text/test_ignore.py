@@ -1,19 +1,21 @@
 from collections.abc import Mapping
 
-from handhold.core.text.ignore import Rules, lines_of
+from handhold.core.text.ignore import IgnoreRules, parse_ignore_file
 
 
-def rules(*folders: tuple[str, Mapping[str, str]], top: str = "") -> Rules:
-    held = Rules()
+def rules(*folders: tuple[str, Mapping[str, str]], top: str = "") -> IgnoreRules:
+    held = IgnoreRules()
     for folder, files in folders:
-        held = held.below(folder, {name: text.encode() for name, text in files.items()}, is_top=folder == top)
+        held = held.enter_folder(
+            folder, {name: text.encode() for name, text in files.items()}, is_repository_root=folder == top
+        )
     return held
 
 
-def ignored(held: Rules, place: str, *, directory: bool = False) -> bool | None:
+def ignored(held: IgnoreRules, place: str, *, directory: bool = False) -> bool | None:
     raw = place.encode()
     rule = held.decide(raw, raw.rpartition(b"/")[2], directory=directory)
-    return None if rule is None else not rule.line.negated
+    return None if rule is None else not rule.line.is_negated
 
 
 def test_a_rule_says_where_it_stands():
@@ -48,8 +50,8 @@ def test_gits_files_count_in_a_repository_only():
 def test_the_rules_of_an_outer_repository_end_at_the_inner_one():
     held = rules(("/ws", {".gitignore": "*.log", ".ignore": "*.tmp"}), ("/ws/inner", {}), top="/ws")
     assert ignored(held, "/ws/inner/a.log") is True
-    held = Rules().below("/ws", {".gitignore": b"*.log", ".ignore": b"*.tmp"}, is_top=True)
-    held = held.below("/ws/inner", {}, is_top=True)
+    held = IgnoreRules().enter_folder("/ws", {".gitignore": b"*.log", ".ignore": b"*.tmp"}, is_repository_root=True)
+    held = held.enter_folder("/ws/inner", {}, is_repository_root=True)
     assert ignored(held, "/ws/inner/a.log") is None
     assert ignored(held, "/ws/inner/a.tmp") is True
 
@@ -77,4 +79,4 @@ def test_a_folder_with_everything_in_it():
 def test_broken_rules_and_broken_bytes_do_no_harm():
     held = rules(("/ws", {".ignore": "a}\n[z-a]\n*.log\n"}))
     assert ignored(held, "/ws/a.log") is True
-    assert [line.text for line in lines_of(b"\xef\xbb\xbfone\ntwo\n\xff\nthree\n")] == ["one", "two"]
+    assert [line.text for line in parse_ignore_file(b"\xef\xbb\xbfone\ntwo\n\xff\nthree\n")] == ["one", "two"]

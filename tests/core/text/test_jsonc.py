@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from handhold.core.text import jsonc, toml_table
 from handhold.core.text.json_spans import BadJson
-from handhold.core.text.jsonc import Cut, blanked, done, put, take, undone, value
+from handhold.core.text.jsonc import (
+    TextEdit,
+    apply_text_edits,
+    parse_jsonc,
+    put,
+    remove,
+    revert_text_edits,
+    to_plain_json,
+)
 
 PATH = ("servers", "ours")
 OURS = {"command": "handhold", "args": ["mcp", "--root", 'ä "b"']}
@@ -52,8 +60,8 @@ def settings(draw: st.DrawFn) -> str:
 
 @given(settings())
 def test_what_is_put_in_is_there_and_everything_else_stays(text: str):
-    before = value(text)
-    after = value(done(text, put(text, PATH, OURS)))
+    before = parse_jsonc(text)
+    after = parse_jsonc(apply_text_edits(text, put(text, PATH, OURS)))
     assert after["servers"].pop("ours") == OURS
     before.setdefault("servers", {}).pop("ours", None)
     assert after == before
@@ -62,25 +70,25 @@ def test_what_is_put_in_is_there_and_everything_else_stays(text: str):
 @given(settings())
 def test_putting_in_is_always_taken_back_byte_for_byte(text: str):
     cuts = put(text, PATH, OURS)
-    assert undone(done(text, cuts), cuts) == text
+    assert revert_text_edits(apply_text_edits(text, cuts), cuts) == text
 
 
 @given(settings())
 @example('{"a":null,"b":[null],"servers":{// c, }\n"ours":null}}')
 def test_what_is_taken_out_takes_nothing_along(text: str):
-    put_in = done(text, put(text, PATH, OURS))
-    wanted = value(put_in)
+    put_in = apply_text_edits(text, put(text, PATH, OURS))
+    wanted = parse_jsonc(put_in)
     del wanted["servers"]["ours"]
-    left = done(put_in, take(put_in, PATH))
-    assert value(left) == wanted
-    assert take(left, PATH) == []
-    if "ours" not in value(text).get("servers", {}):  # one that stands in it goes with it
+    left = apply_text_edits(put_in, remove(put_in, PATH))
+    assert parse_jsonc(left) == wanted
+    assert remove(left, PATH) == []
+    if "ours" not in parse_jsonc(text).get("servers", {}):  # one that stands in it goes with it
         assert put_in.count("// c, }") == left.count("// c, }")
 
 
 @given(settings())
 def test_putting_in_twice_changes_nothing_more(text: str):
-    once = done(text, put(text, PATH, OURS))
+    once = apply_text_edits(text, put(text, PATH, OURS))
     assert put(once, PATH, OURS) == []
 
 
@@ -90,13 +98,13 @@ def test_whatever_a_file_holds_it_is_edited_rightly_or_not_at_all(text: str):
         cuts = put(text, PATH, OURS)
     except BadJson:
         return
-    assert value(done(text, cuts))["servers"]["ours"] == OURS
-    assert undone(done(text, cuts), cuts) == text
+    assert parse_jsonc(apply_text_edits(text, cuts))["servers"]["ours"] == OURS
+    assert revert_text_edits(apply_text_edits(text, cuts), cuts) == text
 
 
 @given(settings())
 def test_blanks_for_comments_keep_every_place(text: str):
-    plain = blanked(text)
+    plain = to_plain_json(text)
     assert len(plain) == len(text)
     assert plain.count("\n") == text.count("\n")
 
@@ -122,15 +130,18 @@ def test_a_file_with_no_place_for_it_is_refused(text: str):
 
 def test_the_new_member_looks_like_its_neighbours():
     text = '{\r\n\t"servers": {\r\n\t\t"x": 1, // the first\r\n\t\t// and last\r\n\t}\r\n}\r\n'
-    after = done(text, put(text, PATH, {"command": "h"}))
+    after = apply_text_edits(text, put(text, PATH, {"command": "h"}))
     assert '\t\t// and last\r\n\t\t"ours": {\r\n\t\t\t"command": "h"\r\n\t\t},\r\n\t}\r\n' in after
-    assert done('{"servers": {"x": 1}}', put('{"servers": {"x": 1}}', PATH, {})) == '{"servers": {"x": 1, "ours": {}}}'
+    assert (
+        apply_text_edits('{"servers": {"x": 1}}', put('{"servers": {"x": 1}}', PATH, {}))
+        == '{"servers": {"x": 1, "ours": {}}}'
+    )
 
 
 def test_many_openings_of_comments_do_not_take_long():
-    assert value('"' + "/*" * 100_000 + '"').startswith("/*")
+    assert parse_jsonc('"' + "/*" * 100_000 + '"').startswith("/*")
     with pytest.raises(BadJson):
-        value("/*" * 20_000)
+        parse_jsonc("/*" * 20_000)
 
 
 # --- TOML
@@ -160,23 +171,23 @@ TABLE = {"command": "handhold", "args": ["mcp", 'a "b" \\ ä']}
 def test_a_table_is_put_in_rightly_or_not_at_all(text: str):
     path = ("mcp", "ours")
     try:
-        before = toml_table.value(text)
+        before = toml_table.parse_toml(text)
         cuts = toml_table.put(text, path, TABLE)
     except ValueError:
         return
-    after = done(text, cuts)
-    assert undone(after, cuts) == text
-    assert toml_table.value(after) == {**before, "mcp": {**before.get("mcp", {}), "ours": TABLE}}
+    after = apply_text_edits(text, cuts)
+    assert revert_text_edits(after, cuts) == text
+    assert toml_table.parse_toml(after) == {**before, "mcp": {**before.get("mcp", {}), "ours": TABLE}}
     assert toml_table.put(after, path, TABLE) == []
-    left = done(after, toml_table.take(after, path))
-    assert "ours" not in toml_table.value(left).get("mcp", {})
+    left = apply_text_edits(after, toml_table.remove(after, path))
+    assert "ours" not in toml_table.parse_toml(left).get("mcp", {})
 
 
 def test_a_table_is_replaced_with_the_tables_in_it_and_comments_of_others_stay():
     text = '[mcp.ours]\ncommand = "old"\n[mcp.ours.env]\nA = "1"\n\n# about x\n[x]\ny = 1\n'
-    after = done(text, toml_table.put(text, ("mcp", "ours"), {"command": "new"}))
+    after = apply_text_edits(text, toml_table.put(text, ("mcp", "ours"), {"command": "new"}))
     assert after == '[mcp.ours]\ncommand = "new"\n\n# about x\n[x]\ny = 1\n'
-    assert done(after, toml_table.take(after, ("mcp", "ours"))) == "\n# about x\n[x]\ny = 1\n"
+    assert apply_text_edits(after, toml_table.remove(after, ("mcp", "ours"))) == "\n# about x\n[x]\ny = 1\n"
 
 
 def test_an_inline_table_is_refused_rather_than_broken():
@@ -185,7 +196,7 @@ def test_an_inline_table_is_refused_rather_than_broken():
 
 
 def test_cuts_are_done_and_undone_in_any_number():
-    cuts = [Cut(0, "a", "xyz"), Cut(2, "", "!"), Cut(3, "d", "")]
-    assert done("abcd", cuts) == "xyzb!c"
-    assert undone("xyzb!c", cuts) == "abcd"
-    assert jsonc.done("", []) == ""
+    cuts = [TextEdit(0, "a", "xyz"), TextEdit(2, "", "!"), TextEdit(3, "d", "")]
+    assert apply_text_edits("abcd", cuts) == "xyzb!c"
+    assert revert_text_edits("xyzb!c", cuts) == "abcd"
+    assert jsonc.apply_text_edits("", []) == ""

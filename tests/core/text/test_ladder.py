@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handhold.core.choices import Matching
-from handhold.core.errors import Ambiguous, NoMatch, Overlapping, ToolError
+from handhold.core.errors import Ambiguous, NoMatch, OverlappingMatches, ToolError
 from handhold.core.requests import Replacement
-from handhold.core.text.edits import apply
+from handhold.core.text.edits import apply_edits
 from handhold.core.text.encoding import Text
-from handhold.core.text.lines import unified
-from handhold.core.text.match import LADDER, NEARLY, find
+from handhold.core.text.lines import normalize_newlines
+from handhold.core.text.match import FUZZY_STRATEGIES, STRATEGIES, find
 from handhold.core.text.repair import REPAIRS
 
 
@@ -63,35 +63,35 @@ TABLE = (
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.matched_by.replace(" ", "_"))
 def test_c52_each_rung_lands_and_what_it_inserts_fits(row: Row):
-    applied = apply(Text(row.body), (Replacement(row.old, row.new),), path="a", matching=row.matching)
+    applied = apply_edits(Text(row.body), (Replacement(row.old, row.new),), path="a", matching=row.matching)
     assert applied.text.body == row.after
     assert applied.steps[0].matched_by == row.matched_by
 
 
 def test_the_table_has_a_row_for_every_rung_and_every_repair():
     told = {name for row in TABLE for name in row.matched_by.split(", ")}
-    assert told == {each.name for each in (*LADDER, *NEARLY, *REPAIRS)}
+    assert told == {each.name for each in (*STRATEGIES, *FUZZY_STRATEGIES, *REPAIRS)}
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.matching != "exact" and row.matched_by != "exact"])
 def test_d7_a_lower_level_refuses_what_a_higher_one_finds(row: Row):
     lower: Matching = "exact" if row.matching == "safe" else "safe"
     with pytest.raises(NoMatch):
-        apply(Text(row.body), (Replacement(row.old, row.new),), path="a", matching=lower)
+        apply_edits(Text(row.body), (Replacement(row.old, row.new),), path="a", matching=lower)
 
 
 def test_u2_a_quote_in_spaces_edits_a_file_in_tabs_and_the_new_lines_carry_tabs():
     body = "func f() {\n\tif x {\n\t\tgo()\n\t}\n}\n"
     old = "    if x {\n        go()\n    }"
     new = "    if x {\n        for y {\n            go()\n        }\n    }"
-    after = apply(Text(body), (Replacement(old, new),), path="a.go", matching="safe").text.body
+    after = apply_edits(Text(body), (Replacement(old, new),), path="a.go", matching="safe").text.body
     assert after == "func f() {\n\tif x {\n\t\tfor y {\n\t\t\tgo()\n\t\t}\n\t}\n}\n"
 
 
 def test_the_result_says_what_was_repaired():
     edit = Replacement("2→go(1)\n3→go(2)", "2→go(1)\n3→go(3)")
-    applied = apply(Text("if x:\n    go(1)\n    go(2)\n"), (edit,), path="a", matching="safe")
-    assert applied.steps[0].repaired == ("line numbers", "indentation")
+    applied = apply_edits(Text("if x:\n    go(1)\n    go(2)\n"), (edit,), path="a", matching="safe")
+    assert applied.steps[0].repairs == ("line numbers", "indentation")
 
 
 # --- refusals
@@ -99,7 +99,7 @@ def test_the_result_says_what_was_repaired():
 
 def refused(body: str, old: str, new: str, *, every: bool = False, matching: Matching = "safe") -> ToolError:
     with pytest.raises(ToolError) as error:
-        apply(Text(body), (Replacement(old, new, every),), path="a", matching=matching)
+        apply_edits(Text(body), (Replacement(old, new, every),), path="a", matching=matching)
     return error.value
 
 
@@ -140,7 +140,7 @@ def test_c53_one_numbered_line_must_be_that_line():
 
 
 def test_c50_overlapping_places_of_a_loose_rung_are_refused():
-    assert isinstance(refused("  x\n  x\n  x\n", "x\nx", "y\ny", every=True), Overlapping)
+    assert isinstance(refused("  x\n  x\n  x\n", "x\nx", "y\ny", every=True), OverlappingMatches)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_c50_replace_all_works_on_every_rung(body: str, old: str, new: str, afte
     if after is None:
         assert isinstance(refused(body, old, new, every=True), NoMatch)
     else:
-        applied = apply(Text(body), (Replacement(old, new, every=True),), path="a", matching="safe")
+        applied = apply_edits(Text(body), (Replacement(old, new, every=True),), path="a", matching="safe")
         assert applied.text.body == after
-        assert applied.steps[0].places == 2
+        assert applied.steps[0].match_count == 2
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_c53_nothing_is_written_outside_the_reported_spans(
     body: str, old: str, new: str, every: bool, matching: Matching
 ):
     try:
-        after = apply(Text(body), (Replacement(old, new, every),), path="a", matching=matching).text.body
+        after = apply_edits(Text(body), (Replacement(old, new, every),), path="a", matching=matching).text.body
     except ToolError:
         return
     found = find(old, body, matching, new=new)
@@ -221,11 +221,11 @@ def test_c50_what_stands_there_exactly_is_replaced_exactly(
     lines: list[str], new: list[str], start: int, size: int, ending: str
 ):
     body, quoted = ending.join(["head", *lines, "tail"]), "\n".join(lines[start : start + size])
-    places = re.findall(f"(?={re.escape(quoted)})", unified(body))
+    places = re.findall(f"(?={re.escape(quoted)})", normalize_newlines(body))
     if len(places) != 1 or not quoted.strip() or "\n".join(new) == quoted:
         return
-    after = apply(Text(body), (Replacement(quoted, "\n".join(new)),), path="a", matching="exact").text.body
-    assert after == unified(body).replace(quoted, "\n".join(new)).replace("\n", ending)
+    after = apply_edits(Text(body), (Replacement(quoted, "\n".join(new)),), path="a", matching="exact").text.body
+    assert after == normalize_newlines(body).replace(quoted, "\n".join(new)).replace("\n", ending)
 
 
 @given(LINES, st.integers(0, 6), st.integers(1, 4), st.sampled_from(["\n", "\r\n"]))
@@ -235,7 +235,7 @@ def test_c53_lines_that_are_only_quoted_keep_their_bytes(lines: list[str], start
     quoted = [line.strip().replace("“", '"').replace("”", '"') for line in block]
     body = ending.join(["head", *lines, "tail"])
     try:
-        applied = apply(
+        applied = apply_edits(
             Text(body), (Replacement("\n".join(quoted), "\n".join([*quoted, "NEW"])),), path="a", matching="safe"
         )
     except ToolError:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from handhold.core.errors import BinaryFile
 from handhold.core.text.encoding import Text
-from handhold.core.text.likelihood import likely
+from handhold.core.text.likelihood import guess_codec
 from tests.core.text.languages import ENCODINGS, cuts, samples, stored, texts
 
 
 def judged(data: bytes, encoding: str) -> str:
     text = Text.decode(data)
-    if text.coding.unsure:
+    if text.encoding.is_unknown:
         return "unknown"
     return "right" if text.body == data.decode(encoding) else "wrong"
 
@@ -36,7 +36,7 @@ def test_u4_two_hundred_bytes_are_nearly_always_enough(encoding: str):
 @pytest.mark.parametrize(("encoding", "language"), [("cp1251", "ru"), ("gbk", "zh"), ("cp1252", "fr")])
 def test_u4_the_end_of_a_sample_may_cut_a_character(encoding: str, language: str):
     data = stored("".join(texts(language).values()), encoding) * 90
-    assert [likely(data[: 64 * 1024 - cut], whole=False) for cut in range(4)] == [encoding] * 4
+    assert [guess_codec(data[: 64 * 1024 - cut], complete=False) for cut in range(4)] == [encoding] * 4
 
 
 @given(st.binary(max_size=200))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from handhold.core.text.names import escaped, unescaped, unmistakable
+from handhold.core.text.names import escape_ambiguous, escape_path, unescape_path
 
 NASTY = st.sampled_from(
     [
@@ -55,21 +55,21 @@ PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
     ],
 )
 def test_nasties_19_to_21_what_cannot_be_seen_is_spelled_out(name: str, shown: str):
-    assert escaped(name) == shown
-    assert unescaped(shown) == name
+    assert escape_path(name) == shown
+    assert unescape_path(shown) == name
 
 
 @pytest.mark.parametrize(
     "name", ["a.py", "Überfluß.txt", "日本語/文書.md", "🙂.png", "a b", r"C:\Users", "\\", "~", "$(id)"]
 )
 def test_an_ordinary_name_is_its_own_spelling(name: str):
-    assert escaped(name) == name
-    assert unescaped(name) is None
+    assert escape_path(name) == name
+    assert unescape_path(name) is None
 
 
 @pytest.mark.parametrize("shown", [r"a\x2fb", r"\x2e\x2e", r"\x41", r"\u0041", r"\xFF", r"\ud800x\q", "a\\"])
 def test_what_is_nobodys_spelling_means_itself(shown: str):
-    assert unescaped(shown) is None
+    assert unescape_path(shown) is None
 
 
 @given(PATHS)
@@ -77,26 +77,26 @@ def test_what_is_nobodys_spelling_means_itself(shown: str):
 @example("\\\\n")
 @example("\\\\")
 def test_every_name_comes_back_from_its_spelling(name: str):
-    shown = escaped(name)
-    assert unescaped(shown) == (name if shown != name else None)
+    shown = escape_path(name)
+    assert unescape_path(shown) == (name if shown != name else None)
 
 
 @given(PATHS, PATHS)
 @example("\n", "\\n")
 @example("\\n", "\\\\n")
 def test_two_names_never_look_the_same(one: str, other: str):
-    assert (escaped(one) == escaped(other)) == (one == other)
+    assert (escape_path(one) == escape_path(other)) == (one == other)
 
 
 @given(PATHS)
 def test_a_spelling_can_be_sent_and_is_one_line(name: str):
-    shown = escaped(name)
+    shown = escape_path(name)
     assert json.loads(json.dumps(shown).encode("utf-8")) == shown
     assert len(shown.splitlines()) == 1
 
 
 @given(PATHS)
 def test_an_unmistakable_name_is_meant_by_itself_and_by_nothing_else(name: str):
-    sure = unmistakable(name)
-    assert (unescaped(sure) or sure) == name
+    sure = escape_ambiguous(name)
+    assert (unescape_path(sure) or sure) == name
     assert sure == name or "\\" in name

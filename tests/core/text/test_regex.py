@@ -1,11 +1,11 @@
 import pytest
 
 from handhold.core.errors import BadRegex
-from handhold.core.text.regex import compiled
+from handhold.core.text.regex import compile_regex
 
 
 def found(pattern: str, text: str, *, ignore_case: bool = False) -> list[str]:
-    return [match.group() for match in compiled(pattern, ignore_case=ignore_case).finditer(text)]
+    return [match.group() for match in compile_regex(pattern, ignore_case=ignore_case).finditer(text)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_ripgrep_reads_python_finds(pattern: str, text: str, matches: list[
 )
 def test_what_it_cannot_say_is_refused(pattern: str):
     with pytest.raises(BadRegex) as refused:
-        compiled(pattern, ignore_case=False)
+        compile_regex(pattern, ignore_case=False)
     assert refused.value.pattern == pattern
     assert refused.value.because
 

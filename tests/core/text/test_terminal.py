@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.text.terminal import tidy
+from handhold.core.text.terminal import render_terminal_text
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ from handhold.core.text.terminal import tidy
     ],
 )
 def test_a_line_is_shown_as_it_stood_in_the_end(printed: str, shown: str):
-    assert tidy(printed) == shown
+    assert render_terminal_text(printed) == shown
 
 
 @given(st.text(alphabet="ab\r\b\n"))
 def test_what_is_overwritten_is_shown_as_a_terminal_would(text: str):
-    assert tidy(text) == "\n".join(map(typed, text.split("\n")))
+    assert render_terminal_text(text) == "\n".join(map(typed, text.split("\n")))
 
 
 def typed(line: str) -> str:
@@ -61,16 +61,16 @@ def typed(line: str) -> str:
 
 @given(st.text(alphabet="a\x1b[]0;mK\x07\\\r\b\x01\x02"))
 def test_nothing_that_moves_a_terminal_is_ever_left(text: str):
-    assert not set(tidy(text)) & set("\x1b\r\b\x07\x01\x02")
+    assert not set(render_terminal_text(text)) & set("\x1b\r\b\x07\x01\x02")
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"])))
 def test_text_without_controls_is_always_the_same(text: str):
-    assert tidy(text) == text
+    assert render_terminal_text(text) == text
 
 
 @pytest.mark.alone
 def test_a_line_that_is_written_over_a_million_times_is_quick():
     began = time.perf_counter()
-    assert tidy("x" * 1_000_000 + "\ry" * 1_000_000) == "y" + "x" * 999_999
+    assert render_terminal_text("x" * 1_000_000 + "\ry" * 1_000_000) == "y" + "x" * 999_999
     assert time.perf_counter() - began < 2

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.policy.shell.invisible import invisible
-from handhold.core.text.names import escaped, unescaped
-from handhold.core.text.visible import KEPT, visible
+from handhold.core.policy.shell.invisible import find_invisible
+from handhold.core.text.names import escape_path, unescape_path
+from handhold.core.text.visible import UNESCAPED_CHARS, escape_invisible
 
 # Default_Ignorable_Code_Point, as DerivedCoreProperties.txt of Unicode 16.0 lists it.
 DEFAULT_IGNORABLE = """
@@ -32,40 +32,40 @@ IGNORABLE = st.sampled_from([*map(chr, code_points()), *BLANK])
 
 @pytest.mark.parametrize("char", ["\ufe00", "\ufe0f", "\U000e0100", "\U000e01ef", "\U00016fe4", "\U0001d159"])
 def test_r22_characters_that_were_reported_as_invisible_are_spelled_out(char: str):
-    assert visible(f"a{char}b") == f"a{spelling(char)}b"
+    assert escape_invisible(f"a{char}b") == f"a{spelling(char)}b"
 
 
 def test_r22_every_default_ignorable_code_point_is_spelled_out():
-    assert [hex(code) for code in code_points() if visible(chr(code)) == chr(code)] == []
+    assert [hex(code) for code in code_points() if escape_invisible(chr(code)) == chr(code)] == []
 
 
 def test_r22_every_character_that_unicode_names_as_invisible_is_spelled_out():
     named = [chr(code) for code in range(0x110000) if NAMED.search(unicodedata.name(chr(code), ""))]
     assert len(named) > 250
-    assert [f"U+{ord(char):04X}" for char in named if visible(char) == char] == []
+    assert [f"U+{ord(char):04X}" for char in named if escape_invisible(char) == char] == []
 
 
 @given(st.text(), IGNORABLE, st.text())
 def test_r22_whatever_is_around_it_an_ignorable_character_is_never_shown_as_itself(before: str, char: str, after: str):
     text = before + char + after
-    assert char not in visible(text)
-    assert char not in escaped(text)
-    assert unescaped(escaped(text.replace("/", "").replace("\0", ""))) is not None
+    assert char not in escape_invisible(text)
+    assert char not in escape_path(text)
+    assert unescape_path(escape_path(text.replace("/", "").replace("\0", ""))) is not None
 
 
 @given(st.text(), IGNORABLE.filter(lambda char: char not in "\u200d\ufe0f"))
 def test_r22_a_command_that_holds_one_is_refused_by_its_code_point(before: str, char: str):
-    assert invisible(char + before).startswith(f"U+{ord(char):04X}")
+    assert find_invisible(char + before).startswith(f"U+{ord(char):04X}")
 
 
 @given(st.text())
 def test_whatever_is_shown_is_printable_or_a_line_or_a_tab(text: str):
-    assert all(char.isprintable() or char in KEPT for char in visible(text))
+    assert all(char.isprintable() or char in UNESCAPED_CHARS for char in escape_invisible(text))
 
 
 @pytest.mark.parametrize("text", ["naïve", "日本語", "✅ 👍🏽", "„schön“ …", "هنا", "हिन्दी", "a\tb\nc"])
 def test_letters_and_signs_that_can_be_seen_stay(text: str):
-    assert visible(text) == text
+    assert escape_invisible(text) == text
 
 
 def spelling(char: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.tools.refreshed import INDEX, same_files, staged
+from handhold.core.tools.refreshed import INDEX_PATH, has_same_files, parse_index
 
 Indexed = Callable[[str], bytes]
 
@@ -26,14 +26,14 @@ def indexed(tmp_path: Path) -> Indexed:
 
 
 def test_the_files_of_an_index_are_read(indexed: Indexed):
-    paths = [each.path for each in staged(indexed("true"))]
+    paths = [each.path for each in parse_index(indexed("true"))]
     assert paths == sorted([b"a", *(b"d/%0*d" % (n, n) for n in range(1, 31))])
 
 
 def test_a_refreshed_index_lists_the_same(indexed: Indexed):
     before, after = indexed("true"), indexed("touch -d 2020-01-01 a d/1; git update-index --refresh")
     assert before != after
-    assert same_files(before, after)
+    assert has_same_files(before, after)
 
 
 @pytest.mark.parametrize(
@@ -50,24 +50,24 @@ def test_a_refreshed_index_lists_the_same(indexed: Indexed):
 )
 def test_a_changed_index_does_not(indexed: Indexed, script: str):
     before = indexed("true")
-    assert not same_files(before, indexed(script))
+    assert not has_same_files(before, indexed(script))
 
 
 def test_an_index_of_another_version_counts_as_changed(indexed: Indexed):
     fourth = indexed("git update-index --index-version 4")
-    assert not same_files(fourth, fourth)
+    assert not has_same_files(fourth, fourth)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_what_is_no_index_counts_as_changed(head: bytes, rest: bytes):
     for data in (head, b"DIRC" + rest, b"DIRC\0\0\0\2\0\0\0\1" + rest[:60]):
         try:
-            list(staged(data))
+            list(parse_index(data))
         except (ValueError, IndexError):
-            assert not same_files(data, data)
+            assert not has_same_files(data, data)
 
 
 @pytest.mark.parametrize("path", ["/ws/.git/index", "/ws/.git/worktrees/w/index", "/ws/.git/modules/a/b/index"])
 def test_the_places_of_an_index_are_known(path: str):
-    assert INDEX.fullmatch(path)
-    assert not INDEX.fullmatch("/ws/src/index")
+    assert INDEX_PATH.fullmatch(path)
+    assert not INDEX_PATH.fullmatch("/ws/src/index")

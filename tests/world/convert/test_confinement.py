@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from handhold import Toolbox
 from handhold.world.convert import calls
 from handhold.world.convert.confined import ConfinedConverter
-from handhold.world.convert.process import MOST_SAID, PIECE, Effort, Gone, worked
-from handhold.world.filters import MACHINES
+from handhold.world.convert.process import MAX_STDOUT_BYTES, READ_CHUNK_BYTES, WorkerResult, WorkerUsage, run_worker
+from handhold.world.filters import ARCHITECTURES
 from handhold.world.shell import keeper
 from tests.world.convert.papers import plain
 from tests.world.convert.pictures import quartered, saved
@@ -25,7 +25,7 @@ HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
 }
-PROGRAM = calls.program()
+PROGRAM = calls.build_filter()
 
 
 def tried(deed: str) -> str:
@@ -33,7 +33,7 @@ def tried(deed: str) -> str:
     code = f"""
 import ctypes, os, resource, signal, socket, sys
 from handhold.world.convert import worker
-worker.shut(bytes.fromhex({PROGRAM.hex()!r}))
+worker.install_seccomp_filter(bytes.fromhex({PROGRAM.hex()!r}))
 try:
     {deed}
 except (PermissionError, ValueError):
@@ -75,7 +75,7 @@ def test_what_a_worker_needs_it_still_has():
     assert tried("bytes(50_000_000); os.read(0, 1); signal.setitimer(signal.ITIMER_VIRTUAL, 9)") == "done"
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_the_numbers_are_those_of_the_kernel(machine: str):
     header = HEADERS[machine]
     if not header.exists():
@@ -83,51 +83,51 @@ def test_the_numbers_are_those_of_the_kernel(machine: str):
     known = {
         name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
     }
-    column = MACHINES[machine].column
-    for name, numbers in calls.ALLOWED.items():
+    column = ARCHITECTURES[machine].column
+    for name, numbers in calls.ALLOWED_SYSCALLS.items():
         if (number := numbers[column]) is not None:
             assert known.get(name, known.get({"newfstatat": "fstatat"}.get(name, name))) == number
 
 
 def test_a_worker_that_does_not_end_is_ended():
     started = time.monotonic()
-    gone = worked(
+    gone = run_worker(
         [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"],
         b"",
-        patience=0.5,
+        timeout_seconds=0.5,
     )
-    assert gone.late
-    assert gone.status == -9
+    assert gone.was_killed
+    assert gone.exit_code == -9
     assert time.monotonic() - started < 5
 
 
 def test_a_worker_that_closes_its_mouth_and_stays_is_ended():
     code = "import os, time; os.close(1); os.close(2); time.sleep(60)"
     started = time.monotonic()
-    assert worked([sys.executable, "-c", code], b"").late
+    assert run_worker([sys.executable, "-c", code], b"").was_killed
     assert time.monotonic() - started < 10
 
 
 def test_a_worker_that_says_too_much_is_ended():
-    gone = worked([sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('x' * 65536)"], b"")
-    assert gone.late
-    assert MOST_SAID < len(gone.said) <= MOST_SAID + PIECE
+    gone = run_worker([sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('x' * 65536)"], b"")
+    assert gone.was_killed
+    assert MAX_STDOUT_BYTES < len(gone.stdout) <= MAX_STDOUT_BYTES + READ_CHUNK_BYTES
 
 
 def test_a_worker_gets_the_bytes_and_no_path():
     code = "import os, sys; sys.stdout.write(f'{len(sys.stdin.buffer.read())} {os.getcwd()} {sorted(os.environ)} {len(os.listdir(\"/proc/self/fd\"))}')"
-    size, folder, *rest = worked([sys.executable, "-I", "-c", code], b"x" * 3_000_000).said.decode().split()
+    size, folder, *rest = run_worker([sys.executable, "-I", "-c", code], b"x" * 3_000_000).stdout.decode().split()
     assert (size, folder) == ("3000000", "/")
     assert int(rest[-1]) == 4  # the three, and the folder that was listed
 
 
 def test_nothing_is_left_of_a_conversion():
-    before, children = set(os.listdir("/proc/self/fd")), keeper.children(os.getpid())
+    before, children = set(os.listdir("/proc/self/fd")), keeper.read_children(os.getpid())
     box = Toolbox.in_memory({"a.png": saved(quartered(), "PNG"), "b.pdf": plain("x")})
     for name in ("a.png", "b.pdf"):
         assert box.call("read_file", {"path": name}).status == "success"
     assert set(os.listdir("/proc/self/fd")) == before
-    assert keeper.children(os.getpid()) == children
+    assert keeper.read_children(os.getpid()) == children
 
 
 class Turned(ConfinedConverter):
@@ -137,8 +137,8 @@ class Turned(ConfinedConverter):
         super().__init__()
         self.said, self.status = said, status
 
-    def work(self, job: dict[str, object], data: bytes) -> Gone:
-        return Gone(self.said, "", self.status, late=False, effort=Effort(0.0, 0))
+    def run_job(self, job: dict[str, object], data: bytes) -> WorkerResult:
+        return WorkerResult(self.said, "", self.status, was_killed=False, usage=WorkerUsage(0.0, 0))
 
 
 facts = st.dictionaries(

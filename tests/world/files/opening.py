@@ -12,7 +12,7 @@ from handhold.world.files.workspace import Workspace
 class NoContents:
     """Reading needs no store."""
 
-    def keep(self, datas: Iterable[bytes]) -> None: ...
+    def keep(self, contents: Iterable[bytes]) -> None: ...
 
     def get(self, hash: str) -> bytes | None:
         return None
@@ -23,7 +23,7 @@ class NoContents:
     def slots(self) -> tuple[str, ...]:
         return ()
 
-    gone = slots
+    pop_dropped_slots = slots
 
 
 class Opener:

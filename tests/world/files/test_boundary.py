@@ -18,12 +18,12 @@ from handhold.core.errors import (
     NotRegularFile,
     OutsideWorkspace,
     PathError,
-    PermissionRefused,
+    PermissionDenied,
     ReadOnly,
     SymlinkLoop,
-    SystemTrouble,
+    SystemFailure,
 )
-from handhold.core.plans import Bytes, FileChange
+from handhold.core.plans import FileChange, InlineContent
 from handhold.world.files.workspace import Workspace
 from tests.world.files.opening import NoContents, Opener
 
@@ -37,19 +37,21 @@ def text(files: Workspace, path: str) -> str:
 
 def test_c_4_a_relative_path_is_of_the_first_root(opener: Opener, ws: Path, tmp_path: Path):
     files = opener(ws, tmp_path / "outside")
-    assert files.place("a.txt") == str(ws / "a.txt")
-    assert files.look("secret.txt") is None
+    assert files.resolve("a.txt") == str(ws / "a.txt")
+    assert files.stat("secret.txt") is None
 
 
 @pytest.mark.parametrize("way", ["a.txt", "./a.txt", "src/../a.txt", "src/.././a.txt", ".//a.txt", "src//../a.txt"])
 def test_one_file_has_one_spelling(files: Workspace, ws: Path, way: str):
-    assert files.place(way) == files.place(str(ws / "a.txt")) == files.place(f"{ws}//./{way}") == str(ws / "a.txt")
+    assert (
+        files.resolve(way) == files.resolve(str(ws / "a.txt")) == files.resolve(f"{ws}//./{way}") == str(ws / "a.txt")
+    )
     assert text(files, way) == "one\ntwo\n"
 
 
 def test_c_4_a_slash_alone_and_the_root_itself_are_the_root(files: Workspace, ws: Path):
     for path in ("/", str(ws)):
-        look = files.look(path)
+        look = files.stat(path)
         assert look
         assert (look.path, look.kind) == (str(ws), "directory")
 
@@ -59,19 +61,19 @@ def test_c_4_an_absolute_path_may_be_spelled_as_the_root_was_given(opener: Opene
     alias.symlink_to(ws)
     files = opener(alias)
     assert files.roots == (str(ws),)
-    assert files.place(str(alias / "a.txt")) == files.place(str(ws / "a.txt")) == str(ws / "a.txt")
+    assert files.resolve(str(alias / "a.txt")) == files.resolve(str(ws / "a.txt")) == str(ws / "a.txt")
 
 
 def test_absolute_paths_reach_every_root(opener: Opener, ws: Path, tmp_path: Path):
     files = opener(ws, read_only=[tmp_path / "outside"])
     assert text(files, str(tmp_path / "outside" / "secret.txt")) == "secret\n"
-    assert [files.root_of(str(at)).writable for at in (ws / "x", tmp_path / "outside" / "x")] == [True, False]
+    assert [files.find_root(str(at)).writable for at in (ws / "x", tmp_path / "outside" / "x")] == [True, False]
 
 
 def test_of_roots_within_each_other_the_inner_one_is_meant(opener: Opener, ws: Path):
     files = opener(ws, read_only=[ws / "src"])
-    assert not files.root_of(files.place("src/b.py")).writable
-    assert files.root_of(files.place("a.txt")).writable
+    assert not files.find_root(files.resolve("src/b.py")).writable
+    assert files.find_root(files.resolve("a.txt")).writable
 
 
 @pytest.mark.parametrize("spelling", ["ws", "alias", "ws/../ws", "ws/self"])
@@ -81,15 +83,15 @@ def test_a_root_that_is_also_read_only_is_read_only(opener: Opener, ws: Path, tm
     for files in (opener(ws, read_only=[tmp_path / spelling]), opener(tmp_path / spelling, read_only=[ws])):
         assert files.roots == (str(ws),)
         for path in ("a.txt", "src/b.py", "new.txt", str(ws / "a.txt"), os.path.abspath(tmp_path / spelling / "a.txt")):
-            assert not files.root_of(files.place(path)).writable
-        with pytest.raises(ReadOnly), files.transaction([FileChange(str(ws / "new.txt"), None, Bytes(b"new"))]):
+            assert not files.find_root(files.resolve(path)).writable
+        with pytest.raises(ReadOnly), files.transaction([FileChange(str(ws / "new.txt"), None, InlineContent(b"new"))]):
             pass
 
 
 def test_a_root_within_a_read_only_one_is_written(opener: Opener, ws: Path):
     files = opener(ws, ws / "src", read_only=[ws])
-    assert files.root_of(files.place("src/b.py")).writable
-    assert not files.root_of(files.place("a.txt")).writable
+    assert files.find_root(files.resolve("src/b.py")).writable
+    assert not files.find_root(files.resolve("a.txt")).writable
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_nasty_25_what_names_no_file_is_refused_before_any_system_call(
     files: Workspace, path: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(files, "_resolver", SimpleNamespace(open=pytest.fail))
-    for ask in (files.place, files.look, files.read, files.count, files.fingerprint, files.near):
+    for ask in (files.resolve, files.stat, files.read, files.count_lines, files.fingerprint, files.suggest_paths):
         with pytest.raises(BadPath):
             ask(path)
 
@@ -116,7 +118,7 @@ def test_nasty_25_what_names_no_file_is_refused_before_any_system_call(
     ],
 )
 def test_c_2_a_path_that_leads_out_is_refused(files: Workspace, path: str):
-    for ask in (files.place, files.look, files.read):
+    for ask in (files.resolve, files.stat, files.read):
         with pytest.raises(OutsideWorkspace) as refused:
             ask(path)
         assert refused.value.path == path
@@ -138,10 +140,10 @@ def test_nasty_5_proc_is_outside(files: Workspace):
 def test_nasty_5_proc_and_sys_are_outside_even_of_a_workspace_that_is_everything(opener: Opener, ws: Path):
     files = opener("/")
     assert text(files, str(ws / "a.txt")) == "one\ntwo\n"
-    assert files.place(str(ws / "new.txt")) == str(ws / "new.txt")
+    assert files.resolve(str(ws / "new.txt")) == str(ws / "new.txt")
     for path in ("/proc/self/environ", "/proc/version", "/sys/kernel/notes", "proc", "proc/self/root/etc/passwd"):
         with pytest.raises(OutsideWorkspace):
-            files.look(path)
+            files.stat(path)
 
 
 # --- links
@@ -169,7 +171,7 @@ def test_c_3_links_inside_work_as_what_they_name(files: Workspace, ws: Path):
         "absolute/new.py": "src/new.py",
         "dir/new/er.py": "src/new/er.py",
     }.items():
-        assert files.place(way) == str(ws / real)
+        assert files.resolve(way) == str(ws / real)
         if (ws / real).exists():
             assert files.read(way).path == str(ws / real)
             assert text(files, way) == (ws / real).read_text()
@@ -180,19 +182,19 @@ def test_c_3_links_lead_from_one_root_to_another(opener: Opener, ws: Path, tmp_p
     (ws / "src" / "relative").symlink_to("../../outside/secret.txt")
     files = opener(ws, tmp_path / "outside")
     assert text(files, "absolute/secret.txt") == text(files, "src/relative") == "secret\n"
-    assert files.place("src/relative") == str(tmp_path / "outside" / "secret.txt")
-    assert files.place("absolute/new/one.txt") == str(tmp_path / "outside" / "new" / "one.txt")
+    assert files.resolve("src/relative") == str(tmp_path / "outside" / "secret.txt")
+    assert files.resolve("absolute/new/one.txt") == str(tmp_path / "outside" / "new" / "one.txt")
 
 
 def test_nasty_30_a_link_and_its_target_are_one_file(files: Workspace, ws: Path):
     (ws / "link").symlink_to("a.txt")
-    assert files.look("link") == files.look("a.txt")
+    assert files.stat("link") == files.stat("a.txt")
 
 
 @pytest.mark.parametrize("target", ["../outside/secret.txt", "{}/outside/secret.txt", "src/../../outside/secret.txt"])
 def test_nasty_27_a_link_to_the_outside_is_refused(files: Workspace, ws: Path, tmp_path: Path, target: str):
     (ws / "link").symlink_to(target.format(tmp_path))
-    for ask in (files.place, files.look, files.read):
+    for ask in (files.resolve, files.stat, files.read):
         with pytest.raises(OutsideWorkspace):
             ask("link")
 
@@ -202,7 +204,7 @@ def test_nasty_27_a_directory_link_to_the_outside_is_refused(files: Workspace, w
     (ws / "link").symlink_to(target.format(tmp_path))
     for path in ("link/secret.txt", "link", "link/new.txt"):
         with pytest.raises(OutsideWorkspace):
-            files.place(path)
+            files.resolve(path)
 
 
 def test_nasty_26_a_loop_of_links(files: Workspace, ws: Path):
@@ -210,7 +212,7 @@ def test_nasty_26_a_loop_of_links(files: Workspace, ws: Path):
     (ws / "pong").symlink_to("ping")
     for path in ("ping", "ping/x"):
         with pytest.raises(SymlinkLoop):
-            files.look(path)
+            files.stat(path)
 
 
 def test_forty_links_are_followed(files: Workspace, ws: Path):
@@ -219,17 +221,17 @@ def test_forty_links_are_followed(files: Workspace, ws: Path):
         (ws / f"link{n}").symlink_to(f"link{n - 1}")
     assert text(files, "link39") == "one\ntwo\n"
     with pytest.raises(SymlinkLoop):
-        files.look("link40")
+        files.stat("link40")
 
 
 @pytest.mark.parametrize("target", ["missing", "src/missing", "missing/deeper", "{}/ws/missing"])
 def test_nasty_29_a_dangling_link_is_an_error_of_its_own(files: Workspace, ws: Path, tmp_path: Path, target: str):
     (ws / "link").symlink_to(target.format(tmp_path))
-    for ask in (files.place, files.look, files.read):
+    for ask in (files.resolve, files.stat, files.read):
         with pytest.raises(DanglingLink):
             ask("link")
     with pytest.raises(DanglingLink):
-        files.place("link/below")
+        files.resolve("link/below")
 
 
 @pytest.mark.parametrize("magic", ["root", "cwd", "fd/0", "exe"])
@@ -238,36 +240,36 @@ def test_nasty_6_magic_links_are_refused(opener: Opener, ws: Path, magic: str):
     for root in (ws, "/"):
         files = opener(root)
         with pytest.raises(OutsideWorkspace):
-            files.look(str(ws / "magic"))
+            files.stat(str(ws / "magic"))
 
 
 # --- what stands there
 
 
 def test_a_file_a_directory_and_nothing(files: Workspace, ws: Path):
-    look = files.look("a.txt")
+    look = files.stat("a.txt")
     status = (ws / "a.txt").stat()
     assert look
     assert look.kind == "file"
     assert (look.identity.device, look.identity.inode) == (status.st_dev, status.st_ino)
     assert (look.identity.mtime_ns, look.identity.ctime_ns) == (status.st_mtime_ns, status.st_ctime_ns)
-    directory = files.look("src")
+    directory = files.stat("src")
     assert directory
     assert directory.kind == "directory"
-    assert files.look("missing") is files.look("missing/deeper/still") is None
+    assert files.stat("missing") is files.stat("missing/deeper/still") is None
 
 
 def test_the_place_of_what_is_missing_starts_with_what_is_there(files: Workspace, ws: Path):
     (ws / "link").symlink_to("src")
-    assert files.place("link/new/a.txt") == str(ws / "src" / "new" / "a.txt")
+    assert files.resolve("link/new/a.txt") == str(ws / "src" / "new" / "a.txt")
     with pytest.raises(BadPath):
-        files.place("missing/../a.txt")
+        files.resolve("missing/../a.txt")
 
 
 def test_a_file_is_no_directory(files: Workspace):
     for path in ("a.txt/below", "a.txt/../a.txt"):
         with pytest.raises(NotDirectory):
-            files.look(path)
+            files.stat(path)
 
 
 def test_nasty_1_and_2_a_fifo_never_blocks(files: Workspace, ws: Path):
@@ -298,10 +300,10 @@ def test_nasty_4_a_device_is_called_one(opener: Opener):
 
 
 def refused_as(files: Workspace, path: str, kind: str) -> None:
-    look = files.look(path)
+    look = files.stat(path)
     assert look
     assert look.kind == "other"
-    for ask in (files.read, files.count, files.fingerprint, lambda path: files.page(path, 1, 10, 100)):
+    for ask in (files.read, files.count_lines, files.fingerprint, lambda path: files.read_page(path, 1, 10, 100)):
         with pytest.raises(NotRegularFile) as refused:
             ask(path)
         assert refused.value.kind == kind
@@ -312,7 +314,7 @@ def test_nasty_7_a_directory_is_not_read(files: Workspace):
         with pytest.raises(IsDirectory):
             files.read(path)
         with pytest.raises(IsDirectory):
-            files.page(path, 1, 10, 100)
+            files.read_page(path, 1, 10, 100)
 
 
 def test_a_missing_file_is_not_read(files: Workspace):
@@ -335,13 +337,13 @@ def test_nasties_19_to_24_odd_names_are_names(files: Workspace, ws: Path, name: 
     (ws / "src" / name).write_text("odd")
     whole = files.read(f"src/{name}")
     assert whole.data == b"odd"
-    assert whole.path == files.place(whole.path) == f"{ws}/src/{name}"
+    assert whole.path == files.resolve(whole.path) == f"{ws}/src/{name}"
 
 
 def test_nasty_15_a_name_that_is_too_long(files: Workspace):
     for path in ("n" * 256, "src/" + "n" * 256 + "/deeper"):
         with pytest.raises(BadPath):
-            files.look(path)
+            files.stat(path)
 
 
 def test_nasty_15_a_path_longer_than_the_kernel_takes_is_walked(files: Workspace, ws: Path):
@@ -358,13 +360,13 @@ def test_nasty_15_a_path_longer_than_the_kernel_takes_is_walked(files: Workspace
     os.close(fd)
     path = "deep-deep/" * depth + "a.txt"
     assert files.read(path).data == b"down here"
-    assert files.place(path) == f"{ws}/{path}"
-    with files.directory(f"{ws}/{path}") as (parent, name):
+    assert files.resolve(path) == f"{ws}/{path}"
+    with files.open_parent(f"{ws}/{path}") as (parent, name):
         assert os.listdir(parent) == [name]
 
 
 def test_a_name_in_the_middle_that_is_gone_when_the_walk_comes_back(files: Workspace, ws: Path):
-    assert files.look("src/../src/../src/b.py") == files.look("src/b.py")
+    assert files.stat("src/../src/../src/b.py") == files.stat("src/b.py")
 
 
 # --- permissions and trouble
@@ -384,12 +386,12 @@ def test_nasty_42_what_the_system_forbids_is_said(opener: Opener, ws: Path, tmp_
     files = opener(ws)
     os.seteuid(65534)
     try:
-        assert files.look("a.txt")
+        assert files.stat("a.txt")
         for path in ("a.txt", "closed/a.txt"):
-            with pytest.raises(PermissionRefused):
+            with pytest.raises(PermissionDenied):
                 files.read(path)
-        with pytest.raises(PermissionRefused):
-            files.look("closed/a.txt")
+        with pytest.raises(PermissionDenied):
+            files.stat("closed/a.txt")
     finally:
         os.seteuid(0)
 
@@ -408,7 +410,7 @@ def test_without_openat2_the_walk_serves(ws: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(openat2, "openat2", missing)
     files = Opener(None)(ws)
-    assert files.resolver == "walk"
+    assert files.resolver_name == "walk"
     assert text(files, "a.txt") == "one\ntwo\n"
     with pytest.raises(NotImplementedError):
         Workspace([ws], NoContents(), "openat2")
@@ -420,7 +422,7 @@ def test_without_openat2_the_walk_serves(ws: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_directory_of_a_place_can_be_synced(files: Workspace, ws: Path):
     for place in (ws / "src" / "b.py", ws / "src" / "new.py", ws / "new.py"):
-        with files.directory(str(place)) as (fd, name):
+        with files.open_parent(str(place)) as (fd, name):
             os.fsync(fd)
             assert name == place.name
             assert os.path.samestat(os.fstat(fd), place.parent.stat())
@@ -430,18 +432,18 @@ def test_the_directory_of_a_place_is_reached_through_no_link(files: Workspace, w
     (ws / "out").symlink_to(tmp_path / "outside")
     (ws / "in").symlink_to("src")
     for place in (ws / "out" / "a", ws / "in" / "a", ws / "in" / "deeper" / "a"):
-        with pytest.raises(NotDirectory), files.directory(str(place)):
+        with pytest.raises(NotDirectory), files.open_parent(str(place)):
             pass
 
 
 def test_places_without_a_directory_are_refused(files: Workspace, ws: Path, tmp_path: Path):
     for place in (tmp_path / "outside" / "a", Path("/a")):
-        with pytest.raises(OutsideWorkspace), files.directory(str(place)):
+        with pytest.raises(OutsideWorkspace), files.open_parent(str(place)):
             pass
     for place in (str(ws), f"{ws}/..", f"{ws}/../outside/a"):
-        with pytest.raises(BadPath), files.directory(place):
+        with pytest.raises(BadPath), files.open_parent(place):
             pass
-    with pytest.raises(NotFound), files.directory(str(ws / "missing" / "a")):
+    with pytest.raises(NotFound), files.open_parent(str(ws / "missing" / "a")):
         pass
 
 
@@ -452,10 +454,10 @@ def test_a_missing_file_names_those_like_it(opener: Opener, ws: Path, tmp_path: 
     for name in ("README.md", "handler.py", "handlers.py", "unlike"):
         (ws / "src" / name).touch()
     files = opener(ws, tmp_path / "outside")
-    assert files.near("src/readme.md") == ("src/README.md",)
-    assert set(files.near("src/hander.py")) == {"src/handler.py", "src/handlers.py"}
-    assert files.near("zzzzzz") == ()
-    assert files.near(str(tmp_path / "outside" / "secrets.txt")) == (str(tmp_path / "outside" / "secret.txt"),)
+    assert files.suggest_paths("src/readme.md") == ("src/README.md",)
+    assert set(files.suggest_paths("src/hander.py")) == {"src/handler.py", "src/handlers.py"}
+    assert files.suggest_paths("zzzzzz") == ()
+    assert files.suggest_paths(str(tmp_path / "outside" / "secrets.txt")) == (str(tmp_path / "outside" / "secret.txt"),)
 
 
 def test_few_are_named(files: Workspace, ws: Path):
@@ -463,8 +465,8 @@ def test_few_are_named(files: Workspace, ws: Path):
         (ws / f"module_{n}.py").touch()
         (ws / f"{n}").mkdir()
         (ws / f"{n}" / "MODULE.PY").touch()
-    assert len(files.near("module_x.py")) == 3
-    assert len(files.near("module.py")) == 100
+    assert len(files.suggest_paths("module_x.py")) == 3
+    assert len(files.suggest_paths("module.py")) == 100
 
 
 def test_nobody_looks_for_a_missing_file_where_tools_fill_folders_or_a_link_leads(files: Workspace, ws: Path):
@@ -472,7 +474,7 @@ def test_nobody_looks_for_a_missing_file_where_tools_fill_folders_or_a_link_lead
         (ws / folder).mkdir(parents=True, exist_ok=True)
         (ws / folder / "lost.py").touch()
     (ws / "link").symlink_to("src/build")
-    assert files.near("lost.py") == ()
+    assert files.suggest_paths("lost.py") == ()
 
 
 @pytest.mark.alone
@@ -484,7 +486,7 @@ def test_c24_what_may_be_meant_is_found_in_a_tenth_of_a_second_or_not_at_all(tmp
             (tmp_path / "ws" / f"{n}" / f"{m}.py").touch()
     files = Workspace([tmp_path / "ws"], NoContents())
     started = perf_counter()
-    found = files.near("7.py")
+    found = files.suggest_paths("7.py")
     assert perf_counter() - started < 0.3
     assert len(found) == 100
     files.close()
@@ -513,7 +515,7 @@ def test_nasty_47_ten_thousand_calls_leave_no_descriptor_open(files: Workspace, 
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(250):
         for path in paths:
-            for ask in (files.look, files.read, files.near, lambda path: files.page(path, 1, 10, 100)):
+            for ask in (files.stat, files.read, files.suggest_paths, lambda path: files.read_page(path, 1, 10, 100)):
                 try:
                     ask(path)
                 except PathError:
@@ -526,8 +528,8 @@ def test_nasty_47_without_a_descriptor_left_the_error_is_clean(files: Workspace)
     before = set(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
-        for ask in (files.look, files.read, files.place):
-            with pytest.raises(SystemTrouble):
+        for ask in (files.stat, files.read, files.resolve):
+            with pytest.raises(SystemFailure):
                 ask("src/b.py")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

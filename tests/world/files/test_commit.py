@@ -17,17 +17,17 @@ from handhold.core.errors import (
     ContentDropped,
     IsDirectory,
     NotDirectory,
-    PermissionRefused,
+    PermissionDenied,
     ReadOnly,
     Stale,
-    SystemTrouble,
+    SystemFailure,
     ToolError,
 )
-from handhold.core.plans import Bytes, Directory, FileChange, Stored
-from handhold.core.ports import Broken
+from handhold.core.plans import ContentRef, Directory, FileChange, InlineContent
+from handhold.core.ports import IncompleteTransaction
 from handhold.world.files import commit
-from handhold.world.files.commit import Commit, Committer, hands
-from handhold.world.files.commit.likeness import PAGE, mixture
+from handhold.world.files.commit import Committer, ContentTransaction, hands
+from handhold.world.files.commit.likeness import PAGE_BYTES, is_partial_write
 from handhold.world.files.workspace import Workspace
 from tests.faults.trees import Kept, as_nobody, lay, tree, twenty
 
@@ -44,28 +44,28 @@ class Desk:
         self.committer = Committer(self.workspace, self.kept, durable=False, exchange=exchange)
 
     def change(self, name: str, before: str | None, after: str | None, mode: int | None = None) -> FileChange:
-        old, new = (None if text is None else Bytes(text.encode()) for text in (before, after))
+        old, new = (None if text is None else InlineContent(text.encode()) for text in (before, after))
         return FileChange(str(self.root / name), old, new, mode)
 
     def commit(self, *changes: FileChange) -> tuple[FileChange, ...]:
         self.kept.keep_all(changes)
         with self.committer.transaction(changes) as transaction:
-            transaction.perform()
-            transaction.finish()
+            transaction.apply()
+            transaction.clean_up()
             return transaction.files
 
     def take_back(self, files: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
-        return self.commit(*(change.reversed() for change in reversed(files)))
+        return self.commit(*(change.invert() for change in reversed(files)))
 
-    def abandon(self, *changes: FileChange, settled: bool = False) -> Broken:
+    def abandon(self, *changes: FileChange, settled: bool = False) -> IncompleteTransaction:
         """What a process leaves that dies after performing."""
         self.kept.keep_all(changes)
         with self.committer.transaction(changes) as transaction:
-            transaction.perform()
-            return Broken(1, transaction.id, transaction.files, settled)
+            transaction.apply()
+            return IncompleteTransaction(1, transaction.id, transaction.files, settled)
 
-    def recover(self, broken: Broken) -> tuple[str, ...]:
-        with self.committer.alone():
+    def recover(self, broken: IncompleteTransaction) -> tuple[str, ...]:
+        with self.committer.exclusive():
             return self.committer.recover(broken)
 
 
@@ -161,8 +161,8 @@ def test_c40_a_new_file_obeys_the_umask_unless_told(desk: Desk):
 def test_nasty_30_u14_the_target_of_a_link_is_edited_and_the_link_stays(desk: Desk):
     (desk.root / "target").write_text("old")
     (desk.root / "link").symlink_to("target")
-    place = desk.workspace.place("link")
-    desk.commit(FileChange(place, Bytes(b"old"), Bytes(b"new")))
+    place = desk.workspace.resolve("link")
+    desk.commit(FileChange(place, InlineContent(b"old"), InlineContent(b"new")))
     assert os.readlink(desk.root / "link") == "target"
     assert (desk.root / "target").read_text() == "new"
 
@@ -232,7 +232,7 @@ def test_nasty_40_the_second_of_two_agents_is_stale(desk: Desk):
     desk.commit(desk.change("f", "old", "first"))
     with pytest.raises(Stale) as caught:
         desk.commit(desk.change("f", "old", "second"))
-    assert caught.value.now == Bytes(b"first").hash
+    assert caught.value.now == InlineContent(b"first").hash
     assert (desk.root / "f").read_text() == "first"
 
 
@@ -269,7 +269,7 @@ def test_c62_a_change_after_the_check_is_found_and_nothing_is_done(desk: Desk, n
         (desk.root / name).write_text("ALS")
         before = tree(desk.root)
         with pytest.raises(Stale):
-            transaction.perform()
+            transaction.apply()
     assert tree(desk.root) == before
 
 
@@ -280,7 +280,7 @@ def test_c62_whoever_gets_in_at_the_last_moment_loses_nothing(
     desk = Desk(tmp_path, exchange=True)
     for each in ("replaced", "deleted"):
         (desk.root / each).write_text("old")
-    real = hands.renamed
+    real = hands.renameat2
 
     def late(directory: int, one: str, other: str, flags: int, *, into: int | None = None) -> bool:
         if name in (one, other) and not (desk.root / "theirs").exists():
@@ -288,7 +288,7 @@ def test_c62_whoever_gets_in_at_the_last_moment_loses_nothing(
             (desk.root / "theirs").touch()
         return real(directory, one, other, flags)
 
-    monkeypatch.setattr(hands, "renamed", late)
+    monkeypatch.setattr(hands, "renameat2", late)
     with pytest.raises(Stale):
         desk.commit(desk.change("deleted", "old", None), desk.change("replaced", "old", "new"))
     (desk.root / "theirs").unlink()
@@ -329,9 +329,9 @@ def test_c62_taking_back_leaves_nothing(desk: Desk):
     changes = twenty(desk.root)
     desk.kept.keep_all(changes)
     with desk.committer.transaction(changes) as transaction:
-        transaction.perform()
+        transaction.apply()
         assert tree(desk.root) != old
-        transaction.take_back()
+        transaction.roll_back()
     assert tree(desk.root) == old
 
 
@@ -339,17 +339,17 @@ def test_c62_an_interrupt_takes_back_what_was_done(desk: Desk, monkeypatch: pyte
     lay(desk.root)
     old = tree(desk.root)
 
-    def interrupted(self: Commit, step: object) -> None:
+    def interrupted(self: ContentTransaction, step: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Commit, "_write_in_place", interrupted)
+    monkeypatch.setattr(ContentTransaction, "_write_in_place", interrupted)
     with pytest.raises(KeyboardInterrupt):
         desk.commit(*twenty(desk.root))
     assert tree(desk.root) == old
 
 
 def test_content_that_the_store_dropped_is_named(desk: Desk):
-    change = FileChange(str(desk.root / "f"), None, Stored("0" * 64, 3))
+    change = FileChange(str(desk.root / "f"), None, ContentRef("0" * 64, 3))
     with pytest.raises(ContentDropped) as caught:
         desk.commit(desk.change("a", None, "x"), change)
     assert caught.value.paths == (str(desk.root / "f"),)
@@ -403,9 +403,9 @@ def test_a_file_is_no_directory(desk: Desk):
     with pytest.raises(Stale):
         desk.commit(FileChange(str(desk.root / "f"), None, Directory()))
     with pytest.raises(NotDirectory):
-        desk.commit(FileChange(str(desk.root / "f"), Bytes(b"x"), Directory()))
+        desk.commit(FileChange(str(desk.root / "f"), InlineContent(b"x"), Directory()))
     with pytest.raises(IsDirectory):
-        desk.commit(FileChange(str(desk.root / "d"), Directory(), Bytes(b"x")))
+        desk.commit(FileChange(str(desk.root / "d"), Directory(), InlineContent(b"x")))
     with pytest.raises(Stale):
         desk.commit(desk.change("d", None, "x"))
 
@@ -414,8 +414,8 @@ def test_a_file_is_no_directory(desk: Desk):
 
 
 def test_whoever_waits_too_long_hears_that_it_is_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(commit, "PATIENCE", 0.05)
-    with desk.committer.alone(), pytest.raises(Busy):
+    monkeypatch.setattr(commit, "LOCK_TIMEOUT_SECONDS", 0.05)
+    with desk.committer.exclusive(), pytest.raises(Busy):
         desk.commit(desk.change("f", None, "x"))
     desk.commit(desk.change("f", None, "x"))
 
@@ -448,7 +448,7 @@ def test_a_read_only_root_is_not_written(tmp_path: Path):
         (tmp_path / name).mkdir()
     kept = Kept()
     workspace = Workspace([tmp_path / "a"], kept, read_only=[tmp_path / "b"])
-    with pytest.raises(ReadOnly), workspace.transaction([FileChange(str(tmp_path / "b/f"), None, Bytes(b"x"))]):
+    with pytest.raises(ReadOnly), workspace.transaction([FileChange(str(tmp_path / "b/f"), None, InlineContent(b"x"))]):
         pass
     workspace.close()
 
@@ -468,7 +468,7 @@ def test_nasty_42_what_may_not_be_written_is_refused_and_the_rest_is_untouched(d
             desk.change("closed/f", "old", None),
             desk.change("closed/g", None, "new"),
         ):
-            with pytest.raises(PermissionRefused):
+            with pytest.raises(PermissionDenied):
                 desk.commit(desk.change("made", None, "x"), refused)
 
     as_nobody(act)
@@ -514,7 +514,7 @@ def test_nasty_47_descriptors_are_given_back(desk: Desk):
 
 
 def test_more_directories_than_may_be_open(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hands, "MOST_OPEN", 7)
+    monkeypatch.setattr(hands, "MAX_OPEN_DIRECTORIES", 7)
     desk.committer._durable = True
     changes = [desk.change(f"{turn % 60}/{turn}", None, f"text {turn}") for turn in range(180)]
     files = desk.commit(*changes)
@@ -530,8 +530,8 @@ def test_nasty_46_a_rename_across_file_systems_is_an_error_and_no_escape(desk: D
 
     (desk.root / "f").write_text("old")
     before = tree(desk.root)
-    monkeypatch.setattr(hands.Hands, "swap", cannot)
-    with pytest.raises(SystemTrouble):
+    monkeypatch.setattr(hands.FileOps, "swap", cannot)
+    with pytest.raises(SystemFailure):
         desk.commit(desk.change("f", "old", "new"))
     assert tree(desk.root) == before
 
@@ -594,25 +594,25 @@ def test_c62_a_write_in_place_that_was_cut_off_is_mended(desk: Desk):
     assert (desk.root / "f").stat().st_nlink == 2
 
 
-pages = st.lists(st.sampled_from([b"b" * PAGE, b"a" * PAGE, b"\0" * PAGE]), min_size=3, max_size=3)
+pages = st.lists(st.sampled_from([b"b" * PAGE_BYTES, b"a" * PAGE_BYTES, b"\0" * PAGE_BYTES]), min_size=3, max_size=3)
 
 
 @given(pages)
 def test_any_choice_of_pages_is_a_mixture(chosen: list[bytes]):
-    assert mixture(b"".join(chosen), b"b" * 3 * PAGE, b"a" * 3 * PAGE)
+    assert is_partial_write(b"".join(chosen), b"b" * 3 * PAGE_BYTES, b"a" * 3 * PAGE_BYTES)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 200))
 def test_a_mixture_is_seen_forth_and_back(before: bytes, after: bytes, cut: int):
     longer = max(len(before), len(after))
-    assert mixture(before, before, after)
-    assert mixture(after, before, after)
-    assert mixture(after + before[len(after) :], before, after)
-    assert mixture(before + after[len(before) :], before, after)
-    assert mixture(before.ljust(longer, b"\0"), before, after)
-    assert not mixture(before + after + b"x", before, after)
+    assert is_partial_write(before, before, after)
+    assert is_partial_write(after, before, after)
+    assert is_partial_write(after + before[len(after) :], before, after)
+    assert is_partial_write(before + after[len(before) :], before, after)
+    assert is_partial_write(before.ljust(longer, b"\0"), before, after)
+    assert not is_partial_write(before + after + b"x", before, after)
 
 
 def test_somebody_elses_text_is_no_mixture():
-    assert not mixture(b"their text!", b"before text", b"after text!")
-    assert not mixture(b"hello wo", b"hello world\n", b"hello\n")
+    assert not is_partial_write(b"their text!", b"before text", b"after text!")
+    assert not is_partial_write(b"hello wo", b"hello world\n", b"hello\n")

@@ -84,10 +84,10 @@ def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
     while len(ratios) < 3 * TRIES and min(ratios, default=9) > 1.5:
         least, started = spent(bare), process_time()
         with desk.open(changes) as transaction:
-            transaction.perform()
-            transaction.finish()
+            transaction.apply()
+            transaction.clean_up()
         ratios.append((process_time() - started) / least)
-        changes = [change.reversed() for change in changes]
+        changes = [change.invert() for change in changes]
     with capsys.disabled():
         print(f"\na changed file costs {min(ratios):.2f} times what its system calls cost")
     assert min(ratios) <= 1.5
@@ -101,8 +101,8 @@ def test_a_new_tree_of_20_000_files_is_taken_over_in_5_ms(tmp_path: Path, capsys
         command = desk.command().puts(f"tree{n}", tree)
         started = perf_counter()
         with desk.open(command.changes) as transaction:
-            transaction.perform()
-            transaction.finish()
+            transaction.apply()
+            transaction.clean_up()
         costs.append(perf_counter() - started)
         if costs[-1] <= 0.005:
             break

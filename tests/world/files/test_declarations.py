@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from handhold.core.text.encoding import coding_of, is_utf8
+from handhold.core.text.encoding import detect_encoding, is_utf8
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
 
@@ -28,7 +28,9 @@ def test_u4_declarations_cost_a_read_of_four_folders_down_less_than_half_of_it(t
     (tmp_path / "a/b/c/f").write_text("déjà vu\n" * 500, encoding="utf-8")
     (tmp_path / ".editorconfig").write_text("root = true\n[*.{txt,md}]\ncharset = latin1\n")
     files = Workspace([tmp_path], SqliteStore.in_memory())
-    lookup, page = quickest(lambda: files.declared("a/b/c/f"), lambda: files.page("a/b/c/f", 1, 2000, 2000), rounds=300)
+    lookup, page = quickest(
+        lambda: files.declared_encoding("a/b/c/f"), lambda: files.read_page("a/b/c/f", 1, 2000, 2000), rounds=300
+    )
     files.close()
     assert lookup < 0.5 * page
 
@@ -36,5 +38,5 @@ def test_u4_declarations_cost_a_read_of_four_folders_down_less_than_half_of_it(t
 @pytest.mark.alone
 def test_u4_utf8_is_recognised_in_the_time_that_decoding_takes():
     data = "déjà vu, 中文\n".encode() * 50_000
-    coding, decoding = quickest(lambda: coding_of(data), lambda: is_utf8(data), rounds=30)
+    coding, decoding = quickest(lambda: detect_encoding(data), lambda: is_utf8(data), rounds=30)
     assert coding < 1.3 * decoding

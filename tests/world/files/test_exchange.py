@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.errors import ContentDropped, OutsideWorkspace, PermissionRefused, ReadOnly, Stale, ToolError
-from handhold.core.plans import Folder, Shelved
-from handhold.core.ports import Broken
+from handhold.core.errors import ContentDropped, OutsideWorkspace, PermissionDenied, ReadOnly, Stale, ToolError
+from handhold.core.plans import DirectoryMetadata, StagedContent
+from handhold.core.ports import IncompleteTransaction
 from handhold.world.files.commit import hands, swaps
 from handhold.world.files.roots import Root
-from handhold.world.files.shelf import LOCK, Shelf, remove_tree
+from handhold.world.files.shelf import LOCK_FILE, StagingArea, remove_tree
 from handhold.world.files.workspace import Workspace
 from handhold.world.state.sqlite import SqliteStore
 from tests.faults.commands import Command, Desk, Make, Snapshot, fifo, file, folder, link, snapshot
@@ -95,7 +95,7 @@ def test_a_new_thing_comes_with_its_inode_its_time_and_its_attributes(desk: Desk
 
     command.puts("f", make)
     made = command.changes[0].after
-    assert isinstance(made, Shelved)
+    assert isinstance(made, StagedContent)
     desk.commit(command)
     found = os.stat(desk.root / "f")
     assert (found.st_dev, found.st_ino) == made.inode
@@ -148,9 +148,9 @@ def test_nothing_happens_before_perform_and_what_was_performed_can_be_taken_back
     command = desk.command().puts("f", file("new")).removes("d").puts("n", folder()).chmods("", 0o755)
     with desk.open(command.changes) as transaction:
         assert snapshot(desk.root) == before
-        transaction.perform()
+        transaction.apply()
         assert snapshot(desk.root) != before
-        transaction.take_back()
+        transaction.roll_back()
         assert snapshot(desk.root) == before
     desk.commit(command.changes)
     assert sorted(os.listdir(desk.root)) == ["f", "l", "n", "p"]
@@ -239,7 +239,7 @@ def test_nasty_40_what_changes_behind_an_open_transaction_stays(desk: Desk):
             (desk.root / name).write_bytes(theirs)
             before = snapshot(desk.root)
             with pytest.raises(Stale):
-                transaction.perform()
+                transaction.apply()
             assert snapshot(desk.root) == before
         (desk.root / "f").unlink(missing_ok=True)
         furnished = desk.command().puts("f", file("again"))
@@ -345,15 +345,15 @@ def test_c62_an_error_at_any_of_its_steps_leaves_nothing(desk: Desk, at: int, mo
     before = snapshot(desk.root)
     command = desk.command().puts("f", file("new")).removes("l").puts("d/in", NEW["tree"]).puts("n", file("n"))
     command.removes("p").puts("d/a", file("a"))
-    forth = swaps.Swaps.forth
+    forth = swaps.SlotSwapper.swap_in
     count = iter(range(100))
 
-    def failing(self: swaps.Swaps, step: swaps.Step) -> None:
+    def failing(self: swaps.SlotSwapper, step: swaps.SwapStep) -> None:
         forth(self, step)
         if next(count) == at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(swaps.Swaps, "forth", failing)
+    monkeypatch.setattr(swaps.SlotSwapper, "swap_in", failing)
     with pytest.raises(KeyboardInterrupt):
         desk.commit(command)
     assert snapshot(desk.root) == before
@@ -362,8 +362,8 @@ def test_c62_an_error_at_any_of_its_steps_leaves_nothing(desk: Desk, at: int, mo
 # --- recovery
 
 
-def broken(command: Command, transaction: str, *, settled: bool = False) -> Broken:
-    return Broken(1, transaction, tuple(command.changes), settled)
+def broken(command: Command, transaction: str, *, settled: bool = False) -> IncompleteTransaction:
+    return IncompleteTransaction(1, transaction, tuple(command.changes), settled)
 
 
 @pytest.mark.parametrize("performed", [0, 1, 2, 3, 4, 5])
@@ -373,24 +373,24 @@ def test_c62_recovery_takes_back_as_far_as_it_came(desk: Desk, performed: int, m
     command = desk.command().puts("f", file("new")).removes("d").puts("n", NEW["tree"]).puts("l", fifo)
     command.chmods("", 0o700)
     with desk.open(command.changes) as transaction:
-        forth = swaps.Swaps.forth
+        forth = swaps.SlotSwapper.swap_in
         count = iter(range(100))
 
-        def dying(self: swaps.Swaps, step: swaps.Step) -> None:
+        def dying(self: swaps.SlotSwapper, step: swaps.SwapStep) -> None:
             if next(count) == performed:
                 raise SystemExit
             forth(self, step)
 
-        monkeypatch.setattr(swaps.Swaps, "forth", dying)
-        monkeypatch.setattr(type(transaction), "take_back", lambda self: None)
+        monkeypatch.setattr(swaps.SlotSwapper, "swap_in", dying)
+        monkeypatch.setattr(type(transaction), "roll_back", lambda self: None)
         if performed <= 3:
             with pytest.raises(SystemExit):
-                transaction.perform()
+                transaction.apply()
         else:
-            transaction.perform()
+            transaction.apply()
     monkeypatch.undo()
     for _ in range(2):
-        with desk.workspace.alone():
+        with desk.workspace.exclusive():
             assert desk.committer.recover(broken(command, transaction.id)) == ()
         assert snapshot(desk.root) == before
 
@@ -400,7 +400,7 @@ def test_c62_recovery_leaves_what_is_settled(desk: Desk):
     command = desk.command().puts("f", file("new")).removes("d")
     desk.commit(command)
     after = snapshot(desk.root)
-    with desk.workspace.alone():
+    with desk.workspace.exclusive():
         assert desk.committer.recover(broken(command, "x", settled=True)) == ()
     assert snapshot(desk.root) == after
 
@@ -411,7 +411,7 @@ def test_c62_recovery_leaves_what_somebody_changed_since_and_names_it(desk: Desk
     command = desk.command().puts("f", file("new")).puts("n", file("n")).puts("t", NEW["tree"]).removes("l")
     desk.commit(command)
     (desk.root / {"t": "t/x"}.get(name, name)).write_text("theirs")
-    with desk.workspace.alone():
+    with desk.workspace.exclusive():
         assert desk.committer.recover(broken(command, "x")) == (str(desk.root / name),)
     assert (desk.root / {"t": "t/x"}.get(name, name)).read_text() == "theirs"
     assert os.readlink(desk.root / "l") == "f"
@@ -432,10 +432,10 @@ def test_what_stands_and_what_lies_on_the_shelf_is_told(desk: Desk):
     def told() -> list[tuple[bool, bool, bool | None, bool | None]]:
         return [
             (
-                change.before is not None and files.stands(change.path, change.before),
-                change.after is not None and files.stands(change.path, change.after),
-                files.on_shelf(change.before) if isinstance(change.before, Shelved) else None,
-                files.on_shelf(change.after) if isinstance(change.after, Shelved) else None,
+                change.before is not None and files.is_current(change.path, change.before),
+                change.after is not None and files.is_current(change.path, change.after),
+                files.is_staged(change.before) if isinstance(change.before, StagedContent) else None,
+                files.is_staged(change.after) if isinstance(change.after, StagedContent) else None,
             )
             for change in command.changes
         ]
@@ -456,17 +456,17 @@ def test_what_stands_and_what_lies_on_the_shelf_is_told(desk: Desk):
     assert told() == after
     contents = [
         [
-            files.shelved(each, change.path) if isinstance(each, Shelved) else None
+            files.read_staged(each, change.path) if isinstance(each, StagedContent) else None
             for each in (change.before, change.after)
         ]
         for change in done
     ]
     assert contents == [[b"old file\n", b"new"], [None, None], [b"f", b"new"], [None, None]]
-    assert files.stands(str(desk.root), Folder(stat.S_IMODE(desk.root.stat().st_mode)))
+    assert files.is_current(str(desk.root), DirectoryMetadata(stat.S_IMODE(desk.root.stat().st_mode)))
     (desk.root / "t/x").write_text("changed")
     (desk.root / "f").write_text("changed")
     assert [each[1] for each in told()] == [False, False, True, True]
-    assert files.shelved(done[0].after, done[0].path) is None  # pyright: ignore[reportArgumentType]
+    assert files.read_staged(done[0].after, done[0].path) is None  # pyright: ignore[reportArgumentType]
 
 
 # --- as a plain user
@@ -496,8 +496,8 @@ def closed_places(home: Path, exchange: bool) -> None:
     assert snapshot(desk.root) == before
     # And all of it again, with somebody dying at the end.
     with desk.open(command.changes) as transaction:
-        transaction.perform()
-    with desk.workspace.alone():
+        transaction.apply()
+    with desk.workspace.exclusive():
         assert desk.committer.recover(broken(command, transaction.id)) == ()
     assert snapshot(desk.root) == before
 
@@ -507,7 +507,7 @@ def sticky(home: Path) -> None:
     theirs = desk.root / "sticky"
     before = snapshot(desk.root)
     command = desk.command().puts("mine", file("x")).removes("sticky/theirs")
-    with pytest.raises(PermissionRefused):
+    with pytest.raises(PermissionDenied):
         desk.commit(command)
     assert snapshot(desk.root) == before
     desk.commit(desk.command().puts("sticky/mine", file("x")))
@@ -557,14 +557,14 @@ def test_there_is_no_shelf_inside_a_root(tmp_path: Path):
     outer, inner = (Root.open(path, writable=True) for path in (tmp_path / "a", tmp_path / "a/b"))
     state = tmp_path / "a/state"
     state.mkdir(mode=0o700)
-    shelf = Shelf.for_root(inner, state, [outer])
+    shelf = StagingArea.for_root(inner, state, [outer])
     assert shelf is None
-    beside = Shelf.for_root(outer, state, [inner])
+    beside = StagingArea.for_root(outer, state, [inner])
     assert beside
     assert os.path.dirname(beside.folder) == str(tmp_path / ".a.handhold")
-    assert Shelf.for_root(Root.open("/", writable=True), tmp_path) is None
+    assert StagingArea.for_root(Root.open("/", writable=True), tmp_path) is None
     workspace = Workspace([tmp_path / "a"], Kept())
-    assert workspace.shelf_of(workspace.roots_open[0]) is None
+    assert workspace.get_staging_area(workspace.open_roots[0]) is None
     workspace.close()
 
 
@@ -575,40 +575,45 @@ def test_a_shelf_that_others_could_reach_is_none(tmp_path: Path):
     (tmp_path / "state/shelf").chmod(0o755)
     (tmp_path / ".root.handhold").symlink_to(tmp_path)
     root = Root.open(tmp_path / "root", writable=True)
-    assert Shelf.for_root(root, tmp_path / "state") is None
+    assert StagingArea.for_root(root, tmp_path / "state") is None
     assert not os.listdir(tmp_path / "root")
 
 
 def test_what_a_dead_process_left_is_swept_and_what_is_needed_or_under_way_is_not(tmp_path: Path):
     shelf = Desk(tmp_path).shelf
-    dead, needed, under_way = shelf.new(), shelf.new(), shelf.new()
+    dead, needed, under_way = shelf.create_folder(), shelf.create_folder(), shelf.create_folder()
     for command in (dead, needed):
         folder({"0": file("x"), "deep": folder({"y": file("y", 0)}, 0o000)})(Path(shelf.path(f"{command}/0")))
-        shelf.hand_over(command)
-    other = Shelf(shelf.folder)
+        shelf.release(command)
+    other = StagingArea(shelf.folder)
     other.sweep(lambda: {needed})
-    assert sorted(os.listdir(shelf.folder)) == sorted([needed, under_way, LOCK])
+    assert sorted(os.listdir(shelf.folder)) == sorted([needed, under_way, LOCK_FILE])
     shelf.drop(under_way)
     shelf.drop(needed)  # a commit took it over: it is not the command's to drop
-    assert sorted(os.listdir(shelf.folder)) == sorted([needed, LOCK])
+    assert sorted(os.listdir(shelf.folder)) == sorted([needed, LOCK_FILE])
 
 
 def test_a_sweep_among_a_few_looks_at_no_others(tmp_path: Path):
     shelf = Desk(tmp_path).shelf
-    dead, gone, back, under_way = shelf.new(), shelf.new(), shelf.new(), shelf.new()
+    dead, gone, back, under_way = (
+        shelf.create_folder(),
+        shelf.create_folder(),
+        shelf.create_folder(),
+        shelf.create_folder(),
+    )
     for command in (dead, gone, back):
-        shelf.hand_over(command)
+        shelf.release(command)
     shelf.sweep(lambda: {back}, [gone, back, under_way, "0123456789abcdef"])
-    assert sorted(os.listdir(shelf.folder)) == sorted([dead, back, under_way, LOCK])
+    assert sorted(os.listdir(shelf.folder)) == sorted([dead, back, under_way, LOCK_FILE])
 
 
 def test_what_is_handed_over_while_it_is_looked_at_is_not_swept(tmp_path: Path):
     shelf = Desk(tmp_path).shelf
-    command = shelf.new()
+    command = shelf.create_folder()
     answers = iter([set[str](), {command}])
-    shelf.hand_over(command)
+    shelf.release(command)
     shelf.sweep(lambda: next(answers))
-    assert sorted(os.listdir(shelf.folder)) == sorted([command, LOCK])
+    assert sorted(os.listdir(shelf.folder)) == sorted([command, LOCK_FILE])
 
 
 def test_a_command_does_not_go_through_what_others_left(desk: Desk, monkeypatch: pytest.MonkeyPatch):
@@ -635,23 +640,23 @@ def test_u8_what_is_kept_of_commands_is_bounded_and_what_had_to_go_is_said(tmp_p
     block = (root / "f").stat().st_blocks * 512  # that each of them takes
     bound = block * 7 // 2
     with closing(SqliteStore(state, bound=bound)) as store, closing(Workspace([root], store, state=state)) as files:
-        shelf = files.shelf_of(files.roots_open[0])
+        shelf = files.get_staging_area(files.open_roots[0])
         assert shelf
         done = []
         for n in range(8):
             command = Command(shelf, root).puts("f", file(bytes([n]) * 1000))
             journalled(OnDisk(files, store), command.changes)
             done.append(command.changes)
-            lie = [name for name in os.listdir(shelf.folder) if name != LOCK]
+            lie = [name for name in os.listdir(shelf.folder) if name != LOCK_FILE]
             assert len(lie) <= 4  # three, and one of which the last reply says that it will go
             assert set(lie) >= set(store.slots())
         kept = [entry.kept for entry in store.entries()]
         assert kept == [False] * 4 + [True] * 4
         for n in (7, 6, 5):
-            journalled(OnDisk(files, store), [change.reversed() for change in done[n]])
+            journalled(OnDisk(files, store), [change.invert() for change in done[n]])
             assert (root / "f").read_bytes() == bytes([n - 1]) * 1000
         with pytest.raises(ContentDropped):
-            journalled(OnDisk(files, store), [change.reversed() for change in done[4]])
+            journalled(OnDisk(files, store), [change.invert() for change in done[4]])
         assert (root / "f").read_bytes() == bytes([4]) * 1000
 
 

@@ -37,7 +37,7 @@ class Found:
 
     @property
     def names(self) -> list[str]:
-        return [os.path.relpath(place, self.top) for place in self.files.places()]
+        return [os.path.relpath(place, self.top) for place in self.files.paths()]
 
     def close(self) -> None:
         for root in self.roots:
@@ -99,7 +99,7 @@ def test_a_denied_link_stands_for_what_it_leads_to(found: Found, tmp_path_factor
     (found.top / "a/.env").symlink_to("../inside")
     (found.top / ".env").symlink_to(outside)
     (found.top / "a/vault").symlink_to("/usr")  # a folder of the system's is nobody's secret
-    assert found.files.places() == tuple(sorted([str(outside), str(found.top / "inside")]))
+    assert found.files.paths() == tuple(sorted([str(outside), str(found.top / "inside")]))
 
 
 def test_a_pipe_that_hands_out_secrets_is_hidden_too(found: Found):
@@ -164,7 +164,7 @@ def test_another_name_of_the_same_file_is_hidden_too(found: Found):
     os.link(secret, found.top / "a/second")
     assert found.names == ["a/.env", "a/second", "twin"]
     status = os.stat(found.top / "twin")
-    assert found.files.twins() == {(status.st_dev, status.st_ino): str(secret)}
+    assert found.files.hard_links() == {(status.st_dev, status.st_ino): str(secret)}
 
 
 def test_another_name_of_a_file_in_a_denied_folder_is_hidden_too(found: Found):
@@ -174,7 +174,7 @@ def test_another_name_of_a_file_in_a_denied_folder_is_hidden_too(found: Found):
 
 def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, monkeypatch: pytest.MonkeyPatch):
     """The folder of the old one does not change by it."""
-    monkeypatch.setattr(hidden, "FRESH", 0)
+    monkeypatch.setattr(hidden, "RACY_NS", 0)
     old = write(found.top / "deep/er/old")
     (found.top / "other").mkdir()
     assert found.names == []
@@ -205,18 +205,18 @@ def test_a_stamp_is_trusted_only_if_it_was_old_when_it_was_taken(
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The ways to folders, as they are listed."""
     ways: list[bytes] = []
-    real = hidden.Below._listed
+    real = hidden.RootScan._list_folder
 
-    def listed(self: hidden.Below, tree: DiskTree, way: bytes) -> hidden.Listed:
+    def listed(self: hidden.RootScan, tree: DiskTree, way: bytes) -> hidden.FolderListing:
         ways.append(way)
         return real(self, tree, way)
 
-    monkeypatch.setattr(hidden.Below, "_listed", listed)
+    monkeypatch.setattr(hidden.RootScan, "_list_folder", listed)
     return ways
 
 
 def test_a_folder_that_has_not_changed_is_not_listed_again(found: Found, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hidden, "FRESH", 0)
+    monkeypatch.setattr(hidden, "RACY_NS", 0)
     for n in range(20):
         write(found.top / f"f{n}/a/b")
     write(found.top / "f3/.env")
@@ -285,7 +285,7 @@ def oracle(top: Path) -> list[str]:
 @given(STEPS)
 def test_it_is_always_as_if_everything_had_been_looked_at_just_now(steps: list[tuple[str, str, str]]):
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(hidden, "FRESH", 0)
+        patched.setattr(hidden, "RACY_NS", 0)
         top = Path(folder).resolve()
         with found_in(top) as found:
             for each in steps:
@@ -324,9 +324,13 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
     os.link(outside, top / "and here")
     files = Workspace([top], NoContents())
     try:
-        assert [files.names_outside(f"deep/{path.name}") for path in (plain, inside, outside)] == [False, False, True]
-        assert not files.names_outside("deep")
-        assert not files.names_outside("not there")
+        assert [files.has_outside_link(f"deep/{path.name}") for path in (plain, inside, outside)] == [
+            False,
+            False,
+            True,
+        ]
+        assert not files.has_outside_link("deep")
+        assert not files.has_outside_link("not there")
     finally:
         files.close()
 
@@ -347,7 +351,7 @@ def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
         for name in range(10):
             (way / f"f{name}.py").touch()
     write(top / "p1/q1/.env")
-    time.sleep(hidden.FRESH / 1e9 + 0.5)
+    time.sleep(hidden.RACY_NS / 1e9 + 0.5)
     with found_in(top) as found:
         took: list[float] = []
         for _ in range(6):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.world.files import manifest as module
-from handhold.world.files.manifest import manifest, thing
+from handhold.world.files.manifest import build_manifest, read_entry_state
 
 names = st.sampled_from(["a", "b", "c", "d", "é", "\udcff"])
 ways = st.lists(names, min_size=1, max_size=3).map("/".join)
@@ -58,66 +58,66 @@ def grow(top: Path, tree: dict[str, tuple[str, Any, int]]) -> frozenset[object]:
 def test_two_trees_have_one_hash_exactly_if_they_hold_the_same(tmp_path_factory: pytest.TempPathFactory, one, other):
     folder = tmp_path_factory.mktemp("trees")
     left, right = grow(folder / "left", one), grow(folder / "right", other)
-    found, against = manifest(str(folder / "left")), manifest(str(folder / "right"))
+    found, against = build_manifest(str(folder / "left")), build_manifest(str(folder / "right"))
     assert (found.hash == against.hash) == (left == right)
-    assert found.entries == len(left) + 1
+    assert found.entry_count == len(left) + 1
     shutil.rmtree(folder)
 
 
 def test_a_thing_stays_the_same_wherever_it_is_moved(tmp_path: Path):
     (tmp_path / "tree" / "sub").mkdir(parents=True)
-    (tmp_path / "tree" / "sub" / "large").write_bytes(bytes(module.SMALL + 1))
+    (tmp_path / "tree" / "sub" / "large").write_bytes(bytes(module.MAX_HASHED_FILE_BYTES + 1))
     (tmp_path / "file").write_text("1")
     os.symlink("x", tmp_path / "link")
     os.mkfifo(tmp_path / "pipe")
     here = os.open(tmp_path, os.O_RDONLY)
     for name in ("tree", "file", "link", "pipe"):
-        before = thing(str(tmp_path / name))
+        before = read_entry_state(str(tmp_path / name))
         assert before is not None
         os.rename(tmp_path / name, tmp_path / "elsewhere")
-        after = thing("elsewhere", dir_fd=here)
+        after = read_entry_state("elsewhere", dir_fd=here)
         assert after is not None
-        assert after.newest >= before.newest
-        assert after._replace(newest=0) == before._replace(newest=0)
+        assert after.newest_ctime_ns >= before.newest_ctime_ns
+        assert after._replace(newest_ctime_ns=0) == before._replace(newest_ctime_ns=0)
         os.rename(tmp_path / "elsewhere", tmp_path / f"{name} again")
     os.close(here)
 
 
 def test_nothing_is_no_thing(tmp_path: Path):
-    assert thing(str(tmp_path / "none")) is None
+    assert read_entry_state(str(tmp_path / "none")) is None
 
 
 def test_a_large_file_counts_by_its_time_and_not_by_what_it_holds(tmp_path: Path):
     large = tmp_path / "large"
-    large.write_bytes(bytes(module.SMALL + 1))
-    first = manifest(str(tmp_path)).hash
+    large.write_bytes(bytes(module.MAX_HASHED_FILE_BYTES + 1))
+    first = build_manifest(str(tmp_path)).hash
     when = large.stat().st_mtime_ns
-    large.write_bytes(b"1" * (module.SMALL + 1))
-    assert manifest(str(tmp_path)).hash != first
+    large.write_bytes(b"1" * (module.MAX_HASHED_FILE_BYTES + 1))
+    assert build_manifest(str(tmp_path)).hash != first
     os.utime(large, ns=(when, when))
-    assert manifest(str(tmp_path)).hash == first
+    assert build_manifest(str(tmp_path)).hash == first
 
 
 def test_of_a_tree_only_so_much_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MOST_READ", 10)
+    monkeypatch.setattr(module, "MAX_HASHED_TREE_BYTES", 10)
     for name in "abc":
         (tmp_path / name).write_bytes(b"12345")
-    first = manifest(str(tmp_path)).hash
+    first = build_manifest(str(tmp_path)).hash
     for name, noticed in (("b", True), ("c", False)):
         when = (tmp_path / name).stat().st_mtime_ns
         (tmp_path / name).write_bytes(b"54321")
         os.utime(tmp_path / name, ns=(when, when))
-        assert (manifest(str(tmp_path)).hash != first) == noticed
-        first = manifest(str(tmp_path)).hash
+        assert (build_manifest(str(tmp_path)).hash != first) == noticed
+        first = build_manifest(str(tmp_path)).hash
 
 
 def test_a_file_too_large_to_be_read_is_told_by_its_time_in_words_that_are_no_hash(tmp_path: Path):
     huge = tmp_path / "huge"
     with open(huge, "wb") as file:
-        file.truncate(module.MOST_EDITABLE + 1)
-    first = thing(str(huge))
+        file.truncate(module.MAX_EDITABLE_BYTES + 1)
+    first = read_entry_state(str(huge))
     os.utime(huge, ns=(1, 1))
-    second = thing(str(huge))
+    second = read_entry_state(str(huge))
     assert first is not None
     assert second is not None
     assert first.hash != second.hash
@@ -127,9 +127,9 @@ def test_a_file_too_large_to_be_read_is_told_by_its_time_in_words_that_are_no_ha
 def test_the_newest_change_of_anything_below_is_told(tmp_path: Path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "f").write_text("1")
-    first = manifest(str(tmp_path)).newest
+    first = build_manifest(str(tmp_path)).newest_ctime_ns
     (tmp_path / "a" / "b" / "f").chmod(0o600)
-    now = manifest(str(tmp_path)).newest
+    now = build_manifest(str(tmp_path)).newest_ctime_ns
     assert now > first
     assert now == (tmp_path / "a" / "b" / "f").stat().st_ctime_ns
 
@@ -137,7 +137,7 @@ def test_the_newest_change_of_anything_below_is_told(tmp_path: Path):
 def test_whoever_is_met_may_be_left_out(tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "f").write_text("1")
-    without = manifest(str(tmp_path))
+    without = build_manifest(str(tmp_path))
     (tmp_path / "a" / "x").write_text("2")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "x").write_text("3")
@@ -147,8 +147,8 @@ def test_whoever_is_met_may_be_left_out(tmp_path: Path):
         met.append(way)
         return name not in ("b", "x")
 
-    found = manifest(str(tmp_path), meet=meet)
-    assert (found.hash, found.entries, found.size) == (without.hash, without.entries, without.size)
+    found = build_manifest(str(tmp_path), accept=meet)
+    assert (found.hash, found.entry_count, found.size) == (without.hash, without.entry_count, without.size)
     assert met == ["a", "b", "a/f", "a/x"]
 
 
@@ -161,7 +161,7 @@ def test_a_tree_may_be_deeper_than_any_path_is_long_and_than_python_calls(tmp_pa
         fd = below
     os.close(fd)
     try:
-        assert manifest(str(tmp_path)).entries == 2_001
+        assert build_manifest(str(tmp_path)).entry_count == 2_001
     finally:
         subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)  # pytest could not
 
@@ -170,7 +170,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "f").write_text("1")
     before = os.listdir("/proc/self/fd")
-    manifest(str(tmp_path))
-    thing("f", dir_fd=(fd := os.open(tmp_path / "a", os.O_RDONLY)))
+    build_manifest(str(tmp_path))
+    read_entry_state("f", dir_fd=(fd := os.open(tmp_path / "a", os.O_RDONLY)))
     os.close(fd)
     assert os.listdir("/proc/self/fd") == before

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from handhold.core.errors import NotFound, OutsideWorkspace, ReadOnly
-from handhold.core.plans import Bytes, FileChange
+from handhold.core.plans import FileChange, InlineContent
 from handhold.world.files.workspace import Workspace
 from tests.world.files.opening import NoContents
 
@@ -23,23 +23,23 @@ def files(tmp_path: Path, request: pytest.FixtureRequest):
 
 def test_c5_what_was_offloaded_is_read_under_its_name(files: Workspace, tmp_path: Path):
     place = "/large_tool_results/out-1"
-    assert files.place(place) == files.place("/large_tool_results/./out-1") == place
+    assert files.resolve(place) == files.resolve("/large_tool_results/./out-1") == place
     assert files.read(place).path == place
     assert files.read(place).data == b"one\ntwo\n"
-    assert files.page(place, 2, 1, 80).lines[0].text == "two"
-    assert files.count(place) == 2
-    look = files.look("/large_tool_results")
+    assert files.read_page(place, 2, 1, 80).lines[0].text == "two"
+    assert files.count_lines(place) == 2
+    look = files.stat("/large_tool_results")
     assert look
     assert (look.path, look.kind) == ("/large_tool_results", "directory")
-    assert files.near("/large_tool_results/out-2") == (place,)
+    assert files.suggest_paths("/large_tool_results/out-2") == (place,)
     with pytest.raises(NotFound):
         files.read("/large_tool_results/absent")
 
 
 def test_it_changes_nothing_about_the_workspace(files: Workspace, tmp_path: Path):
     assert files.roots == (str(tmp_path / "ws"),)
-    assert [root.real for root in files.roots_open] == [str(tmp_path / "ws")]
-    look = files.look("/")
+    assert [root.real for root in files.open_roots] == [str(tmp_path / "ws")]
+    look = files.stat("/")
     assert look
     assert look.path == str(tmp_path / "ws")
     with pytest.raises(OutsideWorkspace) as refused:
@@ -49,8 +49,8 @@ def test_it_changes_nothing_about_the_workspace(files: Workspace, tmp_path: Path
 
 
 def test_nobody_writes_there(files: Workspace, tmp_path: Path):
-    assert not files.writable("/large_tool_results/out-1")
-    change = FileChange("/large_tool_results/out-1", Bytes(b"one\ntwo\n"), Bytes(b""))
+    assert not files.is_writable("/large_tool_results/out-1")
+    change = FileChange("/large_tool_results/out-1", InlineContent(b"one\ntwo\n"), InlineContent(b""))
     with pytest.raises(ReadOnly), files.transaction([change]):
         pass
 

@@ -27,7 +27,7 @@ class OnDisk:
             (self.root / name).write_bytes(data)
 
     def shelve(self, name: str, data: bytes | None) -> FileChange:
-        shelf = self.files.shelf_of(self.files.roots_open[0])
+        shelf = self.files.get_staging_area(self.files.open_roots[0])
         assert shelf
         command = Command(shelf, self.root)
         return (command.removes(name) if data is None else command.puts(name, file(data))).changes[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from handhold.core.policy.hosts import HostPattern
-from handhold.world.network import Opening
+from handhold.world.network import NetworkAccess
 from handhold.world.network.proxy import Proxy
 
 
@@ -20,7 +20,7 @@ class Served:
     asked: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # Host and path
     names: list[str] = field(default_factory=list[str])  # that the proxy resolved
 
-    def opening(self, *patterns: str) -> Opening:
+    def opening(self, *patterns: str) -> NetworkAccess:
         """For these patterns. Port 80 and 443 lead to ours, which has no right to those."""
         allowed = [HostPattern.parse(each) for each in patterns]
 
@@ -31,7 +31,7 @@ class Served:
             self.names.append(host)
             return ["127.0.0.1"]
 
-        return Opening(objection, resolve)
+        return NetworkAccess(objection, resolve)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def served() -> Iterator[Served]:
 
 
 @contextmanager
-def proxied(opening: Opening) -> Iterator[tuple[Proxy, int]]:
+def proxied(opening: NetworkAccess) -> Iterator[tuple[Proxy, int]]:
     """A proxy on a port of this machine, as it would be on one of a command's."""
     ours, theirs = socket.socketpair()
     with theirs, socket.create_server(("127.0.0.1", 0)) as listener:

@@ -142,7 +142,7 @@ def test_c83_without_a_name_there_is_no_proxy_at_all(tmp_path: Path):
 
 def test_c83_the_launcher_is_the_one_of_this_source():
     """What hands the socket out is compiled: an old one would not know how."""
-    from handhold.world.shell.abilities import abilities
+    from handhold.world.shell.abilities import detect_sandbox_support
 
-    done = subprocess.run([abilities().launcher, "-n"], capture_output=True, text=True, check=False)
+    done = subprocess.run([detect_sandbox_support().launcher, "-n"], capture_output=True, text=True, check=False)
     assert "nothing follows -n" in done.stderr

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from handhold.core.policy.hosts import BadHost
-from handhold.world.network.addresses import is_public, public
+from handhold.world.network.addresses import is_public, resolve_public
 from tests.world.network.hostile_hosts import HOSTILE, SAME
 from tests.world.network.served import proxied, said, served
 
@@ -23,7 +23,7 @@ def test_c83_a_host_that_is_named_is_reached(name: str):
         tunnel = f"CONNECT {where} HTTP/1.1\r\n\r\nGET /c HTTP/1.0\r\nHost: {NAME}\r\n\r\n"
         assert b"hello from outside" in said(port, tunnel.encode())
         assert server.asked == [(f"{NAME}:{server.port}", "/a?b"), (NAME, "/c")]
-        assert not proxy.refused
+        assert not proxy.refused_hosts
 
 
 def test_c83_a_hundred_hostile_names_reach_nothing():
@@ -48,7 +48,7 @@ def test_c83_a_hundred_hostile_names_reach_nothing():
         assert not reached
         assert not server.asked
         assert not server.names
-        assert len(proxy.refused) >= 100
+        assert len(proxy.refused_hosts) >= 100
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_c83_a_name_that_leads_to_this_machine_is_refused(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(socket, "getaddrinfo", rebound)
     with pytest.raises(BadHost, match=r"leads to 127\.0\.0\.1"):
-        public("rebound.example.org", 443)
+        resolve_public("rebound.example.org", 443)
 
 
 # --- its end

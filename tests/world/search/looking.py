@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
 from handhold.world.files.workspace import Workspace
@@ -32,24 +32,24 @@ class Looking:
         self.searcher = DiskSearch(workspace, engines=engines)
         self.root = workspace.roots[0]
 
-    def glob(self, pattern: str, **how: Any) -> Scan:
+    def glob(self, pattern: str, **how: Any) -> SearchOutcome:
         return self._search(Glob, pattern, how)
 
-    def grep(self, pattern: str, **how: Any) -> Scan:
+    def grep(self, pattern: str, **how: Any) -> SearchOutcome:
         return self._search(Grep, pattern, how)
 
-    def names(self, scan: Scan) -> list[str]:
+    def names(self, scan: SearchOutcome) -> list[str]:
         return [hit.place.removeprefix(self.root + "/") for hit in scan.hits]
 
-    def lines(self, scan: Scan) -> list[tuple[str, int, str]]:
+    def lines(self, scan: SearchOutcome) -> list[tuple[str, int, str]]:
         named = zip(self.names(scan), scan.hits, strict=True)
         return [(name, row.number, row.text) for name, hit in named for row in hit.rows if row.is_match]
 
-    def _search(self, kind: type[Glob] | type[Grep], pattern: str, how: dict[str, Any]) -> Scan:
+    def _search(self, kind: type[Glob] | type[Grep], pattern: str, how: dict[str, Any]) -> SearchOutcome:
         visible: Callable[[str], bool] = how.pop("visible", lambda _: True)
         place = how.pop("below", "")
-        where: dict[str, Any] = {"seconds": 20.0} | {
-            name: how.pop(name) for name in ("start", "state", "seconds") if name in how
+        where: dict[str, Any] = {"timeout_seconds": 20.0} | {
+            name: how.pop(name) for name in ("start", "checksum", "timeout_seconds") if name in how
         }
         request = kind(**{"pattern": pattern, "limit": 100, "chars": 10_000, **how})
         place = f"{self.root}/{place}" if place else self.root

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Verb, Verdict
 from handhold.core.requests import Grep
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.checked import opened
-from handhold.world.search.confinement import confine, files_needed, why_unconfined
-from handhold.world.search.programs import Program, found
-from handhold.world.search.ripgrep import Ripgrep
+from handhold.world.search.checked import open_search_folder
+from handhold.world.search.confinement import confine, find_needed_files, find_unconfined_reason
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
+from handhold.world.search.ripgrep import RipgrepSearch
 from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import looking, planted
 
@@ -35,15 +35,15 @@ RULE = Rule(
     paths=("secrets/**",),
     because="it is private",
     covers=("secrets/vault.txt",),
-    spares=("open.txt",),
+    does_not_cover=("open.txt",),
 )
 
 
-def ripgrep() -> Program:
-    program = found()
-    if not isinstance(program, Program):
+def ripgrep() -> RipgrepBinary:
+    program = find_ripgrep()
+    if not isinstance(program, RipgrepBinary):
         pytest.skip(program)
-    if why := why_unconfined(program.path):
+    if why := find_unconfined_reason(program.path):
         pytest.skip(why)
     return program
 
@@ -89,7 +89,7 @@ def test_r12_a_file_that_changes_places_with_a_link_tells_nothing_of_where_it_le
     ws = planted(tmp_path / "ws", {"shift": "nothing\n" * 40, "other": "nothing\n"})
     (tmp_path / "private").write_text(f"{TOKEN}\n" + "x" * 70_000 + TOKEN + "\n")
     (ws / "spare").symlink_to(tmp_path / "private")
-    shown: list[Scan] = []
+    shown: list[SearchOutcome] = []
     with swapping(swap, ws / "shift", ws / "spare"), looking(ws, "ripgrep") as look:
         for _ in range(CALLS):
             try:
@@ -111,7 +111,7 @@ def test_r12_names_in_a_folder_outside_are_not_found_through_a_link_that_changes
             for _ in range(CALLS):
                 scan = look.glob(pattern)
                 assert not [name for name in look.names(scan) if TOKEN in name]
-                assert scan.unsteady <= 1  # were the names seen, fifty would have gone away
+                assert scan.unstable_count <= 1  # were the names seen, fifty would have gone away
 
 
 @pytest.mark.slow
@@ -148,11 +148,11 @@ def test_r12_a_search_program_can_open_nothing_but_what_it_searches(tmp_path: Pa
     (ws / "link").symlink_to("../private")
     (ws / "way").symlink_to("secrets")
     os.link(ws / "secrets/vault.txt", ws / "sub/twin")
-    rule = replace(RULE, but=("secrets/spared",))
+    rule = replace(RULE, exclude=("secrets/spared",))
     options = {"policy": "open", "settings": False, "rules": [rule]}
     with Toolbox.open(ws, state=tmp_path / "state", **options) as box:  # pyright: ignore[reportArgumentType]
         assert isinstance(box.files, Workspace)
-        with opened(box.files, str(ws), lambda _: True, box.hidden_paths) as (folder, _):
+        with open_search_folder(box.files, str(ws), lambda _: True, box.hidden_paths) as (folder, _):
             argv = confine(folder, cat, b"", ignored=False)
             named = confine(folder, cat, b"a", ignored=False)
 
@@ -176,14 +176,14 @@ def test_r12_a_search_program_can_open_nothing_but_what_it_searches(tmp_path: Pa
 
 
 @contextmanager
-def searching(root: Path, program: str) -> Iterator[Callable[..., Scan]]:
+def searching(root: Path, program: str) -> Iterator[Callable[..., SearchOutcome]]:
     """Searches by some program in the place of ripgrep."""
     workspace = Workspace([root], SqliteStore.in_memory())
 
-    def search(pattern: str, **how: Any) -> Scan:
+    def search(pattern: str, **how: Any) -> SearchOutcome:
         request = Grep(pattern=pattern, limit=100, chars=10_000, **how)
         plan = Search(request, workspace.roots[0], 20.0)
-        return Ripgrep(workspace, Program(program, "15.0")).search(plan, lambda _: True, monotonic() + 20)
+        return RipgrepSearch(workspace, RipgrepBinary(program, "15.0")).search(plan, lambda _: True, monotonic() + 20)
 
     try:
         yield search
@@ -293,13 +293,13 @@ def test_r12_a_program_that_cannot_be_confined_is_not_asked(tmp_path: Path, monk
     """A failed trial is no leave to search without a wall; it is made again for the next search."""
     program = ripgrep()
     planted(tmp_path, {"a": "needle\n"})
-    files_needed.cache_clear()
+    find_needed_files.cache_clear()
     with looking(tmp_path) as look, monkeypatch.context() as failing:
-        failing.setattr("handhold.world.search.confinement.starts", lambda _: False)
+        failing.setattr("handhold.world.search.confinement.can_start", lambda _: False)
         scan = look.grep("needle")
         assert look.names(scan) == ["a"]
         assert scan.engine.startswith("the walk")
-        assert "does not start under Landlock" in scan.weaker
-        assert why_unconfined(program.path)
+        assert "does not start under Landlock" in scan.fallback_reason
+        assert find_unconfined_reason(program.path)
     with looking(tmp_path) as look:
         assert look.grep("needle").engine.startswith("ripgrep")

@@ -8,7 +8,7 @@ from time import monotonic, perf_counter
 import pytest
 
 from handhold.world.search.programs import ENV
-from handhold.world.search.running import Broken, Deadline, Late, Running
+from handhold.world.search.running import Deadline, DeadlineExceeded, EngineFailed, SearchProcess
 from tests.world.search.looking import Looking, children, descriptors, looking
 
 FOLDERS, FILES = 250, 200  # of each, below the large tree
@@ -51,9 +51,9 @@ def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mod
         began = perf_counter()
         # Unsorted, a page that is full would end it: so that one is never full.
         limit = 100 if sort == "modified" else FOLDERS * FILES + 1
-        scan = disk.grep("needle", mode=mode, sort=sort, seconds=0.05, limit=limit)
+        scan = disk.grep("needle", mode=mode, sort=sort, timeout_seconds=0.05, limit=limit)
         took.append(perf_counter() - began)
-        assert (scan.aborted, scan.more) == ("deadline", True)
+        assert (scan.abort_reason, scan.has_more) == ("deadline", True)
         assert children() == processes
         assert descriptors() == open_before
     assert min(took) < 0.1, took
@@ -62,7 +62,7 @@ def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mod
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_50_ms_are_enough_to_find_something(disk: Looking):
-    scans = [disk.grep("needle", seconds=0.05) for _ in range(5)]  # other machines may hold this one up
+    scans = [disk.grep("needle", timeout_seconds=0.05) for _ in range(5)]  # other machines may hold this one up
     assert any(scan.hits for scan in scans)
     assert all(hit.place.startswith(disk.root) for scan in scans for hit in scan.hits)
 
@@ -70,8 +70,8 @@ def test_50_ms_are_enough_to_find_something(disk: Looking):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_miss_is_told_as_unfinished_when_the_time_was_over(disk: Looking):
-    scan = disk.grep("nowhere", seconds=0.02)
-    assert (scan.hits, scan.aborted, scan.more) == ((), "deadline", True)
+    scan = disk.grep("nowhere", timeout_seconds=0.02)
+    assert (scan.hits, scan.abort_reason, scan.has_more) == ((), "deadline", True)
 
 
 # --- a program that does not end, or says too much
@@ -87,44 +87,53 @@ def here(tmp_path: Path) -> Iterator[int]:
 def test_a_program_that_says_nothing_is_not_waited_for(here: int):
     processes = children()
     began = monotonic()
-    with pytest.raises(Late), Running(["/bin/sleep", "60"], here, Deadline(monotonic() + 0.05), ENV) as running:
-        list(running.pieces())
+    with (
+        pytest.raises(DeadlineExceeded),
+        SearchProcess(["/bin/sleep", "60"], here, Deadline(monotonic() + 0.05), ENV) as running,
+    ):
+        list(running.read_chunks())
     assert monotonic() - began < 1
     assert children() == processes
 
 
 def test_a_program_that_never_stops_talking_is_stopped(here: int):
-    with pytest.raises(Late), Running(["/bin/cat", "/dev/zero"], here, Deadline(monotonic() + 0.05), ENV) as running:
-        for _ in running.pieces():
+    with (
+        pytest.raises(DeadlineExceeded),
+        SearchProcess(["/bin/cat", "/dev/zero"], here, Deadline(monotonic() + 0.05), ENV) as running,
+    ):
+        for _ in running.read_chunks():
             pass
 
 
 def test_a_program_that_closes_its_pipes_and_stays_is_stopped(here: int):
     argv = ["/bin/sh", "-c", "exec >&- 2>&-; exec sleep 60"]
-    with pytest.raises(Late), Running(argv, here, Deadline(monotonic() + 0.2), ENV) as running:
-        list(running.pieces())
+    with pytest.raises(DeadlineExceeded), SearchProcess(argv, here, Deadline(monotonic() + 0.2), ENV) as running:
+        list(running.read_chunks())
 
 
 def test_a_deadline_may_be_moved_while_a_program_runs(here: int):
     deadline = Deadline(monotonic() + 60)
     argv = ["/bin/sh", "-c", "echo one; exec sleep 60"]
-    with Running(argv, here, deadline, ENV) as running:
-        pieces = running.pieces()
+    with SearchProcess(argv, here, deadline, ENV) as running:
+        pieces = running.read_chunks()
         assert next(pieces) == b"one\n"
-        deadline.sooner(monotonic() + 0.02)
-        with pytest.raises(Late):
+        deadline.shorten(monotonic() + 0.02)
+        with pytest.raises(DeadlineExceeded):
             next(pieces)
 
 
 def test_whoever_reads_and_fails_leaves_no_process(here: int):
     processes = children()
-    with pytest.raises(ZeroDivisionError), Running(["/usr/bin/yes"], here, Deadline(monotonic() + 5), ENV) as running:
-        assert 1 / (next(running.pieces()) == b"")
+    with (
+        pytest.raises(ZeroDivisionError),
+        SearchProcess(["/usr/bin/yes"], here, Deadline(monotonic() + 5), ENV) as running,
+    ):
+        assert 1 / (next(running.read_chunks()) == b"")
     assert children() == processes
 
 
 def test_what_does_not_start_is_told(here: int):
-    with pytest.raises(Broken), Running(["/nowhere/rg"], here, Deadline(monotonic() + 5), ENV):
+    with pytest.raises(EngineFailed), SearchProcess(["/nowhere/rg"], here, Deadline(monotonic() + 5), ENV):
         pass
 
 
@@ -134,8 +143,8 @@ def test_a_program_works_in_the_folder_of_the_descriptor_whatever_its_name_is_no
     try:
         (tmp_path / "before").rename(tmp_path / "after")
         (tmp_path / "before").mkdir()
-        with Running(["/bin/pwd", "-P"], fd, Deadline(monotonic() + 5), ENV) as running:
-            said = b"".join(running.pieces())
+        with SearchProcess(["/bin/pwd", "-P"], fd, Deadline(monotonic() + 5), ENV) as running:
+            said = b"".join(running.read_chunks())
     finally:
         os.close(fd)
     assert said.decode().strip() == str(tmp_path / "after")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handhold.core.errors import BadRegex
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from tests.world.search.looking import Looking, children, descriptors, looking, planted
 
 TREE: dict[str, str | bytes] = {
@@ -96,7 +96,7 @@ def test_c73_the_walk_finds_what_ripgrep_finds(
     by_ripgrep, by_walk = (look.grep(pattern, mode=mode, sort=sort, **context, **how) for look in both)
     assert by_walk.hits == by_ripgrep.hits
     assert by_walk.order == by_ripgrep.order
-    assert by_walk.weaker == "ripgrep is switched off"
+    assert by_walk.fallback_reason == "ripgrep is switched off"
 
 
 def test_pages_put_together_are_the_whole(both: tuple[Looking, Looking]):
@@ -106,7 +106,7 @@ def test_pages_put_together_are_the_whole(both: tuple[Looking, Looking]):
         while True:
             page = both[1].grep("needle", mode="content", sort=sort, limit=4, start=len(pages))
             pages += both[1].lines(page)
-            if not page.more:
+            if not page.has_more:
                 break
         assert pages == whole
 
@@ -120,8 +120,8 @@ def test_no_process_and_no_descriptor_is_left(both: tuple[Looking, Looking]):
     walk = both[1]
     walk.grep("needle")
     processes, opened = children(), descriptors()
-    scans: list[Scan] = [walk.grep("needle", seconds=seconds) for seconds in (0.001, 0.005, 0.02)]
-    assert scans[0].aborted == "deadline"
+    scans: list[SearchOutcome] = [walk.grep("needle", timeout_seconds=seconds) for seconds in (0.001, 0.005, 0.02)]
+    assert scans[0].abort_reason == "deadline"
     walk.grep("needle", mode="content", sort="none", limit=1)
     assert children() == processes
     assert descriptors() == opened

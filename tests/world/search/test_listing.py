@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from handhold.world.files.tree import EntryKind
 from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryFiles
-from handhold.world.search.listing import SPARE, Listing, listing
+from handhold.world.search.listing import MAX_EXTRA_ENTRIES, ListingRun, list_directory
 from handhold.world.search.memory import MemoryTree
 from handhold.world.search.running import Deadline
 from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import planted
 
 
-def listed(root: Path, *, visible: bool = True, seconds: float = 20.0, after: str = "", **how: object) -> Scan:
+def listed(root: Path, *, visible: bool = True, seconds: float = 20.0, after: str = "", **how: object) -> SearchOutcome:
     workspace = Workspace([root], SqliteStore.in_memory())
     try:
         request = ListFiles(**{"limit": 100, "chars": 10_000, **how})  # pyright: ignore[reportArgumentType]
         search = Search(request, workspace.roots[0], seconds, after=after)
-        return listing(workspace, search, lambda _: visible, monotonic() + seconds)
+        return list_directory(workspace, search, lambda _: visible, monotonic() + seconds)
     finally:
         workspace.close()
 
 
-def entries(scan: Scan, root: Path) -> list[tuple[str, str]]:
+def entries(scan: SearchOutcome, root: Path) -> list[tuple[str, str]]:
     return [(hit.place.removeprefix(f"{os.path.realpath(root)}/"), hit.kind) for hit in scan.hits]
 
 
@@ -88,14 +88,17 @@ class InOrder(MemoryTree):
         super().__init__(MemoryFiles(files, directories=kinds.keys() - files.keys()), "/ws")
         self.kinds = kinds
 
-    def stream(self, way: bytes) -> Iterator[tuple[str, EntryKind]]:
-        assert not way
+    def iter_entries(self, rel_path: bytes) -> Iterator[tuple[str, EntryKind]]:
+        assert not rel_path
         yield from self.kinds.items()
 
 
 def mixed(dice: Random) -> dict[str, EntryKind]:
     some = cast(tuple[EntryKind, ...], dice.choice([("file",), ("file", "file", "directory"), ("directory",)]))
-    names = [dice.choice(("", "", "", ".")) + str(n) for n in dice.sample(range(10_000), dice.randint(0, 6 * SPARE))]
+    names = [
+        dice.choice(("", "", "", ".")) + str(n)
+        for n in dice.sample(range(10_000), dice.randint(0, 6 * MAX_EXTRA_ENTRIES))
+    ]
     return {name: dice.choice(some) for name in dice.choice([names, sorted(names), sorted(names, reverse=True)])}
 
 
@@ -109,10 +112,10 @@ def test_pages_of_a_large_folder_always_hold_all_of_it_once_and_in_order(seed: i
     more = True
     while more:
         search = Search(request, "/ws", inf, after=places[-1] if places else "")
-        scan = Listing(tree, search, lambda place: place[4:] in seen, lambda _: "link", Deadline(inf)).scan()
+        scan = ListingRun(tree, search, lambda place: place[4:] in seen, lambda _: "link", Deadline(inf)).run()
         places += [hit.place for hit in scan.hits]
         assert sum(left.files for left in scan.skipped) == sum(name[0] == "." for name in seen)
-        more = scan.more
+        more = scan.has_more
     shown = sorted((tree.kinds[name] != "directory", name) for name in seen if name[0] != ".")
     assert places == [f"/ws/{name}" for _, name in shown]
 
@@ -141,9 +144,9 @@ def test_a_listing_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.Monk
 
     try:
         request = ListFiles(limit=1_000, chars=1, depth=2)
-        scan = listing(workspace, Search(request, workspace.roots[0], 0.6), slow, 0.6)
+        scan = list_directory(workspace, Search(request, workspace.roots[0], 0.6), slow, 0.6)
     finally:
         workspace.close()
-    assert scan.aborted == "deadline"
-    assert scan.more
+    assert scan.abort_reason == "deadline"
+    assert scan.has_more
     assert 0 < len(scan.hits) < 100

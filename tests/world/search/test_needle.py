@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from handhold.core.requests import Grep
-from handhold.world.search.needle import WINDOW, Needle, Seen, any_case, reading, same_letters
-from handhold.world.search.programs import Program, found
+from handhold.world.search.needle import (
+    WINDOW_BYTES,
+    FileMatches,
+    LineMatcher,
+    build_ignore_case_pattern,
+    list_case_variants,
+    make_reader,
+)
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
 
 BUFFER = 1 << 16
 CASES = {
@@ -31,21 +38,21 @@ CASES = {
 }
 
 
-def searched(data: bytes, folder: Path, **how: Any) -> Seen:
+def searched(data: bytes, folder: Path, **how: Any) -> FileMatches:
     named, most = how.pop("named", False), how.pop("most", 10**9)
     path = folder / "file"
     path.write_bytes(data)
-    needle = Needle(Grep(**{"limit": 1, "chars": 1, "pattern": "needle", "mode": "content", **how}))
+    needle = LineMatcher(Grep(**{"limit": 1, "chars": 1, "pattern": "needle", "mode": "content", **how}))
     fd = os.open(path, os.O_RDONLY)
     try:
-        return needle.search(reading(fd, len(data)), named=named, most=most)
+        return needle.search(make_reader(fd, len(data)), explicit=named, max_lines=most)
     finally:
         os.close(fd)
 
 
 def ripgrep(folder: Path, *how: str) -> bytes:
-    program = found()
-    assert isinstance(program, Program)
+    program = find_ripgrep()
+    assert isinstance(program, RipgrepBinary)
     argv = [program.path, "--no-config", "--no-mmap", "--fixed-strings", "--regexp=needle", *how]
     return subprocess.run(argv, cwd=folder, capture_output=True, check=False).stdout
 
@@ -75,7 +82,7 @@ def test_binary_and_wide_files_are_read_as_ripgrep_reads_them(tmp_path: Path, ca
 def test_a_file_in_several_windows_is_searched_as_one(tmp_path: Path, regex: bool):
     row = "ein Wörtchen, das nicht passt\n".encode()
     data = bytearray()
-    while len(data) < 2 * WINDOW:
+    while len(data) < 2 * WINDOW_BYTES:
         data += row * 9_999 + b"needle\n"
     data += row * 3 + b"needle"
     seen = searched(bytes(data), tmp_path, before=2, after=1, regex=regex)
@@ -91,7 +98,7 @@ def test_a_file_in_several_windows_is_searched_as_one(tmp_path: Path, regex: boo
 def test_lines_around_matches_cross_windows_and_come_once(
     tmp_path: Path, before: int, after: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("handhold.world.search.needle.WINDOW", 7)
+    monkeypatch.setattr("handhold.world.search.needle.WINDOW_BYTES", 7)
     rows = [b"needle\n" if n in (3, 4, 9, 17) else b"%d\n" % n for n in range(20)]
     seen = searched(b"".join(rows), tmp_path, before=before, after=after)
     near = {n for match in (3, 4, 9, 17) for n in range(match - before, match + after + 1) if 0 <= n < 20}
@@ -123,5 +130,5 @@ def test_a_long_line_is_found_and_not_held(tmp_path: Path):
     ],
 )
 def test_letters_that_differ_in_case_are_those_of_unicode(text: str, same: str):
-    assert set(same_letters(text)) == set(same)
-    assert any_case(text)
+    assert set(list_case_variants(text)) == set(same)
+    assert build_ignore_case_pattern(text)

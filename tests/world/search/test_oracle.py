@@ -20,8 +20,8 @@ from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryFiles
 from handhold.world.search import DiskSearch
 from handhold.world.search.memory import MemorySearch
-from handhold.world.search.needle import Needle, reading
-from handhold.world.search.programs import Program, found
+from handhold.world.search.needle import LineMatcher, make_reader
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
 from handhold.world.state.sqlite import SqliteStore
 from tests.scale import scaled
 from tests.suites.search_suite import Ground
@@ -120,8 +120,8 @@ def planted(tree: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, bytes]]]:
 
 @pytest.fixture(scope="module")
 def rg() -> str:
-    program = found()
-    assert isinstance(program, Program), program
+    program = find_ripgrep()
+    assert isinstance(program, RipgrepBinary), program
     return program.path
 
 
@@ -288,8 +288,8 @@ PIECES = [
 def test_c72_regular_expressions_mean_what_they_mean_to_ripgrep(
     contents: list[tuple[bytes, str]], asked: list[tuple[str, bool]]
 ):
-    program = found()
-    assert isinstance(program, Program)
+    program = find_ripgrep()
+    assert isinstance(program, RipgrepBinary)
     with tempfile.TemporaryDirectory() as folder:
         for n, (data, coding) in enumerate(contents):
             stored = data.decode("utf-8", "replace").encode(coding) if coding else data
@@ -303,17 +303,17 @@ def test_c72_regular_expressions_mean_what_they_mean_to_ripgrep(
             request = Grep(limit=1, chars=1, pattern=pattern, regex=True, ignore_case=ignore_case, mode="content")
             if said.returncode == 2:
                 with pytest.raises(BadRegex):
-                    Needle(request)
+                    LineMatcher(request)
             else:
-                ours, theirs = list(needled(Needle(request), Path(folder))), spoken(said.stdout)
+                ours, theirs = list(needled(LineMatcher(request), Path(folder))), spoken(said.stdout)
                 assert ours == without_binary(theirs, held), (pattern, ignore_case)  # none of a file with a NUL
 
 
-def needled(needle: Needle, folder: Path) -> Iterator[tuple[str, int, str, tuple[int, int]]]:
+def needled(needle: LineMatcher, folder: Path) -> Iterator[tuple[str, int, str, tuple[int, int]]]:
     for path in sorted(folder.iterdir()):
         fd = os.open(path, os.O_RDONLY)
         try:
-            seen = needle.search(reading(fd, os.fstat(fd).st_size), named=False, most=1_000)
+            seen = needle.search(make_reader(fd, os.fstat(fd).st_size), explicit=False, max_lines=1_000)
         finally:
             os.close(fd)
         for line in seen.lines:

@@ -10,16 +10,16 @@ from time import monotonic
 import pytest
 
 from handhold.core.errors import BadGlob, BadRegex, NotFound
-from handhold.core.facts import Hit, Row
+from handhold.core.facts import MatchRow, SearchHit
 from handhold.core.plans import Search
 from handhold.core.requests import Grep
-from handhold.core.text.cursor import passed
+from handhold.core.text.cursor import checksum_hit
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.checked import Lines
-from handhold.world.search.events import Found
-from handhold.world.search.programs import Program, found
-from handhold.world.search.ripgrep import Ripgrep
-from handhold.world.search.running import Broken
+from handhold.world.search.checked import LineVerifier
+from handhold.world.search.events import FoundLine
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
+from handhold.world.search.ripgrep import RipgrepSearch
+from handhold.world.search.running import EngineFailed
 from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import Looking, children, descriptors, looking, planted
 
@@ -80,7 +80,7 @@ def test_unsorted_is_by_path_folder_by_folder(disk: Looking, tmp_path: Path):
     wanted = ["B", "a/z", "a-b", "a.txt", "b"]
     for scan in (disk.glob("**", sort="none"), disk.grep("needle", sort="none")):
         assert disk.names(scan) == wanted
-        assert (scan.order, scan.aborted, scan.more) == ("path", "", False)
+        assert (scan.order, scan.abort_reason, scan.has_more) == ("path", "", False)
 
 
 @pytest.mark.parametrize("sort", ["modified", "none"])
@@ -172,7 +172,7 @@ def test_nasty_16_a_line_is_shown_whatever_its_encoding(disk: Looking, tmp_path:
     assert disk.lines(scan) == [(name, number, text)]
     row = scan.hits[0].rows[0]
     assert row.text[row.start : row.end] == "needle"
-    assert scan.unsteady == 0
+    assert scan.unstable_count == 0
 
 
 @pytest.mark.parametrize("width", [20, 100])
@@ -181,7 +181,7 @@ def test_a_long_line_is_cut_around_its_match(disk: Looking, tmp_path: Path, widt
     ((row,),) = (hit.rows for hit in disk.grep("needle", mode="content", width=width).hits)
     assert row.text[row.start : row.end] == "needle"
     assert len(row.text) == width
-    assert (row.cut[0] + row.start, row.cut[1] + len(row.text) - row.end) == (300, 500)
+    assert (row.omitted_chars[0] + row.start, row.omitted_chars[1] + len(row.text) - row.end) == (300, 500)
 
 
 @pytest.mark.parametrize("size", [70_000, 3_000_000])
@@ -193,21 +193,21 @@ def test_a_line_too_long_to_be_held_is_cut_the_same_way(disk: Looking, tmp_path:
     assert row.number == 2
     assert row.text[row.start : row.end] == "needle"
     assert len(row.text) <= 500
-    assert (row.cut[0] + row.start, row.cut[1] + len(row.text) - row.end) == (size + 2, size + 2)
+    assert (row.omitted_chars[0] + row.start, row.omitted_chars[1] + len(row.text) - row.end) == (size + 2, size + 2)
 
 
 def test_context_too_long_to_be_held_is_cut_too(disk: Looking, tmp_path: Path):
     planted(tmp_path, {"a": "needle\n" + "€" * 100_000 + "\n"})
     ((_, context),) = (hit.rows for hit in disk.grep("needle", mode="content", after=1).hits)
-    assert (context.number, context.is_match, context.text, context.cut) == (2, False, "€" * 500, (0, 99_500))
+    assert (context.number, context.is_match, context.text, context.omitted_chars) == (2, False, "€" * 500, (0, 99_500))
 
 
 def test_a_match_too_long_to_be_held_is_shown_from_its_start(disk: Looking, tmp_path: Path):
     planted(tmp_path, {"a": "x" * 5 + "y" * 200_000 + "z\n"})
     ((row,),) = (hit.rows for hit in disk.grep("y+", regex=True, mode="content", width=50).hits)
     assert row.text[row.start : row.end] == "y" * (row.end - row.start)
-    assert row.cut[0] + row.start == 5
-    assert sum(row.cut) + len(row.text) == 200_006
+    assert row.omitted_chars[0] + row.start == 5
+    assert sum(row.omitted_chars) + len(row.text) == 200_006
 
 
 @pytest.mark.parametrize("pattern", ["a(", "a{1000}{1000}{1000}", "[z-a]", "a\\nb"])
@@ -229,8 +229,8 @@ def test_a_glob_that_is_none_is_told(disk: Looking, tmp_path: Path, pattern: str
 
 def test_nasty_18_a_regex_that_explodes_elsewhere_is_linear_here(disk: Looking, tmp_path: Path):
     planted(tmp_path, {"a": "a" * 50_000 + "\n"})
-    scan = disk.grep("(a+)+$b|(a|aa)+c", regex=True, seconds=2.0)
-    assert (scan.hits, scan.aborted) == ((), "")
+    scan = disk.grep("(a+)+$b|(a|aa)+c", regex=True, timeout_seconds=2.0)
+    assert (scan.hits, scan.abort_reason) == ((), "")
 
 
 # --- what is named is searched
@@ -273,21 +273,21 @@ def test_pages_put_together_are_the_whole(disk: Looking, tmp_path: Path, sort: s
     planted(tmp_path, {f"f{n:02}": "needle\n\nneedle\n" for n in range(10)})
     whole = disk.grep("needle", mode=mode, sort=sort)
     found = disk.lines(whole) if mode == "content" else disk.names(whole)
-    assert not whole.more
+    assert not whole.has_more
     pages: list[object] = []
     state, more = None, True
     while more:
-        page = disk.grep("needle", mode=mode, sort=sort, limit=3, start=len(pages), state=state)
-        assert not page.changed
-        state = page.state if page.whole else behind(page.state, page.hits)
+        page = disk.grep("needle", mode=mode, sort=sort, limit=3, start=len(pages), checksum=state)
+        assert not page.changed_since_cursor
+        state = page.checksum if page.is_checksum_of_all else behind(page.checksum, page.hits)
         pages += disk.lines(page) if mode == "content" else disk.names(page)
-        more = page.more
+        more = page.has_more
     assert pages == found
 
 
-def behind(state: int, hits: tuple[Hit, ...]) -> int:
+def behind(state: int, hits: tuple[SearchHit, ...]) -> int:
     for hit in hits:
-        state = passed(state, hit)
+        state = checksum_hit(state, hit)
     return state
 
 
@@ -296,20 +296,20 @@ def behind(state: int, hits: tuple[Hit, ...]) -> int:
 def test_a_page_says_that_something_changed_since_the_one_before(disk: Looking, tmp_path: Path, sort: str, mode: str):
     planted(tmp_path, {f"f{n}": "needle\n" for n in range(6)})
     page = disk.grep("needle", mode=mode, sort=sort, limit=2)
-    state = page.state if page.whole else behind(page.state, page.hits)
+    state = page.checksum if page.is_checksum_of_all else behind(page.checksum, page.hits)
     (tmp_path / "a").write_text("needle\n")
-    assert disk.grep("needle", mode=mode, sort=sort, limit=2, start=2, state=state).changed
+    assert disk.grep("needle", mode=mode, sort=sort, limit=2, start=2, checksum=state).changed_since_cursor
 
 
 def test_c74_a_scan_that_stops_at_its_limit_says_so(disk: Looking, tmp_path: Path):
     planted(tmp_path, {f"f{n}": "needle\n" * 3 for n in range(5)})
     early = disk.grep("needle", sort="none", limit=2)
-    assert (len(early.hits), early.more, early.aborted, early.whole) == (2, True, "limit", False)
+    assert (len(early.hits), early.has_more, early.abort_reason, early.is_checksum_of_all) == (2, True, "limit", False)
     lines = disk.grep("needle", sort="none", mode="content", limit=4)
     assert [(name, number) for name, number, _ in disk.lines(lines)] == [("f0", 1), ("f0", 2), ("f0", 3), ("f1", 1)]
-    assert (lines.more, lines.aborted) == (True, "limit")
+    assert (lines.has_more, lines.abort_reason) == (True, "limit")
     newest = disk.grep("needle", limit=2)
-    assert (len(newest.hits), newest.more, newest.aborted, newest.whole) == (2, True, "", True)
+    assert (len(newest.hits), newest.has_more, newest.abort_reason, newest.is_checksum_of_all) == (2, True, "", True)
 
 
 @pytest.mark.parametrize("files", [40, 200])
@@ -318,7 +318,7 @@ def test_the_newest_lines_are_the_same_however_many_there_are(disk: Looking, tmp
     scan = disk.grep("needle", mode="content", limit=130, start=50)
     wanted = [(f"f{n // 60:03}", n % 60 * 2 + 2, "needle") for n in range(50, 180)]
     assert disk.lines(scan) == wanted
-    assert (scan.order, scan.more, scan.aborted) == ("modified", True, "")
+    assert (scan.order, scan.has_more, scan.abort_reason) == ("modified", True, "")
 
 
 # --- the boundary
@@ -331,10 +331,10 @@ def test_a_place_that_may_not_be_seen_is_neither_shown_nor_counted(disk: Looking
         for mode in ("files_with_matches", "content", "count"):
             scan = disk.grep("needle", mode=mode, sort=sort, limit=2, visible=visible)
             assert sorted(disk.names(scan)) == ["also", "open"]
-            assert not scan.more
-            before = disk.grep("needle", mode=mode, sort=sort, visible=visible).state
+            assert not scan.has_more
+            before = disk.grep("needle", mode=mode, sort=sort, visible=visible).checksum
             (tmp_path / "secret").write_text("needle or not\n")
-            assert disk.grep("needle", mode=mode, sort=sort, visible=visible).state == before
+            assert disk.grep("needle", mode=mode, sort=sort, visible=visible).checksum == before
 
 
 def test_links_are_not_followed(disk: Looking, tmp_path: Path):
@@ -365,8 +365,8 @@ def test_a_line_that_the_file_does_not_bear_out_is_left_out(tmp_path: Path):
     planted(tmp_path, {"a": "inside\n"})
     fd = os.open(tmp_path / "a", os.O_RDONLY)
     try:
-        assert Lines(fd).row(Found(1, 0, 0, 7, b"outside\n"), 100) is None
-        assert Lines(fd).row(Found(1, 0, 0, 6, b"inside\n"), 100) == Row(1, "inside", 0, 6)
+        assert LineVerifier(fd).verify(FoundLine(1, 0, 0, 7, b"outside\n"), 100) is None
+        assert LineVerifier(fd).verify(FoundLine(1, 0, 0, 6, b"inside\n"), 100) == MatchRow(1, "inside", 0, 6)
     finally:
         os.close(fd)
 
@@ -386,7 +386,7 @@ def test_what_was_there_a_moment_ago_is_counted_and_not_shown(disk: Looking, tmp
         planted(tmp_path, {"c": "needle\n"})
         scan = disk.grep("needle", mode=mode, sort="none", visible=meddling)
         assert disk.names(scan) == ["a"]
-        assert scan.unsteady == 2
+        assert scan.unstable_count == 2
 
 
 @pytest.mark.parametrize("sort", ["modified", "none"])
@@ -434,14 +434,14 @@ def test_nasty_14_a_tree_too_deep_for_it_is_told_as_such(disk: Looking, tmp_path
 BY_NOBODY = (
     "import os, sys\n"
     "from pathlib import Path\n"
-    "from handhold.core.errors import PermissionRefused\n"
+    "from handhold.core.errors import PermissionDenied\n"
     "from tests.world.search.looking import looking\n"
     "def skipped(scan):\n"
     "    return [(each.rule, each.files) for each in scan.skipped]\n"
     "def refused(below):\n"
     "    try:\n"
     "        look.grep('needle', below=below)\n"
-    "    except PermissionRefused as error:\n"
+    "    except PermissionDenied as error:\n"
     "        return error.path.removeprefix(look.root + '/')\n"
     "with looking(Path(sys.argv[1]), sys.argv[2]) as look:\n"
     "    look.grep('needle'), look.grep('absent'), look.grep('needle', below='closed')\n"
@@ -487,28 +487,30 @@ def test_nasty_42_what_cannot_be_read_counts_once_in_two_goes(closed: Path):
 @pytest.fixture
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
     """For programs that stand for ripgrep, and start others."""
-    monkeypatch.setattr("handhold.world.search.confinement.files_needed", lambda _: "switched off")
+    monkeypatch.setattr("handhold.world.search.confinement.find_needed_files", lambda _: "switched off")
 
 
 @pytest.mark.usefixtures("unconfined")
 def test_nasty_42_what_ripgrep_cannot_read_counts_once_in_two_goes(disk: Looking, tmp_path: Path):
-    ripgrep = found()
-    assert isinstance(ripgrep, Program)
+    ripgrep = find_ripgrep()
+    assert isinstance(ripgrep, RipgrepBinary)
     complaint = "rg: ./x: Permission denied (os error 13)"
     says = f"#!/bin/sh\necho '{complaint}' >&2\nsleep 0.2\nexec {ripgrep.path} \"$@\"\n"
     program = planted(tmp_path, {".bin/rg": says, **MANY}) / ".bin/rg"
     program.chmod(0o755)
     search = Search(Grep(pattern="needle", limit=100, chars=1, mode="content"), disk.root, 20.0)
-    scan = Ripgrep(disk.workspace, Program(str(program), "14")).search(search, lambda _: True, monotonic() + 20)
+    scan = RipgrepSearch(disk.workspace, RipgrepBinary(str(program), "14")).search(
+        search, lambda _: True, monotonic() + 20
+    )
     assert len(disk.lines(scan)) == 100
     # There is no such file, as we can see: what was refused to ripgrep, and not to us, changed meanwhile.
-    assert (scan.unsteady, scan.skipped) == (1, ())
+    assert (scan.unstable_count, scan.skipped) == (1, ())
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ["ripgrep", "walk"])
 def test_nasty_42_what_cannot_be_read_is_not_told_as_searched(closed: Path, engine: str):
-    assert by_nobody(closed, engine, "look.grep('absent').searched, skipped(look.grep('absent'))") == [
+    assert by_nobody(closed, engine, "look.grep('absent').searched_count, skipped(look.grep('absent'))") == [
         "1 [('unreadable', 2)]"
     ]
 
@@ -526,8 +528,10 @@ def test_of_what_ripgrep_says_when_it_fails_only_the_first_line_is_told(disk: Lo
     )
     program.chmod(0o755)
     search = Search(Grep(pattern="x", limit=1, chars=1), disk.root, 20.0)
-    with pytest.raises(Broken) as failed:
-        Ripgrep(disk.workspace, Program(str(program), "14")).search(search, lambda _: True, monotonic() + 20)
+    with pytest.raises(EngineFailed) as failed:
+        RipgrepSearch(disk.workspace, RipgrepBinary(str(program), "14")).search(
+            search, lambda _: True, monotonic() + 20
+        )
     assert str(failed.value) == "ripgrep failed: out of memory"
 
 
@@ -545,7 +549,7 @@ def test_no_process_and_no_descriptor_is_left(disk: Looking, tmp_path: Path):
     for sort in ("modified", "none"):
         for mode in ("files_with_matches", "content", "count"):
             disk.grep("needle", mode=mode, sort=sort, limit=3)
-            disk.grep("needle", mode=mode, sort=sort, seconds=0.001)
+            disk.grep("needle", mode=mode, sort=sort, timeout_seconds=0.001)
             with pytest.raises(Halt):
                 disk.grep("needle", mode=mode, sort=sort, visible=halting)
     assert descriptors() == before

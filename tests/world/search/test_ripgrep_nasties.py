@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 
-from handhold.world.search.programs import Program, found
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
 from tests.world.search.looking import looking, planted
 
 
@@ -20,9 +20,9 @@ from tests.world.search.looking import looking, planted
 def test_a_line_with_so_many_matches_that_ripgrep_would_fill_the_memory_is_left_to_the_walk(tmp_path: Path):
     planted(tmp_path, {"many": b"a" * 30_000_000 + b"\n"})
     with looking(tmp_path, "ripgrep", "walk") as look:
-        scan = look.grep("a", mode="content", seconds=60)
+        scan = look.grep("a", mode="content", timeout_seconds=60)
         assert [row.number for hit in scan.hits for row in hit.rows] == [1]
-        assert scan.weaker.startswith("ripgrep failed")
+        assert scan.fallback_reason.startswith("ripgrep failed")
 
 
 @pytest.mark.slow
@@ -76,13 +76,13 @@ def swapping(tmp_path: Path) -> Iterator[Path]:
 def test_nasty_28_no_line_from_outside_is_ever_shown(swapping: Path, capsys: pytest.CaptureFixture[str]):
     shown, bare = Counter[str](), Counter[str]()
     unsteady = 0
-    ripgrep = found()
-    assert isinstance(ripgrep, Program)
+    ripgrep = find_ripgrep()
+    assert isinstance(ripgrep, RipgrepBinary)
     with looking(swapping, "ripgrep") as look:
         for n in range(400):
             scan = look.grep("needle", mode="content", sort=("modified", "none")[n % 2])
             shown.update(text for _, _, text in look.lines(scan))
-            unsteady += scan.unsteady
+            unsteady += scan.unstable_count
             command = [ripgrep.path, "--no-filename", "needle", "./"]
             said = subprocess.run(command, cwd=swapping, capture_output=True, text=True, check=False).stdout
             bare.update(said.splitlines())

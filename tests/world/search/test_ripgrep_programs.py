@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from handhold.world.search import programs
-from handhold.world.search.programs import Program, found
+from handhold.world.search.programs import RipgrepBinary, find_ripgrep
 
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    found.cache_clear()
+    find_ripgrep.cache_clear()
     yield
-    found.cache_clear()
+    find_ripgrep.cache_clear()
 
 
 def fake(folder: Path, says: str) -> Path:
@@ -29,7 +29,7 @@ def fake(folder: Path, says: str) -> Path:
 def test_the_systems_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = fake(tmp_path, "echo 'ripgrep 13.0.0 (rev 1)'; echo 'PCRE2 10.45'")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert found() == Program(str(path), "13.0.0")
+    assert find_ripgrep() == RipgrepBinary(str(path), "13.0.0")
 
 
 @pytest.mark.parametrize("says", ["echo ripgrep 12.1.1", "exit 1", "echo nothing of the kind", "kill -9 $$"])
@@ -37,21 +37,21 @@ def test_one_that_is_too_old_or_broken_is_passed_over(tmp_path: Path, monkeypatc
     fake(tmp_path / "first", says)
     path = fake(tmp_path / "second", "echo ripgrep 14.1.0")
     monkeypatch.setenv("PATH", f"{tmp_path}/first:{tmp_path}/second")
-    assert found() == Program(str(path), "14.1.0")
+    assert find_ripgrep() == RipgrepBinary(str(path), "14.1.0")
 
 
 def test_one_in_the_working_directory_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fake(tmp_path, f"touch {tmp_path}/ran; echo ripgrep 99.0.0")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", ".:")
-    found()
+    find_ripgrep()
     assert not (tmp_path / "ran").exists()
 
 
 def test_the_wheel_is_found_without_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    ripgrep = found()
-    assert isinstance(ripgrep, Program)
+    ripgrep = find_ripgrep()
+    assert isinstance(ripgrep, RipgrepBinary)
     assert os.path.dirname(ripgrep.path) == os.path.dirname(os.path.abspath(sys.executable))
 
 
@@ -67,5 +67,5 @@ def test_why_there_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if says:
         fake(tmp_path, says)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs, "wheels", lambda: iter(()))
-    assert found() == because
+    monkeypatch.setattr(programs, "list_wheel_scripts", lambda: iter(()))
+    assert find_ripgrep() == because

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.text.names import escaped
+from handhold.core.text.names import escape_path
 from handhold.world.files.workspace import Workspace
 from handhold.world.memory import MemoryFiles
 from handhold.world.search import DiskSearch
@@ -48,7 +48,7 @@ class TestMemorySearch(SearchSuite):
             for name, data in tree.items():
                 files.files[name] = data.encode() if isinstance(data, str) else data
             for name in list(tree)[::-1]:  # a file is as old as the first look at it
-                files.look(escaped(name))
+                files.stat(escape_path(name))
             return Ground(MemorySearch(files), files.roots[0], lambda name, data: put(files, name, data))
 
         return fresh

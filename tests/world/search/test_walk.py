@@ -8,11 +8,11 @@ from time import monotonic, sleep
 
 import pytest
 
-from handhold.core.facts import Skipped
-from handhold.world.files.tree import HELD
+from handhold.core.facts import SkippedFiles
+from handhold.world.files.tree import MAX_OPEN_FOLDERS
 from handhold.world.files.workspace import Workspace
 from handhold.world.search import reading
-from handhold.world.search.unsearched import skipped_by_rule
+from handhold.world.search.unsearched import explain_skipped_paths
 from handhold.world.state.sqlite import SqliteStore
 from tests.world.search.looking import Looking, children, descriptors, looking, planted
 
@@ -57,9 +57,9 @@ def test_nasty_14_five_thousand_nested_folders_are_searched_with_few_of_them_ope
         scan = walk.grep("needle", sort="none")
         assert [name.count("/") for name in walk.names(scan)] == [DEPTH]
         assert walk.names(scan)[0].endswith("/last.txt")
-        assert scan.aborted == ""
+        assert scan.abort_reason == ""
         assert len(walk.glob("**/needle", visible=watch).hits) == DEPTH // 100
-    assert 0 < most <= HELD + 8
+    assert 0 < most <= MAX_OPEN_FOLDERS + 8
     assert descriptors() == before
 
 
@@ -73,7 +73,7 @@ def test_nasty_33_a_folder_that_is_moved_away_meanwhile_is_told(walk: Looking, t
 
     scan = walk.glob("**", sort="none", visible=moving)
     assert walk.names(scan) == ["b/a", "d/a"]
-    assert scan.unsteady == 1
+    assert scan.unstable_count == 1
 
 
 def test_nasty_33_a_file_that_goes_meanwhile_is_told(walk: Looking, tmp_path: Path):
@@ -86,7 +86,7 @@ def test_nasty_33_a_file_that_goes_meanwhile_is_told(walk: Looking, tmp_path: Pa
 
     scan = walk.grep("x", sort="none", visible=removing)
     assert walk.names(scan) == ["a"]
-    assert scan.unsteady == 1
+    assert scan.unstable_count == 1
 
 
 def test_c2_links_are_not_followed(tmp_path: Path):
@@ -131,16 +131,16 @@ def test_nasty_18_backtracking_ends_at_the_deadline_and_leaves_no_process(
     planted(tmp_path, {"a": "needle\n", "b": "a" * 60 + "!\n", "c": "needle\n"})
     before = descriptors()
     begun = monotonic()
-    scan = walk.grep("needle|(a+)+$", regex=True, seconds=seconds, sort="none")
+    scan = walk.grep("needle|(a+)+$", regex=True, timeout_seconds=seconds, sort="none")
     assert monotonic() - begun < seconds + 1.0
-    assert scan.aborted == "deadline"
-    assert scan.more
+    assert scan.abort_reason == "deadline"
+    assert scan.has_more
     assert children() == set()
     assert descriptors() == before
 
 
 def test_many_files_are_read_by_two_processes_and_come_in_order(walk: Looking, tmp_path: Path):
-    names = sorted(f"d{n % 7}/f{n:05}" for n in range(reading.ALONE * 2))
+    names = sorted(f"d{n % 7}/f{n:05}" for n in range(reading.MAX_IN_PROCESS_FILES * 2))
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("needle\n" if int(name[-1]) % 2 else "other\n")
@@ -148,7 +148,7 @@ def test_many_files_are_read_by_two_processes_and_come_in_order(walk: Looking, t
     for regex in (False, True):
         scan = walk.grep("needle", sort="none", limit=10_000, regex=regex)
         assert walk.names(scan) == [name for name in names if int(name[-1]) % 2]
-        assert scan.searched == len(names)
+        assert scan.searched_count == len(names)
     assert children() == set()
     assert descriptors() == before
 
@@ -161,9 +161,9 @@ def test_the_walk_ends_at_its_deadline(walk: Looking, tmp_path: Path):
         return True
 
     begun = monotonic()
-    scan = walk.glob("**", sort="none", seconds=0.1, visible=slow)
+    scan = walk.glob("**", sort="none", timeout_seconds=0.1, visible=slow)
     assert monotonic() - begun < 1.0
-    assert scan.aborted == "deadline"
+    assert scan.abort_reason == "deadline"
     assert 0 < len(scan.hits) < 50
 
 
@@ -187,7 +187,7 @@ def test_a_sparse_file_of_two_gigabytes_is_told_as_too_large(walk: Looking, tmp_
     with open(tmp_path / "large", "wb") as file:
         file.truncate(2 << 30)
     scan = walk.grep("absent")
-    assert Skipped("too large", 1) in scan.skipped
+    assert SkippedFiles("too large", 1) in scan.skipped
 
 
 def test_the_topmost_rule_that_hides_a_file_is_told(tmp_path: Path):
@@ -195,12 +195,12 @@ def test_the_topmost_rule_that_hides_a_file_is_told(tmp_path: Path):
     workspace = Workspace([root], SqliteStore.in_memory())
     try:
         places = [f"{workspace.roots[0]}/{name}" for name in ("out/a.log", ".h/b.log", "c")]
-        skipped = skipped_by_rule(
+        skipped = explain_skipped_paths(
             workspace, workspace.roots[0], places, hidden=False, ignored=False, until=monotonic() + 5
         )
     finally:
         workspace.close()
     assert set(skipped) == {
-        Skipped("ignore file", 1, f"{workspace.roots[0]}/.ignore", 2, "out"),
-        Skipped("hidden", 1),
+        SkippedFiles("ignore file", 1, f"{workspace.roots[0]}/.ignore", 2, "out"),
+        SkippedFiles("hidden", 1),
     }

@@ -15,8 +15,8 @@ from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import Verb, Verdict
-from handhold.world.settings import NAME, Wanted, folds_case, load, narrower
-from handhold.world.settings.reading import said_in
+from handhold.world.settings import FILE_NAME, CodeSettings, is_case_insensitive, load_policy, narrow_mode
+from handhold.world.settings.reading import parse_settings
 from handhold.world.state import trust
 
 RULE = """
@@ -42,17 +42,17 @@ def users(home: Path, text: str) -> Path:
 
 
 def projects(root: Path, text: str, *, trusted: bool = True) -> None:
-    (root / NAME).write_text(text)
+    (root / FILE_NAME).write_text(text)
     if trusted:
-        trust.record(str(root), text.encode())
+        trust.record_trust(str(root), text.encode())
 
 
 def loaded(root: Path, mode: Mode | None = None, **more: object) -> RulePolicy:
-    return load((str(root),), Wanted(mode, "edit"), **more)  # pyright: ignore[reportArgumentType]
+    return load_policy((str(root),), CodeSettings(mode, "edit"), **more)  # pyright: ignore[reportArgumentType]
 
 
 def read(policy: RulePolicy, root: Path, way: str) -> str:
-    return policy.may(Verb.READ, f"{root}/{way}").verdict.value
+    return policy.decide(Verb.READ, f"{root}/{way}").verdict.value
 
 
 # --- the user's file
@@ -77,7 +77,7 @@ with Toolbox.open({str(root)!r}, state={str(root.parent / "state")!r}) as box:
 def test_the_users_rules_and_mode_count(home: Path, root: Path):
     file = users(home, 'mode = "ask"\n' + rule("deny", "private"))
     policy = loaded(root)
-    judgement = policy.may(Verb.READ, f"{root}/private/a")
+    judgement = policy.decide(Verb.READ, f"{root}/private/a")
     assert (policy.name, judgement.verdict, judgement.rule, judgement.source) == ("ask", Verdict.DENY, "r", str(file))
 
 
@@ -103,7 +103,7 @@ def test_another_file_may_be_named_and_must_be_there(root: Path, monkeypatch: py
 def test_the_standard_says_where_the_users_file_is(root: Path, monkeypatch: pytest.MonkeyPatch):
     folder = root.parent / "xdg/handhold"
     folder.mkdir(parents=True)
-    (folder / NAME).write_text('mode = "ask"')
+    (folder / FILE_NAME).write_text('mode = "ask"')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
     assert loaded(root).name == "ask"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
@@ -117,19 +117,19 @@ def test_without_a_home_nothing_that_stands_in_its_place_counts(root: Path, monk
     projects(root, rule("allow", "a"), trusted=False)
     record = root / ".local/state/handhold/trusted" / trust.digest(os.fsencode(root))
     record.parent.mkdir(parents=True)
-    record.write_text(trust.digest((root / NAME).read_bytes()))
+    record.write_text(trust.digest((root / FILE_NAME).read_bytes()))
     monkeypatch.chdir(root)
     monkeypatch.setenv("HOME", ".")
     policy = loaded(root, "ask")
-    assert (read(policy, root, ".env"), policy.may(Verb.CHANGE, f"{root}/a").verdict) == ("deny", Verdict.ASK)
-    assert "not trusted" in policy.remarks[0]
+    assert (read(policy, root, ".env"), policy.decide(Verb.CHANGE, f"{root}/a").verdict) == ("deny", Verdict.ASK)
+    assert "not trusted" in policy.warnings[0]
 
 
 def test_no_settings_are_read_where_none_are_wanted(home: Path, root: Path):
     users(home, "broken")
     projects(root, "broken", trusted=False)
     policy = loaded(root, settings=False)
-    assert (policy.name, policy.remarks, read(policy, root, ".env")) == ("edit", (), "deny")
+    assert (policy.name, policy.warnings, read(policy, root, ".env")) == ("edit", (), "deny")
 
 
 BROKEN = {
@@ -168,6 +168,40 @@ def test_a_wrong_example_is_named_with_its_file_and_its_rule(home: Path, root: P
     assert broken.value.because == "rule 'r': it should cover 'b', and does not"
 
 
+# --- keys of a rule that had another name
+
+
+def keys(does_not_cover: str = "does_not_cover", exclude: str = "exclude") -> bytes:
+    text = rule("deny", "db").replace("spares = ", f"{does_not_cover} = ")
+    return f'{text}{exclude} = ["db/README.md"]\n'.encode()
+
+
+@pytest.mark.parametrize("does_not_cover", ["does_not_cover", "spares"])
+@pytest.mark.parametrize("exclude", ["exclude", "but"])
+def test_a_rule_means_the_same_under_the_old_keys_and_the_new(does_not_cover: str, exclude: str):
+    (found,) = parse_settings(keys(does_not_cover, exclude), "f").rules
+    assert (found.does_not_cover, found.exclude) == (("something/else",), ("db/README.md",))
+
+
+@pytest.mark.parametrize(("old", "new"), [("but", "exclude"), ("spares", "does_not_cover")])
+def test_the_old_and_the_new_key_in_one_rule_are_refused(old: str, new: str):
+    with pytest.raises(SettingsBroken) as broken:
+        parse_settings(keys() + f'{old} = ["db/a"]\n'.encode(), "f")
+    assert broken.value.because == f"rule 'r': {old} and {new} are the same; give one"
+
+
+@pytest.mark.parametrize("key", ["folds", "ignore_case"])
+def test_whether_case_counts_is_no_key_of_a_file(key: str):
+    with pytest.raises(SettingsBroken, match=f"unknown key '{key}'"):
+        parse_settings(keys() + f"{key} = true\n".encode(), "f")
+
+
+@pytest.mark.parametrize("key", ["exclude", "but"])
+def test_what_a_rule_of_a_project_excludes_lies_in_the_project_too(key: str):
+    with pytest.raises(SettingsBroken, match="not a path of this project"):
+        parse_settings(keys(exclude=key).replace(b"db/README.md", b"~/db"), "f", is_project=True)
+
+
 @pytest.mark.parametrize("thing", ["a folder", "a pipe", "a loop", "a device"])
 def test_what_is_no_file_is_broken_and_keeps_nobody_waiting(home: Path, root: Path, thing: str):
     file = home / ".config/handhold/handhold.toml"
@@ -187,7 +221,7 @@ def test_what_is_no_file_is_broken_and_keeps_nobody_waiting(home: Path, root: Pa
 @given(st.binary(max_size=200) | st.text('mode="ask[]rule\n=', max_size=60).map(str.encode))
 def test_whatever_a_file_holds_it_is_settings_or_broken(data: bytes):
     with suppress(SettingsBroken):  # and nothing else is raised
-        said_in(data, "f", of_project=True)
+        parse_settings(data, "f", is_project=True)
 
 
 # --- a project's file
@@ -198,22 +232,22 @@ def test_a_project_spares_the_modes_question_only_once_it_is_trusted(root: Path)
     projects(root, text, trusted=False)
     policy = loaded(root)
     assert (policy.name, read(policy, root, "private")) == ("ask", "deny")
-    assert policy.may(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ASK
-    assert "not trusted" in policy.remarks[0]
-    trust.record(str(root), text.encode())
+    assert policy.decide(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ASK
+    assert "not trusted" in policy.warnings[0]
+    trust.record_trust(str(root), text.encode())
     policy = loaded(root)
-    assert (policy.name, read(policy, root, "private"), policy.remarks) == ("ask", "deny", ())
-    assert policy.may(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ALLOW
+    assert (policy.name, read(policy, root, "private"), policy.warnings) == ("ask", "deny", ())
+    assert policy.decide(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ALLOW
 
 
 def test_a_file_that_changed_is_not_trusted(root: Path):
     projects(root, rule("deny", "private") + rule("allow", "src", "spared"))
-    with (root / NAME).open("a") as file:
+    with (root / FILE_NAME).open("a") as file:
         file.write("\n")
     policy = loaded(root, "ask")
     assert read(policy, root, "private") == "deny"
-    assert policy.may(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ASK
-    assert "changed since" in policy.remarks[0]
+    assert policy.decide(Verb.CHANGE, f"{root}/src/a").verdict is Verdict.ASK
+    assert "changed since" in policy.warnings[0]
 
 
 def test_trust_is_of_a_folder_and_of_what_it_holds(root: Path):
@@ -222,12 +256,12 @@ def test_trust_is_of_a_folder_and_of_what_it_holds(root: Path):
     copy = root.parent / "copy"
     copy.mkdir()
     projects(copy, text, trusted=False)
-    assert loaded(copy).remarks
+    assert loaded(copy).warnings
     (root.parent / "link").symlink_to(root)
-    assert trust.recorded(str(root.parent / "link")) == trust.digest(text.encode())
-    assert trust.forget(str(root))
-    assert not trust.forget(str(root))
-    assert loaded(root).remarks
+    assert trust.read_trusted_digest(str(root.parent / "link")) == trust.digest(text.encode())
+    assert trust.forget_trust(str(root))
+    assert not trust.forget_trust(str(root))
+    assert loaded(root).warnings
 
 
 def test_a_project_cannot_allow_what_is_built_in_nor_widen_the_mode(root: Path):
@@ -239,12 +273,12 @@ def test_a_project_cannot_allow_what_is_built_in_nor_widen_the_mode(root: Path):
 @pytest.mark.parametrize("path", ["/etc", "~/.ssh"])
 def test_a_projects_rules_are_about_the_project(root: Path, path: str):
     with pytest.raises(SettingsBroken, match="not a path of this project"):
-        said_in(rule("allow", path).encode(), "f", of_project=True)
+        parse_settings(rule("allow", path).encode(), "f", is_project=True)
 
 
 @given(st.sampled_from(MODES), st.sampled_from([None, *MODES]))
 def test_a_projects_mode_always_narrows(mode: Mode, other: Mode | None):
-    assert MODES.index(narrower(mode, other)) <= MODES.index(mode)
+    assert MODES.index(narrow_mode(mode, other)) <= MODES.index(mode)
 
 
 # --- our own files
@@ -252,11 +286,11 @@ def test_a_projects_mode_always_narrows(mode: Mode, other: Mode | None):
 
 def test_no_tool_writes_its_own_permission(home: Path, root: Path):
     file = users(home, "")
-    policy = load((str(home),), Wanted("open", "edit"))
-    assert policy.may(Verb.CHANGE, str(file)).verdict is Verdict.DENY
-    assert policy.may(Verb.READ, str(file)).verdict is Verdict.ALLOW
+    policy = load_policy((str(home),), CodeSettings("open", "edit"))
+    assert policy.decide(Verb.CHANGE, str(file)).verdict is Verdict.DENY
+    assert policy.decide(Verb.READ, str(file)).verdict is Verdict.ALLOW
     record = home / ".local/state/handhold/trusted/x"
-    assert [policy.may(verb, str(record)).verdict for verb in (Verb.READ, Verb.CREATE)] == [Verdict.DENY] * 2
+    assert [policy.decide(verb, str(record)).verdict for verb in (Verb.READ, Verb.CREATE)] == [Verdict.DENY] * 2
 
 
 def test_a_link_to_the_users_file_does_not_open_it(home: Path, root: Path):
@@ -264,7 +298,7 @@ def test_a_link_to_the_users_file_does_not_open_it(home: Path, root: Path):
     kept.write_text('mode = "ask"')
     (home / ".config/handhold/handhold.toml").symlink_to(kept)
     policy = loaded(root)
-    assert (policy.name, policy.may(Verb.CHANGE, str(kept)).verdict) == ("ask", Verdict.DENY)
+    assert (policy.name, policy.decide(Verb.CHANGE, str(kept)).verdict) == ("ask", Verdict.DENY)
 
 
 def test_a_state_folder_in_the_workspace_is_not_for_tools(root: Path):
@@ -277,12 +311,12 @@ def test_a_state_folder_in_the_workspace_is_not_for_tools(root: Path):
 
 
 def test_a_file_system_is_asked_whether_it_folds(root: Path):
-    assert not folds_case(str(root))
+    assert not is_case_insensitive(str(root))
     (root / "a").touch()
-    assert not folds_case(str(root))
+    assert not is_case_insensitive(str(root))
     os.link(root / "a", root / "A")  # as close as this one comes to it
-    assert folds_case(str(root))
-    assert not folds_case(str(root / "none"))
+    assert is_case_insensitive(str(root))
+    assert not is_case_insensitive(str(root / "none"))
 
 
 # --- in code
@@ -324,6 +358,6 @@ STRANGE = ['"quoted".env', "a\\b.env", "[x]*?.env", "é\u202e.env", "tab\t.env",
 def test_a_strange_name_can_be_allowed_by_the_message_too(home: Path, root: Path, name: str):
     policy = loaded(root)
     place = f"{root}/d/{name}"
-    remedy = policy.may(Verb.READ, place).remedy
+    remedy = policy.decide(Verb.READ, place).remedy
     users(home, remedy.partition(":\n\n")[2].partition("\n\nor in code")[0])
-    assert loaded(root).may(Verb.READ, place).verdict is Verdict.ALLOW
+    assert loaded(root).decide(Verb.READ, place).verdict is Verdict.ALLOW

@@ -9,23 +9,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Rule, Toolbox
+from handhold.cli.trust import trust as trust_command
 from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
-from handhold.core.policy.rules import ON_PATHS, SEVERITY
-from handhold.core.policy.shell import Standing, study
+from handhold.core.policy.rules import PATH_VERBS, SEVERITY
+from handhold.core.policy.shell import ShellContext, analyze_command
 from handhold.core.ports import Verb, Verdict
-from handhold.world.settings import NAME, Wanted, load
+from handhold.world.settings import FILE_NAME, CodeSettings, load_policy
 from handhold.world.state import trust
 
 PLACES = ["a", "a/b", "b", "a/.env", "b/x.pem", "docs/c.md"]
 COMMANDS = ["ls", "git status", "git push", "make && git push", "$(cat x)", "rm -rf b"]
 HOSTS = ["a.example.org", "b.example.org"]
 KINDS: list[tuple[str, list[Verb], list[str]]] = [
-    ("paths", list(ON_PATHS), ["a", "b", "a/b", ".env", "*.pem", "docs/**"]),
+    ("paths", list(PATH_VERBS), ["a", "b", "a/b", ".env", "*.pem", "docs/**"]),
     ("commands", [Verb.RUN], ["ls", "git", "git push", "rm"]),
     ("hosts", [Verb.CONNECT], HOSTS),
 ]
@@ -53,23 +55,23 @@ def as_toml(mode: Mode | None, rules: Sequence[Rule]) -> str:
     lines = [f"mode = {json.dumps(mode)}"] if mode else []
     for rule in rules:
         fields = {"name": rule.name, "verdict": rule.verdict.value, "verbs": [verb.value for verb in rule.verbs]}
-        fields |= {"because": rule.because, "covers": list(rule.covers), "spares": list(rule.spares)}
+        fields |= {"because": rule.because, "covers": list(rule.covers), "spares": list(rule.does_not_cover)}
         fields |= {rule.target: list(getattr(rule, rule.target))}
         lines += ["[[rule]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items())]
     return "\n".join(lines)
 
 
-def decisions(root: str, wanted: Wanted) -> dict[tuple[str, str], Verdict]:
+def decisions(root: str, wanted: CodeSettings) -> dict[tuple[str, str], Verdict]:
     """What is decided about each place, command and host."""
-    policy = load((root,), wanted)
+    policy = load_policy((root,), wanted)
     found: dict[tuple[str, str], Verdict] = {
-        (verb, way): policy.may(verb, f"{root}/{way}").verdict for verb in ON_PATHS for way in PLACES
+        (verb, way): policy.decide(verb, f"{root}/{way}").verdict for verb in PATH_VERBS for way in PLACES
     }
-    found |= {(Verb.CONNECT, host): policy.may(Verb.CONNECT, host).verdict for host in HOSTS}
-    standing = Standing((root,), root, "/home/me")
-    found |= {(Verb.RUN, line): policy.may_run(study(line, standing)).verdict for line in COMMANDS}
-    found["connects", ""] = Verdict.ALLOW if policy.connects else Verdict.DENY
-    found["sees", ""] = Verdict.ALLOW if all(policy.visible(f"{root}/{way}") for way in PLACES) else Verdict.DENY
+    found |= {(Verb.CONNECT, host): policy.decide(Verb.CONNECT, host).verdict for host in HOSTS}
+    standing = ShellContext((root,), root, "/home/me")
+    found |= {(Verb.RUN, line): policy.decide_command(analyze_command(line, standing)).verdict for line in COMMANDS}
+    found["connects", ""] = Verdict.ALLOW if policy.allows_hosts else Verdict.DENY
+    found["sees", ""] = Verdict.ALLOW if all(policy.is_visible(f"{root}/{way}") for way in PLACES) else Verdict.DENY
     return found
 
 
@@ -78,21 +80,21 @@ def decisions(root: str, wanted: Wanted) -> dict[tuple[str, str], Verdict]:
 def test_r6_an_untrusted_file_never_widens_and_each_of_its_deny_and_ask_rules_holds(
     changed: bool, mode: Mode, said: Mode | None, own: tuple[Rule, ...], rules: tuple[Rule, ...]
 ):
-    wanted = Wanted(mode, "edit", own)
+    wanted = CodeSettings(mode, "edit", own)
     with TemporaryDirectory() as folder:
         root = os.path.realpath(folder)
         if changed:
-            trust.record(root, b"what was trusted before")
+            trust.record_trust(root, b"what was trusted before")
         without = decisions(root, wanted)
-        (Path(root) / NAME).write_text(as_toml(said, rules))
+        (Path(root) / FILE_NAME).write_text(as_toml(said, rules))
         with_it = decisions(root, wanted)
-        warnings = load((root,), wanted).remarks
+        warnings = load_policy((root,), wanted).warnings
     for what, before in without.items():
         assert SEVERITY[with_it[what]] >= SEVERITY[before], what
     for rule in (each for each in rules if each.verdict is not Verdict.ALLOW):
-        about = rule.examples()
+        about = rule.build_example_matcher()
         for (verb, target), verdict in with_it.items():
-            if verb in rule.verbs and (target in HOSTS + PLACES or target == rule.covers[0]) and about.about(target):
+            if verb in rule.verbs and (target in HOSTS + PLACES or target == rule.covers[0]) and about.covers(target):
                 assert SEVERITY[verdict] >= SEVERITY[rule.verdict], (rule, target)
     assert bool(warnings) is any(rule.verdict is Verdict.ALLOW for rule in rules)
 
@@ -105,7 +107,7 @@ def deny_and_allow(root: Path) -> str:
             rule_on(Verdict.ALLOW, "paths", [Verb.CHANGE], "src", "spared"),
         ],
     )
-    (root / NAME).write_text(text)
+    (root / FILE_NAME).write_text(text)
     (root / "private").write_text("secret\n")
     return text
 
@@ -114,14 +116,14 @@ def deny_and_allow(root: Path) -> str:
 def test_r6_a_call_obeys_the_denials_of_a_file_that_is_not_trusted(root: Path, changed: bool):
     text = deny_and_allow(root)
     if changed:
-        trust.record(str(root), text.encode() + b"\n")
+        trust.record_trust(str(root), text.encode() + b"\n")
     with Toolbox.open(root, state=root.parent / "state") as box:
         reply = box.call("read_file", {"path": "private"})
         assert reply.code == "DENIED"
         assert "an untrusted file of rules says: so" in reply.text
         (warning,) = box.warnings
     why = "has changed since it was trusted" if changed else "is not trusted"
-    told = f"{root}/{NAME} {why}: its 1 allow rule does not count. Review it with `handhold trust {root}`."
+    told = f"{root}/{FILE_NAME} {why}: its 1 allow rule does not count. Review it with `handhold trust {root}`."
     assert warning == told
 
 
@@ -132,7 +134,7 @@ def test_r6_python_logs_once_that_allow_rules_do_not_count(root: Path, caplog: p
             warnings = box.warnings
     logged = [(each.name, each.levelno, each.getMessage()) for each in caplog.records]
     assert logged == [("handhold", logging.WARNING, warnings[0])]
-    trust.record(str(root), text.encode())
+    trust.record_trust(str(root), text.encode())
     with Toolbox.open(root, state=root.parent / "state") as box:
         assert box.warnings == ()
         assert box.call("read_file", {"path": "private"}).code == "DENIED"
@@ -140,7 +142,7 @@ def test_r6_python_logs_once_that_allow_rules_do_not_count(root: Path, caplog: p
 
 
 def test_r6_a_file_that_only_narrows_needs_no_trust_and_no_warning(root: Path):
-    (root / NAME).write_text('mode = "read-only"\n')
+    (root / FILE_NAME).write_text('mode = "read-only"\n')
     (root / "a").write_text("x\n")
     with Toolbox.open(root, state=root.parent / "state", policy="open") as box:
         assert (box.policy.name, box.warnings) == ("read-only", ())
@@ -152,20 +154,20 @@ def test_r6_a_file_that_only_narrows_needs_no_trust_and_no_warning(root: Path):
 def test_r6_an_untrusted_file_that_cannot_be_parsed_opens_nothing(root: Path, thing: str, changed: bool):
     match thing:
         case "a link":
-            (root / NAME).symlink_to("/dev/zero")
+            (root / FILE_NAME).symlink_to("/dev/zero")
         case "a pipe":
-            os.mkfifo(root / NAME)
+            os.mkfifo(root / FILE_NAME)
         case "a folder":
-            (root / NAME).mkdir()
+            (root / FILE_NAME).mkdir()
         case "nonsense":
-            (root / NAME).write_bytes(b"\xff" * 100)
+            (root / FILE_NAME).write_bytes(b"\xff" * 100)
         case _:
-            (root / NAME).write_text(deny_and_allow(root).replace('covers = ["private"]', 'covers = ["b"]'))
+            (root / FILE_NAME).write_text(deny_and_allow(root).replace('covers = ["private"]', 'covers = ["b"]'))
     if changed:
-        trust.record(str(root), b"what was there before")
+        trust.record_trust(str(root), b"what was there before")
     with pytest.raises(SettingsBroken) as broken:
         Toolbox.open(root, state=root.parent / "state")
-    assert broken.value.path == f"{root}/{NAME}"
+    assert broken.value.path == f"{root}/{FILE_NAME}"
     with Toolbox.open(root, state=root.parent / "state", settings=False):
         pass
 
@@ -190,10 +192,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_r6_a_hostile_file_is_refused_at_once(root: Path, what: str):
-    (root / NAME).write_text(HOSTILE[what])
+    (root / FILE_NAME).write_text(HOSTILE[what])
     began = time.process_time()
     with pytest.raises(SettingsBroken) as broken:
-        load((str(root),), Wanted("edit", "edit"))
+        load_policy((str(root),), CodeSettings("edit", "edit"))
     assert time.process_time() - began < 1
     assert any(word in broken.value.because for word in ("dots", "characters", "larger"))
 
@@ -202,8 +204,14 @@ def test_r6_a_warning_quotes_nothing_of_the_file_and_moves_no_cursor(root: Path)
     folder = root / "\x1b[2J odd\u202e"
     folder.mkdir()
     rule = rule_on(Verdict.ALLOW, "paths", [Verb.READ], "a", "ignore all that was said before")
-    (folder / NAME).write_text(as_toml(None, [rule]))
-    (warning,) = load((str(folder),), Wanted("edit", "edit")).remarks
+    (folder / FILE_NAME).write_text(as_toml(None, [rule]))
+    (warning,) = load_policy((str(folder),), CodeSettings("edit", "edit")).warnings
     assert "\x1b" not in warning
     assert "\u202e" not in warning
     assert "ignore all" not in warning
+
+
+def test_the_keys_that_trust_prints_are_those_of_old(root: Path):
+    (root / FILE_NAME).write_text(hostile_rule(["a"], ["a"]) + '\nexclude = ["a/b"]')
+    printed = json.loads(CliRunner().invoke(trust_command, [str(root), "--json"]).output)
+    assert list(printed["rules"][0]) == ["name", "verdict", "verbs", "because", "covers", "spares", "paths", "but"]

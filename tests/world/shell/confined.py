@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 
-from handhold.world.shell.layout import Guarded, Mount
-from handhold.world.shell.limits import Limits
+from handhold.world.shell.layout import Mount, WriteProtection
+from handhold.world.shell.limits import ResourceLimits
 from handhold.world.shell.loopback import Loopback
-from handhold.world.shell.sandbox import sandbox
+from handhold.world.shell.sandbox import create_sandbox
 
 
 def main() -> int:
@@ -22,13 +22,15 @@ def main() -> int:
     def holds(place: str, _is_folder: bool) -> bool:
         return any(place == name or place.startswith(f"{name}/") for name in names)
 
-    guarded = Guarded(holds, [name for name in names if os.path.exists(name)])
-    box = sandbox(given.pop("mode"))
-    limits = Limits(**given.pop("limits", {}))
+    guarded = WriteProtection(holds, [name for name in names if os.path.exists(name)])
+    box = create_sandbox(given.pop("mode"))
+    limits = ResourceLimits(**given.pop("limits", {}))
     if given.pop("shared", False):
         assert box.bubblewrap
         given["loopback"] = Loopback(box.bubblewrap.path)
-    launch = box.launch(["bash", "-c", given.pop("command")], mounts=mounts, limits=limits, guarded=guarded, **given)
+    launch = box.prepare_launch(
+        ["bash", "-c", given.pop("command")], mounts=mounts, limits=limits, write_protection=guarded, **given
+    )
     try:
         return subprocess.run(
             launch.argv,

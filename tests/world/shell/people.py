@@ -81,7 +81,7 @@ class Person:
         root: dict[str, Any] = {"real": str(self.root), "mode": "direct"}
         if shadow:
             upper = self.mkdtemp("upper")
-            root |= {"mode": "shadow", "upper": str(upper), "work": str(self.mkdtemp("work"))}
+            root |= {"mode": "overlay", "upper": str(upper), "work": str(self.mkdtemp("work"))}
         outside = {"real": str(self.outside), "mode": "read-only"}
         given = {
             "command": command,

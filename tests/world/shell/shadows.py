@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from handhold.core.plans import Effects, FileChange, FolderTime, Shelved
+from handhold.core.plans import Effects, FileChange, FolderMtime, StagedContent
 from handhold.world.files.workspace import Workspace
-from handhold.world.shell.sandbox import sandbox
-from handhold.world.shell.shadow import Shadow
+from handhold.world.shell.sandbox import create_sandbox
+from handhold.world.shell.shadow import WorkspaceOverlay
 from tests.faults.trees import Kept
 from tests.world.shell.forked import as_user
 
@@ -35,7 +35,7 @@ class Desk:
         self.state.chmod(0o700)
         self.kept = Kept()
         self.files = Workspace([self.ws], self.kept, state=self.state)
-        shelf = self.files.shelf_of(self.files.roots_open[0])
+        shelf = self.files.get_staging_area(self.files.open_roots[0])
         assert shelf is not None
         self.shelf = shelf
 
@@ -46,11 +46,11 @@ class Desk:
             for path in (folder, *(os.path.join(folder, name) for name in files)):
                 os.utime(path, ns=(OLD, OLD), follow_symlinks=False)
 
-    def shadow(self) -> Shadow:
-        return Shadow.over(self.files.roots_open, self.files.shelf_of, scratch=self.scratch)
+    def shadow(self) -> WorkspaceOverlay:
+        return WorkspaceOverlay.create(self.files.open_roots, self.files.get_staging_area, scratch=self.scratch)
 
-    def bash(self, shadow: Shadow, script: str, *, shim: str = "") -> subprocess.CompletedProcess[str]:
-        launch = sandbox("contained").launch(
+    def bash(self, shadow: WorkspaceOverlay, script: str, *, shim: str = "") -> subprocess.CompletedProcess[str]:
+        launch = create_sandbox("contained").prepare_launch(
             ["bash", "-c", script],
             mounts=shadow.mounts,
             folder=str(self.ws),
@@ -89,24 +89,24 @@ class Desk:
             assert fails or ended.returncode == 0, ended
             if meanwhile:
                 meanwhile()
-            yield shadow.effects(protected)
+            yield shadow.collect_effects(protected)
         finally:
             shadow.discard()
 
-    def commit(self, changes: Sequence[FileChange], times: Sequence[FolderTime] = ()) -> None:
+    def commit(self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()) -> None:
         things = [change.after or change.before for change in changes]
-        self.kept.commands |= {thing.slot.split("/")[0] for thing in things if isinstance(thing, Shelved)}
+        self.kept.commands |= {thing.slot.split("/")[0] for thing in things if isinstance(thing, StagedContent)}
         with self.files.transaction(changes, times) as transaction:
-            transaction.perform()
-            transaction.finish()
+            transaction.apply()
+            transaction.clean_up()
 
     def undo(self, changes: Sequence[FileChange]) -> None:
-        self.commit([change.reversed() for change in changes])
+        self.commit([change.invert() for change in changes])
 
-    def things(self, effects: Effects) -> dict[str, Shelved]:
+    def things(self, effects: Effects) -> dict[str, StagedContent]:
         """What each path becomes, or was if it goes."""
         sides = {os.path.relpath(change.path, self.ws): change.after or change.before for change in effects.files}
-        return {way: side for way, side in sides.items() if isinstance(side, Shelved)}
+        return {way: side for way, side in sides.items() if isinstance(side, StagedContent)}
 
     def ways(self, effects: Effects) -> dict[str, str]:
         """Each changed path, and what happened to it."""
@@ -158,7 +158,7 @@ def both(test: Callable[[Desk], None]) -> Callable[..., None]:
     """As root and as a plain user."""
 
     def wrapped(who: str, place: Path) -> None:
-        if not sandbox("contained").held.shadow:
+        if not create_sandbox("contained").status.shadow:
             pytest.skip("no overlay on this machine")
         as_user(who, lambda: test(Desk(place)))
 

@@ -13,10 +13,10 @@ import pytest
 
 from handhold.core.errors import NoShell
 from handhold.core.policy.protected import Protection
-from handhold.core.ports import Finished, PathGuard
+from handhold.core.ports import CommandResult, PathGuard
 from handhold.core.requests import Run
 from handhold.world.files.workspace import Workspace
-from handhold.world.shell import BoxedShell
+from handhold.world.shell import SandboxedShell
 from tests.world.files.opening import NoContents
 
 CHARS = 20_000
@@ -59,9 +59,9 @@ class Bench:
         self.state.mkdir(mode=0o700, exist_ok=True)
         self.files = Workspace([self.ws], NoContents(), state=self.state)
         try:
-            self.shell = BoxedShell(
-                self.files.roots_open,
-                self.files.shelf_of,
+            self.shell = SandboxedShell(
+                self.files.open_roots,
+                self.files.get_staging_area,
                 guard or NamesOnly(str(self.ws)),
                 state=self.state,
                 **cast("dict[str, Any]", {"session": "s"} | options),
@@ -72,10 +72,10 @@ class Bench:
 
     def __call__(
         self, command: str, *, seconds: float = 20, watch: Callable[[str], None] | None = None, **options: Any
-    ) -> Finished:
+    ) -> CommandResult:
         """Run a command; nothing that it did to the workspace counts."""
         options = {"chars": CHARS} | options
-        with self.shell.run(Run(command, seconds, **options), watch=watch) as finished:
+        with self.shell.run(Run(command, seconds, **options), on_output=watch) as finished:
             return finished
 
     def shows(self, command: str, **options: Any) -> str:

@@ -12,14 +12,14 @@ import pytest
 
 from handhold.core.errors import NoShell, NotFound
 from handhold.core.plans import Effects
-from handhold.core.policy.protected import MOUNTED
+from handhold.core.policy.protected import READ_ONLY_MOUNTS
 from handhold.core.requests import JobOutput, Run
-from handhold.world.shell import BoxedShell, keeper
-from handhold.world.shell.offload import Results
-from handhold.world.shell.output import Sink
-from handhold.world.shell.process import Process
-from handhold.world.shell.sandbox import sandbox
-from handhold.world.shell.shadow import NoShadow, Shadow
+from handhold.world.shell import SandboxedShell, keeper
+from handhold.world.shell.offload import ResultStore
+from handhold.world.shell.output import OutputSink
+from handhold.world.shell.process import CommandProcess
+from handhold.world.shell.sandbox import create_sandbox
+from handhold.world.shell.shadow import OverlayUnavailable, WorkspaceOverlay
 from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 from tests.world.shell.shells import Bench, NamesOnly, alive, appears, bench, gone, marked
 
@@ -36,7 +36,7 @@ def test_a_command_leaves_the_workspace_alone_and_tells_what_it_would_change(who
             with shell.shell.run(Run("echo new > made; rm old; mkdir -p a/b; cat made", 10, 1_000)) as finished:
                 assert finished.output.head == "new\n"
                 assert changed(shell, finished.effects) == {"made", "old", "a"}
-                assert (finished.undo, finished.held.shadow) == ("all", True)
+                assert (finished.undo_scope, finished.sandbox.shadow) == ("all", True)
                 assert os.listdir(shell.ws) == ["old"]
             assert os.listdir(shell.ws) == ["old"]
             assert shell.shows("cat old") == "old\n"
@@ -45,17 +45,17 @@ def test_a_command_leaves_the_workspace_alone_and_tells_what_it_would_change(who
 
 
 def test_a_shadow_that_failed_once_is_tried_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def none(*_: object, **__: object) -> Shadow:
-        raise NoShadow("just now")
+    def none(*_: object, **__: object) -> WorkspaceOverlay:
+        raise OverlayUnavailable("just now")
 
     with bench(tmp_path) as shell:
         with monkeypatch.context() as broken:
-            broken.setattr(Shadow, "over", none)
+            broken.setattr(WorkspaceOverlay, "create", none)
             with pytest.raises(NoShell), shell.shell.run(Run("true", 10, 100)):
                 pass
-        assert not shell.shell.held.shadow
-        shell.shell._unshadowed = (shell.shell._unshadowed[0], monotonic())
-        assert shell.shell.held.shadow
+        assert not shell.shell.sandbox.shadow
+        shell.shell._overlay_failure = (shell.shell._overlay_failure[0], monotonic())
+        assert shell.shell.sandbox.shadow
         assert shell.shows("echo on") == "on\n"
 
 
@@ -65,7 +65,7 @@ def test_u9_everything_ends_as_a_plain_user_too(who: str, place: Path):  # noqa:
         with bench(place) as shell:
             assert shell.shows("cat; echo on") == "on\n"
             assert shell.shows(f"setsid nohup sleep {mark} & (sleep {mark} &); echo hi") == "hi\n"
-            assert shell(f"trap '' TERM; setsid sleep {mark} & sleep {mark}", seconds=0.5).exit.timed_out
+            assert shell(f"trap '' TERM; setsid sleep {mark} & sleep {mark}", seconds=0.5).exit_status.timed_out
             job = shell.shell.start(Run(f"setsid nohup sleep {mark} & sleep {mark}", 100, 100, background=True)).job
             assert appears(mark)
             assert shell.shell.job(JobOutput(job, 100)).running
@@ -78,8 +78,8 @@ def test_u10_long_output_as_a_plain_user_too(who: str, place: Path):  # noqa: F8
     def work() -> None:
         with bench(place) as shell:
             output = shell("seq 3000000").output
-            assert output.left_out == 2_999_990
-            assert len(shell.kept(output.handle)) == output.kept == output.bytes
+            assert output.omitted_lines == 2_999_990
+            assert len(shell.kept(output.handle)) == output.kept_bytes == output.total_bytes
             assert shell.shows(f"tail -1 {output.handle}") == "3000000\n"
 
     as_user(who, work)
@@ -138,9 +138,9 @@ def test_on_request_a_command_runs_direct_with_what_is_protected_read_only(tmp_p
     with bench(tmp_path) as shell:
         (shell.ws / ".git").mkdir()
         (shell.ws / ".git" / "config").write_text("[core]\n")
-        commands = " ".join(f"echo x > {name}; mkdir -p {name} && echo x > {name}/x;" for name in MOUNTED)
+        commands = " ".join(f"echo x > {name}; mkdir -p {name} && echo x > {name}/x;" for name in READ_ONLY_MOUNTS)
         finished = shell(f"echo x > made; {commands}", direct=True)
-        assert (finished.undo, finished.effects, finished.held.shadow) == ("file tools only", None, False)
+        assert (finished.undo_scope, finished.effects, finished.sandbox.shadow) == ("file tools only", None, False)
         assert sorted(os.listdir(shell.ws)) == [".git", "made"]
         assert (shell.ws / ".git" / "config").read_text() == "[core]\n"
         assert os.listdir(shell.ws / ".git") == ["config"]
@@ -148,16 +148,16 @@ def test_on_request_a_command_runs_direct_with_what_is_protected_read_only(tmp_p
 
 def test_where_there_is_no_shadow_it_is_said_before_and_a_preview_is_refused(tmp_path: Path):
     with bench(tmp_path) as shell:
-        without = BoxedShell(
-            shell.files.roots_open, lambda _: None, NamesOnly(str(shell.ws)), state=shell.state, session="s"
+        without = SandboxedShell(
+            shell.files.open_roots, lambda _: None, NamesOnly(str(shell.ws)), state=shell.state, session="s"
         )
-        assert not without.held.shadow
-        assert "no shadow" in without.held.why_not[-1]
+        assert not without.sandbox.shadow
+        assert "no shadow" in without.sandbox.why_not[-1]
         with pytest.raises(NoShell), without.run(Run("echo x > made", 10, 1_000, preview=True)):
             pass
         assert os.listdir(shell.ws) == []
         with without.run(Run("echo x > made", 10, 1_000)) as finished:
-            assert (finished.undo, finished.effects) == ("file tools only", None)
+            assert (finished.undo_scope, finished.effects) == ("file tools only", None)
         assert os.listdir(shell.ws) == ["made"]
         without.close()
 
@@ -168,41 +168,43 @@ def test_a_mount_below_the_workspace_means_direct_and_is_named(tmp_path: Path):
     subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path / "ws" / "volume"], check=True)
     try:
         with bench(tmp_path) as shell:
-            assert any("volume is a mount point" in why for why in shell.shell.held.why_not)
-            assert shell("echo x > volume/made").undo == "file tools only"
+            assert any("volume is a mount point" in why for why in shell.shell.sandbox.why_not)
+            assert shell("echo x > volume/made").undo_scope == "file tools only"
             assert (shell.ws / "volume" / "made").exists()
     finally:
         subprocess.run(["umount", tmp_path / "ws" / "volume"], check=True)
 
 
 def test_a_sandbox_that_cannot_be_made_is_no_exit_status(tmp_path: Path):
-    box = sandbox("contained")
+    box = create_sandbox("contained")
     assert box.bubblewrap
-    sink = Sink(Results(tmp_path / "results"))
-    launch = box.launch(
+    sink = OutputSink(ResultStore(tmp_path / "results"))
+    launch = box.prepare_launch(
         ["true"], mounts=(), folder="/nosuchfolder", tmp=str(tmp_path), home=str(tmp_path), results=None
     )
     try:
         with pytest.raises(NoShell) as refused:
-            Process(launch, sink, folder="/", bubblewrap=box.bubblewrap.path).wait(10)
+            CommandProcess(launch, sink, folder="/", bubblewrap=box.bubblewrap.path).wait(10)
         assert "/nosuchfolder" in refused.value.because
     finally:
         launch.close()
 
 
 def test_a_command_that_is_ended_while_its_sandbox_is_made_leaves_nothing(tmp_path: Path):
-    box = sandbox("contained")
+    box = create_sandbox("contained")
     assert box.bubblewrap
     mark = marked()
     for _ in range(10):
-        sink = Sink(Results(tmp_path / "results"))
-        launch = box.launch(["sleep", mark], mounts=(), folder="/", tmp=str(tmp_path), home=str(tmp_path), results=None)
-        process = Process(launch, sink, folder="/", bubblewrap=box.bubblewrap.path)
+        sink = OutputSink(ResultStore(tmp_path / "results"))
+        launch = box.prepare_launch(
+            ["sleep", mark], mounts=(), folder="/", tmp=str(tmp_path), home=str(tmp_path), results=None
+        )
+        process = CommandProcess(launch, sink, folder="/", bubblewrap=box.bubblewrap.path)
         with ThreadPoolExecutor(1) as waiting:
             ended = waiting.submit(process.wait, 30)
-            while not keeper.children(process._popen.pid):  # pyright: ignore[reportPrivateUsage]
+            while not keeper.read_children(process._popen.pid):  # pyright: ignore[reportPrivateUsage]
                 pass
-            process.end()
+            process.cancel()
             assert ended.result().cancelled
         launch.close()
     assert gone(mark)
@@ -221,17 +223,21 @@ def test_there_is_no_network_unless_it_is_opened(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo in"
         with bench(tmp_path) as shell:
-            assert not shell.shell.held.network
+            assert not shell.shell.sandbox.network
             assert "refused" in shell.shows(command)
         with bench(tmp_path, network=True) as shell:
-            assert shell.shell.held.network
+            assert shell.shell.sandbox.network
             assert shell.shows(command) == "in\n"
 
 
 def test_a_shell_that_nothing_confines_says_so(tmp_path: Path):
     with bench(tmp_path, mode="unconfined") as shell:
         finished = shell("echo x > made")
-        assert (finished.held.by, finished.held.shadow, finished.undo) == ("nothing", False, "file tools only")
+        assert (finished.sandbox.by, finished.sandbox.shadow, finished.undo_scope) == (
+            "nothing",
+            False,
+            "file tools only",
+        )
         assert (shell.ws / "made").exists()
 
 
@@ -243,11 +249,11 @@ def test_a_change_that_somebody_made_meanwhile_stays_and_ours_can_be_read(tmp_pa
         def theirs(_: str) -> None:
             (shell.ws / "both").write_text("theirs\n")
 
-        with shell.shell.run(Run(f"echo ours > both; echo {mark}; sleep 0.3", 10, 1_000), watch=theirs) as finished:
+        with shell.shell.run(Run(f"echo ours > both; echo {mark}; sleep 0.3", 10, 1_000), on_output=theirs) as finished:
             assert finished.effects
             assert finished.effects.files == ()
             conflict = finished.effects.conflicts[0]
         assert conflict.path == f"{shell.ws}/both"
-        assert conflict.kept.startswith("/large_tool_results/conflicts/")
-        assert shell.files.read(conflict.kept).data == b"ours\n"
-        assert shell.shows(f"cat {conflict.kept} both") == "ours\ntheirs\n"
+        assert conflict.kept_path.startswith("/large_tool_results/conflicts/")
+        assert shell.files.read(conflict.kept_path).data == b"ours\n"
+        assert shell.shows(f"cat {conflict.kept_path} both") == "ours\ntheirs\n"

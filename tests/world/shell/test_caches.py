@@ -18,10 +18,10 @@ from unittest import mock
 import pytest
 
 from handhold.world.shell import caches
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 from tests.world.shell.people import ROOT, USERS, Person, each_person, person, said
 
-found = abilities().bubblewrap
+found = detect_sandbox_support().bubblewrap
 pytestmark = pytest.mark.skipif(found is None or not found.overlay, reason="no overlay on this machine")
 
 # What a tool writes to, and what is beside it and is nobody else's business.
@@ -39,7 +39,7 @@ BESIDE = {
     ".yarn/berry/cache": (".yarnrc.yml",),
 }
 
-VARIABLES = {cache.variable for cache in caches.CACHES}
+VARIABLES = {cache.variable for cache in caches.PACKAGE_CACHES}
 
 
 who = pytest.fixture(each_person, params=USERS)
@@ -308,6 +308,6 @@ def test_e13_looking_for_caches_takes_one_call_each(tmp_path: Path):
         mock.patch.object(os, "lstat", wraps=os.lstat) as lstats,
     ):
         seen = caches.find_caches(str(tmp_path), {}, ())
-    assert {os.path.relpath(place, tmp_path) for place in seen.places} == {*BESIDE}
+    assert {os.path.relpath(place, tmp_path) for place in seen.paths} == {*BESIDE}
     assert calls.call_count <= len(BESIDE)
     assert (stats.call_count, lstats.call_count) == (0, 0)

@@ -9,28 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from handhold.world.shell.causes import APPARMOR, CLONE, MOST, cause_of
+from handhold.world.shell.causes import APPARMOR_SYSCTL, MAX_NAMESPACES_SYSCTL, UNPRIVILEGED_CLONE_SYSCTL, diagnose
 from tests.world.shell import without_namespaces
 from tests.world.shell.people import ROOT, Person, person
 
-OPEN: dict[str, int | None] = {MOST: 1000, CLONE: None, APPARMOR: None}
+OPEN: dict[str, int | None] = {MAX_NAMESPACES_SYSCTL: 1000, UNPRIVILEGED_CLONE_SYSCTL: None, APPARMOR_SYSCTL: None}
 ROWS: dict[str, tuple[tuple[int, int], dict[str, int | None], dict[str, bool], str, str]] = {
     "nothing": ((0, 0), {}, {}, "", ""),
     "no kernel": ((EINVAL, 0), {}, {}, "no user namespaces", "CONFIG_USER_NS"),
     "none allowed": (
         (ENOSPC, 0),
-        {MOST: 0},
+        {MAX_NAMESPACES_SYSCTL: 0},
         {},
         "user.max_user_namespaces is 0",
         "sysctl -w user.max_user_namespaces=",
     ),
-    "only root": ((EPERM, 0), {CLONE: 0}, {}, "only root", "sysctl -w kernel.unprivileged_userns_clone=1"),
-    "AppArmor refuses": ((EPERM, 0), {APPARMOR: 1}, {}, "AppArmor", "apparmor_parser --replace"),
-    "AppArmor takes the rights": ((0, EPERM), {APPARMOR: 1}, {}, "AppArmor", "apparmor_parser --replace"),
+    "only root": (
+        (EPERM, 0),
+        {UNPRIVILEGED_CLONE_SYSCTL: 0},
+        {},
+        "only root",
+        "sysctl -w kernel.unprivileged_userns_clone=1",
+    ),
+    "AppArmor refuses": ((EPERM, 0), {APPARMOR_SYSCTL: 1}, {}, "AppArmor", "apparmor_parser --replace"),
+    "AppArmor takes the rights": ((0, EPERM), {APPARMOR_SYSCTL: 1}, {}, "AppArmor", "apparmor_parser --replace"),
     "a filter": ((EPERM, 0), {}, {"is_filtered": True}, "system-call filter", "seccomp profile"),
     "a filter, for root": (
         (EPERM, 0),
-        {APPARMOR: 1, CLONE: 0},
+        {APPARMOR_SYSCTL: 1, UNPRIVILEGED_CLONE_SYSCTL: 0},
         {"is_filtered": True, "is_root": True},
         "system-call filter",
         "seccomp profile",
@@ -42,7 +48,7 @@ ROWS: dict[str, tuple[tuple[int, int], dict[str, int | None], dict[str, bool], s
 @pytest.mark.parametrize("row", ROWS)
 def test_e20_causes_are_told_apart(row: str):
     errors, settings, facts, why, remedy = ROWS[row]
-    found = cause_of(
+    found = diagnose(
         *errors, OPEN | settings, **{"is_filtered": False, "is_root": False} | facts, bubblewrap="/x/bwrap"
     )
     assert (found is None) == (not why)
@@ -63,7 +69,7 @@ def parser_version() -> int:
 )
 def test_e20_apparmor_reads_the_profile(path: str, tmp_path: Path):
     version = parser_version()
-    found = cause_of(0, EPERM, OPEN | {APPARMOR: 1}, is_filtered=False, is_root=False, bubblewrap=path)
+    found = diagnose(0, EPERM, OPEN | {APPARMOR_SYSCTL: 1}, is_filtered=False, is_root=False, bubblewrap=path)
     assert found
     profile = found.remedy.partition("<<'END'\n")[2].partition("END\n")[0]
     if version < 4:  # it knows neither this version of the rules nor the one about user namespaces

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from handhold.world.shell.taking import MOST_ASIDE
+from handhold.world.shell.taking import MAX_ASIDE_COMMANDS
 from tests.world.shell.shadows import OLD, Desk, both, seen
 
 LAID = (
@@ -23,8 +23,8 @@ def conflicts(desk: Desk, script: str, meanwhile: Callable[[Path], object], *exp
         seen_theirs.update(seen(desk.ws))
 
     with desk.ran(script, meanwhile=others) as effects:
-        found = {os.path.relpath(each.path, desk.ws): each.kept for each in effects.conflicts}
-        assert all(bool(each.kept) == (each.clash == "changed") for each in effects.conflicts)
+        found = {os.path.relpath(each.path, desk.ws): each.kept_path for each in effects.conflicts}
+        assert all(bool(each.kept_path) == (each.kind == "changed") for each in effects.conflicts)
         assert sorted(found) == sorted(expected)
         desk.commit(effects.files)
         now = seen(desk.ws)
@@ -254,8 +254,8 @@ def test_of_two_commands_at_once_the_second_yields_where_both_wrote(desk: Desk):
     one, two = desk.shadow(), desk.shadow()
     assert desk.bash(one, "echo one >f; echo one >g; mkdir new; echo one >new/x").returncode == 0
     assert desk.bash(two, "echo two >f; echo two >d/a; mkdir new; echo two >new/x; cat g >seen").returncode == 0
-    desk.commit(one.effects(lambda _: False).files)
-    effects = two.effects(lambda _: False)
+    desk.commit(one.collect_effects(lambda _: False).files)
+    effects = two.collect_effects(lambda _: False)
     desk.commit(effects.files)
     assert [os.path.relpath(each.path, desk.ws) for each in effects.conflicts] == ["f", "new/x"]
     assert (desk.ws / "f").read_text() == "one\n"
@@ -293,8 +293,8 @@ def test_what_is_protected_in_a_conflict_is_not_asked_about(desk: Desk):
 def test_versions_are_kept_of_the_last_commands_only(desk: Desk):
     desk.lay("echo 1 >f")
     kept: list[str] = []
-    for number in range(MOST_ASIDE + 3):
+    for number in range(MAX_ASIDE_COMMANDS + 3):
         with desk.ran(f"echo {number} >f", meanwhile=lambda: text(desk.ws / "f")) as effects:
-            kept += [each.kept for each in effects.conflicts]
-    assert [os.path.exists(each) for each in kept] == [False] * 3 + [True] * MOST_ASIDE
-    assert Path(kept[-1]).read_text() == f"{MOST_ASIDE + 2}\n"
+            kept += [each.kept_path for each in effects.conflicts]
+    assert [os.path.exists(each) for each in kept] == [False] * 3 + [True] * MAX_ASIDE_COMMANDS
+    assert Path(kept[-1]).read_text() == f"{MAX_ASIDE_COMMANDS + 2}\n"

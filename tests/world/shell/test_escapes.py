@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.policy.protected import MOUNTED
-from handhold.world.shell.abilities import abilities
+from handhold.core.policy.protected import READ_ONLY_MOUNTS
+from handhold.world.shell.abilities import detect_sandbox_support
 from tests.world.shell.people import ROOT, USERS, Person, person, system_python
 
-pytestmark = pytest.mark.skipif(abilities().bubblewrap is None, reason="nothing confines commands on this machine")
+pytestmark = pytest.mark.skipif(
+    detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"
+)
 
 SECRET = "the secret"
 
@@ -161,7 +163,7 @@ def test_no_namespace_of_somebody_else(who: Person):
 
 
 def test_no_sandbox_in_the_sandbox(who: Person):
-    found = abilities().bubblewrap
+    found = detect_sandbox_support().bubblewrap
     assert found
     shown = {"real": str(Path(found.path).parents[2] if found.source == "wheel" else "/usr"), "mode": "read-only"}
     is_refused(who, f"{found.path} --dev-bind / / true", mounts=[shown])
@@ -307,7 +309,7 @@ def ring(where: str) -> str:
 
 @pytest.mark.parametrize("network", [False, True])
 def test_no_abstract_socket_is_reached(who: Person, network: bool):
-    if network and not abilities().scopes:
+    if network and not detect_sandbox_support().has_landlock_scopes:
         pytest.skip("only Landlock 6 closes them where the network is open")
     name = f"handhold-{os.getpid()}-{who.name}-{network}"
     listener = socket.socket(socket.AF_UNIX)
@@ -578,14 +580,14 @@ done; true
 
 @pytest.mark.parametrize("there", [False, True])
 def test_every_name_that_the_policy_protects_is_held(who: Person, there: bool):
-    for name in MOUNTED if there else ():
+    for name in READ_ONLY_MOUNTS if there else ():
         who.write(who.root / name / "file" if "." not in Path(name).name[1:] else who.root / name, "old\n")
     before = {str(each): each.is_file() and each.read_text() for each in who.root.rglob("*")}
-    command = EACH.format(names=" ".join(MOUNTED))
-    done = who.contained(command, shadow=False, protected=(*MOUNTED, ".git"))
+    command = EACH.format(names=" ".join(READ_ONLY_MOUNTS))
+    done = who.contained(command, shadow=False, protected=(*READ_ONLY_MOUNTS, ".git"))
     assert (done.returncode, done.stdout) == (0, "")
     assert {str(each): each.is_file() and each.read_text() for each in who.root.rglob("*")} == before
-    assert len(who.bare(command).stdout.splitlines()) > len(MOUNTED)
+    assert len(who.bare(command).stdout.splitlines()) > len(READ_ONLY_MOUNTS)
 
 
 def test_without_a_launcher_no_command_runs_on_the_workspace_itself(direct: Person):

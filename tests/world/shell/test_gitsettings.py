@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from handhold import Toolbox
 from handhold.world.shell import gitsettings
-from handhold.world.shell.abilities import overlaid
-from handhold.world.shell.gitsettings import carried, written
+from handhold.world.shell.abilities import list_overlaid_folders
+from handhold.world.shell.gitsettings import filter_safe_settings, format_setting
 from handhold.world.shell.sandbox import is_coverable
 from tests.suites.machine import has_shadows
 
@@ -52,7 +52,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "excludes").write_text("*.scratch\n")
     (tmp_path / "gitconfig").write_text(SETTINGS.format(excludes=tmp_path / "excludes"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
-    cached = (gitsettings.users, gitsettings.users_settings, gitsettings.git_excludes)
+    cached = (gitsettings.read_user_settings, gitsettings.build_user_settings, gitsettings.read_git_excludes)
     for each in cached:
         each.cache_clear()
     yield
@@ -62,7 +62,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("user")
 def test_e11_what_is_safe_is_carried_over_and_nothing_else():
-    names = {name for name, _ in carried(gitsettings.users(), lambda name: name == "tr")}
+    names = {name for name, _ in filter_safe_settings(gitsettings.read_user_settings(), lambda name: name == "tr")}
     assert names == {
         *("user.name", "user.email", "init.defaultbranch", "alias.last", "alias.shout"),
         *("filter.upper.clean", "filter.upper.smudge", "filter.upper.required"),
@@ -88,7 +88,7 @@ def test_e11_git_works_as_the_user_has_set_it_up(tmp_path: Path):
         assert run("git last; git shout; git branch --show-current").startswith('Ann "A" Lee\nloud\ntrunk\n')
         assert run("git ls-files; git cat-file -p :a.txt").startswith(".gitattributes\na.txt\nHELLO\n")
         assert run("git config --list; env").count("token") == 0
-        if is_coverable(gitsettings.MACHINE, made="/etc" in overlaid()):
+        if is_coverable(gitsettings.SYSTEM_CONFIG, can_create="/etc" in list_overlaid_folders()):
             assert run("env -u GIT_CONFIG_SYSTEM git config init.defaultBranch").startswith("trunk\n")
 
 
@@ -96,7 +96,7 @@ def test_e11_git_works_as_the_user_has_set_it_up(tmp_path: Path):
 def test_e11_git_reads_every_value_as_it_was(settings: list[tuple[str, str]]):
     settings = [(name, value.replace("\0", "").replace("\r", "")) for name, value in settings]
     settings = [(name, value) for name, value in settings if value.encode("utf-8", "ignore").decode() == value]
-    text = "\n".join(line for setting in settings for line in written(*setting)) + "\n"
+    text = "\n".join(line for setting in settings for line in format_setting(*setting)) + "\n"
     asked = ["git", "config", "--file", "-", "--null", "--list"]
     said = subprocess.run(asked, input=text.encode(), capture_output=True, check=True, env=os.environ).stdout
     assert said.decode() == "".join(f"{name}\n{value}\0" for name, value in settings)

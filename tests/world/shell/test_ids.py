@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from handhold.world.shell import ids, preflight
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 from tests.world.shell.forked import NOBODY
 from tests.world.shell.people import person, system_python
 from tests.world.shell.shadows import Desk
@@ -54,7 +54,7 @@ def test_e14_an_archive_is_unpacked_with_its_owners(root: Desk):
     archive(root.ws / "a.tar")
     before = root.see()
     with root.ran("tar xf a.tar") as effects:
-        root.commit(effects.files, effects.times)
+        root.commit(effects.files, effects.folder_mtimes)
     for name in ("p", "p/f", "p/l"):
         assert owners(root.ws / name) == (1000, 50_000)
     assert stat.S_IMODE(os.stat(root.ws / "p/f").st_mode) == 0o640
@@ -68,7 +68,7 @@ def test_e14_files_and_links_are_given_away_and_taken_back(root: Desk):
     root.lay("echo 1 >f; ln -s f l; mkdir d")
     with root.ran("chown 1000:1001 f; chown -h 1000 l; chown 1000 d") as effects:
         assert effects.notes == ()
-        root.commit(effects.files, effects.times)
+        root.commit(effects.files, effects.folder_mtimes)
     assert [owners(root.ws / name) for name in "fld"] == [(1000, 1001), (1000, 0), (1000, 0)]
     root.undo(effects.files)
     assert [owners(root.ws / name) for name in "fld"] == [(0, 0), (0, 0), (0, 0)]
@@ -80,8 +80,8 @@ def test_e14_a_folder_that_is_moved_keeps_the_owners_in_it(root: Desk):
     for name in names:
         os.chown(root.ws / name, 1000, 1001, follow_symlinks=False)
     script = f'{system_python()} -c \'import os; os.rename("d", "moved")\''
-    with root.ran(script, shim=abilities().shim) as effects:
-        root.commit(effects.files, effects.times)
+    with root.ran(script, shim=detect_sandbox_support().shim) as effects:
+        root.commit(effects.files, effects.folder_mtimes)
     assert {owners(root.ws / name.replace("d/", "moved/", 1)) for name in names} == {(1000, 1001)}
     assert owners(root.ws / "moved") == (0, 0)
 
@@ -91,7 +91,7 @@ def test_e14_access_lists_name_other_users(root: Desk):
     entries = b"".join((b"\x02\0\0\0", *map(bytes.fromhex, ENTRIES)))
     (root.tmp / "set.py").write_text(f"import os; os.setxattr('f', 'system.posix_acl_access', {entries!r})")
     with root.ran(f"{system_python()} /tmp/set.py") as effects:
-        root.commit(effects.files, effects.times)
+        root.commit(effects.files, effects.folder_mtimes)
     assert os.getxattr(root.ws / "f", "system.posix_acl_access") == entries
 
 
@@ -103,14 +103,14 @@ def test_e14_a_root_that_is_somebody_elses_is_theirs_afterwards(root: Desk):
     os.chmod(root.ws, 0o777)
     with root.ran("stat -c %u:%g . ; echo 1 >new") as effects:
         assert effects.notes == ()
-        root.commit(effects.files, effects.times)
+        root.commit(effects.files, effects.folder_mtimes)
     assert owners(root.ws) == (1000, 1000)
 
 
 def test_e14_what_belongs_to_others_is_no_obstacle_to_a_shadow(root: Desk):
     (root.ws / "f").write_text("")
     os.chown(root.ws / "f", NOBODY, 12345)
-    assert preflight.objection(root.files.roots_open[0]) == ""
+    assert preflight.find_overlay_obstacle(root.files.open_roots[0]) == ""
 
 
 STATUS = "grep -E 'CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs' /proc/self/status"

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from handhold.world.shell.abilities import LANDLOCK_SCOPES, LANDLOCK_USABLE, abilities
+from handhold.world.shell.abilities import LANDLOCK_SCOPES_VERSION, LANDLOCK_USABLE, detect_sandbox_support
 
-LAUNCHER = abilities().launcher
+LAUNCHER = detect_sandbox_support().launcher
 pytestmark = pytest.mark.skipif(not LAUNCHER, reason="the launcher was not built")
-landlocked = pytest.mark.skipif(abilities().landlock < LANDLOCK_USABLE, reason="no Landlock in this kernel")
+landlocked = pytest.mark.skipif(
+    detect_sandbox_support().landlock < LANDLOCK_USABLE, reason="no Landlock in this kernel"
+)
 
 
 def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -72,7 +74,7 @@ def test_a_single_file_can_be_open(two: tuple[Path, Path]):
     assert run("-w", str(may / "gone"), "--", "sh", "-c", f"echo x >{may}/file").returncode != 0
 
 
-@pytest.mark.skipif(abilities().landlock < LANDLOCK_SCOPES, reason="needs Landlock 6")
+@pytest.mark.skipif(detect_sandbox_support().landlock < LANDLOCK_SCOPES_VERSION, reason="needs Landlock 6")
 def test_signals_and_abstract_sockets_stay_inside(tmp_path: Path):
     name = f"handhold-inside-{os.getpid()}"
     with subprocess.Popen(["sleep", "60"]) as victim, socket.socket(socket.AF_UNIX) as listener:

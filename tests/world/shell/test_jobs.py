@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.errors import NoShell, NoSuchJob, SystemTrouble
+from handhold.core.errors import NoShell, NoSuchJob, SystemFailure
 from handhold.core.ports import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
-from handhold.world.shell.jobs import MOST_RUNNING
+from handhold.world.shell.jobs import MAX_RUNNING_JOBS
 from tests.world.shell.shells import MODES, PATIENCE, Bench, alive, appears, bench, gone, marked
 
 
@@ -52,15 +52,15 @@ def printed(shell: Bench, job: str, text: str) -> None:
 def test_c85_a_job_runs_on_while_it_is_asked(shell: Bench):
     state = start(shell, "echo one; read line; echo two $line; read line; echo three $line; exit 7")
     assert state.running
-    assert state.exit is None
+    assert state.exit_status is None
     printed(shell, state.job, "one")
     shell.shell.job(JobInput(state.job, "and\n"))
     printed(shell, state.job, "two and")
     shell.shell.job(JobInput(state.job, "more\n"))
     last = ended(shell, state.job)
     assert last.output.head == "one\ntwo and\nthree more\n"
-    assert last.exit
-    assert last.exit.code == 7
+    assert last.exit_status
+    assert last.exit_status.code == 7
 
 
 def test_c85_each_reply_goes_on_where_the_last_one_ended(shell: Bench):
@@ -87,9 +87,9 @@ def test_e17_a_prompt_is_shown_as_soon_as_it_is_printed(shell: Bench):
 
 def test_a_job_that_fails_at_once_says_so_at_once(shell: Bench):
     state = start(shell, "nosuchcommand")
-    state = state if state.exit else ended(shell, state.job)
-    assert state.exit
-    assert state.exit.code == 127
+    state = state if state.exit_status else ended(shell, state.job)
+    assert state.exit_status
+    assert state.exit_status.code == 127
     assert "nosuchcommand" in asked(shell, state.job, offset=0).output.head
 
 
@@ -99,8 +99,8 @@ def test_c85_a_stopped_job_is_gone_with_all_that_it_started(shell: Bench):
     assert appears(mark)
     stopped = shell.shell.job(JobStop(state.job))
     assert not stopped.running
-    assert stopped.exit
-    assert stopped.exit.cancelled
+    assert stopped.exit_status
+    assert stopped.exit_status.cancelled
     assert not alive(mark)
     assert not shell.shell.job(JobStop(state.job)).running  # twice is as good as once
 
@@ -109,8 +109,8 @@ def test_a_job_has_a_deadline(shell: Bench):
     mark = marked()
     state = start(shell, f"setsid sleep {mark} & sleep {mark}", seconds=0.6)
     last = ended(shell, state.job)
-    assert last.exit
-    assert last.exit.timed_out
+    assert last.exit_status
+    assert last.exit_status.timed_out
     assert not alive(mark)
 
 
@@ -126,7 +126,7 @@ def test_a_job_changes_the_workspace_itself_and_says_so(shell: Bench):
     state = start(shell, "echo x > made")
     ended(shell, state.job)
     assert (shell.ws / "made").read_text() == "x\n"
-    assert not state.held.shadow
+    assert not state.sandbox.shadow
 
 
 def test_a_job_cannot_make_what_is_protected(tmp_path: Path):
@@ -164,8 +164,8 @@ def test_a_job_that_nobody_knows_names_those_that_are_known(shell: Bench):
 
 
 def test_there_are_only_so_many_at_once(shell: Bench):
-    jobs = [start(shell, "sleep 100").job for _ in range(MOST_RUNNING)]
-    assert len(set(jobs)) == MOST_RUNNING
+    jobs = [start(shell, "sleep 100").job for _ in range(MAX_RUNNING_JOBS)]
+    assert len(set(jobs)) == MAX_RUNNING_JOBS
     with pytest.raises(NoShell):
         start(shell, "sleep 100")
     shell.shell.job(JobStop(jobs[0]))
@@ -174,14 +174,14 @@ def test_there_are_only_so_many_at_once(shell: Bench):
 
 def test_input_that_is_not_read_is_not_said_to_be_sent(shell: Bench):
     state = start(shell, "sleep 100")
-    with pytest.raises(SystemTrouble):
+    with pytest.raises(SystemFailure):
         shell.shell.job(JobInput(state.job, "x" * 1_000_000))
 
 
 def test_a_letter_that_is_half_printed_waits_for_the_rest(shell: Bench):
     state = start(shell, r"printf 'a \xe2\x82'; read; printf '\xac\n'")
     printed(shell, state.job, "a ")
-    assert not asked(shell, state.job, offset=0).output.replaced
+    assert not asked(shell, state.job, offset=0).output.has_undecodable_bytes
     shell.shell.job(JobInput(state.job, "\n"))
     assert ended(shell, state.job).output.head == "a €\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 from tests.world.shell.kernel_probes import PROBES
 from tests.world.shell.people import USERS, Person, each_person, system_python
 
@@ -26,7 +26,7 @@ def test_the_page_and_the_probes_name_the_same():
     assert list(table()) == list(PROBES)
 
 
-@pytest.mark.skipif(abilities().bubblewrap is None, reason="nothing confines commands on this machine")
+@pytest.mark.skipif(detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the probes have numbers of x86_64")
 @pytest.mark.parametrize(
     ("shadow", "shared"),

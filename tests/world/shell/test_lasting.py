@@ -17,13 +17,13 @@ def mode(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def shell(tmp_path: Path, mode: str) -> Iterator[Bench]:
     """Its working directory and its exports last."""
-    with bench(tmp_path, mode=mode, lasting="exports") as opened:
+    with bench(tmp_path, mode=mode, persistence="exports") as opened:
         (opened.ws / "src" / "deep down").mkdir(parents=True)
         yield opened
 
 
 def test_c86_the_working_directory_lasts(shell: Bench):
-    assert shell("cd src && cd 'deep down'").folder == f"{shell.ws}/src/deep down"
+    assert shell("cd src && cd 'deep down'").cwd == f"{shell.ws}/src/deep down"
     assert shell.shows("pwd") == f"{shell.ws}/src/deep down\n"
     assert shell.shows("cd ../..; pwd") == f"{shell.ws}\n"
 
@@ -47,14 +47,14 @@ def test_c86_what_was_not_exported_is_not_remembered(shell: Bench, monkeypatch: 
 
 
 def test_c86_where_only_the_folder_lasts_exports_do_not(tmp_path: Path, mode: str):
-    with bench(tmp_path, mode=mode, lasting="folder") as shell:
+    with bench(tmp_path, mode=mode, persistence="folder") as shell:
         shell("cd /tmp; export KEPT=1")
         assert shell.shows("pwd; echo ${KEPT-gone}") == "/tmp\ngone\n"
 
 
 def test_c86_where_nothing_lasts_nothing_does(tmp_path: Path, mode: str):
     with bench(tmp_path, mode=mode) as shell:
-        assert shell("cd /; export KEPT=1").folder == str(shell.ws)
+        assert shell("cd /; export KEPT=1").cwd == str(shell.ws)
         assert shell.shows("pwd; echo ${KEPT-gone}") == f"{shell.ws}\ngone\n"
 
 
@@ -65,8 +65,8 @@ def test_a_folder_that_is_gone_is_left_for_the_root(shell: Bench):
 
 
 def test_a_folder_that_did_not_count_is_left_for_the_root(tmp_path: Path):
-    with bench(tmp_path, lasting="folder") as shell:
-        assert shell("mkdir made; cd made").folder == f"{shell.ws}/made"  # a shadow, and nobody committed it
+    with bench(tmp_path, persistence="folder") as shell:
+        assert shell("mkdir made; cd made").cwd == f"{shell.ws}/made"  # a shadow, and nobody committed it
         assert shell.shows("pwd") == f"{shell.ws}\n"
 
 
@@ -77,11 +77,11 @@ def test_lasting_changes_no_exit_status(shell: Bench, mode: str, tmp_path: Path,
     (tmp_path / "plain").mkdir()
     with bench(tmp_path / "plain", mode=mode) as plain:
         (plain.ws / "src").mkdir()
-        assert shell(command).exit.code == plain(command).exit.code
+        assert shell(command).exit_status.code == plain(command).exit_status.code
 
 
 def test_lasting_says_nothing_through_the_output(shell: Bench):
-    assert shell("cd src; export A=1").output.bytes == 0
+    assert shell("cd src; export A=1").output.total_bytes == 0
 
 
 def test_a_command_finds_nothing_of_ours_in_its_variables(shell: Bench):
@@ -102,8 +102,8 @@ def test_too_many_exports_are_forgotten_and_the_command_counts(shell: Bench):
     finished = shell(
         "cd src; export LARGE=$(head -c 100000 /dev/zero | tr '\\0' x) MORE=$(head -c 100000 /dev/zero | tr '\\0' x); true"
     )
-    assert finished.exit.code == 0
-    assert finished.output.bytes == 0
+    assert finished.exit_status.code == 0
+    assert finished.output.total_bytes == 0
     assert shell.shows("echo $KEPT ${#LARGE}; pwd") == f"1 0\n{shell.ws}\n"
 
 
@@ -121,7 +121,7 @@ def test_c86_tmp_is_private_and_lasts_for_the_session(tmp_path: Path):
     with bench(tmp_path) as again:
         assert again.shows("cat /tmp/handhold-kept") == "x\n"
     with bench(tmp_path, session="other") as other:
-        assert other("cat /tmp/handhold-kept").exit.code == 1
+        assert other("cat /tmp/handhold-kept").exit_status.code == 1
 
 
 @pytest.mark.parametrize("session", ["..", "../../x", "a/b", "", ".", "x" * 300, "né"])

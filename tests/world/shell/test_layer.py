@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.errors import Stale, SystemTrouble
-from handhold.core.plans import FileChange, Folder, Shelved, digest
+from handhold.core.errors import Stale, SystemFailure
+from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent, digest
 from tests.world.shell.shadows import OLD, Desk, both
 
 ODD = ["-n", "a b", "ünï", "new\nline", "tab\t", "*", "'", '"', "\\", "\x7f", ".hidden", "x" * 255, "a:b,c", "#1"]
@@ -29,14 +29,14 @@ def test_a_side_says_what_the_thing_is(desk: Desk):
     with desk.ran("echo newer >f; ln -s f l; mkdir -p t/u; echo 1 >t/u/x; mkfifo p") as effects:
         (f, *_), new = effects.files, desk.things(effects)
         was = os.lstat(desk.ws / "f")
-        old = Shelved(new["f"].slot, "file", digest(b"old\n"), 4, 0o640, (was.st_dev, was.st_ino), OLD)
+        old = StagedContent(new["f"].slot, "file", digest(b"old\n"), 4, 0o640, (was.st_dev, was.st_ino), OLD)
         assert f.before == old
-        facts = {way: (side.kind, side.hash, side.size, side.entries) for way, side in new.items() if way in "fl"}
+        facts = {way: (side.kind, side.hash, side.size, side.entry_count) for way, side in new.items() if way in "fl"}
         assert facts == {"f": ("file", digest(b"newer\n"), 6, 1), "l": ("link", digest(b"f"), 1, 1)}
         assert (new["p"].kind, new["p"].size) == ("other", 0)
-        assert (new["t"].kind, new["t"].size, new["t"].entries) == ("tree", 2, 3)
+        assert (new["t"].kind, new["t"].size, new["t"].entry_count) == ("tree", 2, 3)
         for change in effects.files:
-            assert isinstance(change.after, Shelved)
+            assert isinstance(change.after, StagedContent)
             lies = os.lstat(desk.shelf.path(change.after.slot))
             assert (lies.st_dev, lies.st_ino) == change.after.inode
             assert lies.st_mtime_ns == change.after.mtime_ns
@@ -177,8 +177,8 @@ def test_what_is_done_in_a_folder_that_was_closed_to_us_is_kept_aside(desk: Desk
             assert desk.ways(effects) == {"e": "other", "g": "other"}
             (conflict,) = effects.conflicts
             assert conflict.path == str(desk.ws / "d")
-            assert Path(conflict.kept, "f").read_text() == "3\n"
-            assert conflict.clash == "closed"
+            assert Path(conflict.kept_path, "f").read_text() == "3\n"
+            assert conflict.kind == "closed"
         desk.commit(effects.files)
     assert (desk.ws / "g").read_text() == "4\n"
 
@@ -217,8 +217,8 @@ def test_a_mode_of_a_folder_that_stays_is_a_change_of_its_own(desk: Desk):
     before = desk.see()
     with desk.ran("chmod 750 d; chmod 2711 d/e; echo 2 >d/e/f") as effects:
         assert [(change.before, change.after) for change in effects.files[:2]] == [
-            (Folder(0o755), Folder(0o750)),
-            (Folder(0o755), Folder(0o2711)),
+            (DirectoryMetadata(0o755), DirectoryMetadata(0o750)),
+            (DirectoryMetadata(0o755), DirectoryMetadata(0o2711)),
         ]
         desk.commit(effects.files)
         assert stat.S_IMODE(os.stat(desk.ws / "d" / "e").st_mode) == 0o2711
@@ -231,7 +231,7 @@ def test_e14_attributes_of_a_folder_that_stays_are_a_change_of_its_own(desk: Des
     desk.lay("mkdir d")
     mark = 'python3 -c \'import os; os.setxattr("d", "user.mine", b"1")\''
     with desk.ran(mark) as effects:
-        was, now = Folder(0o755, attributes=()), Folder(0o755, attributes=(("user.mine", b"1"),))
+        was, now = DirectoryMetadata(0o755, xattrs=()), DirectoryMetadata(0o755, xattrs=(("user.mine", b"1"),))
         assert effects.files == (FileChange(f"{desk.ws}/d", was, now),)
         assert effects.notes == ()
         desk.commit(effects.files)
@@ -271,7 +271,7 @@ def test_e14_what_somebody_else_made_of_a_folder_since_is_not_undone(desk: Desk)
 def test_the_mode_of_the_root_itself_is_a_change_like_others(desk: Desk):
     desk.lay("echo 1 >f")
     with desk.ran("chmod 711 .; echo 2 >f") as effects:
-        assert effects.files[0] == FileChange(str(desk.ws), Folder(0o755), Folder(0o711))
+        assert effects.files[0] == FileChange(str(desk.ws), DirectoryMetadata(0o755), DirectoryMetadata(0o711))
         desk.commit(effects.files)
         assert stat.S_IMODE(os.stat(desk.ws).st_mode) == 0o711
         desk.undo(effects.files)
@@ -337,7 +337,7 @@ def test_trees_may_be_deeper_than_any_path_is_long(desk: Desk):
     as_is = f"cd gone && {deep}"
     subprocess.run(["bash", "-c", as_is], cwd=desk.ws, check=True)
     with desk.ran(f"rm -r gone; mkdir new; cd new; {deep}; chmod 0 f .") as effects:
-        entries = {way: side.entries for way, side in desk.things(effects).items()}
+        entries = {way: side.entry_count for way, side in desk.things(effects).items()}
         assert entries == {"gone": 302, "new": 302 if os.geteuid() == 0 else 301}
         desk.commit(effects.files)
         desk.undo(effects.files)
@@ -370,8 +370,8 @@ def test_a_layer_whose_content_is_elsewhere_is_refused(desk: Desk):
         (upper / "d").mkdir()
         (upper / "f").write_text("")
         os.setxattr(upper / name, f"user.overlay.{mark}", b"")
-        with pytest.raises(SystemTrouble):
-            shadow.effects(lambda _: False)
+        with pytest.raises(SystemFailure):
+            shadow.collect_effects(lambda _: False)
         shadow.discard()
 
 
@@ -385,9 +385,9 @@ def test_a_deletion_may_be_noted_by_an_attribute(desk: Desk):
     for name in ("f", "new/stray", "none"):
         (upper / name).write_text("")
         os.setxattr(upper / name, "user.overlay.whiteout", b"")
-    effects = shadow.effects(lambda _: False)
+    effects = shadow.collect_effects(lambda _: False)
     assert desk.ways(effects) == {"f": "gone", "new": "new"}
-    assert desk.things(effects)["new"].entries == 1
+    assert desk.things(effects)["new"].entry_count == 1
     desk.commit(effects.files)
     shadow.discard()
     assert os.listdir(desk.ws / "new") == []
@@ -400,8 +400,8 @@ def test_e12_folders_get_the_times_that_the_command_gave_them(desk: Desk):
     with desk.ran(
         "echo 2 >a/b/c/g; rm a/b/f; touch -d @1500000000 a; touch -d @1400000000.5 a/b; touch -d @1300000000 d"
     ) as effects:
-        inside = {os.path.relpath(time.path, desk.ws): time.after for time in effects.times}
-        desk.commit(effects.files, effects.times)
+        inside = {os.path.relpath(time.path, desk.ws): time.after for time in effects.folder_mtimes}
+        desk.commit(effects.files, effects.folder_mtimes)
     assert {way: os.stat(desk.ws / way).st_mtime_ns for way in inside} == inside
     assert inside["a/b"] == 1_400_000_000_500_000_000
     assert inside.keys() == {"a", "a/b", "a/b/c", "d"}
@@ -424,7 +424,7 @@ def test_e12_of_two_times_the_later_one_stays(desk: Desk):
     script = "touch theirs/by_command; echo 2 >ours/f; touch -d @4100000000 ours"
     with desk.ran(script, meanwhile=meanwhile) as effects:
         assert not effects.conflicts
-        desk.commit(effects.files, effects.times)
+        desk.commit(effects.files, effects.folder_mtimes)
     assert os.stat(desk.ws / "theirs").st_mtime_ns == later
     assert os.stat(desk.ws / "ours").st_mtime == 4_100_000_000
     desk.undo(effects.files)
@@ -437,7 +437,7 @@ def test_e12_a_folder_that_went_away_meanwhile_is_no_failure(desk: Desk):
     with desk.ran("echo 2 >f; touch d/touched") as effects:
         os.rmdir(desk.ws / "d" / "touched")
         os.rmdir(desk.ws / "d")
-        desk.commit(effects.files, effects.times)
+        desk.commit(effects.files, effects.folder_mtimes)
     assert (desk.ws / "f").read_text() == "2\n"
     (desk.ws / "d").write_text("a file now")
     desk.undo(effects.files)

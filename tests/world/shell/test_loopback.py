@@ -14,8 +14,15 @@ import pytest
 
 from handhold.core.ports import JobState
 from handhold.core.requests import JobOutput, Run
-from handhold.world.filters import ALLOW, EQUAL, ERRNO, NR, answer, load
-from handhold.world.filters import test as compare
+from handhold.world.filters import (
+    BPF_JUMP_EQUAL,
+    NR_OFFSET,
+    SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ERRNO,
+    load_word,
+    return_action,
+)
+from handhold.world.filters import jump_if as compare
 from handhold.world.shell.ids import has_id_range
 from tests.suites.machine import has_shadows
 from tests.world.network.served import served
@@ -108,13 +115,13 @@ def test_e3_a_second_session_does_not_reach_it_and_neither_does_this_machine(who
     def work() -> None:
         with bench(place) as first, bench(place, session="second") as second:
             namespace = serve(first)
-            assert second(ASK).exit.code == REFUSED
+            assert second(ASK).exit_status.code == REFUSED
             other = re.findall(
                 r"net:\[\d+\]",
                 prints(second, start(second, f"readlink /proc/self/ns/net; {ASK}; echo $?").job, "\n7\n"),
             )
             assert len({namespace, *other, os.readlink("/proc/self/ns/net")}) == 3
-            assert second(ASK).exit.code == REFUSED
+            assert second(ASK).exit_status.code == REFUSED
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", 8000), 5)
 
@@ -188,15 +195,15 @@ def test_e3_a_loopback_that_is_closed_is_joined_by_nobody(tmp_path: Path):
     from contextlib import ExitStack
 
     from handhold.core.errors import NoShell
-    from handhold.world.shell.abilities import abilities
+    from handhold.world.shell.abilities import detect_sandbox_support
     from handhold.world.shell.loopback import Loopback
 
-    found = abilities().bubblewrap
+    found = detect_sandbox_support().bubblewrap
     assert found
     loopback = Loopback(found.path)
     loopback.close()
     with ExitStack() as opened, pytest.raises(NoShell):
-        loopback.joining(opened)
+        loopback.prepare_join(opened)
 
 
 def test_e3_nothing_of_it_is_left_when_the_process_is_killed(tmp_path: Path):
@@ -218,10 +225,10 @@ def without_setns() -> None:
     """As in a container that lets nobody join a namespace."""
     filter_ = b"".join(
         [
-            load(NR),
-            compare(EQUAL, 308, 0, 1),
-            answer(ERRNO | 1),
-            answer(ALLOW),
+            load_word(NR_OFFSET),
+            compare(BPF_JUMP_EQUAL, 308, 0, 1),
+            return_action(SECCOMP_RET_ERRNO | 1),
+            return_action(SECCOMP_RET_ALLOW),
         ]
     )
     steps = ctypes.create_string_buffer(filter_)
@@ -242,8 +249,8 @@ def test_e3_where_none_can_be_joined_each_command_has_its_own_and_the_reply_says
         without_setns()
         with bench(place) as here:
             serve(here)
-            assert here(ASK).exit.code == REFUSED
-            assert "localhost of its own: handhold: cannot join" in here.shell.held.why_not[-1]
-            assert any("localhost of its own" in why for why in start(here, "true").held.why_not)
+            assert here(ASK).exit_status.code == REFUSED
+            assert "localhost of its own: handhold: cannot join" in here.shell.sandbox.why_not[-1]
+            assert any("localhost of its own" in why for why in start(here, "true").sandbox.why_not)
 
     as_user(who, work)

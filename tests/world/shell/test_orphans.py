@@ -11,14 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.world.shell.orphans import MARK, MARK_FORM, end_orphans, mark, named
+from handhold.world.shell.orphans import (
+    TOOL_ID_PATTERN,
+    TOOL_VARIABLE,
+    build_tool_environment,
+    build_tool_id,
+    kill_orphans,
+)
 from tests.world.shell.people import NOBODY, ROOT
 from tests.world.shell.shells import PATIENCE
 
 
 @contextmanager
 def of_tool(tool: str | bytes, **options: object) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "60"], env={MARK: tool}, **options) as process:  # pyright: ignore[reportArgumentType, reportCallIssue]
+    with subprocess.Popen(["sleep", "60"], env={TOOL_VARIABLE: tool}, **options) as process:  # pyright: ignore[reportArgumentType, reportCallIssue]
         try:
             yield process
         finally:
@@ -27,7 +33,7 @@ def of_tool(tool: str | bytes, **options: object) -> Iterator[subprocess.Popen[b
 
 def gone_tool() -> str:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as tool:
-        return named(tool.pid)
+        return build_tool_id(tool.pid)
 
 
 def ended(process: subprocess.Popen[bytes]) -> bool:
@@ -44,33 +50,33 @@ def lives(process: subprocess.Popen[bytes]) -> bool:
 
 def test_u9_a_sandbox_whose_tool_is_gone_is_ended_by_the_next_shell():
     with of_tool(gone_tool()) as left:
-        end_orphans()
+        kill_orphans()
         assert ended(left)
 
 
 def test_a_sandbox_whose_tool_lives_is_left_alone():
-    with of_tool(named(os.getpid())) as running:
-        end_orphans()
+    with of_tool(build_tool_id(os.getpid())) as running:
+        kill_orphans()
         assert lives(running)
 
 
 def test_the_same_number_at_another_time_is_another_tool():
-    number, _, place = named(os.getpid()).split("-", 2)
+    number, _, place = build_tool_id(os.getpid()).split("-", 2)
     with of_tool(f"{number}-1-{place}") as left:
-        end_orphans()
+        kill_orphans()
         assert ended(left)
 
 
 def test_what_counts_its_numbers_elsewhere_is_left_alone():
     with of_tool(gone_tool().replace("pid:[", "pid:[9")) as elsewhere:
-        end_orphans()
+        kill_orphans()
         assert lives(elsewhere)
 
 
 def test_a_process_is_marked_for_as_long_as_it_is_itself():
-    assert mark(os.getpid()) == {MARK: named(os.getpid())}
+    assert build_tool_environment(os.getpid()) == {TOOL_VARIABLE: build_tool_id(os.getpid())}
     time.sleep(0.02)
-    assert mark(os.getpid()) == {MARK: named(os.getpid())}
+    assert build_tool_environment(os.getpid()) == {TOOL_VARIABLE: build_tool_id(os.getpid())}
 
 
 def test_the_command_does_not_see_the_mark(tmp_path):
@@ -80,7 +86,7 @@ def test_the_command_does_not_see_the_mark(tmp_path):
     with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", policy="open") as box:
         printed = box.call("bash", {"command": "env; cat /proc/self/environ"}).text
     assert "PATH=" in printed
-    assert MARK not in printed
+    assert TOOL_VARIABLE not in printed
 
 
 MALFORMED = {
@@ -100,14 +106,14 @@ def test_r19_a_malformed_mark_is_not_ours(mark: str | bytes):
     here = os.readlink("/proc/self/ns/pid")
     filled = mark.replace(b"{here}", here.encode()) if isinstance(mark, bytes) else mark.replace("{here}", here)
     with of_tool(filled) as somebodys:
-        end_orphans()
+        kill_orphans()
         assert lives(somebodys)
 
 
 @given(st.text())
 def test_r19_only_what_we_write_has_the_form_of_a_mark(text: str):
-    assert MARK_FORM.fullmatch(named(os.getpid()))
-    if match := MARK_FORM.fullmatch(text):
+    assert TOOL_ID_PATTERN.fullmatch(build_tool_id(os.getpid()))
+    if match := TOOL_ID_PATTERN.fullmatch(text):
         assert int(match["pid"]) > 0
 
 
@@ -117,5 +123,5 @@ def test_r19_only_what_we_write_has_the_form_of_a_mark(text: str):
 def test_r19_a_process_of_another_user_is_left_alone(uids: dict[str, object]):
     """Also one that runs as us although somebody else started it, as set-user-id programs do: its environment is theirs."""
     with of_tool(gone_tool(), **uids) as theirs:
-        end_orphans()
+        kill_orphans()
         assert lives(theirs)

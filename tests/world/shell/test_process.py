@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from handhold.core.errors import NoShell, SystemTrouble
-from handhold.core.facts import Exit
+from handhold.core.errors import NoShell, SystemFailure
+from handhold.core.facts import ExitStatus
 from tests.scale import scaled
 from tests.world.shell.shells import MODES, Bench, alive, appears, bare, bench, gone, marked
 
@@ -35,8 +35,8 @@ def shell(tmp_path: Path, mode: str) -> Iterator[Bench]:
 
 def test_c81_a_failing_command_is_a_result(shell: Bench):
     finished = shell("echo out; echo err >&2; exit 3")
-    assert (finished.exit.code, finished.exit.signal, finished.output.head) == (3, "", "out\nerr\n")
-    assert 0 < finished.exit.seconds < 20
+    assert (finished.exit_status.code, finished.exit_status.signal, finished.output.head) == (3, "", "out\nerr\n")
+    assert 0 < finished.exit_status.seconds < 20
 
 
 def test_c81_both_streams_come_in_the_order_they_were_written(shell: Bench):
@@ -48,19 +48,19 @@ def test_c81_both_streams_come_in_the_order_they_were_written(shell: Bench):
     [("kill -9 $$", 137, "SIGKILL"), ("kill -TERM $$", 143, "SIGTERM"), ("sh -c 'kill -SEGV $$'", 139, "SIGSEGV")],
 )
 def test_a_command_that_a_signal_ended_names_it(shell: Bench, command: str, code: int, name: str):
-    ended = shell(command).exit
+    ended = shell(command).exit_status
     assert (ended.code, ended.signal) == (code, name)
 
 
 def test_a_status_that_is_no_signal_names_none(shell: Bench):
-    assert shell("exit 255").exit.signal == ""
-    assert shell("exit 128").exit.signal == ""
+    assert shell("exit 255").exit_status.signal == ""
+    assert shell("exit 128").exit_status.signal == ""
 
 
 def test_u9_cat_returns_at_once(shell: Bench):
     finished = shell("cat; read line; echo done")
     assert finished.output.head == "done\n"
-    assert finished.exit.seconds < 5
+    assert finished.exit_status.seconds < 5
 
 
 @pytest.mark.alone
@@ -80,15 +80,15 @@ def test_u9_a_timeout_kills_the_whole_tree(shell: Bench):
     finished = shell(
         f"echo begun; sleep {mark} & (trap '' TERM; setsid sleep {mark} & sleep {mark}); wait", seconds=1.5
     )
-    assert finished.exit.timed_out
-    assert finished.exit.code is None
-    assert 1.5 <= finished.exit.seconds < 6
+    assert finished.exit_status.timed_out
+    assert finished.exit_status.code is None
+    assert 1.5 <= finished.exit_status.seconds < 6
     assert finished.output.head == "begun\n"
     assert not alive(mark)
 
 
 def test_what_was_printed_before_the_end_is_all_there(shell: Bench):
-    assert shell("head -c 900000 /dev/zero | tr '\\0' x").output.bytes == 900_000
+    assert shell("head -c 900000 /dev/zero | tr '\\0' x").output.total_bytes == 900_000
 
 
 def test_what_something_left_behind_printed_until_then_is_there(shell: Bench):
@@ -111,7 +111,7 @@ def test_a_command_that_no_program_can_be_given_is_refused(shell: Bench):
 
 def test_a_syntax_error_is_bashs_own(shell: Bench):
     finished = shell("if")
-    assert finished.exit.code == 2
+    assert finished.exit_status.code == 2
     assert "syntax error" in finished.output.head
 
 
@@ -158,7 +158,7 @@ def test_c80_no_daemon_outlives_its_command(shell: Bench, kind: str):
 @pytest.mark.parametrize("kind", DAEMONS)
 def test_c80_no_daemon_outlives_a_time_limit(shell: Bench, kind: str):
     mark = marked()
-    assert shell(DAEMONS[kind].format(mark=mark) + "\nsleep 100", seconds=0.6).exit.timed_out
+    assert shell(DAEMONS[kind].format(mark=mark) + "\nsleep 100", seconds=0.6).exit_status.timed_out
     assert not alive(mark)
 
 
@@ -178,8 +178,8 @@ def test_c80_of_many_daemons_none_is_left(tmp_path: Path, kind: str):
 
 def test_an_interruption_from_another_thread_ends_a_command(shell: Bench):
     mark = marked()
-    ended: list[Exit] = []
-    thread = threading.Thread(target=lambda: ended.append(shell(f"setsid sleep {mark} & sleep {mark}").exit))
+    ended: list[ExitStatus] = []
+    thread = threading.Thread(target=lambda: ended.append(shell(f"setsid sleep {mark} & sleep {mark}").exit_status))
     thread.start()
     assert appears(mark)
     shell.shell.interrupt()
@@ -202,7 +202,7 @@ def test_nothing_of_a_cancelled_command_counts(tmp_path: Path):
         assert appears(mark)
         shell.shell.interrupt()
         thread.join()
-        assert shell.shell.held.shadow
+        assert shell.shell.sandbox.shadow
         assert effects[0] is not None
         assert not effects[0].files  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -290,7 +290,7 @@ def test_a_watcher_is_called_at_most_twenty_times_a_second(shell: Bench):
     calls: list[str] = []
     finished = shell("for n in {1..400}; do echo $n; sleep 0.001; done", watch=calls.append)
     assert "".join(calls) == finished.output.head
-    assert len(calls) <= finished.exit.seconds / 0.05 + 2
+    assert len(calls) <= finished.exit_status.seconds / 0.05 + 2
 
 
 # --- what it costs us
@@ -303,7 +303,7 @@ def open_descriptors() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_descriptor_is_left_after_many_commands(tmp_path: Path):
-    with bench(tmp_path, lasting="exports") as shell:
+    with bench(tmp_path, persistence="exports") as shell:
         shell("true")
         before = open_descriptors()
         for n in range(scaled(200, 1_000)):
@@ -332,7 +332,7 @@ def test_nasties_47_without_descriptors_there_is_a_clean_error_and_no_leak(shell
             resource.setrlimit(resource.RLIMIT_NOFILE, (before + room, hard))
             try:
                 assert shell.shows("echo on") == "on\n"
-            except SystemTrouble:
+            except SystemFailure:
                 refused += 1
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert open_descriptors() == before
@@ -344,11 +344,11 @@ def test_nasties_47_without_descriptors_there_is_a_clean_error_and_no_leak(shell
 
 def test_u10_fifty_megabytes_are_kept_and_both_ends_shown(shell: Bench):
     output = shell("seq 7000000").output
-    assert output.bytes > 50_000_000
+    assert output.total_bytes > 50_000_000
     assert output.head == "1\n2\n3\n4\n5"
     assert output.tail == "6999996\n6999997\n6999998\n6999999\n7000000"
-    assert output.left_out == 6_999_990
-    assert output.kept == output.bytes == len(shell.kept(output.handle))
+    assert output.omitted_lines == 6_999_990
+    assert output.kept_bytes == output.total_bytes == len(shell.kept(output.handle))
     assert len(output.handle) < 40
 
 
@@ -363,7 +363,7 @@ def test_a_hundred_megabytes_in_one_line_cost_no_memory(tmp_path: Path):
         shell("true")
         idle = peak_kib()
         output = shell("head -c 100000000 /dev/zero | tr '\\\\0' x").output
-        assert (output.lines, output.bytes, output.kept) == (1, 100_000_000, 100_000_000), output
+        assert (output.total_lines, output.total_bytes, output.kept_bytes) == (1, 100_000_000, 100_000_000), output
         assert len(output.head) + len(output.tail) < 3_000
         print((peak_kib() - idle) // 1024)
         shell.close()

@@ -7,22 +7,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import pytest
 
 from handhold.core.errors import NoShell
-from handhold.world.shell import limits
-from handhold.world.shell.abilities import WALLS, Bubblewrap, abilities
+from handhold.world.shell import abilities, limits
+from handhold.world.shell.abilities import ISOLATION_FLAGS, Bubblewrap, detect_sandbox_support
 from handhold.world.shell.layout import Mount
-from handhold.world.shell.sandbox import sandbox
+from handhold.world.shell.sandbox import create_sandbox
 from tests.world.shell.costs import quartile, spent
 from tests.world.shell.people import USERS, Person, each_person, said, system_python
 
-asked = import_module("handhold.world.shell.abilities")  # the package has a function of this name
-contained = pytest.mark.skipif(abilities().bubblewrap is None, reason="nothing confines commands on this machine")
+contained = pytest.mark.skipif(
+    detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"
+)
 
 
 who = pytest.fixture(each_person, params=USERS)
@@ -33,15 +33,16 @@ who = pytest.fixture(each_person, params=USERS)
 
 @contained
 def test_it_says_what_holds():
-    held = sandbox("contained").held
+    held = create_sandbox("contained").status
     assert held.by.startswith("bubblewrap 0.")
     assert not held.network
-    assert held.shadow == (abilities().bubblewrap is not None and abilities().bubblewrap.overlay)  # pyright: ignore[reportOptionalMemberAccess]
+    found = detect_sandbox_support().bubblewrap
+    assert held.shadow == (found is not None and found.overlay)
 
 
 @pytest.mark.parametrize(("mode", "by"), [("external", "external"), ("unconfined", "nothing")])
 def test_without_walls_of_ours_it_says_so(mode: str, by: str):
-    held = sandbox(mode).held  # pyright: ignore[reportArgumentType]
+    held = create_sandbox(mode).status  # pyright: ignore[reportArgumentType]
     assert (held.by, held.shadow, held.network) == (by, False, True)
     assert held.why_not
 
@@ -58,32 +59,32 @@ def test_without_walls_the_environment_is_still_bare(who: Person, mode: str):
 def test_where_nothing_confines_commands_are_refused_with_the_reasons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho bubblewrap 0.12.0; [ $1 = --version ]\n")
     (tmp_path / "bwrap").chmod(0o755)
-    monkeypatch.setattr(asked, "candidates", lambda: iter([("system", str(tmp_path / "bwrap"))]))
-    asked.abilities.cache_clear()
+    monkeypatch.setattr(abilities, "find_candidates", lambda: iter([("system", str(tmp_path / "bwrap"))]))
+    abilities.detect_sandbox_support.cache_clear()
     try:
         with pytest.raises(NoShell) as refused:
-            sandbox("contained")
+            create_sandbox("contained")
     finally:
-        asked.abilities.cache_clear()
+        abilities.detect_sandbox_support.cache_clear()
     assert str(tmp_path / "bwrap") in refused.value.because
 
 
 @contained
 def test_an_old_bubblewrap_serves_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """As on a distribution whose own knows no layers: commands are confined, and work on the files themselves."""
-    found = abilities().bubblewrap
+    found = detect_sandbox_support().bubblewrap
     assert found
     old = tmp_path / "bwrap"
     old.write_text(
         f'#!/bin/sh\n[ "$1" = --version ] && exec echo bubblewrap 0.8.0\ncase "$*" in *-overlay*) exit 1;; esac\nexec {found.path} "$@"\n'
     )
     old.chmod(0o755)
-    monkeypatch.setattr(asked, "candidates", lambda: iter([("system", str(old))]))
-    best, why_not = asked.bubblewrap()
+    monkeypatch.setattr(abilities, "find_candidates", lambda: iter([("system", str(old))]))
+    best, why_not = abilities.find_bubblewrap()
     assert best == Bubblewrap(str(old), "0.8.0", "system", overlay=False)
     assert "older than 0.11" in why_not[0]
-    monkeypatch.setattr(asked, "candidates", lambda: iter([("system", str(old)), ("wheel", found.path)]))
-    best, why_not = asked.bubblewrap()
+    monkeypatch.setattr(abilities, "find_candidates", lambda: iter([("system", str(old)), ("wheel", found.path)]))
+    best, why_not = abilities.find_bubblewrap()
     assert best
     assert (best.path, best.overlay) == (found.path, found.overlay)
 
@@ -91,8 +92,8 @@ def test_an_old_bubblewrap_serves_where_there_is_no_other(monkeypatch: pytest.Mo
 def test_a_bubblewrap_that_is_no_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "bwrap").write_bytes(b"\x7fELFnot")
     (tmp_path / "bwrap").chmod(0o755)
-    monkeypatch.setattr(asked, "candidates", lambda: iter([("wheel", str(tmp_path / "bwrap"))]))
-    assert asked.bubblewrap() == (None, (f"{tmp_path}/bwrap does not run",))
+    monkeypatch.setattr(abilities, "find_candidates", lambda: iter([("wheel", str(tmp_path / "bwrap"))]))
+    assert abilities.find_bubblewrap() == (None, (f"{tmp_path}/bwrap does not run",))
 
 
 @contained
@@ -150,7 +151,7 @@ def test_a_root_may_have_any_name(who: Person, name: str, shadow: bool):
     who.write(root / "file", "there\n")
     mount = {"real": str(root), "mode": "direct"}
     if shadow:
-        mount |= {"mode": "shadow", "upper": str(who.mkdtemp("upper")), "work": str(who.mkdtemp("work"))}
+        mount |= {"mode": "overlay", "upper": str(who.mkdtemp("upper")), "work": str(who.mkdtemp("work"))}
     done = who.contained("cat file && echo new >file && cat file", mounts=[mount], folder=str(root))
     assert said(done) == "there\nnew\n"
     assert (root / "file").read_text() == ("there\n" if shadow else "new\n")
@@ -277,7 +278,7 @@ def command_lines() -> Iterator[bytes]:
 # --- limits
 
 
-launched = pytest.mark.skipif(not abilities().launcher, reason="the launcher was not built")
+launched = pytest.mark.skipif(not detect_sandbox_support().launcher, reason="the launcher was not built")
 
 
 @contained
@@ -299,7 +300,7 @@ def test_memory_can_be_limited(who: Person):
 def test_processes_can_be_limited(who: Person):
     asks = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1 & done; wait"
     assert "fork" not in who.contained(asks).stderr
-    if who.name == "plain" and not limits.delegated():
+    if who.name == "plain" and not limits.find_delegated_cgroup():
         assert "fork" in who.contained(asks, limits={"processes": 5}).stderr
 
 
@@ -322,7 +323,7 @@ print(made)
 @launched
 @pytest.mark.parametrize("who", [user for user in USERS if user == "root"], indirect=True)
 def test_e14_processes_of_root_are_counted_too(who: Person):
-    if not (limits.delegated() or limits.process_groups()):
+    if not (limits.find_delegated_cgroup() or limits.find_pids_cgroup()):
         pytest.skip("no control group can be made")
     program = who.write(who.root / "forks.py", FORKS)
     assert said(who.contained(f"{system_python()} {program}")) == "200\n"
@@ -331,14 +332,14 @@ def test_e14_processes_of_root_are_counted_too(who: Person):
 
 
 def test_e14_a_group_in_which_something_still_dies_is_removed_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(limits, "_left", set())
-    monkeypatch.setattr(limits, "delegated", lambda: str(tmp_path))
+    monkeypatch.setattr(limits, "_leftover_cgroups", set())
+    monkeypatch.setattr(limits, "find_delegated_cgroup", lambda: str(tmp_path))
     (tmp_path / "memory.max").touch()
 
     def enter() -> Path:
         with ExitStack() as command, monkeypatch.context() as patched:
-            patched.setattr(limits, "_set", lambda path, _: Path(path).touch())  # a file in it keeps a folder
-            prefix, left = limits.enter_group(limits.Limits(processes=5), command)
+            patched.setattr(limits, "_write_value", lambda path, _: Path(path).touch())  # a file in it keeps a folder
+            prefix, left = limits.enter_cgroup(limits.ResourceLimits(processes=5), command)
             assert left == limits.UNLIMITED
             return Path(prefix[-1])
 
@@ -351,18 +352,18 @@ def test_e14_a_group_in_which_something_still_dies_is_removed_later(monkeypatch:
 
 def test_e14_it_is_said_where_nobody_counts_the_processes_of_root(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    for name in ("delegated", "process_groups"):
+    for name in ("find_delegated_cgroup", "find_pids_cgroup"):
         monkeypatch.setattr(limits, name, lambda: "")
-    assert "not counted" in limits.explain_uncounted(limits.Limits(processes=60))
-    assert limits.explain_uncounted(limits.Limits(memory=60)) == ""
+    assert "not counted" in limits.explain_uncounted(limits.ResourceLimits(processes=60))
+    assert limits.explain_uncounted(limits.ResourceLimits(memory=60)) == ""
 
 
 def test_where_no_group_can_be_made_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Something that looks like a group of ours and is none."""
-    monkeypatch.setattr(limits, "delegated", lambda: str(tmp_path))
+    monkeypatch.setattr(limits, "find_delegated_cgroup", lambda: str(tmp_path))
     with ExitStack() as command:
-        for wanted in (limits.Limits(), limits.Limits(memory=1 << 30)):
-            assert limits.enter_group(wanted, command) == ((), wanted)
+        for wanted in (limits.ResourceLimits(), limits.ResourceLimits(memory=1 << 30)):
+            assert limits.enter_cgroup(wanted, command) == ((), wanted)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -376,9 +377,11 @@ def test_what_was_opened_is_closed(tmp_path: Path):
     for folder in folders:
         folder.mkdir()
     root, tmp, home = map(str, folders)
-    box = sandbox("contained")
+    box = create_sandbox("contained")
     for _ in range(3):
-        launch = box.launch(["true"], mounts=[Mount(root, "direct")], folder=root, tmp=tmp, home=home, results=None)
+        launch = box.prepare_launch(
+            ["true"], mounts=[Mount(root, "direct")], folder=root, tmp=tmp, home=home, results=None
+        )
         assert launch.pass_fds
         launch.close()
         launch.close()
@@ -400,9 +403,21 @@ def test_walls_and_layer_cost_little_more_than_twice_what_a_plain_sandbox_costs(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("root", "tmp", "home", "state"):
         (tmp_path / name).mkdir()
-    box, root, command = sandbox("contained"), str(tmp_path / "root"), ("bash", "-c", "true")
+    box, root, command = create_sandbox("contained"), str(tmp_path / "root"), ("bash", "-c", "true")
     assert box.bubblewrap
-    plain = (box.bubblewrap.path, *WALLS, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp")
+    plain = (
+        box.bubblewrap.path,
+        *ISOLATION_FLAGS,
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "--tmpfs",
+        "/tmp",
+    )
 
     def layer(name: str) -> tuple[str, str]:
         upper, work = tmp_path / f"state/u{name}", tmp_path / f"state/w{name}"
@@ -415,14 +430,14 @@ def test_walls_and_layer_cost_little_more_than_twice_what_a_plain_sandbox_costs(
         subprocess.run([*plain, *over, "--", *command], check=True)
 
     def walled(turn: int) -> None:
-        launch = box.launch(
+        launch = box.prepare_launch(
             command,
-            mounts=[Mount(root, "shadow", *layer(str(turn)))],
+            mounts=[Mount(root, "overlay", *layer(str(turn)))],
             folder=root,
             tmp=str(tmp_path / "tmp"),
             home=str(tmp_path / "home"),
             results=None,
-            shim=abilities().shim,
+            shim=detect_sandbox_support().shim,
         )
         subprocess.run(launch.argv, env=dict(launch.env), pass_fds=launch.pass_fds, check=True)
         launch.close()
@@ -451,8 +466,8 @@ def test_walls_and_layer_cost_little_more_than_twice_what_a_plain_sandbox_costs(
 @pytest.mark.alone
 def test_asking_the_machine_costs_less_than_twenty_milliseconds():
     program = (
-        "from tests.world.shell.costs import spent; from handhold.world.shell.abilities import abilities; "
-        "print(spent(abilities))"
+        "from tests.world.shell.costs import spent; from handhold.world.shell.abilities import "
+        "detect_sandbox_support; print(spent(detect_sandbox_support))"
     )
     run = [sys.executable, "-c", program]
     took = [float(subprocess.run(run, capture_output=True, text=True, check=True).stdout) for _ in range(8)]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from handhold.world.shell import seccomp
 
 ALLOW = 0x7FFF0000
-MACHINES = tuple(seccomp.MACHINES)
+MACHINES = tuple(seccomp.ARCHITECTURES)
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
 }
-modes = seccomp.CHANGE_MODE | seccomp.MAKE_FILE | seccomp.OPEN_FILE
+modes = seccomp.CHANGE_MODE_SYSCALLS | seccomp.MAKE_FILE_SYSCALLS | seccomp.OPEN_FILE_SYSCALLS
 by_argument = {name: numbers for name, (numbers, _) in modes.items()} | {
     "openat2": seccomp.OPENAT2,
     "clone": seccomp.CLONE,
@@ -31,10 +31,10 @@ by_argument = {name: numbers for name, (numbers, _) in modes.items()} | {
 
 def answer(machine: str, number: int, *arguments: int, audit: int | None = None, direct: bool = False) -> int:
     """What the kernel would do: ALLOW, or the error it would give."""
-    kind = seccomp.MACHINES[machine]
+    kind = seccomp.ARCHITECTURES[machine]
     padded = [*arguments, *[0] * (6 - len(arguments))]
-    data = struct.pack("<IIQ6Q", number, kind.audit if audit is None else audit, 0, *padded)
-    steps = list(struct.iter_unpack("=HBBI", seccomp.program(machine, direct=direct)))
+    data = struct.pack("<IIQ6Q", number, kind.audit_arch if audit is None else audit, 0, *padded)
+    steps = list(struct.iter_unpack("=HBBI", seccomp.build_filter(machine, direct=direct)))
     value, at = 0, 0
     while True:
         code, then, otherwise, given = steps[at]
@@ -56,23 +56,23 @@ def answer(machine: str, number: int, *arguments: int, audit: int | None = None,
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_each_refused_call_answers_eperm(machine: str):
-    column = seccomp.MACHINES[machine].column
-    numbers = [pair[column] for pair in seccomp.REFUSED.values()]
+    column = seccomp.ARCHITECTURES[machine].column
+    numbers = [pair[column] for pair in seccomp.REFUSED_SYSCALLS.values()]
     assert all(answer(machine, number) == errno.EPERM for number in numbers if number is not None)
     assert len({number for number in numbers if number is not None}) == len([n for n in numbers if n is not None])
 
 
 @given(machine=st.sampled_from(MACHINES), number=st.integers(0, 0x3FFFFFFF), argument=st.integers(0, 2**64 - 1))
 def test_every_other_call_is_allowed_whatever_its_arguments(machine: str, number: int, argument: int):
-    column = seccomp.MACHINES[machine].column
-    named = {pair[column] for pair in (*seccomp.REFUSED.values(), *by_argument.values())}
+    column = seccomp.ARCHITECTURES[machine].column
+    named = {pair[column] for pair in (*seccomp.REFUSED_SYSCALLS.values(), *by_argument.values())}
     if number not in named:
         assert answer(machine, number, argument, argument, argument) == ALLOW
 
 
 @given(machine=st.sampled_from(MACHINES), number=st.integers(0, 2**32 - 1), audit=st.integers(0, 2**32 - 1))
 def test_numbers_of_another_machine_are_never_taken_for_ours(machine: str, number: int, audit: int):
-    if audit != seccomp.MACHINES[machine].audit:
+    if audit != seccomp.ARCHITECTURES[machine].audit_arch:
         assert answer(machine, number, audit=audit) == errno.EPERM
 
 
@@ -86,7 +86,7 @@ NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 
 
 @given(machine=st.sampled_from(MACHINES), flags=st.integers(0, 2**64 - 1))
 def test_a_process_is_never_made_in_a_new_namespace(machine: str, flags: int):
-    column = seccomp.MACHINES[machine].column
+    column = seccomp.ARCHITECTURES[machine].column
     new = any(flags & flag for flag in NAMESPACES)
     assert answer(machine, seccomp.CLONE[column], flags) == (errno.EPERM if new else ALLOW)
     assert answer(machine, seccomp.UNSHARE[column], flags) == (errno.EPERM if new or flags & 0x80 else ALLOW)
@@ -96,7 +96,7 @@ def test_a_process_is_never_made_in_a_new_namespace(machine: str, flags: int):
 @given(machine=st.sampled_from(MACHINES), above=st.integers(0, 2**32 - 1))
 def test_nobody_types_into_a_terminal(machine: str, above: int):
     """The kernel looks at the lower half of the number only, so bits above do not help."""
-    number = seccomp.IOCTL[seccomp.MACHINES[machine].column]
+    number = seccomp.IOCTL[seccomp.ARCHITECTURES[machine].column]
     assert answer(machine, number, 0, 0x5412 | above << 32) == errno.EPERM
     assert answer(machine, number, 0, 0x541C | above << 32) == errno.EPERM
     assert answer(machine, number, 0, 0x5413 | above << 32) == ALLOW  # the size of a window
@@ -112,14 +112,14 @@ def test_nobody_types_into_a_terminal(machine: str, above: int):
 def test_r14_no_file_is_ever_made_set_user_id(machine: str, name: str, mode: int, flags: int, direct: bool):
     """The kernel looks at the lower bits of a mode only. Without a file to be made, open does not look at it at all."""
     numbers, at = modes[name]
-    number = numbers[seccomp.MACHINES[machine].column]
+    number = numbers[seccomp.ARCHITECTURES[machine].column]
     if number is None:
         return
-    opens = name in seccomp.OPEN_FILE
+    opens = name in seccomp.OPEN_FILE_SYSCALLS
     arguments = [0] * at
     if opens:
         arguments[-1] = flags
-    bits = 0o4000 | (0o2000 if direct or name not in seccomp.CHANGE_MODE else 0)
+    bits = 0o4000 | (0o2000 if direct or name not in seccomp.CHANGE_MODE_SYSCALLS else 0)
     refused = mode & bits and (not opens or flags & 0o20000100)
     assert answer(machine, number, *arguments, mode, direct=direct) == (errno.EPERM if refused else ALLOW)
     assert answer(machine, seccomp.OPENAT2[0], 0, 0, mode) == errno.ENOSYS
@@ -127,7 +127,7 @@ def test_r14_no_file_is_ever_made_set_user_id(machine: str, name: str, mode: int
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_sockets_and_personalities(machine: str):
-    column = seccomp.MACHINES[machine].column
+    column = seccomp.ARCHITECTURES[machine].column
     made = {family: answer(machine, seccomp.SOCKET[column], family, 1, 0) for family in range(46)}
     assert {family for family, what in made.items() if what == ALLOW} == {1, 2, 10, 16}
     assert answer(machine, seccomp.SOCKET[column], 16, 3, 9) == errno.EPROTONOSUPPORT
@@ -143,8 +143,8 @@ def test_the_numbers_are_those_of_the_kernel(machine: str):
     there = {
         name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)$", text, re.MULTILINE)
     }
-    column = seccomp.MACHINES[machine].column
-    ours = {name: pair[column] for name, pair in (seccomp.REFUSED | by_argument).items()}
+    column = seccomp.ARCHITECTURES[machine].column
+    ours = {name: pair[column] for name, pair in (seccomp.REFUSED_SYSCALLS | by_argument).items()}
     assert {name: number for name, number in ours.items() if name in there} == {
         name: there[name] for name in ours if name in there
     }
@@ -152,4 +152,4 @@ def test_the_numbers_are_those_of_the_kernel(machine: str):
 
 
 def test_a_machine_without_numbers_has_no_filter():
-    assert seccomp.program("sparc64") == b""
+    assert seccomp.build_filter("sparc64") == b""

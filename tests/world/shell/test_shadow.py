@@ -11,7 +11,7 @@ import pytest
 
 from handhold.world.files.workspace import Workspace
 from handhold.world.shell import places, preflight
-from handhold.world.shell.shadow import NoShadow, Shadow
+from handhold.world.shell.shadow import OverlayUnavailable, WorkspaceOverlay
 from tests.faults.trees import Kept
 from tests.world.shell.forked import NOBODY, as_user
 from tests.world.shell.shadows import Desk, both, seen
@@ -34,24 +34,24 @@ def test_there_is_no_shadow_of_a_home_or_of_what_is_above_one(desk: Desk):
     with pytest.MonkeyPatch.context() as patch:
         for home in (desk.ws, desk.ws / "people" / "me"):
             patch.setenv("HOME", str(home))
-            places.homes.cache_clear()
-            with pytest.raises(NoShadow, match="home"):
+            places.find_homes.cache_clear()
+            with pytest.raises(OverlayUnavailable, match="home"):
                 desk.shadow()
-    places.homes.cache_clear()
+    places.find_homes.cache_clear()
 
 
 def test_there_is_no_shadow_of_the_whole_machine():
     files = Workspace(["/"], Kept())
-    with pytest.raises(NoShadow, match="whole machine"):
-        Shadow.over(files.roots_open, files.shelf_of, scratch=Path("/nonexistent"))
+    with pytest.raises(OverlayUnavailable, match="whole machine"):
+        WorkspaceOverlay.create(files.open_roots, files.get_staging_area, scratch=Path("/nonexistent"))
     files.close()
 
 
 @both
 def test_there_is_no_shadow_without_a_shelf(desk: Desk):
     files = Workspace([desk.ws], Kept())
-    with pytest.raises(NoShadow, match="no place"):
-        Shadow.over(files.roots_open, files.shelf_of, scratch=desk.scratch)
+    with pytest.raises(OverlayUnavailable, match="no place"):
+        WorkspaceOverlay.create(files.open_roots, files.get_staging_area, scratch=desk.scratch)
     files.close()
 
 
@@ -68,10 +68,10 @@ def test_there_is_no_shadow_over_a_mount_point(who: str, place: Path, name: str)
 
     def work() -> None:
         desk = Desk(place)
-        with pytest.raises(NoShadow, match="mount point") as refused:
+        with pytest.raises(OverlayUnavailable, match="mount point") as refused:
             desk.shadow()
         assert refused.value.reason.startswith(str(desk.ws / name))
-        assert preflight.mount_below(str(place / "ws-")) is None
+        assert preflight.find_mount_below(str(place / "ws-")) is None
 
     as_user(who, work, first=mount)
 
@@ -91,7 +91,7 @@ def test_there_is_no_shadow_over_what_another_user_or_group_owns(place: Path, wh
         os.chown(place / "ws/deep/er/f", *owner)
 
     def work() -> None:
-        with pytest.raises(NoShadow, match="deep/er/f belongs to another"):
+        with pytest.raises(OverlayUnavailable, match="deep/er/f belongs to another"):
             Desk(place).shadow()
 
     as_user(who, work, first=prepare)
@@ -120,13 +120,13 @@ def test_owners_are_looked_at_again_after_a_while(tmp_path: Path, monkeypatch: p
         pytest.skip("needs root, to give a file away")
     monkeypatch.setattr(preflight, "has_id_range", lambda: False)
     files = Workspace([tmp_path], Kept())
-    assert preflight.objection(files.roots_open[0]) == ""
+    assert preflight.find_overlay_obstacle(files.open_roots[0]) == ""
     (tmp_path / "f").write_text("")
     os.chown(tmp_path / "f", NOBODY, NOBODY)
     deadline = time.monotonic() + 30
-    while not preflight.objection(files.roots_open[0]) and time.monotonic() < deadline:
+    while not preflight.find_overlay_obstacle(files.open_roots[0]) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert preflight.objection(files.roots_open[0]) == f"{tmp_path / 'f'} belongs to another user or group"
+    assert preflight.find_overlay_obstacle(files.open_roots[0]) == f"{tmp_path / 'f'} belongs to another user or group"
     files.close()
 
 
@@ -204,12 +204,12 @@ def test_each_root_has_a_layer_of_its_own_and_those_to_read_have_none(desk: Desk
         folder.mkdir()
         (folder / "f").write_text("1\n")
     files = Workspace([desk.ws, other, inner], Kept(), read_only=[kept], state=desk.state)
-    shadow = Shadow.over(files.roots_open, files.shelf_of, scratch=desk.scratch)
+    shadow = WorkspaceOverlay.create(files.open_roots, files.get_staging_area, scratch=desk.scratch)
     modes = {mount.real: mount.mode for mount in shadow.mounts}
-    assert modes == {str(desk.ws): "shadow", str(inner): "shadow", str(other): "shadow", str(kept): "read-only"}
+    assert modes == {str(desk.ws): "overlay", str(inner): "overlay", str(other): "overlay", str(kept): "read-only"}
     told = desk.bash(shadow, f"mv {inner}/f {other}/moved; echo 2 >x; echo 3 >inner/y; echo 4 >{kept}/f; cat {kept}/f")
     assert told.stdout == "1\n"
-    effects = shadow.effects(lambda _: False)
+    effects = shadow.collect_effects(lambda _: False)
     assert {change.path for change in effects.files} == {f"{inner}/f", f"{inner}/y", f"{desk.ws}/x", f"{other}/moved"}
     shadow.discard()
     files.close()
@@ -278,7 +278,7 @@ def test_nothing_is_left_of_a_shadow_that_was_discarded_once_or_twice(desk: Desk
     desk.lay("mkdir -p a/b; echo 1 >a/b/c")
     shadow = desk.shadow()
     desk.bash(shadow, "mkdir x; echo 1 >x/y; chmod 0 x; rm -r a; echo 1 >z")
-    shadow.effects(lambda _: False)
+    shadow.collect_effects(lambda _: False)
     before = seen(desk.ws)
     shadow.discard()
     shadow.discard()
@@ -316,7 +316,7 @@ def test_what_a_killed_process_left_is_swept_by_the_next(desk: Desk):
     os.waitpid(child, 0)
     assert len(os.listdir(desk.shelf.folder)) == 2
     next_one = Workspace([desk.ws], Kept(), state=desk.state)
-    next_one.shelf_of(next_one.roots_open[0])
+    next_one.get_staging_area(next_one.open_roots[0])
     assert os.listdir(desk.shelf.folder) == ["lock"]
     next_one.close()
 

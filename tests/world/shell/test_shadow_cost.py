@@ -33,7 +33,7 @@ def test_a_changed_file_costs_little_more_than_its_system_calls(place: Path):
     def ours() -> float:
         shadow = desk.shadow()
         desk.bash(shadow, "for f in a/*; do echo more >>$f; done")
-        took = spent(lambda: shadow.effects(lambda _: False))
+        took = spent(lambda: shadow.collect_effects(lambda _: False))
         shadow.discard()
         return took
 
@@ -81,7 +81,7 @@ def test_a_new_tree_costs_little_more_than_reading_it(place: Path):
                 sha256(Path(path).read_bytes()).digest()
 
     least = best(lambda: spent(read))
-    took = spent(lambda: shadow.effects(lambda _: False))
+    took = spent(lambda: shadow.collect_effects(lambda _: False))
     shadow.discard()
     print(f"{took:.2f} s for 20,200 new files, {least:.2f} s for reading them")
     assert took < 1.5 * least

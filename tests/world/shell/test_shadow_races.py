@@ -29,7 +29,7 @@ def check(desk: Desk, ours: list[str], theirs: list[str]) -> None:
         desk.bash(shadow, "\n".join(ours))
         meanwhile()
         before = facts(desk.ws, NEVER)
-        effects = shadow.effects(lambda _: False)
+        effects = shadow.collect_effects(lambda _: False)
         assert facts(desk.ws, NEVER) == before
         event(f"{'some' if effects.conflicts else 'no'} conflicts, {'some' if effects.files else 'no'} changes")
         desk.commit(effects.files)
@@ -40,7 +40,7 @@ def check(desk: Desk, ours: list[str], theirs: list[str]) -> None:
         for conflict in effects.conflicts:
             way = os.path.relpath(conflict.path, desk.ws)
             assert after.get(way) == before.get(way), way
-            assert not conflict.kept or os.path.lexists(conflict.kept)
+            assert not conflict.kept_path or os.path.lexists(conflict.kept_path)
         desk.undo(effects.files)
         assert facts(desk.ws, NEVER) == before
     finally:

@@ -87,7 +87,7 @@ def test_without_the_shim_a_rename_says_exdev(who: str, place: Path):
         told = desk.bash(shadow, f"{WAYS['python']}; {WAYS['git']}; mv d f")
         assert "cross-device" in told.stderr
         assert "git" not in told.stderr or "fatal: renaming 'd' failed" in told.stderr
-        assert desk.ways(shadow.effects(lambda _: False)) == {"d": "gone", "f": "new"}  # mv copies by itself
+        assert desk.ways(shadow.collect_effects(lambda _: False)) == {"d": "gone", "f": "new"}  # mv copies by itself
         shadow.discard()
 
     as_user(who, work)

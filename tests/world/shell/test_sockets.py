@@ -11,12 +11,12 @@ from tempfile import mkdtemp
 
 import pytest
 
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 from tests.world.shell.people import ROOT, USERS, Person, person, system_python
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(abilities().bubblewrap is None, reason="nothing confines commands on this machine"),
+    pytest.mark.skipif(detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"),
     pytest.mark.skipif(not ROOT, reason="needs root, to make folders that every command sees"),
 ]
 

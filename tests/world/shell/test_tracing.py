@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from handhold.world.shell import seccomp
-from handhold.world.shell.abilities import abilities
+from handhold.world.shell.abilities import detect_sandbox_support
 from tests.world.shell.people import USERS, Person, each_person, person, said, system_python
 from tests.world.shell.shells import bench
 
 pytestmark = [
-    pytest.mark.skipif(abilities().bubblewrap is None or not abilities().lands, reason="no Landlock on this machine"),
+    pytest.mark.skipif(
+        detect_sandbox_support().bubblewrap is None or not detect_sandbox_support().has_landlock,
+        reason="no Landlock on this machine",
+    ),
     pytest.mark.skipif(not shutil.which("strace"), reason="no strace on this machine"),
 ]
 
@@ -146,19 +149,19 @@ def test_e10_no_tracer_takes_the_filter_off(who: Person):
     assert said(who.contained(compiled(who, SUSPEND), tracing=True)) == "1\n"
 
 
-@pytest.mark.parametrize("machine", tuple(seccomp.MACHINES))
+@pytest.mark.parametrize("machine", tuple(seccomp.ARCHITECTURES))
 @pytest.mark.parametrize("direct", [True, False])
 def test_e10_tracing_opens_three_calls_and_no_other(machine: str, direct: bool):
     """The filter is the same without the tests of these three."""
-    column = seccomp.MACHINES[machine].column
-    steps = 2 * 8 * len(seccomp.TRACING)
-    plain, traced = (seccomp.program(machine, direct=direct, tracing=tracing) for tracing in (False, True))
+    column = seccomp.ARCHITECTURES[machine].column
+    steps = 2 * 8 * len(seccomp.TRACING_SYSCALLS)
+    plain, traced = (seccomp.build_filter(machine, direct=direct, tracing=tracing) for tracing in (False, True))
     assert len(plain) - len(traced) == steps
-    for name in seccomp.TRACING:
-        number = seccomp.REFUSED[name][column]
+    for name in seccomp.TRACING_SYSCALLS:
+        number = seccomp.REFUSED_SYSCALLS[name][column]
         assert number is not None
-        assert seccomp.test(seccomp.EQUAL, number, 0, 1) in plain
-        assert seccomp.test(seccomp.EQUAL, number, 0, 1) not in traced
+        assert seccomp.jump_if(seccomp.BPF_JUMP_EQUAL, number, 0, 1) in plain
+        assert seccomp.jump_if(seccomp.BPF_JUMP_EQUAL, number, 0, 1) not in traced
 
 
 def test_e10_without_landlock_nothing_may_be_traced():

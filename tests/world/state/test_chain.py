@@ -18,16 +18,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from handhold.core.errors import StateDamaged
-from handhold.core.plans import Directory, FileChange, Folder
-from handhold.core.ports import Decision
+from handhold.core.plans import Directory, DirectoryMetadata, FileChange
+from handhold.core.ports import CallDecision
 from handhold.world.state import chain
-from handhold.world.state.chain import Chain
-from handhold.world.state.records import FinishRecord, JournalRecord, encode
-from handhold.world.state.rows import DETAILS, RECORDS, row_of
+from handhold.world.state.chain import JournalChain
+from handhold.world.state.records import FinishRecord, JournalRecord, encode_record
+from handhold.world.state.rows import DETAIL_TABLES, RECORD_TABLES, encode_row
 from handhold.world.state.sqlite import SqliteStore
 from tests.suites.store_suite import begun, call, change, done, failure, shelved, success
 
-TABLES = (*RECORDS, *DETAILS, "head")
+TABLES = (*RECORD_TABLES, *DETAIL_TABLES, "head")
 KEYS = {"changes": ("seq", "n"), "things": ("seq", "n", "side"), "taken": ("seq", "n"), "head": ()}
 STEPS = ("read", "refuse", "edit", "command", "undo", "fail", "leave")
 
@@ -36,22 +36,24 @@ def journalled(store: SqliteStore, steps: list[str]) -> None:
     for n, step in enumerate(steps):
         match step:
             case "read":
-                store.settle(store.begin(call("Read", call_id=f"r{n}")), success(f"page {n}"), durable=False)
+                store.record_outcome(store.begin(call("Read", call_id=f"r{n}")), success(f"page {n}"), durable=False)
             case "refuse":
-                refused = Decision("refused", f"rule {n} (a.toml)")
-                store.settle(store.begin(call()), failure(), durable=False, decision=refused)
+                refused = CallDecision("refused", f"rule {n} (a.toml)")
+                store.record_outcome(store.begin(call()), failure(), durable=False, decision=refused)
             case "command":
                 done(store, shelved(f"c{n}/1", b"old", b"new"), shelved(f"c{n}/2", None, b"made", "/ws/b"))
             case "undo" if n:
                 done(store, change("/ws/a.py", b"new\n", b"old\n"), asked=call("undo"), takes_back=(1, n))
             case "fail":
-                store.settle(begun(store, change(f"/ws/{n}")), failure(), durable=True)
+                store.record_outcome(begun(store, change(f"/ws/{n}")), failure(), durable=True)
             case "leave":
                 begun(store, change(f"/ws/{n}"))
             case _:
                 made = (
                     FileChange("/ws/d", None, Directory()),
-                    FileChange("/ws/f", Folder(0o755), Folder(0o700, (1, 2), (("user.\udcff", b"\0"),))),
+                    FileChange(
+                        "/ws/f", DirectoryMetadata(0o755), DirectoryMetadata(0o700, (1, 2), (("user.\udcff", b"\0"),))
+                    ),
                 )
                 done(store, change(f"/ws/{n}", None, b"%d" % n), *made)
 
@@ -117,7 +119,7 @@ def alter(connection: sqlite3.Connection, table: str, column: str, key: tuple[An
 
 
 def found(connection: sqlite3.Connection) -> str | None:
-    return chain.verified(connection, "").problem
+    return chain.verify_chain(connection, "").problem
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +200,7 @@ def test_c91_a_record_that_is_added_with_its_right_hash_is_found(rich: Path):
     """Unless the head is moved too: then only a head that was noted elsewhere tells."""
     with tampered(rich) as connection:
         number, digest = connection.execute("SELECT record, digest FROM head").fetchone()
-        added = sha256(encode(FinishRecord(1, 1), number + 1, digest)).digest()
+        added = sha256(encode_record(FinishRecord(1, 1), number + 1, digest)).digest()
         connection.execute("INSERT INTO finished VALUES (1, 1, ?, ?)", (number + 1, added))
         assert found(connection)
 
@@ -249,16 +251,16 @@ def test_c91_what_is_wrong_is_told_with_its_place(tmp_path: Path):
     with tampered(tmp_path) as connection:
         with tried(connection):
             connection.execute("UPDATE changes SET path = x'2f' WHERE seq = 2 AND n = 0")
-            told = chain.verified(connection, "")
+            told = chain.verify_chain(connection, "")
             assert (told.at, told.count) == (4, 3)
             assert told.problem == "record 4, what call #2 set out to do, is not as it was written"
         with tried(connection):
             connection.execute("DELETE FROM outcomes WHERE seq = 1")
-            told = chain.verified(connection, "")
+            told = chain.verify_chain(connection, "")
             assert (told.at, told.problem) == (2, "record 2 is gone")
         with tried(connection):
             connection.execute("DELETE FROM outcomes WHERE seq = 3")
-            told = chain.verified(connection, "")
+            told = chain.verify_chain(connection, "")
             assert (told.at, told.problem) == (8, "record 8 is gone, with all that came after it")
 
 
@@ -281,7 +283,7 @@ def test_c91_trouble_after_a_noted_head_leaves_what_is_before_it_proved(rich: Pa
     with tampered(rich) as connection:
         digest = connection.execute("SELECT digest FROM calls WHERE seq = 4").fetchone()[0].hex()
         connection.execute("UPDATE calls SET tool = x'00' WHERE seq = 6")
-        told = chain.verified(connection, digest)
+        told = chain.verify_chain(connection, digest)
         assert told.problem
         assert told.at
         assert told.noted_at
@@ -298,7 +300,7 @@ from handhold.core.ports import Call, Outcome
 from handhold.world.state.sqlite import SqliteStore
 store = SqliteStore(Path(sys.argv[1]))
 for n in range(100):
-    store.settle(store.begin(Call(sys.argv[2], "t", f"c{n}", "Read", "{}", "claude")), Outcome("success", None, 0, "r"), durable=False)
+    store.record_outcome(store.begin(Call(sys.argv[2], "t", f"c{n}", "Read", "{}", "claude")), Outcome("success", None, 0, "r"), durable=False)
 """
 
 
@@ -334,11 +336,11 @@ def test_c91_without_a_head_nothing_is_written(tmp_path: Path):
 # --- what it costs
 
 
-class Unchained(Chain):
+class Unchained(JournalChain):
     """The same rows, without number and hash."""
 
     def append(self, connection: sqlite3.Connection, record: JournalRecord) -> None:
-        table, row = row_of(record)
+        table, row = encode_row(record)
         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * (len(row) + 2))})", (*row, 0, b""))
 
 

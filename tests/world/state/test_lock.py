@@ -12,20 +12,20 @@ import pytest
 
 from handhold.core.errors import Busy
 from handhold.world.state import lock
-from handhold.world.state.lock import locked
+from handhold.world.state.lock import hold_lock
 
 HELD = """
 import sys
 from pathlib import Path
-from handhold.world.state.lock import locked
-with locked(Path(sys.argv[1]), wait=True):
+from handhold.world.state.lock import hold_lock
+with hold_lock(Path(sys.argv[1]), wait=True):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
 def waiting(path: Path) -> int:
-    return len(lock._lines._lines.get(path, ()))  # pyright: ignore[reportPrivateUsage]
+    return len(lock._lock_queues._queues.get(path, ()))  # pyright: ignore[reportPrivateUsage]
 
 
 def until(there: int, path: Path) -> None:
@@ -39,10 +39,10 @@ def test_threads_get_it_in_the_order_in_which_they_came(tmp_path: Path):
     path, order, threads = tmp_path / "lock", list[int](), list[Thread]()
 
     def take(n: int) -> None:
-        with locked(path, wait=True):
+        with hold_lock(path, wait=True):
             order.append(n)
 
-    with locked(path, wait=True):
+    with hold_lock(path, wait=True):
         for n in range(20):
             threads.append(Thread(target=take, args=(n,)))
             threads[-1].start()
@@ -57,25 +57,25 @@ def test_who_does_not_wait_is_told_at_once_and_who_gave_up_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path, got = tmp_path / "lock", Event()
-    monkeypatch.setattr(lock, "PATIENCE", 0.2)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT_SECONDS", 0.2)
 
     def give_up() -> None:
-        with suppress(Busy), locked(path, wait=True):
+        with suppress(Busy), hold_lock(path, wait=True):
             pass
 
     def take() -> None:
-        monkeypatch.setattr(lock, "PATIENCE", 50.0)
-        with locked(path, wait=True):
+        monkeypatch.setattr(lock, "LOCK_TIMEOUT_SECONDS", 50.0)
+        with hold_lock(path, wait=True):
             got.set()
 
-    with locked(path, wait=True):
+    with hold_lock(path, wait=True):
         impatient = Thread(target=give_up)
         impatient.start()
         until(2, path)
         patient = Thread(target=take)
         patient.start()
         until(3, path)
-        with pytest.raises(Busy), locked(path, wait=False):
+        with pytest.raises(Busy), hold_lock(path, wait=False):
             pass
         impatient.join(50)
         assert waiting(path) == 2
@@ -92,17 +92,17 @@ def test_another_process_holds_it_too_until_it_dies(tmp_path: Path):
     )
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(Busy), locked(path, wait=False):
+    with pytest.raises(Busy), hold_lock(path, wait=False):
         pass
     holder.kill()
     holder.communicate()
-    with locked(path, wait=True):
+    with hold_lock(path, wait=True):
         pass
 
 
 def test_a_forked_child_stands_in_no_line(tmp_path: Path):
     path = tmp_path / "lock"
-    with locked(path, wait=True):
+    with hold_lock(path, wait=True):
         child = os.fork()
         if not child:
             os._exit(waiting(path))

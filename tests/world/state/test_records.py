@@ -11,9 +11,24 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from handhold.core.plans import Bytes, Content, Directory, FileChange, Folder, Shelved, Stored
-from handhold.core.ports import Call, Decision
-from handhold.world.state.records import CallRecord, FinishRecord, IntentRecord, JournalRecord, OutcomeRecord, encode
+from handhold.core.plans import (
+    Content,
+    ContentRef,
+    Directory,
+    DirectoryMetadata,
+    FileChange,
+    InlineContent,
+    StagedContent,
+)
+from handhold.core.ports import Call, CallDecision
+from handhold.world.state.records import (
+    CallRecord,
+    FinishRecord,
+    IntentRecord,
+    JournalRecord,
+    OutcomeRecord,
+    encode_record,
+)
 from handhold.world.state.sqlite import SqliteStore
 from tests.suites.store_suite import begun, call, change, done, success
 from tests.world.state.journal_reader import NotAsSpecifiedError, Reader, verify
@@ -25,17 +40,17 @@ NUMBERS = st.integers(0, 2**64)
 MODES = st.integers(0, 0o7777)
 HASHES = st.binary(min_size=32, max_size=32).map(bytes.hex)
 VERDICTS: st.SearchStrategy[Any] = st.sampled_from(["allowed", "approved", "refused"])
-DECISIONS = st.builds(Decision, VERDICTS, TEXT, TEXT)
+DECISIONS = st.builds(CallDecision, VERDICTS, TEXT, TEXT)
 KINDS: st.SearchStrategy[Any] = st.sampled_from(["file", "link", "tree", "other"])
 SHELVED = st.builds(
-    Shelved, TEXT, KINDS, TEXT, NUMBERS, MODES, st.tuples(NUMBERS, NUMBERS), st.integers(-(2**63), 2**63), NUMBERS
+    StagedContent, TEXT, KINDS, TEXT, NUMBERS, MODES, st.tuples(NUMBERS, NUMBERS), st.integers(-(2**63), 2**63), NUMBERS
 )
 ATTRIBUTES = st.lists(st.tuples(PATHS, st.binary(max_size=4)), max_size=3).map(tuple)
 CONTENTS = (
     st.none()
-    | st.builds(Stored, HASHES, NUMBERS)
+    | st.builds(ContentRef, HASHES, NUMBERS)
     | st.just(Directory())
-    | st.builds(Folder, MODES, st.none() | st.tuples(NUMBERS, NUMBERS), st.none() | ATTRIBUTES)
+    | st.builds(DirectoryMetadata, MODES, st.none() | st.tuples(NUMBERS, NUMBERS), st.none() | ATTRIBUTES)
     | SHELVED
 )
 CHANGES = st.builds(FileChange, PATHS, CONTENTS, CONTENTS, st.none() | MODES)
@@ -65,7 +80,7 @@ def decode(line: bytes) -> tuple[JournalRecord, int, bytes]:
     number, previous, seq, at = record["record"], bytes.fromhex(record["previous"]), record["seq"], record["at"]
     found = record["body"]
     if found.get("decision"):
-        found["decision"] = Decision(**found["decision"])
+        found["decision"] = CallDecision(**found["decision"])
     match record["kind"]:
         case "call":
             return CallRecord(seq, at, Call(**found)), number, previous
@@ -91,23 +106,26 @@ def decoded_content(found: dict[str, Any] | None) -> Content | None:
         return None
     match found.pop("kind"):
         case "file":
-            return Stored(**found)
+            return ContentRef(**found)
         case "directory":
             return Directory(**found)
         case "folder":
             owner, named = found["owner"], found["attributes"]
             attributes = None if named is None else tuple((name, bytes.fromhex(value)) for name, value in named)
-            return Folder(found["mode"], owner and tuple(owner), attributes)
+            return DirectoryMetadata(found["mode"], owner and tuple(owner), attributes)
         case _:
             inode = int(found.pop("device")), int(found.pop("inode"))
-            return Shelved(kind=found.pop("thing"), inode=inode, mtime_ns=int(found.pop("mtime_ns")), **found)
+            mtime_ns, entry_count = int(found.pop("mtime_ns")), found.pop("entries")
+            return StagedContent(
+                kind=found.pop("thing"), inode=inode, mtime_ns=mtime_ns, entry_count=entry_count, **found
+            )
 
 
 @given(RECORDS, NUMBERS, PREVIOUS)
 def test_c91_a_record_of_any_content_always_comes_back_from_its_encoding(
     record: JournalRecord, number: int, previous: bytes
 ):
-    line = encode(record, number, previous)
+    line = encode_record(record, number, previous)
     assert b"\n" not in line
     assert decode(line) == (record, number, previous)
 
@@ -116,7 +134,7 @@ def test_c91_a_record_of_any_content_always_comes_back_from_its_encoding(
 def test_c91_two_records_never_have_one_encoding(
     one: JournalRecord, other: JournalRecord, number: int, previous: bytes
 ):
-    assert (encode(one, number, previous) == encode(other, number, previous)) == (one == other)
+    assert (encode_record(one, number, previous) == encode_record(other, number, previous)) == (one == other)
 
 
 @given(RECORDS, NUMBERS, PREVIOUS, st.data())
@@ -125,9 +143,17 @@ def test_c91_any_field_that_is_changed_always_changes_the_hash(
 ):
     other = altered(record, data)
     assume(other != record)
-    assert sha256(encode(record, number, previous)).digest() != sha256(encode(other, number, previous)).digest()
-    assert sha256(encode(record, number, previous)).digest() != sha256(encode(record, number + 1, previous)).digest()
-    assert encode(record, number, previous) != encode(record, number, previous[:-1] + bytes([previous[-1] ^ 1]))
+    assert (
+        sha256(encode_record(record, number, previous)).digest()
+        != sha256(encode_record(other, number, previous)).digest()
+    )
+    assert (
+        sha256(encode_record(record, number, previous)).digest()
+        != sha256(encode_record(record, number + 1, previous)).digest()
+    )
+    assert encode_record(record, number, previous) != encode_record(
+        record, number, previous[:-1] + bytes([previous[-1] ^ 1])
+    )
 
 
 def altered(value: Any, data: st.DataObject) -> Any:
@@ -146,8 +172,8 @@ def altered(value: Any, data: st.DataObject) -> Any:
             return (*value[:place], altered(value[place], data), *value[place + 1 :])
         case None:
             return value
-        case Bytes() | Directory() | Stored():
-            return Folder(0)
+        case InlineContent() | Directory() | ContentRef():
+            return DirectoryMetadata(0)
         case _:
             kept = [each.name for each in fields(value) if each.name not in ("owner", "allocated")]
             name = data.draw(st.sampled_from(kept))
@@ -158,9 +184,9 @@ def test_c91_a_record_is_encoded_to_the_byte_as_the_decision_says():
     """The example for whoever writes another program."""
     path = b"/ws/\xff".decode("utf-8", "surrogateescape")
     record = IntentRecord(
-        7, 1_700_000_000_000_001, "x7", Decision("allowed", 'mode "edit"\n', "zoë"), (FileChange(path, None, Bytes(b"new\n"), 0o644),), (3,)
+        7, 1_700_000_000_000_001, "x7", CallDecision("allowed", 'mode "edit"\n', "zoë"), (FileChange(path, None, InlineContent(b"new\n"), 0o644),), (3,)
     )  # fmt: skip
-    assert encode(record, 12, bytes(32)) == (
+    assert encode_record(record, 12, bytes(32)) == (
         b'{"at":1700000000000001,"body":{"decision":{"by":"zo\xc3\xab","rule":"mode \\"edit\\"\\n","verdict":"allowed"},'
         b'"files":[{"after":{"hash":"7aa7a5359173d05b63cfd682e3c38487f3cb4f7f1d60659fe59fab1505977d4c","kind":"file","size":4},'
         b'"before":null,"mode":420,"path":{"bytes":"2f77732fedb3bf"}}],"takes_back":[3],"transaction":"x7"},"kind":"intent",'
@@ -171,7 +197,7 @@ def test_c91_a_record_is_encoded_to_the_byte_as_the_decision_says():
 def test_c91_texts_that_look_alike_in_other_encodings_do_not_here():
     """Two halves are not the character that they would make, nor are its bytes spelled out."""
     texts = ["\U00010000", "\ud800\udc00", "\udced\udca0\udc80", '{"bytes":"00"}', "\\ud800"]
-    lines = {encode(CallRecord(1, 1, Call(text, "", "", "", "", "")), 1, bytes(32)) for text in texts}
+    lines = {encode_record(CallRecord(1, 1, Call(text, "", "", "", "", "")), 1, bytes(32)) for text in texts}
     assert len(lines) == len(texts)
 
 
@@ -203,10 +229,10 @@ def test_c91_another_program_always_finds_the_same_chain(
 )
 def test_c91_another_program_finds_what_was_altered(tmp_path: Path, tampering: str):
     with closing(SqliteStore(tmp_path)) as store:
-        store.settle(store.begin(call("Read")), success("page"), durable=False)
+        store.record_outcome(store.begin(call("Read")), success("page"), durable=False)
         seq = begun(store, change())
-        store.settle(seq, success(), durable=True)
-        store.finish(seq)
+        store.record_outcome(seq, success(), durable=True)
+        store.mark_cleaned_up(seq)
     verify(tmp_path / "state.db")
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():

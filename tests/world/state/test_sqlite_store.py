@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemTrouble
-from handhold.core.plans import Bytes, FileChange, digest
-from handhold.core.ports import Call, Decision, Outcome, Store
+from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemFailure
+from handhold.core.plans import FileChange, InlineContent, digest
+from handhold.core.ports import Call, CallDecision, Outcome, Store
 from handhold.world.state import database, lock
-from handhold.world.state.schema import JOURNAL, VERSION
+from handhold.world.state.schema import JOURNAL_TABLES, SCHEMA_VERSION
 from handhold.world.state.sqlite import SqliteStore
 from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, shelved, success
 
@@ -44,7 +44,7 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 def test_f2_state_is_its_owners_alone(tmp_path: Path):
     with closing(SqliteStore(tmp_path / "state")) as store:
         store.keep([noise(1, 1_000_000)])
-        with store.alone():
+        with store.exclusive():
             pass
         modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")}
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
@@ -55,7 +55,7 @@ def test_f2_state_is_its_owners_alone(tmp_path: Path):
 # --- append-only
 
 
-@pytest.mark.parametrize("table", JOURNAL)
+@pytest.mark.parametrize("table", JOURNAL_TABLES)
 @pytest.mark.parametrize(
     "alteration", ["DELETE FROM {}", "UPDATE {} SET seq = seq + 1", "REPLACE INTO {} SELECT * FROM {}"]
 )
@@ -115,20 +115,20 @@ def test_nasty_52_garbage_in_the_middle_is_reported_when_it_is_met(tmp_path: Pat
         store.entries()
 
 
-@pytest.mark.parametrize("version", [*range(1, VERSION), VERSION + 1, 99])
+@pytest.mark.parametrize("version", [*range(1, SCHEMA_VERSION), SCHEMA_VERSION + 1, 99])
 def test_nasty_52_another_version_is_refused_and_left_alone(folder: Path, version: int):
     """An earlier one too: no release wrote any."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     before = contents_of(folder)
-    with pytest.raises(StateDamaged, match=f"version {version}; this Handhold knows version {VERSION}"):
+    with pytest.raises(StateDamaged, match=f"version {version}; this Handhold knows version {SCHEMA_VERSION}"):
         SqliteStore(folder)
     assert contents_of(folder) == before
 
 
 def in_slots(store: SqliteStore) -> tuple[int, int]:
     """What all slots hold, as it is kept, and one by one."""
-    with store._database.reading() as connection:
+    with store._database.read_transaction() as connection:
         return connection.execute("SELECT (SELECT in_slots FROM held), (SELECT total(bytes) FROM slots)").fetchone()
 
 
@@ -138,8 +138,8 @@ def test_what_all_slots_hold_is_always_known(sizes: list[tuple[int, str]]):
     with TemporaryDirectory() as folder, closing(SqliteStore(Path(folder), bound=5_000)) as store:
         for n, (size, status) in enumerate(sizes):
             seq = begun(store, shelved(f"{n}/1", noise(n, size), None, f"/ws/{n}"))
-            store.settle(seq, Outcome(status, None, 0.0, None), durable=False)
-            store.finish(seq)
+            store.record_outcome(seq, Outcome(status, None, 0.0, None), durable=False)
+            store.mark_cleaned_up(seq)
             kept, found = in_slots(store)
             assert kept == found
 
@@ -156,7 +156,7 @@ def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_pa
             return len(taken)
 
         few = max(steps(n) for n in range(10))
-        with store._database.writing() as connection:
+        with store._database.write_transaction() as connection:
             others = ((f"other{n}".encode(), n, 100) for n in range(5_000))
             connection.executemany("INSERT INTO slots VALUES (?, ?, ?, 0, 0)", others)
         many = max(steps(n) for n in range(10, 20))
@@ -217,7 +217,7 @@ def test_a_file_goes_with_its_content(tmp_path: Path):
         assert not store.has(digest(old))
         assert not file_of(tmp_path, old).exists()
         assert file_of(tmp_path, new).exists()
-        assert store.held() == (1_000_000, 1)
+        assert store.read_usage() == (1_000_000, 1)
 
 
 def test_a_content_whose_file_was_removed_is_gone(tmp_path: Path):
@@ -239,7 +239,7 @@ def test_a_file_that_a_failed_transaction_left_is_swept(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
         seq = begun(store, change())
         with pytest.raises(sqlite3.IntegrityError):  # after the announcement, before the row: as if the process died
-            store.intend(seq, "again", [change("/ws/b", None, data)], decision=Decision("allowed"))
+            store.record_intent(seq, "again", [change("/ws/b", None, data)], decision=CallDecision("allowed"))
         file_of(tmp_path, data).parent.mkdir(parents=True, exist_ok=True)
         file_of(tmp_path, data).write_bytes(b"half")
     with closing(SqliteStore(tmp_path)) as store:
@@ -251,16 +251,16 @@ def test_a_file_that_a_failed_transaction_left_is_swept(tmp_path: Path):
 def test_text_is_kept_compressed(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
         store.keep([b"the same line\n" * 10_000])
-        assert store.held()[0] < 10_000
+        assert store.read_usage()[0] < 10_000
 
 
 def test_replies_are_bounded_and_cost_no_undo(tmp_path: Path):
-    with closing(SqliteStore(tmp_path, bound=10_000, replies=10_000)) as store:
+    with closing(SqliteStore(tmp_path, bound=10_000, max_reply_bytes=10_000)) as store:
         done(store, change("/ws/a", noise(1, 5000), b"new"))
         replies = [noise(n, 3000).hex() for n in range(10)]
         for n, reply in enumerate(replies):
-            store.settle(store.begin(call("Read", call_id=f"r{n}")), success(reply), durable=False)
-        recalled = [store.recall("s", "t", f"r{n}") for n in range(10)]
+            store.record_outcome(store.begin(call("Read", call_id=f"r{n}")), success(reply), durable=False)
+        recalled = [store.find_call("s", "t", f"r{n}") for n in range(10)]
         given = [entry.outcome.reply for entry in recalled if entry and entry.outcome]
         assert given == [None] * 7 + replies[7:] or given == [None] * 8 + replies[8:]
         assert store.entries()[0].kept
@@ -268,10 +268,10 @@ def test_replies_are_bounded_and_cost_no_undo(tmp_path: Path):
 
 def test_a_damaged_reply_is_never_given_out(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
-        store.settle(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
+        store.record_outcome(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
         store._database._connection.execute("UPDATE replies SET data = CAST('another' AS BLOB)")
         with pytest.raises(StateDamaged):
-            store.recall("s", "t", "r")
+            store.find_call("s", "t", "r")
 
 
 # --- several processes
@@ -282,15 +282,15 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
-from handhold.core.ports import Call, Decision, Outcome
-from handhold.core.plans import Bytes, FileChange
+from handhold.core.ports import Call, CallDecision, Outcome
+from handhold.core.plans import FileChange, InlineContent
 from handhold.world.state.sqlite import SqliteStore
 for n in range(int(sys.argv[3])):
     store = SqliteStore(Path(sys.argv[1]))
     seq = store.begin(Call(sys.argv[2], "t", f"c{n}", "Edit", "{}", "claude"))
-    store.intend(seq, "x", [FileChange(f"/ws/{n}", None, Bytes(f"{n}".encode() * 100_000))], decision=Decision("allowed"))
-    store.settle(seq, Outcome("success", None, 0.0, "done"), durable=True)
-    store.finish(seq)
+    store.record_intent(seq, "x", [FileChange(f"/ws/{n}", None, InlineContent(f"{n}".encode() * 100_000))], decision=CallDecision("allowed"))
+    store.record_outcome(seq, Outcome("success", None, 0.0, "done"), durable=True)
+    store.mark_cleaned_up(seq)
     store.close()
 """
 
@@ -302,12 +302,12 @@ def test_processes_share_a_store_from_its_first_moment(tmp_path: Path):
     with closing(SqliteStore(tmp_path / "state")) as store:
         assert [len(store.entries(session=f"s{n}")) for n in range(4)] == [10] * 4
         assert len({entry.seq for entry in store.entries()}) == 40
-        assert list(store.broken()) == []
+        assert list(store.incomplete_transactions()) == []
         assert [store.get(digest(f"{n}".encode() * 100_000)) is None for n in range(10)] == [False] * 10
 
 
 def test_a_store_held_by_another_process_is_busy(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(database, "PATIENCE", 0.05)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_SECONDS", 0.05)
     with closing(SqliteStore(folder)) as store, closing(sqlite3.connect(folder / "state.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Busy):
@@ -321,7 +321,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
 from handhold.world.state.sqlite import SqliteStore
-with SqliteStore(Path(sys.argv[1])).alone():
+with SqliteStore(Path(sys.argv[1])).exclusive():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -335,11 +335,11 @@ def test_a_killed_process_lets_go_of_the_state(folder: Path):
     ):
         assert holder.stdout
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(Busy), store.alone(wait=False):
+        with pytest.raises(Busy), store.exclusive(wait=False):
             pass
         holder.kill()
         holder.wait()
-        with store.alone(wait=False):
+        with store.exclusive(wait=False):
             pass
 
 
@@ -348,10 +348,10 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_state(folder: Path)
     enough = context.Event()
     with closing(SqliteStore(folder)) as store:
         child = context.Process(target=enough.wait)
-        with store.alone():
+        with store.exclusive():
             child.start()
         try:
-            with store.alone(wait=False):
+            with store.exclusive(wait=False):
                 pass
         finally:
             enough.set()
@@ -359,23 +359,23 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_state(folder: Path)
 
 
 def test_patience_with_another_holder_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lock, "PATIENCE", 0.05)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT_SECONDS", 0.05)
     with closing(SqliteStore(folder)) as store:
-        with store.alone(), pytest.raises(Busy) as refused, store.alone():
+        with store.exclusive(), pytest.raises(Busy) as refused, store.exclusive():
             pass
         assert (refused.value.path, refused.value.seconds) == (str(folder / "lock"), 0.05)
 
 
 def test_a_lock_that_the_system_refuses_is_a_fact(folder: Path):
     (folder / "lock").mkdir()
-    with closing(SqliteStore(folder)) as store, pytest.raises(SystemTrouble) as refused, store.alone():
+    with closing(SqliteStore(folder)) as store, pytest.raises(SystemFailure) as refused, store.exclusive():
         pass
     assert refused.value.path == str(folder / "lock")
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(folder: Path):
     with closing(SqliteStore(folder)) as store:
-        with store._database.writing() as connection:  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        with store._database.write_transaction() as connection:  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count={pages}")
         with pytest.raises(NoSpace):
@@ -391,7 +391,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(folder: Path):
 @pytest.mark.timeout(120)
 def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
-        files = [FileChange(f"/ws/{n}", None, Bytes(b"%d" % n)) for n in range(5000)]
+        files = [FileChange(f"/ws/{n}", None, InlineContent(b"%d" % n)) for n in range(5000)]
         for _ in range(5):
             done(store, *files)
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:  # by hand: one transaction for all of them
@@ -418,9 +418,9 @@ def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
         for ask in (
             lambda: store.entries(last=20),
             lambda: store.entries(session="s1", last=20),
-            lambda: store.recall("s1", "t1000", "c50000"),
-            lambda: store.writer("/ws/a.py", digest(b"new\n")),
-            store.broken,
+            lambda: store.find_call("s1", "t1000", "c50000"),
+            lambda: store.last_writer("/ws/a.py", digest(b"new\n")),
+            store.incomplete_transactions,
         ):
             times: list[float] = []
             for _ in range(20):
@@ -432,8 +432,8 @@ def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
 
 def test_c90_what_a_session_was_allowed_ends_with_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with closing(SqliteStore(tmp_path)) as store:
-        store.allow("s", "changes", by="me")
-        assert store.allowed("s") == {"changes": "me"}
+        store.grant("s", "changes", by="me")
+        assert store.list_grants("s") == {"changes": "me"}
         later = time.time() + 25 * 3600
         monkeypatch.setattr(time, "time", lambda: later)
-        assert store.allowed("s") == {}
+        assert store.list_grants("s") == {}

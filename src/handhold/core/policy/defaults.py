@@ -5,61 +5,75 @@ it. So it is denied to read, and to change too, since nobody edits what they can
 one; examples and templates that projects share are left alone, and so are the keys that packages and tests bring along.
 """
 
-from handhold.core.policy.rules import ON_PATHS, Book, Rule
+from handhold.core.policy.rules import PATH_VERBS, Rule, RuleSet
 from handhold.core.ports import Verdict
 
-_SHARED = "{example,sample,template,dist,defaults,schema}"  # the endings of files that are there to be copied
-_BROUGHT_ALONG = (
+_TEMPLATE_WORDS = "{example,sample,template,dist,defaults,schema}"  # the endings of files that are there to be copied
+_DEPENDENCY_AND_TEST_PATHS = (
     "**/{node_modules,site-packages,vendor}/**",
     "**/{test,tests,testdata,fixtures,__fixtures__,testing}/**",
 )
 
-SECRETS: tuple[Rule, ...] = (
+SECRET_RULES: tuple[Rule, ...] = (
     Rule(
         "secret environment files",
         Verdict.DENY,
-        ON_PATHS,
+        PATH_VERBS,
         because="environment files hold passwords and keys, and those stay out of the conversation",
         paths=(".env", ".env.*", "*.env"),
-        but=(f".env.{_SHARED}", f".env.*.{_SHARED}", ".env.test", f"{_SHARED}.env", f"*.{_SHARED}.env"),
+        exclude=(
+            f".env.{_TEMPLATE_WORDS}",
+            f".env.*.{_TEMPLATE_WORDS}",
+            ".env.test",
+            f"{_TEMPLATE_WORDS}.env",
+            f"*.{_TEMPLATE_WORDS}.env",
+        ),
         covers=(".env", "api/.env", ".ENV", ".env.local", ".env.production", "deploy/prod.env", ".env.test.local"),
-        spares=(".env.example", ".env.local.sample", ".env.test", "example.env", ".envrc", "environment.md", "env.py"),
-        folds=True,
+        does_not_cover=(
+            ".env.example",
+            ".env.local.sample",
+            ".env.test",
+            "example.env",
+            ".envrc",
+            "environment.md",
+            "env.py",
+        ),
+        ignore_case=True,
     ),
     Rule(
         "secret keys",
         Verdict.DENY,
-        ON_PATHS,
+        PATH_VERBS,
         because="a private key stays out of the conversation",
         paths=(
             *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_xmss"),
             *("ssh_host_*_key", "*.ppk", "*.kdb", "*.kdbx", ".ssh", ".gnupg", ".password-store"),
         ),
         covers=("id_rsa", "deploy/id_ed25519", ".ssh/config", ".ssh", ".gnupg/trustdb.gpg", "vault.kdbx", "a/x.PPK"),
-        spares=("id_rsa.pub", "docs/ssh.md", "ssh_host_rsa_key.pub", "id_card.png", "grid_rsa"),
-        folds=True,
+        does_not_cover=("id_rsa.pub", "docs/ssh.md", "ssh_host_rsa_key.pub", "id_card.png", "grid_rsa"),
+        ignore_case=True,
     ),
     Rule(
         "secret key files",
         Verdict.DENY,
-        ON_PATHS,
+        PATH_VERBS,
         because="it is named like a private key, and those stay out of the conversation",
         paths=(
             *("*.key", "key.pem", "*[-_.]key.pem", "*privkey*.pem", "*private*.pem"),
             *("*.p12", "*.pfx", "*.jks", "*.keystore", "authkey_*.p8"),
         ),
-        but=(*_BROUGHT_ALONG, "*pub*key.pem", "*[-_.]pub.key", "debug.keystore"),
+        exclude=(*_DEPENDENCY_AND_TEST_PATHS, "*pub*key.pem", "*[-_.]pub.key", "debug.keystore"),
         covers=("server.key", "tls/server-key.pem", "privkey1.pem", "my_private.pem", "app.p12", "AuthKey_1A2B.p8"),
-        spares=(
+        does_not_cover=(
             *("cert.pem", "cacert.pem", "public-key.pem", "monkey.pem", "keyboard.py", "android/app/debug.keystore"),
             *("tests/certs/server.key", "node_modules/x/key.pem"),
         ),
-        folds=True,
+        ignore_case=True,
     ),
     Rule(
         "secret credentials",
         Verdict.DENY,
-        ON_PATHS,
+        PATH_VERBS,
         because="programs keep passwords and tokens there, and those stay out of the conversation",
         paths=(
             *(".netrc", "_netrc", ".pgpass", ".my.cnf", ".pypirc", ".git-credentials", ".vault-token", ".htpasswd"),
@@ -76,9 +90,16 @@ SECRETS: tuple[Rule, ...] = (
             *("credentials.json", "config/service-account-prod.json", "serviceAccountKey.json", "~/.npmrc"),
             ".config/gcloud/access_tokens.db",
         ),
-        spares=(".npmrc", ".aws/config", "docker/config.json", ".kube/cache/x", "credentials.py", "service.json"),
-        folds=True,
+        does_not_cover=(
+            ".npmrc",
+            ".aws/config",
+            "docker/config.json",
+            ".kube/cache/x",
+            "credentials.py",
+            "service.json",
+        ),
+        ignore_case=True,
     ),
 )
 
-BUILT_IN = Book("built in", "built in", SECRETS, usable=True)
+BUILT_IN_RULES = RuleSet("built in", "built in", SECRET_RULES, usable_by_commands=True)

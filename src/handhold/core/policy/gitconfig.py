@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-LARGEST = 256 * 1024  # bytes of a file that is parsed
+MAX_CONFIG_BYTES = 256 * 1024  # bytes of a file that is parsed
 
 _HEADER = re.compile(r'\[([A-Za-z0-9-]+)(?:[ \t]+"((?:[^"\\\n]|\\["\\])*)")?\][ \t]*(?:[#;].*)?')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*|(?=[#;]|$))")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
 def parse(data: bytes) -> list[Setting]:
     """The settings of a file, in order. ValueError for what this parser does not accept."""
     text = data.decode("utf-8", "surrogateescape")
-    if len(data) > LARGEST or _CONTROL.search(text):
+    if len(data) > MAX_CONFIG_BYTES or _CONTROL_CHARS.search(text):
         raise ValueError("too large, or with control characters")
     settings: list[Setting] = []
     section: tuple[str, str | None] | None = None
@@ -48,14 +48,14 @@ def parse(data: bytes) -> list[Setting]:
             raise ValueError(f"line {at} is neither a section nor a setting")
         value = None
         if "=" in key[0]:
-            value, at = _value(line[key.end() :], lines, at)
+            value, at = _parse_value(line[key.end() :], lines, at)
         settings.append(Setting(*section, key[1].lower(), value))
     return settings
 
 
-def _value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
+def _parse_value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
     """A value that begins with `rest`, and the line after it: a backslash at the end of a line goes on in the next."""
-    value, kept, quoted = "", 0, False  # `kept`: up to here, trailing space belongs to the value
+    value, kept_length, quoted = "", 0, False  # `kept_length`: up to here, trailing space belongs to the value
     while True:
         chars = iter(rest)
         for char in chars:
@@ -69,20 +69,20 @@ def _value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
                 if escaped not in _ESCAPES:
                     raise ValueError(f"no escape is called {escaped!r}")
                 value += _ESCAPES[escaped]
-                kept = len(value)
+                kept_length = len(value)
             elif char == '"':
                 quoted = not quoted
-                kept = len(value)
+                kept_length = len(value)
             elif char in "#;" and not quoted:
-                return value[: max(kept, len(value.rstrip(" \t")))], at
+                return value[: max(kept_length, len(value.rstrip(" \t")))], at
             else:
                 value += char
                 if quoted:
-                    kept = len(value)
+                    kept_length = len(value)
         else:
             if quoted:
                 raise ValueError("a quotation mark is not closed")
-            return value[: max(kept, len(value.rstrip(" \t")))], at
+            return value[: max(kept_length, len(value.rstrip(" \t")))], at
 
 
 # --- what is harmless
@@ -94,7 +94,7 @@ _REFSPEC = r"[+^]?refs/[A-Za-z0-9_./*@#=-]+(?::refs/[A-Za-z0-9_./*@#=-]+)?"
 _ANY = r"[^\n]*"
 _URL = "url"  # stands for `is_ordinary_url`
 
-_HARMLESS: dict[tuple[str, str], str] = {
+_HARMLESS_SETTINGS: dict[tuple[str, str], str] = {
     **{
         ("core", key): _WORD
         for key in (
@@ -127,24 +127,24 @@ _HARMLESS: dict[tuple[str, str], str] = {
 }
 """By section and key, what the whole value may be. A section with a dot has a subsection, which is any name."""
 
-_SCHEME = re.compile(
+_URL_WITH_SCHEME = re.compile(
     r"(?:https?|ssh|git|git\+ssh|ssh\+git)://(?:[A-Za-z0-9_][^@/\s]*@)?(?:[A-Za-z0-9][\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?(?:/[!-~]*)?"
 )
-_SCP = re.compile(r"(?:[A-Za-z0-9_][\w.+-]*@)?[A-Za-z0-9][\w.-]*:(?!:)[A-Za-z0-9_~./][!-~]*")
+_SCP_URL = re.compile(r"(?:[A-Za-z0-9_][\w.+-]*@)?[A-Za-z0-9][\w.-]*:(?!:)[A-Za-z0-9_~./][!-~]*")
 
 
 def is_ordinary_url(url: str, is_inside: Callable[[str], bool]) -> bool:
     """Whether fetching from it runs no program but git, ssh and a web client. A path has to lie in the workspace."""
     if url.startswith("/"):
-        return _CONTROL.search(url) is None and is_inside(url)
+        return _CONTROL_CHARS.search(url) is None and is_inside(url)
     return "::" not in url.partition("/")[0] and bool(
-        _SCHEME.fullmatch(url) or ("://" not in url and _SCP.fullmatch(url))
+        _URL_WITH_SCHEME.fullmatch(url) or ("://" not in url and _SCP_URL.fullmatch(url))
     )
 
 
 def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
     section = setting.section if setting.subsection is None else f"{setting.section}."
-    allowed = _HARMLESS.get((section, setting.key))
+    allowed = _HARMLESS_SETTINGS.get((section, setting.key))
     if allowed is None:
         return False
     value = "true" if setting.value is None else setting.value
@@ -153,7 +153,7 @@ def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
     return re.fullmatch(allowed, value) is not None
 
 
-def objection(before: bytes | None, after: bytes, is_inside: Callable[[str], bool]) -> str:
+def find_objection(before: bytes | None, after: bytes, is_inside: Callable[[str], bool]) -> str:
     """Why a person has to see this change of a configuration; empty if only harmless settings differ.
 
     `is_inside` says whether an absolute path lies in the workspace.
@@ -167,14 +167,14 @@ def objection(before: bytes | None, after: bytes, is_inside: Callable[[str], boo
         return f"git's configuration is not understood here: {error}"
     if old == new:
         return ""
-    changed = next((mine or yours for mine, yours in _pairs(old, new) if mine != yours), None)
-    return f"git obeys its configuration, and {_named(changed)} would change" if changed else ""
+    changed = next((mine or yours for mine, yours in _pair_settings(old, new) if mine != yours), None)
+    return f"git obeys its configuration, and {_format_key(changed)} would change" if changed else ""
 
 
-def _pairs(old: Sequence[Setting], new: Sequence[Setting]) -> list[tuple[Setting | None, Setting | None]]:
+def _pair_settings(old: Sequence[Setting], new: Sequence[Setting]) -> list[tuple[Setting | None, Setting | None]]:
     longest = max(len(old), len(new))
     return [(new[n] if n < len(new) else None, old[n] if n < len(old) else None) for n in range(longest)]
 
 
-def _named(setting: Setting) -> str:
+def _format_key(setting: Setting) -> str:
     return ".".join(part for part in (setting.section, setting.subsection, setting.key) if part)

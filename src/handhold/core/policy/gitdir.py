@@ -15,7 +15,7 @@ from typing import Literal
 
 from handhold.core.policy import gitconfig
 
-BECAUSE = "git runs the hooks and obeys the configuration that stand there"
+OBEYED_REASON = "git runs the hooks and obeys the configuration that stand there"
 HOOKS: tuple[str, ...] = (
     *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
     *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"),
@@ -23,48 +23,48 @@ HOOKS: tuple[str, ...] = (
     *("post-rewrite", "sendemail-validate", "fsmonitor-watchman", "p4-changelist", "p4-prepare-changelist"),
     *("p4-post-changelist", "p4-pre-submit", "post-index-change"),
 )
-OBEYED: tuple[str, ...] = (
+OBEYED_PATHS: tuple[str, ...] = (
     *("config", "config.worktree", "commondir", "gitdir", "info/attributes", "info/grafts"),
     *("objects/info/alternates", "objects/info/http-alternates"),
     *(f"hooks/{name}" for name in HOOKS),
 )
 """What is looked at when a plain folder becomes a git directory."""
 
-_STORED = re.compile(
+_DATA_PATH = re.compile(
     r"(?:head|[a-z_]+_head|merge_[a-z_]+|bisect_[a-z_]+|notes_merge_[a-z_]+|auto_merge|squash_msg|[a-z]+_editmsg"
     r"|edit_description|index|sharedindex\.[0-9a-f]+|packed-refs|shallow|gc\.(?:pid|log)|description)(?:\.lock|\.new)?"
     r"|(?:refs|logs|reftable|rr-cache|rebase-apply|rebase-merge|sequencer|lfs/(?:objects|tmp|cache|incomplete|logs))(?:/.+)?"
     r"|objects(?:/(?!info/(?:http-)?alternates).+)?"
     r"|info/(?:exclude|sparse-checkout|refs|commit-graphs?)(?:\.lock)?|hooks/[^/]+\.sample"
 )
-_FOLDERS = re.compile(r"|hooks|info|branches|modules(?:/.+)?|worktrees(?:/[^/]+)?|lfs")
-_OBEYED = re.compile(
+_KNOWN_FOLDER = re.compile(r"|hooks|info|branches|modules(?:/.+)?|worktrees(?:/[^/]+)?|lfs")
+_OBEYED_PATH = re.compile(
     r"config(?:\.worktree)?|commondir|gitdir|hooks/.+|info/(?:attributes|grafts)|objects/info/(?:http-)?alternates"
     r"|(?:branches|remotes)/.+"
     r"|(?:refs|logs|reftable|rr-cache|rebase-apply|rebase-merge|sequencer|lfs|objects)/(?:.+/)?(?:\.git(?:/.+)?"
     r"|config(?:\.worktree)?|commondir|gitdir|hooks/.+|info/(?:attributes|grafts)|objects/info/(?:http-)?alternates)"
 )
-_BRANCH = re.compile(r"(refs|logs)/(?:(?!\.git(?:/|$))[^/]+/)*(?!(?:commondir|gitdir|\.git)$)[^/]+")
-_BRANCH_CONTENT = {
+_REF_PATH = re.compile(r"(refs|logs)/(?:(?!\.git(?:/|$))[^/]+/)*(?!(?:commondir|gitdir|\.git)$)[^/]+")
+_REF_CONTENT = {
     "refs": re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64}|ref: refs/[!-~]+)\n?"),
     "logs": re.compile(rb"(?:[0-9a-f]{40,64} [0-9a-f]{40,64} [^\n]*\n)*"),
 }
-_STATE = re.compile(
+_SEQUENCER_FILE = re.compile(
     r"(?:rebase-merge|rebase-apply|sequencer)/"
     r"((?:git-rebase-)?todo(?:\.backup)?|strategy|strategy_opts|gpg_sign_opt|opts)"
 )
-_STRATEGIES = ("ort", "recursive", "resolve", "octopus", "ours", "subtree")  # git runs any other as a program
-_OPTIONS = (
+_BUILTIN_STRATEGIES = ("ort", "recursive", "resolve", "octopus", "ours", "subtree")  # git runs any other as a program
+_SEQUENCER_OPTIONS = (
     *("no-commit", "edit", "allow-empty", "allow-empty-message", "drop-redundant-commits", "keep-redundant-commits"),
     *("signoff", "record-origin", "allow-ff", "mainline", "allow-rerere-auto", "default-msg-cleanup"),
 )
-_EXECUTES = re.compile(rb"^[ \t]*(?:exec|x)(?:[ \t]|$)", re.MULTILINE)
+_EXEC_LINE = re.compile(rb"^[ \t]*(?:exec|x)(?:[ \t]|$)", re.MULTILINE)
 _WORKTREE_POINTER = re.compile(r"(?:.+/)?worktrees/[^/]+/(commondir|gitdir)")
-_LINKED = re.compile(r"(?:.+/)?\.git/(?:modules|worktrees)/.+", re.DOTALL)
+_LINKED_GITDIR = re.compile(r"(?:.+/)?\.git/(?:modules|worktrees)/.+", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Side:
+class GitEntryState:
     """A file, link or folder before or after a change. `read` gives None for content that cannot be had."""
 
     kind: Literal["file", "link", "tree", "other"]
@@ -72,75 +72,91 @@ class Side:
     read: Callable[[], bytes | None]
 
 
-def split(way: str) -> tuple[str, str] | None:
+def split_gitdir(relative_path: str) -> tuple[str, str] | None:
     """A path from its root as the folder that holds `.git`, and the way inside; None if it is in none."""
-    parts = way.split("/")
+    parts = relative_path.split("/")
     at = next((n for n, part in enumerate(parts) if part.casefold() == ".git"), None)
     return None if at is None else ("/".join(parts[:at]), "/".join(parts[at + 1 :]))
 
 
-def is_stored(way: str) -> bool:
-    """Whether a file under this name is data to git, whatever it holds. `way` is spelled from the git directory."""
-    names = list(_own_ways(way.casefold()))
+def is_git_data(relative_path: str) -> bool:
+    """Whether a file under this name is data to git, whatever it holds.
+
+    `relative_path` is spelled from the git directory.
+    """
+    names = list(_iter_own_paths(relative_path.casefold()))
     return not any(map(_is_obeyed, names)) and any(
-        _STORED.fullmatch(name) and not _STATE.fullmatch(name) for name in names
+        _DATA_PATH.fullmatch(name) and not _SEQUENCER_FILE.fullmatch(name) for name in names
     )
 
 
-def objection(
-    way: str, before: Side | None, after: Side | None, *, gitdir: str, is_inside: Callable[[str], bool]
+def find_objection(
+    relative_path: str,
+    before: GitEntryState | None,
+    after: GitEntryState | None,
+    *,
+    gitdir: str,
+    is_inside: Callable[[str], bool],
 ) -> str:
     """Why a person has to see this change in a git directory; empty if it is harmless.
 
     `gitdir` is the absolute path of the directory. `is_inside` says whether an absolute path lies in the workspace.
     """
-    folded = way.casefold()
-    sides = [side for side in (before, after) if side]
-    if any(side.kind in ("link", "other") for side in sides):
+    folded_path = relative_path.casefold()
+    states = [side for side in (before, after) if side]
+    if any(side.kind in ("link", "other") for side in states):
         return "a link or a special file in a git directory leads git elsewhere"
-    if not way:
-        return _pointer_file(before, after, gitdir, is_inside)
-    names = list(_own_ways(folded))
-    if all(side.kind == "tree" for side in sides):
-        if before and after and not any(map(_STORED.fullmatch, names)):
-            return BECAUSE  # its permissions
-        return "" if any(_STORED.fullmatch(name) or _FOLDERS.fullmatch(name) for name in names) else BECAUSE
-    if len({side.kind for side in sides}) > 1:
-        return BECAUSE
-    if is_stored(way):
+    if not relative_path:
+        return _check_pointer_file(before, after, gitdir, is_inside)
+    names = list(_iter_own_paths(folded_path))
+    if all(side.kind == "tree" for side in states):
+        if before and after and not any(map(_DATA_PATH.fullmatch, names)):
+            return OBEYED_REASON  # its permissions
+        return (
+            "" if any(_DATA_PATH.fullmatch(name) or _KNOWN_FOLDER.fullmatch(name) for name in names) else OBEYED_REASON
+        )
+    if len({side.kind for side in states}) > 1:
+        return OBEYED_REASON
+    if is_git_data(relative_path):
         return ""
     data = after.read() if after else None
     obeyed = {name for name in names if _is_obeyed(name)}
-    state = None if obeyed else next(filter(None, map(_STATE.fullmatch, names)), None)
+    state = None if obeyed else next(filter(None, map(_SEQUENCER_FILE.fullmatch, names)), None)
     if after is None or data is None:  # to take away what git obeys is a change to what it obeys
-        return "" if before and after is None and (state or _is_removable(folded, before, is_inside)) else BECAUSE
-    if _is_branch(names, after, data):
+        return (
+            ""
+            if before and after is None and (state or _is_removable(folded_path, before, is_inside))
+            else OBEYED_REASON
+        )
+    if _is_ref(names, after, data):
         return ""
     if obeyed in ({"config"}, {"config.worktree"}):
-        return _of_config(before, after, data, is_inside)
+        return _check_config(before, after, data, is_inside)
     if state:
-        return "a rebase would run a command that is written there" if _runs_command(state[1], data) else ""
-    return "" if _is_pointer(folded, data, is_inside) else BECAUSE
+        return "a rebase would run a command that is written there" if _can_run_command(state[1], data) else ""
+    return "" if _is_worktree_pointer(folded_path, data, is_inside) else OBEYED_REASON
 
 
-def _of_config(before: Side | None, after: Side, data: bytes, is_inside: Callable[[str], bool]) -> str:
+def _check_config(
+    before: GitEntryState | None, after: GitEntryState, data: bytes, is_inside: Callable[[str], bool]
+) -> str:
     old = before.read() if before else None
     if before and (old is None or (before.mode is not None and after.mode is not None and before.mode != after.mode)):
-        return BECAUSE
+        return OBEYED_REASON
 
     def is_repository(path: str) -> bool:  # not a folder of one, where nobody would look for another
-        named = split(normpath(path))
-        return is_inside(path) and not (named and named[1])
+        in_gitdir = split_gitdir(normpath(path))
+        return is_inside(path) and not (in_gitdir and in_gitdir[1])
 
-    return gitconfig.objection(old, data, is_repository)
+    return gitconfig.find_objection(old, data, is_repository)
 
 
-def _runs_command(name: str, data: bytes) -> bool:
+def _can_run_command(name: str, data: bytes) -> bool:
     """Whether the state of a rebase or a cherry-pick under this name could run a command when it goes on."""
     if "todo" in name:
-        return _EXECUTES.search(data) is not None
+        return _EXEC_LINE.search(data) is not None
     if name == "strategy":
-        return data.decode("utf-8", "replace").removesuffix("\n") not in _STRATEGIES
+        return data.decode("utf-8", "replace").removesuffix("\n") not in _BUILTIN_STRATEGIES
     if name != "opts":
         return True
     try:
@@ -149,46 +165,53 @@ def _runs_command(name: str, data: bytes) -> bool:
         return True
     return not all(
         (each.section, each.subsection) == ("options", None)
-        and (each.key in _OPTIONS or (each.key == "strategy" and each.value in _STRATEGIES))
+        and (each.key in _SEQUENCER_OPTIONS or (each.key == "strategy" and each.value in _BUILTIN_STRATEGIES))
         for each in settings
     )
 
 
-def _is_branch(names: list[str], side: Side, data: bytes) -> bool:
+def _is_ref(names: list[str], state: GitEntryState, data: bytes) -> bool:
     """Whether it is a ref or its log, which may be called `config` or `hooks/x`. Nothing runs it as a program."""
-    found = next(filter(None, map(_BRANCH.fullmatch, names)), None)
-    is_program = side.mode is not None and side.mode & 0o111
-    return found is not None and not is_program and _BRANCH_CONTENT[found[1]].fullmatch(data) is not None
+    found = next(filter(None, map(_REF_PATH.fullmatch, names)), None)
+    is_program = state.mode is not None and state.mode & 0o111
+    return found is not None and not is_program and _REF_CONTENT[found[1]].fullmatch(data) is not None
 
 
-def _pointer_file(before: Side | None, after: Side | None, gitdir: str, is_inside: Callable[[str], bool]) -> str:
+def _check_pointer_file(
+    before: GitEntryState | None, after: GitEntryState | None, gitdir: str, is_inside: Callable[[str], bool]
+) -> str:
     """`.git` itself: a new folder, whose entries are judged one by one, or a file that names a folder in another."""
     if after is None:
-        return "" if before and before.kind == "file" and _leads_inside(before, gitdir, is_inside) else BECAUSE
+        return (
+            "" if before and before.kind == "file" and _is_pointer_inside(before, gitdir, is_inside) else OBEYED_REASON
+        )
     if before is not None:
-        return BECAUSE
+        return OBEYED_REASON
     if after.kind == "tree":
         return ""
-    return "" if _leads_inside(after, gitdir, is_inside) else "git would look for its repository elsewhere"
+    return "" if _is_pointer_inside(after, gitdir, is_inside) else "git would look for its repository elsewhere"
 
 
-def _leads_inside(side: Side, gitdir: str, is_inside: Callable[[str], bool]) -> bool:
-    found = re.fullmatch(rb"gitdir: ([!-~][ -~]*)\n?", side.read() or b"")
+def _is_pointer_inside(state: GitEntryState, gitdir: str, is_inside: Callable[[str], bool]) -> bool:
+    found = re.fullmatch(rb"gitdir: ([!-~][ -~]*)\n?", state.read() or b"")
     if found is None:
         return False
     target = normpath(join(dirname(gitdir), found[1].decode("ascii")))
-    return is_inside(target) and _LINKED.fullmatch(target) is not None
+    return is_inside(target) and _LINKED_GITDIR.fullmatch(target) is not None
 
 
-def _is_removable(way: str, before: Side, is_inside: Callable[[str], bool]) -> bool:
+def _is_removable(relative_path: str, before: GitEntryState, is_inside: Callable[[str], bool]) -> bool:
     """Whether its absence changes nothing git obeys: the pointers of a worktree go when it does, and branches go."""
     data = before.read()
-    return data is not None and (_is_pointer(way, data, is_inside) or _is_branch(list(_own_ways(way)), before, data))
+    return data is not None and (
+        _is_worktree_pointer(relative_path, data, is_inside)
+        or _is_ref(list(_iter_own_paths(relative_path)), before, data)
+    )
 
 
-def _is_pointer(way: str, data: bytes, is_inside: Callable[[str], bool]) -> bool:
+def _is_worktree_pointer(relative_path: str, data: bytes, is_inside: Callable[[str], bool]) -> bool:
     """Whether it is what `git worktree add` writes."""
-    pointer = _WORKTREE_POINTER.fullmatch(way)
+    pointer = _WORKTREE_POINTER.fullmatch(relative_path)
     if pointer is None:
         return False
     text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
@@ -197,23 +220,26 @@ def _is_pointer(way: str, data: bytes, is_inside: Callable[[str], bool]) -> bool
     return normpath(text) == text and text.endswith("/.git") and is_inside(text)
 
 
-def _own_ways(way: str) -> Iterator[str]:
+def _iter_own_paths(relative_path: str) -> Iterator[str]:
     """The way inside the repository, submodule or worktree that it belongs to; several where names leave it open."""
-    parts = way.split("/")
-    seen, ahead = set[int](), [0]
-    while ahead:
-        at = ahead.pop()
+    parts = relative_path.split("/")
+    seen, pending = set[int](), [0]
+    while pending:
+        at = pending.pop()
         if at in seen or at > len(parts):
             continue
         seen.add(at)
         first, more = parts[at] if at < len(parts) else "", len(parts) - at
         if first == "worktrees" and more > 1:
-            ahead.append(at + 2)
+            pending.append(at + 2)
         elif first == "modules" and more > 1:
-            ahead += range(at + 2, len(parts) + 1)
+            pending += range(at + 2, len(parts) + 1)
         else:
             yield "/".join(parts[at:])
 
 
-def _is_obeyed(way: str) -> bool:
-    return _OBEYED.fullmatch(way) is not None and re.fullmatch(r"hooks/[^/]+\.sample", way) is None
+def _is_obeyed(relative_path: str) -> bool:
+    return (
+        _OBEYED_PATH.fullmatch(relative_path) is not None
+        and re.fullmatch(r"hooks/[^/]+\.sample", relative_path) is None
+    )

@@ -9,23 +9,23 @@ from functools import cached_property
 
 from handhold.core.choices import Matching
 from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
-from handhold.core.facts import Beginning, Look, Page, Whole
+from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import FileView, Hiding, Policy, Traits, Verb, Verdict
-from handhold.core.text.encoding import Text, must_fit
-from handhold.core.text.names import escaped, unmistakable
-from handhold.core.tracker import Tracker
+from handhold.core.ports import DialectOptions, FileView, HiddenPaths, Policy, Verb, Verdict
+from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.names import escape_ambiguous, escape_path
+from handhold.core.tracker import ReadTracker
 
-MOST_NEAR = 5  # names that are told instead of a missing one
-UNUSED = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
+MAX_SUGGESTIONS = 5  # names that are told instead of a missing one
+UNUSED_NAME = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
 
 
 @dataclass(frozen=True)
-class Known:
+class EditableText:
     """A file that the session has seen as it is: its content and its text."""
 
-    whole: Whole
+    snapshot: FileSnapshot
     text: Text
 
 
@@ -33,171 +33,180 @@ class Known:
 class GuardedView:
     files: FileView
     policy: Policy
-    tracker: Tracker
-    traits: Traits
-    hiding: Hiding | None = None  # what reading is denied of; None where no rule could
+    tracker: ReadTracker
+    options: DialectOptions
+    hidden_paths: HiddenPaths | None = None  # what reading is denied of; None where no rule could
 
     @property
     def matching(self) -> Matching:
-        return self.traits.matching
+        return self.options.matching
 
-    def place(self, path: str) -> str:
-        return self.files.place(path)
+    def resolve(self, path: str) -> str:
+        return self.files.resolve(path)
 
-    def spelled(self, place: str) -> str:
+    def format_path(self, place: str) -> str:
         """A place as a reply spells it, and as a call may: from the first root on, or in full if the dialect does."""
-        if self.traits.absolute_paths:
-            return escaped(place)
-        return escaped(place.removeprefix(self._first)) if place != self.files.roots[0] else "."
+        if self.options.absolute_paths:
+            return escape_path(place)
+        return escape_path(place.removeprefix(self._first_root_prefix)) if place != self.files.roots[0] else "."
 
     @cached_property
-    def visible(self) -> Callable[[str], bool]:
+    def is_visible(self) -> Callable[[str], bool]:
         """Whether a place may be shown, and be told from."""
         # A search asks a hundred thousand times: whoever can answer quickly does.
         if isinstance(self.policy, ModePolicy):
             return lambda _: True
         if isinstance(self.policy, RulePolicy):
-            return self.policy.visible
-        may = self.policy.may
-        return lambda place: may(Verb.READ, unmistakable(place)).verdict is not Verdict.DENY
+            return self.policy.is_visible
+        decide = self.policy.decide
+        return lambda place: decide(Verb.READ, escape_ambiguous(place)).verdict is not Verdict.DENY
 
-    def look(self, path: str) -> Look | None:
-        return self._allowed(path)
+    def stat(self, path: str) -> FileStat | None:
+        return self._stat_allowed(path)
 
-    def there(self, path: str) -> Look:
+    def stat_existing(self, path: str) -> FileStat:
         """What stands at a path; NotFound, with the names beside it that may be seen, if nothing does."""
-        look = self.look(path)
-        if look is None:
-            near = (name if name.startswith("/") else self._first + name for name in self.files.near(path))
-            raise NotFound(path, tuple(self.spelled(place) for place in near if self.visible(place))[:MOST_NEAR])
-        return look
+        stat = self.stat(path)
+        if stat is None:
+            suggestions = (
+                name if name.startswith("/") else self._first_root_prefix + name
+                for name in self.files.suggest_paths(path)
+            )
+            raise NotFound(
+                path,
+                tuple(self.format_path(place) for place in suggestions if self.is_visible(place))[:MAX_SUGGESTIONS],
+            )
+        return stat
 
-    def file(self, path: str) -> Look:
+    def stat_file(self, path: str) -> FileStat:
         """A regular file, or the reason why there is none."""
-        look = self.there(path)
-        if look.kind == "directory":
+        stat = self.stat_existing(path)
+        if stat.kind == "directory":
             raise IsDirectory(path)
-        if look.kind == "other":
-            raise NotRegularFile(path, look.kind)
-        return look
+        if stat.kind == "other":
+            raise NotRegularFile(path, stat.kind)
+        return stat
 
-    def begun(self, path: str, look: Look, count: int) -> Beginning:
+    def read_head(self, path: str, stat: FileStat, count: int) -> FileHead:
         """How the file begins that was looked at."""
-        begun = self.files.begun(path, count)
-        if (begun.path, begun.identity) != (look.path, look.identity):  # a link may have been turned meanwhile
-            self._allowed(path)
-            self._may_read(path, begun.path)
-        return begun
+        head = self.files.read_head(path, count)
+        if (head.path, head.identity) != (stat.path, stat.identity):  # a link may have been turned meanwhile
+            self._stat_allowed(path)
+            self._check_readable(path, head.path)
+        return head
 
-    def content(self, path: str) -> Whole:
+    def read(self, path: str) -> FileSnapshot:
         """A file that is only looked at, whether the session knew it or not."""
-        self._allowed(path)
-        whole = self.files.read(path)
-        self._may_read(path, whole.path)
-        return whole
+        self._stat_allowed(path)
+        snapshot = self.files.read(path)
+        self._check_readable(path, snapshot.path)
+        return snapshot
 
-    def page(self, path: str, offset: int, limit: int, width: int, whole: Whole | None = None) -> Page:
+    def page(self, path: str, offset: int, limit: int, width: int, whole: FileSnapshot | None = None) -> Page:
         if whole is not None:
-            return self.files.page(path, offset, limit, width, whole=whole)
-        self._allowed(path)
-        page = self.files.page(path, offset, limit, width)
-        self._may_read(path, page.path)  # a link may have been turned meanwhile
+            return self.files.read_page(path, offset, limit, width, snapshot=whole)
+        self._stat_allowed(path)
+        page = self.files.read_page(path, offset, limit, width)
+        self._check_readable(path, page.path)  # a link may have been turned meanwhile
         return page
 
     def count(self, path: str) -> int:
-        self._allowed(path)
-        return self.files.count(path)
+        self._stat_allowed(path)
+        return self.files.count_lines(path)
 
-    def known(self, path: str, *, all_of_it: bool = False) -> Known:
+    def read_editable_text(self, path: str, *, fully: bool = False) -> EditableText:
         """A file that may be changed: there, text, seen by the session, and unchanged since."""
-        whole = self.whole(path, all_of_it=all_of_it)
-        return Known(whole, self.text(whole.data, path))
+        snapshot = self.read_editable(path, fully=fully)
+        return EditableText(snapshot, self.decode(snapshot.data, path))
 
-    def text(self, data: bytes, path: str) -> Text:
+    def decode(self, data: bytes, path: str) -> Text:
         """Bytes that stand at a path, or would, in the encoding that they have there."""
-        return Text.decode(data, path, self.files.declared(path))
+        return Text.decode(data, path, self.files.declared_encoding(path))
 
-    def new(self, body: str, path: str) -> Text:
+    def create_text(self, body: str, path: str) -> Text:
         """The text of a file that is to come, in the encoding asked for; Unencodable if that has no room for it."""
-        made = Text.new(body, self.files.declared(path))
-        must_fit(made.body, made.coding, path)
-        return made
+        text = Text.new(body, self.files.declared_encoding(path))
+        check_encodable(text.body, text.encoding, path)
+        return text
 
-    def whole(self, path: str, *, all_of_it: bool = False) -> Whole:
+    def read_editable(self, path: str, *, fully: bool = False) -> FileSnapshot:
         """The same, text or not."""
         try:
-            self.file(path)
+            self.stat_file(path)
         except NotFound as error:
-            error.was_read = self.tracker.marks.get(self.files.place(path), None) is not None
+            error.was_read = self.tracker.read_records.get(self.files.resolve(path), None) is not None
             raise
-        whole = self.files.read(path)
-        self._may_read(path, whole.path)
-        if self.traits.needs_read:
-            self.tracker.must_know(whole, path, all_of_it=all_of_it)
-        return whole
+        snapshot = self.files.read(path)
+        self._check_readable(path, snapshot.path)
+        if self.options.requires_read:
+            self.tracker.require_read(snapshot, path, fully=fully)
+        return snapshot
 
-    def saw_all(self, whole: Whole) -> bool:
+    def has_seen_all(self, snapshot: FileSnapshot) -> bool:
         """Whether the session has seen this file from end to end."""
-        mark = self.tracker.marks.get(whole.path, whole.identity)
-        return mark is not None and mark.whole and mark.hash == whole.hash
+        record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
+        return record is not None and record.is_complete and record.hash == snapshot.hash
 
-    def no_link(self, path: str) -> None:
+    def reject_link(self, path: str) -> None:
         """IsLink if the path is the name of a link, and not of the file that it leads to."""
-        place = self.files.place(path)
-        if place != self._named(path):
+        place = self.files.resolve(path)
+        if place != self._resolve_nofollow(path):
             raise IsLink(path, place)
 
-    def _named(self, path: str) -> str:
+    def _resolve_nofollow(self, path: str) -> str:
         """Where a path is, if its last name is not followed: the place of a link itself."""
         above, _, name = path.rpartition("/")
-        beside = self.files.place(f"{above}/{UNUSED}" if above or path.startswith("/") else UNUSED)
-        return beside.removesuffix(UNUSED) + name
+        beside = self.files.resolve(f"{above}/{UNUSED_NAME}" if above or path.startswith("/") else UNUSED_NAME)
+        return beside.removesuffix(UNUSED_NAME) + name
 
-    def was_shown(self, page: Page) -> bool:
+    def has_shown(self, page: Page) -> bool:
         """Whether the session was shown these very lines, and they are still the same."""
-        return self.tracker.was_shown(page)
+        return self.tracker.has_shown(page)
 
-    def was_other(self, whole: Whole) -> bool:
+    def has_seen_other_content(self, snapshot: FileSnapshot) -> bool:
         """Whether the session saw another content of this file."""
-        mark = self.tracker.marks.get(whole.path, whole.identity)
-        return mark is not None and mark.hash != whole.hash
+        record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
+        return record is not None and record.hash != snapshot.hash
 
-    def changed_since(self, page: Page) -> tuple[bool, str]:
+    def compare_page(self, page: Page) -> tuple[bool, str]:
         """Whether the file is no longer what the session last saw of it, and how it differs."""
-        return self.tracker.changed_since(page)
+        return self.tracker.compare_page(page)
 
-    def whole_changed_since(self, whole: Whole) -> tuple[bool, str]:
-        return self.tracker.whole_changed_since(whole)
+    def compare_snapshot(self, snapshot: FileSnapshot) -> tuple[bool, str]:
+        return self.tracker.compare_snapshot(snapshot)
 
     @property
-    def _first(self) -> str:
+    def _first_root_prefix(self) -> str:
         return self.files.roots[0].rstrip("/") + "/"
 
-    def _allowed(self, path: str) -> Look | None:
+    def _stat_allowed(self, path: str) -> FileStat | None:
         """What stands there. Denied if one of its names is: its place, that of a link which leads there, or another of
         the same file."""
-        look = self.files.look(path)
-        for place in self._names(path, look):
-            self._may_read(path, place)
-        return look
+        stat = self.files.stat(path)
+        for place in self._iter_names(path, stat):
+            self._check_readable(path, place)
+        return stat
 
-    def names(self, path: str) -> Iterator[str]:
+    def iter_names(self, path: str) -> Iterator[str]:
         """All names that a path stands for, each a place."""
-        return self._names(path, self.files.look(path) if self.hiding else None)
+        return self._iter_names(path, self.files.stat(path) if self.hidden_paths else None)
 
-    def _names(self, path: str, look: Look | None) -> Iterator[str]:
-        place = look.path if look else self.files.place(path)
+    def _iter_names(self, path: str, stat: FileStat | None) -> Iterator[str]:
+        place = stat.path if stat else self.files.resolve(path)
         yield place
-        if self.hiding is None or place in self.files.roots:
+        if self.hidden_paths is None or place in self.files.roots:
             return
-        if place not in (path, self._first + path) and (named := self._named(path)) != place:
-            yield named
-        if look and look.links > 1:
-            twin = self.hiding.twins().get((look.identity.device, look.identity.inode))
-            if twin is not None:
-                yield unmistakable(twin)
+        if (
+            place not in (path, self._first_root_prefix + path)
+            and (unfollowed := self._resolve_nofollow(path)) != place
+        ):
+            yield unfollowed
+        if stat and stat.link_count > 1:
+            hard_link = self.hidden_paths.hard_links().get((stat.identity.device, stat.identity.inode))
+            if hard_link is not None:
+                yield escape_ambiguous(hard_link)
 
-    def _may_read(self, path: str, place: str) -> None:
-        judgement = self.policy.may(Verb.READ, place)
-        if judgement.verdict is Verdict.DENY:
-            raise Denied(path, judgement.because, judgement.rule, remedy=judgement.remedy)
+    def _check_readable(self, path: str, place: str) -> None:
+        decision = self.policy.decide(Verb.READ, place)
+        if decision.verdict is Verdict.DENY:
+            raise Denied(path, decision.because, decision.rule, remedy=decision.remedy)

@@ -7,37 +7,37 @@ that programs take for one: a name whose last label is a number is one to them.
 import re
 from dataclasses import dataclass
 
-LONGEST = 253  # characters
-USUAL = (80, 443)
+MAX_HOST_CHARS = 253  # characters
+DEFAULT_PORTS = (80, 443)
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
-_HERE = ("localhost", "localdomain", "local", "internal", "home", "lan", "invalid", "onion", "arpa")
+_LOCAL_DOMAINS = ("localhost", "localdomain", "local", "internal", "home", "lan", "invalid", "onion", "arpa")
 
 
 class BadHost(ValueError):
     """This is not a name that anybody connects to, and why."""
 
 
-def host_named(text: str) -> str:
+def normalize_host(text: str) -> str:
     """A host's name as it is compared: in lower case, without the dot at its end."""
     if not text.isascii():
         raise BadHost("it holds letters that are not ASCII; such a name is spelled in punycode")
     name = text.lower().removesuffix(".")
-    if not name or len(name) > LONGEST:
-        raise BadHost("it is empty" if not name else f"it has more than {LONGEST} characters")
+    if not name or len(name) > MAX_HOST_CHARS:
+        raise BadHost("it is empty" if not name else f"it has more than {MAX_HOST_CHARS} characters")
     labels = name.split(".")
     if not all(map(_LABEL.fullmatch, labels)):
         raise BadHost("it is not made of letters, digits and hyphens between dots")
     if _NUMBER.fullmatch(labels[-1]):
         raise BadHost("it is an address, and hosts are opened by name")
-    if len(labels) == 1 or labels[-1] in _HERE:
+    if len(labels) == 1 or labels[-1] in _LOCAL_DOMAINS:
         raise BadHost("it names something on this machine or beside it")
     return name
 
 
-def port_numbered(text: str) -> int:
+def parse_port(text: str) -> int:
     if not _PORT.fullmatch(text) or int(text) > 65535:
         raise BadHost("its port is not a number from 1 to 65535")
     return int(text)
@@ -48,17 +48,19 @@ class HostPattern:
     """`example.org`, or `*.example.org` for all names below it and not itself; `:port` for one that is not usual."""
 
     name: str
-    below: bool
+    is_wildcard: bool
     ports: tuple[int, ...]
 
     @classmethod
     def parse(cls, text: str) -> "HostPattern":
         """BadHost if it could match what nobody meant: half a label, a whole top level domain, an address."""
-        named, colon, port = text.partition(":")
-        below = named.startswith("*.")
-        return cls(host_named(named.removeprefix("*.")), below, (port_numbered(port),) if colon else USUAL)
+        host_text, colon, port = text.partition(":")
+        is_wildcard = host_text.startswith("*.")
+        return cls(
+            normalize_host(host_text.removeprefix("*.")), is_wildcard, (parse_port(port),) if colon else DEFAULT_PORTS
+        )
 
     def matches(self, host: str, port: int) -> bool:
         if port not in self.ports:
             return False
-        return host.endswith(f".{self.name}") if self.below else host == self.name
+        return host.endswith(f".{self.name}") if self.is_wildcard else host == self.name

@@ -15,184 +15,210 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from handhold.core.errors import BadGlob
-from handhold.core.text.globs import MAGIC, GlobSet, Line, checked
+from handhold.core.text.globs import MAGIC_CHARS, GlobLine, GlobSet, validate_glob
 
-MOST_FOLDERS = 50_000  # that are remembered; then they are all forgotten
-LONGEST_KEPT = 1000  # characters of a path whose folder is remembered: thousands of nested ones would fill the memory
+MAX_CACHED_FOLDERS = 50_000  # that are remembered; then they are all forgotten
+MAX_CACHED_PATH_CHARS = (
+    1000  # characters of a path whose folder is remembered: thousands of nested ones would fill the memory
+)
 
-_MAGIC = re.compile("[" + re.escape("".join(sorted(MAGIC))) + "]")
-_ENDING = re.compile(r".*[*?\]}]([^*?\[\]{}]+)", re.DOTALL)
+_GLOB_CHARS = re.compile("[" + re.escape("".join(sorted(MAGIC_CHARS))) + "]")
+_LITERAL_SUFFIX = re.compile(r".*[*?\]}]([^*?\[\]{}]+)", re.DOTALL)
 
 
-class Folder(NamedTuple):
+class FolderCoverage(NamedTuple):
     """Whether all in it is covered, and what stands before its names: on the ways from each root, and in full."""
 
     covered: bool
-    ways: tuple[bytes, ...] = ()
-    full: bytes = b""
+    relative_prefixes: tuple[bytes, ...] = ()
+    absolute_prefix: bytes = b""
 
 
-class Places:
+class PathPatterns:
     """The patterns of one rule, or of many that are asked together."""
 
-    def __init__(self, patterns: Iterable[str], roots: Sequence[str], home: str = "", *, folds: bool = False) -> None:
-        """ValueError for a pattern that is none. Without a home `~/…` is nowhere; `folds` takes A and a for one."""
-        self._below, self._anywhere = Patterns(), Patterns()
-        self._spell = folded if folds else composed
+    def __init__(
+        self, patterns: Iterable[str], roots: Sequence[str], home: str = "", *, ignore_case: bool = False
+    ) -> None:
+        """ValueError for a pattern that is none. Without a home `~/…` is nowhere.
+
+        `ignore_case` takes A and a for one.
+        """
+        self._relative, self._absolute = PatternGroup(), PatternGroup()
+        self._normalize = fold_case if ignore_case else compose_unicode
         for pattern in patterns:
-            line = _line(self._spell(pattern), self._spell(home))
-            if line is not None:
-                (self._anywhere if pattern.startswith(("/", "~")) else self._below).add(line)
+            glob_line = _parse_pattern(self._normalize(pattern), self._normalize(home))
+            if glob_line is not None:
+                (self._absolute if pattern.startswith(("/", "~")) else self._relative).add(glob_line)
         self._roots = tuple(root.rstrip("/") for root in roots)
-        self._folds = folds
-        self._folders: dict[str, Folder] = {}
+        self._ignore_case = ignore_case
+        self._folder_cache: dict[str, FolderCoverage] = {}
 
     @cached_property
     def covers(self) -> Callable[[str], bool]:
         """Whether a place, spelled really, or a folder that it is in, is one of them."""
-        names, endings, beginnings = self._glance
-        known, entered, named, folds, spell = self._folders.get, self._entered, self._named, self._folds, self._spell
+        exact_names, suffixes, prefixes = self._name_filter
+        get_cached, enter_folder, matches_name, ignore_case, normalize_name = (
+            self._folder_cache.get,
+            self._enter_folder,
+            self._matches_name,
+            self._ignore_case,
+            self._normalize,
+        )
 
-        def covers(place: str) -> bool:
+        def is_covered(place: str) -> bool:
             above, _, name = place.rpartition("/")
-            covered, ways, full = known(above) or entered(above)
+            covered, ways, full = get_cached(above) or enter_folder(above)
             if covered:
                 return True
             if not name.isascii():
-                name = spell(name)
-            elif folds:
+                name = normalize_name(name)
+            elif ignore_case:
                 name = name.casefold()
-            if name in names or name.endswith(endings) or name.startswith(beginnings):
-                return named(ways, full, name)
+            if name in exact_names or name.endswith(suffixes) or name.startswith(prefixes):
+                return matches_name(ways, full, name)
             return False
 
-        return covers
+        return is_covered
 
     @cached_property
-    def _glance(self) -> "Glance":
-        lasts = [line.glob.rpartition("/")[2] for each in (self._below, self._anywhere) for line in each.themselves]
-        return glance(lasts)
+    def _name_filter(self) -> "NameFilter":
+        last_parts = [
+            line.glob.rpartition("/")[2] for each in (self._relative, self._absolute) for line in each.path_globs
+        ]
+        return build_name_filter(last_parts)
 
-    def _named(self, ways: Sequence[bytes], full: bytes, name: str) -> bool:
-        spelled = _bytes(name)
-        if any(self._below.match(way + spelled, spelled) for way in ways):
+    def _matches_name(self, relative_prefixes: Sequence[bytes], absolute_prefix: bytes, name: str) -> bool:
+        encoded = _encode_name(name)
+        if any(self._relative.match(way + encoded, encoded) for way in relative_prefixes):
             return True
-        return self._anywhere.match(full + spelled, spelled)
+        return self._absolute.match(absolute_prefix + encoded, encoded)
 
-    def _entered(self, place: str) -> Folder:
+    def _enter_folder(self, place: str) -> FolderCoverage:
         """What is known of a folder, and of those above it, from now on."""
-        if len(self._folders) > MOST_FOLDERS:
-            self._folders.clear()  # another thread may be reading: nothing below looks twice
-        unknown: list[str] = []
-        folder = self._folders.get(place)
+        if len(self._folder_cache) > MAX_CACHED_FOLDERS:
+            self._folder_cache.clear()  # another thread may be reading: nothing below looks twice
+        uncached: list[str] = []
+        folder = self._folder_cache.get(place)
         while folder is None and place:
-            unknown.append(place)
+            uncached.append(place)
             place = place.rpartition("/")[0]
-            folder = self._folders.get(place)
+            folder = self._folder_cache.get(place)
         if folder is None:
-            folder = self._folders[""] = Folder(covered=False, ways=self._at(""))
-        for place in reversed(unknown):
+            folder = self._folder_cache[""] = FolderCoverage(
+                covered=False, relative_prefixes=self._prefixes_at_root("")
+            )
+        for place in reversed(uncached):
             name = place.rpartition("/")[2]
-            folder = self._step(folder, self._spell(name), self._at(place))
-            if len(place) <= LONGEST_KEPT:
-                self._folders[place] = folder
+            folder = self._descend(folder, self._normalize(name), self._prefixes_at_root(place))
+            if len(place) <= MAX_CACHED_PATH_CHARS:
+                self._folder_cache[place] = folder
         return folder
 
-    def _step(self, above: Folder, name: str, from_here: tuple[bytes, ...]) -> Folder:
-        spelled = _bytes(name)
-        ways, full = tuple(way + spelled for way in above.ways), above.full + spelled
-        names, endings, beginnings = self._glance
-        may_be = name in names or name.endswith(endings) or name.startswith(beginnings)
-        covered = above.covered or (may_be and self._named(above.ways, above.full, name))
-        covered = covered or any(map(self._below.all_in, ways)) or self._anywhere.all_in(full)
-        return Folder(covered, (*(way + b"/" for way in ways), *from_here), full + b"/")
+    def _descend(self, above: FolderCoverage, name: str, prefixes_here: tuple[bytes, ...]) -> FolderCoverage:
+        encoded = _encode_name(name)
+        relative_paths, absolute_path = (
+            tuple(way + encoded for way in above.relative_prefixes),
+            above.absolute_prefix + encoded,
+        )
+        exact_names, suffixes, prefixes = self._name_filter
+        can_match = name in exact_names or name.endswith(suffixes) or name.startswith(prefixes)
+        covered = above.covered or (
+            can_match and self._matches_name(above.relative_prefixes, above.absolute_prefix, name)
+        )
+        covered = (
+            covered
+            or any(map(self._relative.matches_all_in, relative_paths))
+            or self._absolute.matches_all_in(absolute_path)
+        )
+        return FolderCoverage(covered, (*(way + b"/" for way in relative_paths), *prefixes_here), absolute_path + b"/")
 
-    def _at(self, place: str) -> tuple[bytes, ...]:
+    def _prefixes_at_root(self, place: str) -> tuple[bytes, ...]:
         return (b"",) if place in self._roots else ()
 
 
-class Patterns:
+class PatternGroup:
     """Those that start in the same place. `x/**` is about what is in x, and not about x."""
 
     def __init__(self) -> None:
-        self.themselves: list[Line] = []
-        self.insides: list[Line] = []
+        self.path_globs: list[GlobLine] = []
+        self.content_globs: list[GlobLine] = []
 
-    def add(self, line: Line) -> None:
+    def add(self, line: GlobLine) -> None:
         if line.glob.endswith("/**"):
-            self.insides.append(Line(line.text, 0, line.glob[:-3]))
+            self.content_globs.append(GlobLine(line.text, 0, line.glob[:-3]))
         else:
-            self.themselves.append(line)
+            self.path_globs.append(line)
 
     def match(self, path: bytes, name: bytes) -> bool:
-        return bool(self.themselves) and self._themselves.holds(path, name)
+        return bool(self.path_globs) and self._path_set.matches_any(path, name)
 
-    def all_in(self, folder: bytes) -> bool:
-        return bool(self.insides) and self._insides.holds(folder, folder.rpartition(b"/")[2])
-
-    @cached_property
-    def _themselves(self) -> GlobSet:
-        return GlobSet(self.themselves, lenient=False)
+    def matches_all_in(self, folder: bytes) -> bool:
+        return bool(self.content_globs) and self._content_set.matches_any(folder, folder.rpartition(b"/")[2])
 
     @cached_property
-    def _insides(self) -> GlobSet:
-        return GlobSet(self.insides, lenient=False)
+    def _path_set(self) -> GlobSet:
+        return GlobSet(self.path_globs, lenient=False)
+
+    @cached_property
+    def _content_set(self) -> GlobSet:
+        return GlobSet(self.content_globs, lenient=False)
 
 
-class Glance(NamedTuple):
+class NameFilter(NamedTuple):
     """What the last name of a pattern can be, begin with or end with. All of them, if one could be anything."""
 
-    names: frozenset[str]
-    endings: tuple[str, ...]
-    beginnings: tuple[str, ...]
+    exact_names: frozenset[str]
+    suffixes: tuple[str, ...]
+    prefixes: tuple[str, ...]
 
 
-EVERYTHING = Glance(frozenset(), (), ("",))
+MATCH_ANY_NAME = NameFilter(frozenset(), (), ("",))
 
 
-def glance(lasts: Iterable[str]) -> Glance:
+def build_name_filter(last_parts: Iterable[str]) -> NameFilter:
     """It may let through a name that no pattern is about, and never holds back one that a pattern is."""
-    names: set[str] = set()
-    endings: set[str] = set()
-    beginnings: set[str] = set()
-    for last in lasts:
-        begins = _MAGIC.split(last, maxsplit=1)[0]
+    exact_names: set[str] = set()
+    suffixes: set[str] = set()
+    prefixes: set[str] = set()
+    for last in last_parts:
+        prefix = _GLOB_CHARS.split(last, maxsplit=1)[0]
         if "\\" in last or last.count("{") != last.count("}") or last.count("[") != last.count("]"):
-            return EVERYTHING  # a slash stood within braces, or something says that it means itself
-        if begins == last:
-            names.add(last)
-        elif begins:
-            beginnings.add(begins)
-        elif ends := _ENDING.fullmatch(last):
-            endings.add(ends[1])
+            return MATCH_ANY_NAME  # a slash stood within braces, or something says that it means itself
+        if prefix == last:
+            exact_names.add(last)
+        elif prefix:
+            prefixes.add(prefix)
+        elif suffix := _LITERAL_SUFFIX.fullmatch(last):
+            suffixes.add(suffix[1])
         else:
-            return EVERYTHING
-    return Glance(frozenset(names), tuple(endings), tuple(beginnings))
+            return MATCH_ANY_NAME
+    return NameFilter(frozenset(exact_names), tuple(suffixes), tuple(prefixes))
 
 
-def folded(name: str) -> str:
+def fold_case(name: str) -> str:
     """A name as a file system that folds case keeps it."""
     return name.casefold() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())
 
 
-def composed(name: str) -> str:
+def compose_unicode(name: str) -> str:
     """A name in its composed form. A file may have it in parts: to a person it is the same."""
     return name if name.isascii() else normalize("NFC", name)
 
 
-def literal(path: str) -> str:
+def escape_glob(path: str) -> str:
     """A path as a pattern for itself."""
-    return _MAGIC.sub(r"\\\g<0>", path)
+    return _GLOB_CHARS.sub(r"\\\g<0>", path)
 
 
-def _bytes(name: str) -> bytes:
+def _encode_name(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # no file can be called this
         return name.encode("utf-8", "replace")
 
 
-def _line(pattern: str, home: str) -> Line | None:
+def _parse_pattern(pattern: str, home: str) -> GlobLine | None:
     """A pattern as the set takes it; None if it is about a home and there is none. ValueError if it is no pattern."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or "\0" in pattern or ".." in parts:
@@ -202,11 +228,11 @@ def _line(pattern: str, home: str) -> Line | None:
             raise ValueError(f"{pattern!r} is no pattern for paths: only ~/… is the home")
         if not home:
             return None
-        parts[0] = literal(home.strip("/"))
+        parts[0] = escape_glob(home.strip("/"))
     glob = "/".join(parts)
     if "/" not in pattern.rstrip("/") and glob != "**":
         glob = f"**/{glob}"
     try:
-        return Line(pattern, 0, checked(glob) if _MAGIC.search(pattern) else glob)
+        return GlobLine(pattern, 0, validate_glob(glob) if _GLOB_CHARS.search(pattern) else glob)
     except BadGlob as bad:
         raise ValueError(f"{pattern!r} is no pattern for paths: {bad.because}") from None

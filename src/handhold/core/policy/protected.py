@@ -21,36 +21,40 @@ from handhold.core.policy import gitdir
 
 
 @dataclass(frozen=True)
-class Name:
+class ProtectedName:
     """Names at any depth below a root, and everything in them. `pattern` is matched without regard to case."""
 
     pattern: str
     because: str
     covers: tuple[str, ...]
-    spares: tuple[str, ...]
-    fixed: tuple[str, ...] = ()  # those that can be told without a pattern: mounted read-only where there is no shadow
+    does_not_cover: tuple[str, ...]
+    literal_names: tuple[
+        str, ...
+    ] = ()  # those that can be told without a pattern: mounted read-only where there is no shadow
 
     def __post_init__(self) -> None:
-        for way in (*self.covers, *self.fixed):
-            if not self.matches(way):
-                raise ValueError(f"{self.pattern} should cover {way}, and does not")
-        for way in self.spares:
-            if self.matches(way):
-                raise ValueError(f"{self.pattern} should spare {way}, and does not")
+        for relative_path in (*self.covers, *self.literal_names):
+            if not self.matches(relative_path):
+                raise ValueError(f"{self.pattern} should cover {relative_path}, and does not")
+        for relative_path in self.does_not_cover:
+            if self.matches(relative_path):
+                raise ValueError(f"{self.pattern} should spare {relative_path}, and does not")
 
     @cached_property
     def _expression(self) -> re.Pattern[str]:
         return re.compile(rf"(?:.*/)?(?:{self.pattern})(?:/.*)?", re.DOTALL)
 
-    def matches(self, way: str) -> bool:
-        return self._expression.fullmatch(way.casefold()) is not None
+    def matches(self, relative_path: str) -> bool:
+        return self._expression.fullmatch(relative_path.casefold()) is not None
 
 
-_UNDOTTED = re.compile(r"handhold\.toml|opencode\.json|\.code-workspace", re.IGNORECASE)  # protected, without a dot
-DEPENDENCIES = re.compile(r"(?:.*/)?(?:node_modules|\.venv|site-packages)/.*", re.DOTALL)
+_UNDOTTED_NAMES = re.compile(
+    r"handhold\.toml|opencode\.json|\.code-workspace", re.IGNORECASE
+)  # protected, without a dot
+DEPENDENCY_PATH = re.compile(r"(?:.*/)?(?:node_modules|\.venv|site-packages)/.*", re.DOTALL)
 
-NAMES: tuple[Name, ...] = (
-    Name(
+PROTECTED_NAMES: tuple[ProtectedName, ...] = (
+    ProtectedName(
         r"\.claude|\.cursor|\.codex|\.gemini|\.opencode|opencode\.jsonc?|\.windsurf|\.continue|\.mcp\.json"
         r"|\.aider\.conf\.yml|\.kiro|\.roo|\.roomodes|\.cline|\.clinerules|\.amp|\.qwen",
         because="coding agents take their permissions, hooks and servers from there",
@@ -68,7 +72,7 @@ NAMES: tuple[Name, ...] = (
             ".clinerules/hooks/PreToolUse",
             ".qwen/settings.json",
         ),
-        spares=(
+        does_not_cover=(
             "my-opencode.json",
             "opencode/x.ts",
             "kiro/a",
@@ -78,19 +82,19 @@ NAMES: tuple[Name, ...] = (
             "docs/claude/settings.json",
             "mcp.json",
         ),
-        fixed=(
+        literal_names=(
             *(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".mcp.json", ".kiro"),
             *(".roo", ".roomodes", ".cline", ".clinerules", ".amp", ".qwen", "opencode.json", "opencode.jsonc"),
         ),
     ),
-    Name(
+    ProtectedName(
         r"\.vscode|[^/]*\.code-workspace|\.idea|\.zed|\.helix|\.fleet|\.devcontainer|\.devcontainer\.json",
         because="editors run tasks and programs that are named there",
         covers=(
             *(".vscode/tasks.json", "web/.idea/workspace.xml", ".devcontainer.json", ".devcontainer/Dockerfile"),
             *(".helix/languages.toml", "app.code-workspace", "web/My App.Code-Workspace"),
         ),
-        spares=(
+        does_not_cover=(
             "code-workspace",
             "app.code-workspace.md",
             ".editorconfig",
@@ -98,44 +102,48 @@ NAMES: tuple[Name, ...] = (
             "idea.md",
             "Dockerfile",
         ),
-        fixed=(".vscode", ".idea", ".zed", ".helix", ".fleet", ".devcontainer", ".devcontainer.json"),
+        literal_names=(".vscode", ".idea", ".zed", ".helix", ".fleet", ".devcontainer", ".devcontainer.json"),
     ),
-    Name(
+    ProtectedName(
         r"\.envrc|\.husky|\.direnv",
         because="it is run when somebody enters the folder or commits",
         covers=(".envrc", "api/.envrc", ".husky/pre-commit"),
-        spares=(".env", "envrc.md", ".pre-commit-config.yaml", "husky/readme.md"),
-        fixed=(".envrc", ".husky", ".direnv"),
+        does_not_cover=(".env", "envrc.md", ".pre-commit-config.yaml", "husky/readme.md"),
+        literal_names=(".envrc", ".husky", ".direnv"),
     ),
-    Name(
+    ProtectedName(
         r"handhold\.toml",
         because="it says what Handhold's tools may do here",
         covers=("handhold.toml", "Handhold.TOML", "service/handhold.toml"),
-        spares=("docs/handhold.md", "handhold.toml.example", "my-handhold.toml", "pyproject.toml"),
-        fixed=("handhold.toml",),
+        does_not_cover=("docs/handhold.md", "handhold.toml.example", "my-handhold.toml", "pyproject.toml"),
+        literal_names=("handhold.toml",),
     ),
 )
 
-MOUNTED: tuple[str, ...] = (".git/config", ".git/hooks", *(fixed for name in NAMES for fixed in name.fixed))
+READ_ONLY_MOUNTS: tuple[str, ...] = (
+    ".git/config",
+    ".git/hooks",
+    *(fixed for name in PROTECTED_NAMES for fixed in name.literal_names),
+)
 
 
-def why_protected(way: str) -> str:
-    """Why nobody changes this path unasked; empty if it is like any other. `way` is spelled from its root.
+def find_protection_reason(relative_path: str) -> str:
+    """Why nobody changes this path unasked; empty if it is like any other. `relative_path` is spelled from its root.
 
     By the name alone: what `.git` holds under an obeyed name may still be harmless, which `repositories` decides.
     """
-    if "/." not in f"/{way}" and not _UNDOTTED.search(way):  # most paths need no second look
+    if "/." not in f"/{relative_path}" and not _UNDOTTED_NAMES.search(relative_path):  # most paths need no second look
         return ""
-    if named := gitdir.split(way):
-        return "" if gitdir.is_stored(named[1]) else gitdir.BECAUSE
-    if is_brought_along(way):
+    if in_gitdir := gitdir.split_gitdir(relative_path):
+        return "" if gitdir.is_git_data(in_gitdir[1]) else gitdir.OBEYED_REASON
+    if is_dependency(relative_path):
         return ""
-    return next((name.because for name in NAMES if name.matches(way)), "")
+    return next((name.because for name in PROTECTED_NAMES if name.matches(relative_path)), "")
 
 
-def is_brought_along(way: str) -> bool:
+def is_dependency(relative_path: str) -> bool:
     """Whether a package manager put it there."""
-    return DEPENDENCIES.fullmatch(way.casefold()) is not None
+    return DEPENDENCY_PATH.fullmatch(relative_path.casefold()) is not None
 
 
 @dataclass(frozen=True)
@@ -145,28 +153,28 @@ class Protection:
     roots: Sequence[str]
 
     @cached_property
-    def _above(self) -> list[str]:
+    def _root_prefixes(self) -> list[str]:
         return sorted((root.rstrip("/") + "/" for root in self.roots), key=len, reverse=True)
 
-    def way(self, place: str) -> str | None:
+    def relative_to_root(self, place: str) -> str | None:
         """A place, spelled really, as the way from its root; None outside all roots."""
-        above = next((above for above in self._above if place.startswith(above)), None)
-        return place[len(above) :] if above else None
+        root_prefix = next((root_prefix for root_prefix in self._root_prefixes if place.startswith(root_prefix)), None)
+        return place[len(root_prefix) :] if root_prefix else None
 
-    def root_of(self, place: str) -> str:
+    def find_root(self, place: str) -> str:
         """The root that a place lies in; itself if it lies in none."""
-        way = self.way(place)
-        return place if way is None else place[: len(place) - len(way)].rstrip("/") or "/"
+        relative_path = self.relative_to_root(place)
+        return place if relative_path is None else place[: len(place) - len(relative_path)].rstrip("/") or "/"
 
-    def applies(self, place: str) -> bool:
+    def is_applicable(self, place: str) -> bool:
         """Whether plain names are protected there: below a root, and not in what a package manager fills."""
-        way = self.way(place)
-        return way is not None and not is_brought_along(way)
+        relative_path = self.relative_to_root(place)
+        return relative_path is not None and not is_dependency(relative_path)
 
-    def because(self, place: str) -> str:
+    def find_reason(self, place: str) -> str:
         """Why a place, spelled really, is protected by its name; empty if it is not."""
-        way = self.way(place)
-        return "" if way is None else why_protected(way)
+        relative_path = self.relative_to_root(place)
+        return "" if relative_path is None else find_protection_reason(relative_path)
 
     def covers(self, place: str) -> bool:
-        return bool(self.because(place))
+        return bool(self.find_reason(place))

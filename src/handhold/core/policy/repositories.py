@@ -11,20 +11,22 @@ from posixpath import normpath
 from typing import Protocol
 
 from handhold.core.errors import ToolError
-from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved
+from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent
 from handhold.core.policy import gitdir
-from handhold.core.policy.gitdir import Side
+from handhold.core.policy.gitdir import GitEntryState
 from handhold.core.policy.protected import Protection
 from handhold.core.ports import FileView
-from handhold.core.text.names import unmistakable
+from handhold.core.text.names import escape_ambiguous
 
 
-class Source(Protocol):
+class StagedContentSource(Protocol):
     """Where the contents of changes are read from."""
 
-    def content(self, content: Content, path: str) -> bytes | None: ...
+    def read_content(self, content: Content, path: str) -> bytes | None: ...
 
-    def unfolded(self, content: Shelved, path: str, most: int) -> Sequence[tuple[str, Shelved]]: ...
+    def list_staged_tree(
+        self, content: StagedContent, path: str, limit: int
+    ) -> Sequence[tuple[str, StagedContent]]: ...
 
 
 @dataclass(frozen=True)
@@ -32,45 +34,56 @@ class Repositories:
     """The git directories that the changes of one call concern."""
 
     files: FileView
-    source: Source
+    source: StagedContentSource
     protection: Protection
     changes: Sequence[FileChange]
 
-    def objection(self, place: str) -> str | None:
+    def find_objection(self, place: str) -> str | None:
         """Why a person has to see what happens at a place; empty if it is harmless, None if git has no part in it."""
-        way = self.protection.way(place)
-        if way is None:
+        relative_path = self.protection.relative_to_root(place)
+        if relative_path is None:
             return None
-        root = place[: len(place) - len(way)]
-        sides = self.before(place), self.after(place)
-        if named := gitdir.split(way):
-            return self._judged(place.removesuffix(f"/{named[1]}"), named[1], *sides)
-        parts = way.split("/")
+        root = place[: len(place) - len(relative_path)]
+        states = self.get_state_before(place), self.get_state_after(place)
+        if in_gitdir := gitdir.split_gitdir(relative_path):
+            return self._check_entry(place.removesuffix(f"/{in_gitdir[1]}"), in_gitdir[1], *states)
+        parts = relative_path.split("/")
         for depth in range(len(parts)):
             folder = (root + "/".join(parts[:depth])).rstrip("/")
-            if not self._is_gitdir(folder, self.after, self._now):
+            if not self._is_gitdir(folder, self.get_state_after, self._gitdir_after_cache):
                 continue
-            is_new = not self._is_gitdir(folder, self.before, self._was)
-            because = self._of_new(folder) if is_new else self._of_entries(folder, place)
-            return because or self._judged(folder, "/".join(parts[depth:]), *sides)
+            is_new = not self._is_gitdir(folder, self.get_state_before, self._gitdir_before_cache)
+            because = self._check_new_gitdir(folder) if is_new else self._check_tree_entries(folder, place)
+            return because or self._check_entry(folder, "/".join(parts[depth:]), *states)
         return None
 
-    def _judged(self, folder: str, way: str, before: Side | None, after: Side | None) -> str:
-        return gitdir.objection(way, before, after, gitdir=folder, is_inside=self._is_inside)
+    def _check_entry(
+        self, folder: str, relative_path: str, before: GitEntryState | None, after: GitEntryState | None
+    ) -> str:
+        return gitdir.find_objection(relative_path, before, after, gitdir=folder, is_inside=self._is_inside)
 
-    def _of_new(self, folder: str) -> str:
+    def _check_new_gitdir(self, folder: str) -> str:
         """A folder that becomes a git directory brings along what stood in it before."""
-        if folder not in self._new:
-            found = ((way, self.after(f"{folder}/{way}")) for way in gitdir.OBEYED)
-            objections = (self._judged(folder, way, None, side) for way, side in found if side)
-            self._new[folder] = next(filter(None, objections), "") or self._of_entries(folder, folder)
-        return self._new[folder]
+        if folder not in self._new_gitdir_cache:
+            states = (
+                (relative_path, self.get_state_after(f"{folder}/{relative_path}"))
+                for relative_path in gitdir.OBEYED_PATHS
+            )
+            objections = (
+                self._check_entry(folder, relative_path, None, side) for relative_path, side in states if side
+            )
+            self._new_gitdir_cache[folder] = next(filter(None, objections), "") or self._check_tree_entries(
+                folder, folder
+            )
+        return self._new_gitdir_cache[folder]
 
-    def _of_entries(self, folder: str, place: str) -> str:
+    def _check_tree_entries(self, folder: str, place: str) -> str:
         """What comes or goes in one piece, judged entry by entry: their names do not say that git obeys them."""
         objections = (
-            self._judged(folder, entry.removeprefix(f"{folder}/"), self.before(entry), self.after(entry))
-            for entry in self._entries(place)
+            self._check_entry(
+                folder, entry.removeprefix(f"{folder}/"), self.get_state_before(entry), self.get_state_after(entry)
+            )
+            for entry in self._list_entries(place)
         )
         return next(filter(None, objections), "")
 
@@ -80,111 +93,117 @@ class Repositories:
         if ".." in path.split("/") or place in self.files.roots:
             return place in self.files.roots
         try:
-            return self.files.place(place) == place and self.protection.applies(place)
+            return self.files.resolve(place) == place and self.protection.is_applicable(place)
         except ToolError:
             return False
 
     # --- what stands where
 
-    def _is_gitdir(self, folder: str, at: Callable[[str], Side | None], known: dict[str, bool]) -> bool:
-        if folder not in known:
-            known[folder] = at(f"{folder}/HEAD") is not None and (
-                at(f"{folder}/commondir") is not None
-                or all(at(f"{folder}/{name}") for name in ("objects", "refs"))  # git takes files, too
+    def _is_gitdir(self, folder: str, get_state: Callable[[str], GitEntryState | None], cache: dict[str, bool]) -> bool:
+        if folder not in cache:
+            cache[folder] = get_state(f"{folder}/HEAD") is not None and (
+                get_state(f"{folder}/commondir") is not None
+                or all(get_state(f"{folder}/{name}") for name in ("objects", "refs"))  # git takes files, too
             )
-        return known[folder]
+        return cache[folder]
 
-    def before(self, place: str) -> Side | None:
-        return self._at(place, lambda change: change.before)
+    def get_state_before(self, place: str) -> GitEntryState | None:
+        return self._get_state(place, lambda change: change.before)
 
-    def after(self, place: str) -> Side | None:
-        return self._at(place, lambda change: change.after)
+    def get_state_after(self, place: str) -> GitEntryState | None:
+        return self._get_state(place, lambda change: change.after)
 
-    def _at(self, place: str, side: Callable[[FileChange], Content | None]) -> Side | None:
-        if change := self._by_path.get(place):
-            return self._side(side(change), place)
-        above = place
-        while (above := above.rpartition("/")[0]) and above not in self._by_path:
+    def _get_state(self, place: str, get_content: Callable[[FileChange], Content | None]) -> GitEntryState | None:
+        if change := self._change_by_path.get(place):
+            return self._to_state(get_content(change), place)
+        parent = place
+        while (parent := parent.rpartition("/")[0]) and parent not in self._change_by_path:
             pass
-        if above:
-            tree = side(self._by_path[above])
-            if isinstance(tree, Shelved):
-                return self._side(self._inside(tree, above).get(place), place)
-            if not isinstance(tree, Folder | Directory):
+        if parent:
+            tree = get_content(self._change_by_path[parent])
+            if isinstance(tree, StagedContent):
+                return self._to_state(self._list_tree(tree, parent).get(place), place)
+            if not isinstance(tree, DirectoryMetadata | Directory):
                 return None
-        if any(side(change) for change in self._below.get(place, ())):
-            return Side("tree", None, lambda: None)
-        return self._on_disk(place)
+        if any(get_content(change) for change in self._changes_below.get(place, ())):
+            return GitEntryState("tree", None, lambda: None)
+        return self._get_state_on_disk(place)
 
-    def _side(self, content: Content | None, place: str) -> Side | None:
+    def _to_state(self, content: Content | None, place: str) -> GitEntryState | None:
         if content is None:
             return None
-        read = self.source.content
+        read = self.source.read_content
         match content:
-            case Shelved(kind=kind, mode=mode):
-                return Side(kind, mode, lambda: read(content, place))
-            case Folder(mode=mode):
-                return Side("tree", mode, lambda: None)
+            case StagedContent(kind=kind, mode=mode):
+                return GitEntryState(kind, mode, lambda: read(content, place))
+            case DirectoryMetadata(mode=mode):
+                return GitEntryState("tree", mode, lambda: None)
             case Directory():
-                return Side("tree", None, lambda: None)
+                return GitEntryState("tree", None, lambda: None)
             case _:
-                return Side("file", None, lambda: read(content, place))
+                return GitEntryState("file", None, lambda: read(content, place))
 
-    def _on_disk(self, place: str) -> Side | None:
+    def _get_state_on_disk(self, place: str) -> GitEntryState | None:
         try:
-            look = self.files.look(place)
-            if look is None:
+            stat = self.files.stat(place)
+            if stat is None:
                 return None
-            if look.path != place or look.kind == "other":
-                return Side("link", None, lambda: None)
-            return Side("tree" if look.kind == "directory" else "file", None, lambda: self.files.read(place).data)
+            if stat.path != place or stat.kind == "other":
+                return GitEntryState("link", None, lambda: None)
+            return GitEntryState(
+                "tree" if stat.kind == "directory" else "file", None, lambda: self.files.read(place).data
+            )
         except ToolError:  # a link that leads out of the workspace
-            return Side("link", None, lambda: None)
+            return GitEntryState("link", None, lambda: None)
 
-    def _inside(self, tree: Shelved, path: str) -> Mapping[str, Shelved]:
+    def _list_tree(self, tree: StagedContent, path: str) -> Mapping[str, StagedContent]:
         key = f"{path}\0{tree.hash}"
-        if key not in self._unfolded:
-            entries = self.source.unfolded(tree, path, tree.entries)
-            self._unfolded[key] = {f"{path}/{unmistakable(way)}": thing for way, thing in entries}
-        return self._unfolded[key]
+        if key not in self._tree_cache:
+            entries = self.source.list_staged_tree(tree, path, tree.entry_count)
+            self._tree_cache[key] = {
+                f"{path}/{escape_ambiguous(relative_path)}": content for relative_path, content in entries
+            }
+        return self._tree_cache[key]
 
-    def _entries(self, place: str) -> Sequence[str]:
+    def _list_entries(self, place: str) -> Sequence[str]:
         """What is below a place in a folder that comes or goes in one piece."""
-        above = place
-        while above and above not in self._by_path:
-            above = above.rpartition("/")[0]
-        change = self._by_path.get(above)
+        parent = place
+        while parent and parent not in self._change_by_path:
+            parent = parent.rpartition("/")[0]
+        change = self._change_by_path.get(parent)
         trees = (change.before, change.after) if change else ()
-        found = [self._inside(tree, above) for tree in trees if isinstance(tree, Shelved) and tree.kind == "tree"]
+        found = [
+            self._list_tree(tree, parent) for tree in trees if isinstance(tree, StagedContent) and tree.kind == "tree"
+        ]
         return [entry for entries in found for entry in entries if entry.startswith(f"{place}/")]
 
     @cached_property
-    def _by_path(self) -> dict[str, FileChange]:
+    def _change_by_path(self) -> dict[str, FileChange]:
         return {change.path: change for change in self.changes}
 
     @cached_property
-    def _below(self) -> dict[str, list[FileChange]]:
+    def _changes_below(self) -> dict[str, list[FileChange]]:
         """The changes below a folder, of folders that a git directory has."""
         found: dict[str, list[FileChange]] = {}
         for change in self.changes:
-            above = change.path
-            while above := above.rpartition("/")[0]:
-                if above.endswith(("/objects", "/refs")):
-                    found.setdefault(above, []).append(change)
+            parent = change.path
+            while parent := parent.rpartition("/")[0]:
+                if parent.endswith(("/objects", "/refs")):
+                    found.setdefault(parent, []).append(change)
         return found
 
     @cached_property
-    def _now(self) -> dict[str, bool]:
+    def _gitdir_after_cache(self) -> dict[str, bool]:
         return {}
 
     @cached_property
-    def _was(self) -> dict[str, bool]:
+    def _gitdir_before_cache(self) -> dict[str, bool]:
         return {}
 
     @cached_property
-    def _new(self) -> dict[str, str]:
+    def _new_gitdir_cache(self) -> dict[str, str]:
         return {}
 
     @cached_property
-    def _unfolded(self) -> dict[str, Mapping[str, Shelved]]:
+    def _tree_cache(self) -> dict[str, Mapping[str, StagedContent]]:
         return {}

@@ -10,104 +10,106 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-MOST_REMEMBERED = 20_000  # steps; then it forgets them all
+MAX_CACHED_TRANSITIONS = 20_000  # steps; then it forgets them all
 
 
 @dataclass(frozen=True)
-class One:
+class ByteClass:
     """One byte out of a set, written as a regular expression."""
 
-    of: bytes
+    pattern: bytes
 
 
 @dataclass(frozen=True)
-class Many:
+class RepeatedByteClass:
     """Any number of bytes out of a set."""
 
-    of: bytes
+    pattern: bytes
 
 
 @dataclass(frozen=True)
-class Either:
-    branches: tuple[tuple["Token", ...], ...]
+class Alternatives:
+    branches: tuple[tuple["GlobToken", ...], ...]
 
 
-Token = One | Many | Either
+GlobToken = ByteClass | RepeatedByteClass | Alternatives
 
 
-def expression(tokens: Sequence[Token]) -> bytes:
+def to_regex(tokens: Sequence[GlobToken]) -> bytes:
     """The same as a regular expression."""
-    return b"".join(map(_expression, tokens))
+    return b"".join(map(_token_to_regex, tokens))
 
 
-def _expression(token: Token) -> bytes:
+def _token_to_regex(token: GlobToken) -> bytes:
     match token:
-        case One(of):
-            return of
-        case Many(of):
-            return of + b"*"
-        case Either(branches):
-            return b"(?:" + b"|".join(map(expression, branches)) + b")"
+        case ByteClass(pattern):
+            return pattern
+        case RepeatedByteClass(pattern):
+            return pattern + b"*"
+        case Alternatives(branches):
+            return b"(?:" + b"|".join(map(to_regex, branches)) + b")"
 
 
 class Automaton:
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self._steps: list[tuple[frozenset[int], int]] = []  # of each state: on which bytes, to which state
-        self._free: list[list[int]] = []  # states that it leads to without any byte
-        self._end = self._state()
-        self._start = self._closed({self._built(tokens, self._end)})
-        self._known: dict[tuple[frozenset[int], int], frozenset[int]] = {}
+    def __init__(self, tokens: Sequence[GlobToken]) -> None:
+        self._transitions: list[tuple[frozenset[int], int]] = []  # of each state: on which bytes, to which state
+        self._epsilon_moves: list[list[int]] = []  # states that it leads to without any byte
+        self._end = self._add_state()
+        self._start = self._close_over_epsilon({self._build(tokens, self._end)})
+        self._transition_cache: dict[tuple[frozenset[int], int], frozenset[int]] = {}
 
     def matches(self, text: bytes) -> bool:
-        known, states = self._known, self._start
+        cache, states = self._transition_cache, self._start
         for byte in text:
-            after = known.get((states, byte))
-            if after is None:
-                after = self._after(states, byte)
-            if not after:
+            next_states = cache.get((states, byte))
+            if next_states is None:
+                next_states = self._compute_next_states(states, byte)
+            if not next_states:
                 return False
-            states = after
+            states = next_states
         return self._end in states
 
-    def _after(self, states: frozenset[int], byte: int) -> frozenset[int]:
-        if len(self._known) > MOST_REMEMBERED:
-            self._known.clear()
-        after = self._closed({to for state in states for on, to in (self._steps[state],) if byte in on})
-        self._known[states, byte] = after
-        return after
+    def _compute_next_states(self, states: frozenset[int], byte: int) -> frozenset[int]:
+        if len(self._transition_cache) > MAX_CACHED_TRANSITIONS:
+            self._transition_cache.clear()
+        next_states = self._close_over_epsilon(
+            {to for state in states for on, to in (self._transitions[state],) if byte in on}
+        )
+        self._transition_cache[states, byte] = next_states
+        return next_states
 
-    def _closed(self, states: set[int]) -> frozenset[int]:
-        ahead = list(states)
-        while ahead:
-            for to in self._free[ahead.pop()]:
+    def _close_over_epsilon(self, states: set[int]) -> frozenset[int]:
+        pending = list(states)
+        while pending:
+            for to in self._epsilon_moves[pending.pop()]:
                 if to not in states:
                     states.add(to)
-                    ahead.append(to)
+                    pending.append(to)
         return frozenset(states)
 
-    def _state(self, on: frozenset[int] = frozenset(), to: int = 0) -> int:
-        self._steps.append((on, to))
-        self._free.append([])
-        return len(self._steps) - 1
+    def _add_state(self, on_bytes: frozenset[int] = frozenset(), target: int = 0) -> int:
+        self._transitions.append((on_bytes, target))
+        self._epsilon_moves.append([])
+        return len(self._transitions) - 1
 
-    def _built(self, tokens: Sequence[Token], end: int) -> int:
+    def _build(self, tokens: Sequence[GlobToken], end: int) -> int:
         """The state from which these tokens lead to `end`."""
         for token in reversed(tokens):
             match token:
-                case One(of):
-                    end = self._state(_bytes(of), end)
-                case Many(of):
-                    loop = self._state(_bytes(of), len(self._steps))
-                    self._free[loop].append(end)
+                case ByteClass(pattern):
+                    end = self._add_state(_expand_byte_class(pattern), end)
+                case RepeatedByteClass(pattern):
+                    loop = self._add_state(_expand_byte_class(pattern), len(self._transitions))
+                    self._epsilon_moves[loop].append(end)
                     end = loop
-                case Either(branches):
-                    fork = self._state()
-                    self._free[fork] += [self._built(branch, end) for branch in branches]
+                case Alternatives(branches):
+                    fork = self._add_state()
+                    self._epsilon_moves[fork] += [self._build(branch, end) for branch in branches]
                     end = fork
         return end
 
 
 @lru_cache(maxsize=1024)
-def _bytes(of: bytes) -> frozenset[int]:
-    one = re.compile(of, re.DOTALL)
-    return frozenset(byte for byte in range(256) if one.fullmatch(bytes([byte])))
+def _expand_byte_class(pattern: bytes) -> frozenset[int]:
+    regex = re.compile(pattern, re.DOTALL)
+    return frozenset(byte for byte in range(256) if regex.fullmatch(bytes([byte])))

@@ -12,20 +12,20 @@ from itertools import groupby
 from typing import Any, cast
 
 from handhold.core.results import Block, CellOutput
-from handhold.core.text.image_headers import MIMES, declared_size
-from handhold.core.text.lines import unified
-from handhold.core.text.notebook import joined
-from handhold.core.text.terminal import tidy
+from handhold.core.text.image_headers import MEDIUM_BY_MIME, read_image_size
+from handhold.core.text.lines import normalize_newlines
+from handhold.core.text.notebook import join_multiline_string
+from handhold.core.text.terminal import render_terminal_text
 
-ENDS = 2_000  # characters of each end of a long text
-TIDIED = 200_000  # characters at each end of a very long one that are looked at
-MOST_PICTURES = 20  # of one reply
-MOST_SIDE = 2_000  # pixels; what a conversation of many images takes
-MOST_ENCODED = 5_000_000  # characters of an image in base64
-MOST_FORMS, MOST_NAME = 5, 60  # forms that are only named, and characters of such a name
-TEXTS = ("text/plain", "text/markdown", "text/latex", "application/json", "text/html")  # the first that is there
+EXCERPT_CHARS = 2_000  # characters of each end of a long text
+MAX_RENDERED_CHARS = 200_000  # characters at each end of a very long one that are looked at
+MAX_IMAGES = 20  # of one reply
+MAX_IMAGE_SIDE_PIXELS = 2_000  # pixels; what a conversation of many images takes
+MAX_IMAGE_BASE64_CHARS = 5_000_000  # characters of an image in base64
+MAX_OTHER_MIMES, MAX_MIME_CHARS = 5, 60  # forms that are only named, and characters of such a name
+TEXT_MIMES = ("text/plain", "text/markdown", "text/latex", "application/json", "text/html")  # the first that is there
 
-OLD_NAMES = {  # of version 3
+V3_MIMES = {  # of version 3
     "text": "text/plain",
     "html": "text/html",
     "latex": "text/latex",
@@ -38,102 +38,102 @@ OLD_NAMES = {  # of version 3
 
 
 @dataclass
-class Pictures:
+class ReplyImages:
     """The pictures of one reply, in the order in which its text names them."""
 
     blocks: list[Block] = field(default_factory=list[Block])
 
-    def take(self, mime: str, encoded: str) -> CellOutput:
+    def add(self, mime: str, encoded: str) -> CellOutput:
         """The picture under its number, or why it is left out."""
         encoded = "".join(encoded.split())
-        size = _size(mime, encoded)
-        if len(encoded) > MOST_ENCODED:
+        size = _read_size(mime, encoded)
+        if len(encoded) > MAX_IMAGE_BASE64_CHARS:
             because = "it is too large"
         elif size is None:
             because = f"it is no {mime}"
-        elif max(size) > MOST_SIDE:
-            because = f"it has {size[0]}x{size[1]} pixels, and at most {MOST_SIDE:,} a side are shown"
-        elif len(self.blocks) >= MOST_PICTURES:
-            because = f"a reply has at most {MOST_PICTURES} pictures"
+        elif max(size) > MAX_IMAGE_SIDE_PIXELS:
+            because = f"it has {size[0]}x{size[1]} pixels, and at most {MAX_IMAGE_SIDE_PIXELS:,} a side are shown"
+        elif len(self.blocks) >= MAX_IMAGES:
+            because = f"a reply has at most {MAX_IMAGES} pictures"
         else:
             self.blocks.append(Block("image", mime=mime, base64=encoded))
-            return CellOutput("display", picture=len(self.blocks), mime=mime, size=size)
-        return CellOutput("display", mime=mime, left_out=because)
+            return CellOutput("display", picture_number=len(self.blocks), mime=mime, size=size)
+        return CellOutput("display", mime=mime, omitted_reason=because)
 
 
-def _size(mime: str, encoded: str) -> tuple[int, int] | None:
+def _read_size(mime: str, encoded: str) -> tuple[int, int] | None:
     """All of it is decoded: a model's door refuses what is not base64 to its end."""
     try:
-        return declared_size(b64decode(encoded, validate=True), MIMES[mime])
+        return read_image_size(b64decode(encoded, validate=True), MEDIUM_BY_MIME[mime])
     except ValueError:
         return None
 
 
-def outputs_of(facts: dict[str, Any], pictures: Pictures) -> Iterator[CellOutput]:
+def render_outputs(raw_cell: dict[str, Any], images: ReplyImages) -> Iterator[CellOutput]:
     """One after the other, so that no picture is taken of an output for which there is no room."""
-    found = facts.get("outputs")
+    found = raw_cell.get("outputs")
     if isinstance(found, list):
-        for output in _run_together(_objects(cast("list[Any]", found))):
-            yield _output(output, pictures)
+        for output in _merge_streams(_iter_objects(cast("list[Any]", found))):
+            yield _render_output(output, images)
 
 
-def _objects(found: list[Any]) -> Iterator[dict[str, Any]]:
+def _iter_objects(found: list[Any]) -> Iterator[dict[str, Any]]:
     return (cast("dict[str, Any]", each) for each in found if isinstance(each, dict))
 
 
-def _run_together(outputs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _merge_streams(outputs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What was written to one stream piece by piece is one output."""
-    for stream, run in groupby(outputs, _stream):
+    for stream, run in groupby(outputs, _get_stream_name):
         if stream:
-            text = "".join(joined(each.get("text")) or "" for each in run)
+            text = "".join(join_multiline_string(each.get("text")) or "" for each in run)
             yield {"output_type": "stream", "name": stream, "text": text}
         else:
             yield from run
 
 
-def _stream(output: dict[str, Any]) -> str:
+def _get_stream_name(output: dict[str, Any]) -> str:
     """The stream that it went to; empty if it is no such output."""
     if output.get("output_type") != "stream":
         return ""
     return "stderr" if "stderr" in (output.get("name"), output.get("stream")) else "stdout"
 
 
-def _output(output: dict[str, Any], pictures: Pictures) -> CellOutput:
+def _render_output(output: dict[str, Any], images: ReplyImages) -> CellOutput:
     match output.get("output_type"):
         case "stream":
             return with_text(CellOutput("stderr" if output["name"] == "stderr" else "stdout"), output["text"])
         case "error" | "pyerr":
-            return with_text(CellOutput("error"), _error(output))
+            return with_text(CellOutput("error"), _format_error(output))
         case "execute_result" | "pyout":
-            return replace(_shown(_forms(output), pictures), kind="result")
+            return replace(_render_mime_bundle(_read_mime_bundle(output), images), kind="result")
         case _:
-            return _shown(_forms(output), pictures)
+            return _render_mime_bundle(_read_mime_bundle(output), images)
 
 
-def _error(output: dict[str, Any]) -> str:
+def _format_error(output: dict[str, Any]) -> str:
     lines = output.get("traceback")
     lines = [each for each in cast("list[Any]", lines) if isinstance(each, str)] if isinstance(lines, list) else []
     return "\n".join(lines) or f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
 
 
-def _forms(output: dict[str, Any]) -> dict[str, Any]:
+def _read_mime_bundle(output: dict[str, Any]) -> dict[str, Any]:
     """The forms that one thing was put out in."""
     data = output.get("data")
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
-    return {OLD_NAMES[name]: value for name, value in output.items() if name in OLD_NAMES}
+    return {V3_MIMES[name]: value for name, value in output.items() if name in V3_MIMES}
 
 
-def _shown(forms: dict[str, Any], pictures: Pictures) -> CellOutput:
-    text = next((mime for mime in TEXTS if mime in forms), "")
-    picture = next((mime for mime in MIMES if isinstance(joined(forms.get(mime)), str)), "")
-    shown = pictures.take(picture, joined(forms[picture]) or "") if picture else CellOutput("display")
-    other = tuple(mime[:MOST_NAME] for mime in forms if mime not in (text, picture))[:MOST_FORMS]
-    return with_text(replace(shown, other=other), _written(forms[text]) if text else "")
+def _render_mime_bundle(bundle: dict[str, Any], images: ReplyImages) -> CellOutput:
+    text = next((mime for mime in TEXT_MIMES if mime in bundle), "")
+    image = next((mime for mime in MEDIUM_BY_MIME if isinstance(join_multiline_string(bundle.get(mime)), str)), "")
+    rendered = images.add(image, join_multiline_string(bundle[image]) or "") if image else CellOutput("display")
+    other = tuple(mime[:MAX_MIME_CHARS] for mime in bundle if mime not in (text, image))[:MAX_OTHER_MIMES]
+    return with_text(replace(rendered, other_formats=other), _format_value(bundle[text]) if text else "")
 
 
-def _written(value: Any) -> str:
-    if (found := joined(value)) is not None:
+def _format_value(value: Any) -> str:
+    if (found := join_multiline_string(value)) is not None:
         return found
     try:
         return json.dumps(value, ensure_ascii=False)
@@ -143,11 +143,16 @@ def _written(value: Any) -> str:
 
 def with_text(output: CellOutput, text: str) -> CellOutput:
     """The same with this text, of a long one both ends."""
-    text = unified(text)
-    if len(text) > 2 * TIDIED:  # to tidy megabytes of which nobody sees anything takes seconds
-        head, tail = tidy(text[:TIDIED])[:ENDS], tidy(text[-TIDIED:]).removesuffix("\n")[-ENDS:]
-        return replace(output, text=head, tail=tail, cut=len(text) - len(head) - len(tail))
-    text = tidy(text).removesuffix("\n")
-    if len(text) <= 2 * ENDS:
+    text = normalize_newlines(text)
+    if len(text) > 2 * MAX_RENDERED_CHARS:  # to tidy megabytes of which nobody sees anything takes seconds
+        head, tail = (
+            render_terminal_text(text[:MAX_RENDERED_CHARS])[:EXCERPT_CHARS],
+            render_terminal_text(text[-MAX_RENDERED_CHARS:]).removesuffix("\n")[-EXCERPT_CHARS:],
+        )
+        return replace(output, text=head, tail=tail, omitted_chars=len(text) - len(head) - len(tail))
+    text = render_terminal_text(text).removesuffix("\n")
+    if len(text) <= 2 * EXCERPT_CHARS:
         return replace(output, text=text)
-    return replace(output, text=text[:ENDS], tail=text[-ENDS:], cut=len(text) - 2 * ENDS)
+    return replace(
+        output, text=text[:EXCERPT_CHARS], tail=text[-EXCERPT_CHARS:], omitted_chars=len(text) - 2 * EXCERPT_CHARS
+    )

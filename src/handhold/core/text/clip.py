@@ -5,8 +5,8 @@ A cut does not fall between a letter and the accents that stand on it, nor into 
 
 from unicodedata import combining
 
-JOINER = "\u200d"
-MOST_MOVED = 8  # characters that a cut gives way; a thousand accents on one letter are nobody's word
+ZERO_WIDTH_JOINER = "\u200d"
+MAX_SHIFT_CHARS = 8  # characters that a cut gives way; a thousand accents on one letter are nobody's word
 
 
 def clip(text: str, start: int, end: int, width: int) -> tuple[str, int, int, tuple[int, int]]:
@@ -18,35 +18,35 @@ def clip(text: str, start: int, end: int, width: int) -> tuple[str, int, int, tu
         return text, start, end, (0, 0)
     room = max(0, width - (end - start))
     first = min(max(0, start - room // 2), len(text) - width)
-    first = _forward(text, first, start)
+    first = _shift_forward(text, first, start)
     past = min(first + width, len(text))
-    past = _back(text, past, min(end, past))
+    past = _shift_back(text, past, min(end, past))
     return text[first:past], start - first, min(end, past) - first, (first, len(text) - past)
 
 
-def _forward(text: str, at: int, most: int) -> int:
+def _shift_forward(text: str, at: int, limit: int) -> int:
     """The next place where a cut parts nothing; the same, if there is none near."""
     moved = at
-    while moved < min(most, at + MOST_MOVED) and _parts(text, moved):
+    while moved < min(limit, at + MAX_SHIFT_CHARS) and _is_inside_grapheme(text, moved):
         moved += 1
-    return at if _parts(text, moved) else moved
+    return at if _is_inside_grapheme(text, moved) else moved
 
 
-def _back(text: str, at: int, least: int) -> int:
+def _shift_back(text: str, at: int, limit: int) -> int:
     moved = at
-    while moved > max(least, at - MOST_MOVED) and _parts(text, moved):
+    while moved > max(limit, at - MAX_SHIFT_CHARS) and _is_inside_grapheme(text, moved):
         moved -= 1
-    return at if _parts(text, moved) else moved
+    return at if _is_inside_grapheme(text, moved) else moved
 
 
-def _parts(text: str, at: int) -> bool:
+def _is_inside_grapheme(text: str, at: int) -> bool:
     """Whether a cut before this character takes something from the one before it."""
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]
-    return bool(combining(after)) or _joins(after) or before == JOINER
+    return bool(combining(after)) or _is_joining(after) or before == ZERO_WIDTH_JOINER
 
 
-def _joins(char: str) -> bool:
+def _is_joining(char: str) -> bool:
     """A joiner, a choice of shape, a colour of skin."""
-    return char == JOINER or "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"
+    return char == ZERO_WIDTH_JOINER or "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"

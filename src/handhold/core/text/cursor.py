@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from handhold.core.errors import BadCursor
-from handhold.core.facts import Hit
+from handhold.core.facts import SearchHit
 
-FOUR = 4  # bytes of a checksum
+CHECKSUM_BYTES = 4  # bytes of a checksum
 
 
 def checksum(state: int, *parts: str) -> int:
@@ -21,7 +21,7 @@ def checksum(state: int, *parts: str) -> int:
     return state
 
 
-def passed(state: int, hit: Hit) -> int:
+def checksum_hit(state: int, hit: SearchHit) -> int:
     """The checksum with the items of one more hit: its matching lines if it has any, else the file with its count."""
     lines = [str(row.number) for row in hit.rows if row.is_match]
     if not lines:
@@ -42,9 +42,9 @@ class Cursor:
     def encode(self, *query: str) -> str:
         """The text of it, for the search that `query` names."""
         size = (self.start.bit_length() + 7) // 8 or 1
-        body = bytes([size]) + self.start.to_bytes(size, "big") + self.state.to_bytes(FOUR, "big")
+        body = bytes([size]) + self.start.to_bytes(size, "big") + self.state.to_bytes(CHECKSUM_BYTES, "big")
         body += self.last.encode("utf-8", "surrogateescape")
-        return urlsafe_b64encode(seal(body, query) + body).rstrip(b"=").decode()
+        return urlsafe_b64encode(checksum_body(body, query) + body).rstrip(b"=").decode()
 
     @classmethod
     def decode(cls, text: str, *query: str) -> "Cursor":
@@ -54,14 +54,14 @@ class Cursor:
             data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except ValueError:
             raise BadCursor(text) from None
-        body = data[FOUR:]
+        body = data[CHECKSUM_BYTES:]
         end = 1 + body[0] if body else 0
-        if len(body) < end + FOUR or data[:FOUR] != seal(body, query):
+        if len(body) < end + CHECKSUM_BYTES or data[:CHECKSUM_BYTES] != checksum_body(body, query):
             raise BadCursor(text)
-        start, state = (int.from_bytes(piece, "big") for piece in (body[1:end], body[end : end + FOUR]))
-        return cls(start, state, body[end + FOUR :].decode("utf-8", "surrogateescape"))
+        start, state = (int.from_bytes(piece, "big") for piece in (body[1:end], body[end : end + CHECKSUM_BYTES]))
+        return cls(start, state, body[end + CHECKSUM_BYTES :].decode("utf-8", "surrogateescape"))
 
 
-def seal(body: bytes, query: tuple[str, ...]) -> bytes:
+def checksum_body(body: bytes, query: tuple[str, ...]) -> bytes:
     of_query = crc32(b"".join(part.encode("utf-8", "surrogatepass") + b"\0" for part in query))
-    return crc32(body, of_query).to_bytes(FOUR, "big")
+    return crc32(body, of_query).to_bytes(CHECKSUM_BYTES, "big")

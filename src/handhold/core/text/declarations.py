@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from handhold.core.errors import BadGlob
-from handhold.core.facts import Declared, Speaker
-from handhold.core.text.automaton import Token
+from handhold.core.facts import DeclarationSource, DeclaredEncoding
+from handhold.core.text.automaton import GlobToken
 from handhold.core.text.encoding import BOMS
-from handhold.core.text.globs import ANYTHING, NAME, GlobSet, Line, Matches, Translation, line_of, matcher
+from handhold.core.text.globs import (
+    ANY_NAME,
+    ANYTHING,
+    BytesMatcher,
+    GlobLine,
+    GlobParser,
+    GlobSet,
+    compile_matcher,
+    parse_glob_line,
+)
 
-MOST_NUMBERS = 500  # that {1..500} may stand for
+MAX_BRACE_NUMBERS = 500  # that {1..500} may stand for
 
 # Those in which a character is the same bytes wherever it stands, and a line ends with its own newline.
-NAMES = """
+CODEC_NAMES = """
 ascii utf-8 utf-16-le utf-16-be utf-32-le utf-32-be
 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258
 iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8
@@ -25,9 +34,9 @@ cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp
 mac-croatian mac-cyrillic mac-greek mac-iceland mac-latin2 mac-roman mac-romanian mac-turkish
 gb2312 gbk gb18030 big5 cp950 shift_jis cp932 euc_jp euc_kr cp949 iso2022_jp
 """
-ENCODINGS = frozenset(NAMES.split())
-MARKED = {"utf-8-bom": "utf-8", "utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-CHARSETS = {
+EDITABLE_ENCODINGS = frozenset(CODEC_NAMES.split())
+BOM_ALIASES = {"utf-8-bom": "utf-8", "utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+EDITORCONFIG_CHARSETS = {
     "latin1": "iso8859-1",
     "utf-8": "utf-8",
     "utf-8-bom": "utf-8-bom",
@@ -36,43 +45,43 @@ CHARSETS = {
 }
 
 
-def declared(name: str, by: Speaker) -> Declared:
+def resolve_encoding(name: str, by: DeclarationSource) -> DeclaredEncoding:
     """ValueError for a name that is none, or of an encoding that files cannot be edited in.
 
     A new file gets a mark where the name asks for one, and in UTF-16, which would be taken for binary without it.
     """
     plain = name.strip().lower().replace("_", "-")
-    marked = plain in MARKED
+    has_bom = plain in BOM_ALIASES
     try:
-        codec = lookup(MARKED.get(plain, plain)).name
+        codec = lookup(BOM_ALIASES.get(plain, plain)).name
     except LookupError:
         codec = ""
-    if codec not in ENCODINGS:
+    if codec not in EDITABLE_ENCODINGS:
         raise ValueError(f"files cannot be edited in an encoding called {name!r}")
-    wide = codec.startswith(("utf-16", "utf-32"))
-    return Declared(codec, next(bom for bom, each in BOMS if each == codec) if marked or wide else b"", by)
+    is_wide = codec.startswith(("utf-16", "utf-32"))
+    return DeclaredEncoding(codec, next(bom for bom, each in BOMS if each == codec) if has_bom or is_wide else b"", by)
 
 
-class Settings:
+class EncodingSettings:
     """Encodings by pattern, as ripgrep has them: `*.txt` in any folder, `/a/*.txt` in that one. The last one counts."""
 
     def __init__(self, encodings: Mapping[str, str]) -> None:
-        self._encodings = [declared(name, "settings") for name in encodings.values()]
+        self._encodings = [resolve_encoding(name, "settings") for name in encodings.values()]
         try:
-            self._globs = GlobSet([_line(glob, n) for n, glob in enumerate(encodings)], lenient=False)
+            self._globs = GlobSet([_parse_file_glob(glob, n) for n, glob in enumerate(encodings)], lenient=False)
         except BadGlob as bad:
             raise ValueError(f"{bad.pattern!r} is no pattern: {bad.because}") from None
 
-    def of(self, way: str) -> Declared | None:
+    def find_encoding(self, relative_path: str) -> DeclaredEncoding | None:
         """What is said about a file, by its way from the root."""
-        path = way.encode("utf-8", "surrogateescape")
+        path = relative_path.encode("utf-8", "surrogateescape")
         line = self._globs.match(path, path.rpartition(b"/")[2], directory=False)
         return self._encodings[line.number] if line else None
 
 
-def _line(glob: str, number: int) -> Line:
-    line = line_of(glob, number)
-    if line is None or line.negated or line.only_directories:
+def _parse_file_glob(glob: str, number: int) -> GlobLine:
+    line = parse_glob_line(glob, number)
+    if line is None or line.is_negated or line.is_directory_only:
         raise ValueError(f"{glob!r} is no pattern for files")
     return line
 
@@ -81,19 +90,19 @@ def _line(glob: str, number: int) -> Line:
 
 
 @dataclass(frozen=True)
-class Section:
+class EditorConfigSection:
     pattern: str
     charset: str
 
-    def applies(self, way: str) -> bool:
+    def applies_to(self, path: str) -> bool:
         """Whether it is about a file, by its way from the folder of the configuration."""
-        subject = way if "/" in self.pattern else way.rpartition("/")[2]
-        return bool(self._matches and self._matches(subject.encode("utf-8", "surrogateescape")))
+        subject = path if "/" in self.pattern else path.rpartition("/")[2]
+        return bool(self._matcher and self._matcher(subject.encode("utf-8", "surrogateescape")))
 
     @cached_property
-    def _matches(self) -> Matches | None:
+    def _matcher(self) -> BytesMatcher | None:
         try:
-            return matcher(SectionName(_plain_braces(self.pattern.removeprefix("/"))).whole())
+            return compile_matcher(SectionPatternParser(_expand_braces(self.pattern.removeprefix("/"))).parse())
         except BadGlob:
             return None
 
@@ -102,18 +111,18 @@ class Section:
 class EditorConfig:
     """One such file, as far as it is about encodings."""
 
-    root: bool = False  # what lies above does not count
-    sections: tuple[Section, ...] = ()
+    is_root: bool = False  # what lies above does not count
+    sections: tuple[EditorConfigSection, ...] = ()
 
-    def charset(self, way: str) -> str | None:
+    def find_charset(self, path: str) -> str | None:
         """The last word on a file; None if nothing is said."""
-        return next((section.charset for section in reversed(self.sections) if section.applies(way)), None)
+        return next((section.charset for section in reversed(self.sections) if section.applies_to(path)), None)
 
 
-def parsed(data: bytes) -> EditorConfig:
+def parse_editorconfig(data: bytes) -> EditorConfig:
     """Lenient, as editors are: a line that means nothing is passed over."""
-    root, pattern = False, None
-    sections: list[Section] = []
+    is_root, pattern = False, None
+    sections: list[EditorConfigSection] = []
     for line in data.decode("utf-8-sig", "surrogateescape").splitlines():
         line = line.strip()
         if not line or line[0] in "#;":
@@ -126,54 +135,58 @@ def parsed(data: bytes) -> EditorConfig:
         if not equals:
             continue
         if pattern is None:
-            root = value == "true" if key == "root" else root
+            is_root = value == "true" if key == "root" else is_root
         elif key == "charset":
-            sections.append(Section(pattern, value))
-    return EditorConfig(root, tuple(sections))
+            sections.append(EditorConfigSection(pattern, value))
+    return EditorConfig(is_root, tuple(sections))
 
 
-def said(configs: Iterable[tuple[EditorConfig, str]]) -> Declared | None:
+def find_declared_encoding(configs: Iterable[tuple[EditorConfig, str]]) -> DeclaredEncoding | None:
     """What configurations say about a file, the nearest first, each with the file's way from its folder.
 
     A word that none of us knows is as good as none, and hides what lies above it.
     """
-    for config, way in configs:
-        charset = config.charset(way)
+    for config, path in configs:
+        charset = config.find_charset(path)
         if charset is not None:
-            return declared(CHARSETS[charset], ".editorconfig") if charset in CHARSETS else None
-        if config.root:
+            return (
+                resolve_encoding(EDITORCONFIG_CHARSETS[charset], ".editorconfig")
+                if charset in EDITORCONFIG_CHARSETS
+                else None
+            )
+        if config.is_root:
             break
     return None
 
 
-class SectionName(Translation):
+class SectionPatternParser(GlobParser):
     """The pattern of a section: like those of ripgrep, but `**` is any string, wherever it stands."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__(pattern, lenient=True)
 
-    def star(self) -> None:
-        stars: Token = NAME
+    def parse_star(self) -> None:
+        stars: GlobToken = ANY_NAME
         while self.peek() == "*":
-            self.at += 1
+            self.position += 1
             stars = ANYTHING
         self.push(stars)
 
 
-def _plain_braces(pattern: str) -> str:
+def _expand_braces(pattern: str) -> str:
     """Braces around one thing are letters; around two numbers with dots between they are all that lie between those."""
 
-    def spelled(found: re.Match[str]) -> str:
-        numbers = _NUMBERS.fullmatch(found[1])
+    def expand(found: re.Match[str]) -> str:
+        numbers = _NUMBER_RANGE.fullmatch(found[1])
         if numbers is None:
             return f"\\{{{found[1]}\\}}"
         low, high = sorted((int(numbers[1]), int(numbers[2])))
-        if high - low >= MOST_NUMBERS:
+        if high - low >= MAX_BRACE_NUMBERS:
             raise BadGlob(pattern, "it stands for too many numbers")
         return "{" + ",".join(map(str, range(low, high + 1))) + "}"
 
-    return _ONE_IN_BRACES.sub(spelled, pattern)
+    return _SINGLE_BRACE_ITEM.sub(expand, pattern)
 
 
-_ONE_IN_BRACES = re.compile(r"(?<!\\)\{([^{},\\]*)\}")
-_NUMBERS = re.compile(r"([+-]?\d{1,9})\.\.([+-]?\d{1,9})")
+_SINGLE_BRACE_ITEM = re.compile(r"(?<!\\)\{([^{},\\]*)\}")
+_NUMBER_RANGE = re.compile(r"([+-]?\d{1,9})\.\.([+-]?\d{1,9})")

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from handhold.core.results import Snippet
-from handhold.core.text.encoding import shown
-from handhold.core.text.lines import pieces
-from handhold.core.text.names import spelled
+from handhold.core.text.encoding import replace_undecodable
+from handhold.core.text.lines import iter_lines_with_endings
+from handhold.core.text.names import format_path
 
 Opcode = tuple[str, int, int, int, int]
-CONTEXT = 3
-ALIGN_MOST = 2_000  # changed lines on one side beyond which difflib takes too long to align them
+CONTEXT_LINES = 3
+MAX_ALIGNED_LINES = 2_000  # changed lines on one side beyond which difflib takes too long to align them
 
 
 @dataclass(frozen=True)
-class Row:
+class DiffLine:
     """A line of a diff: ' ', '+' or '-', its text, its number in the new text (in the old one for '-')."""
 
     sign: str
@@ -24,38 +24,38 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Hunk:
+class DiffHunk:
     old_start: int
     old_count: int
     new_start: int
     new_count: int
-    rows: tuple[Row, ...]
+    lines: tuple[DiffLine, ...]
 
 
-def hunks(before: str, after: str) -> Iterator[Hunk]:
+def compute_hunks(before: str, after: str) -> Iterator[DiffHunk]:
     """The changes with three lines of context. The common edges are cut off first: an edit in a large file is cheap."""
-    a, b = _lines(before), _lines(after)
-    head = _common(a, b)
-    tail = _common(a[head:][::-1], b[head:][::-1])
-    lo = max(0, head - CONTEXT)
-    hi = max(0, tail - CONTEXT)
+    a, b = _split_lines(before), _split_lines(after)
+    head = _count_common(a, b)
+    tail = _count_common(a[head:][::-1], b[head:][::-1])
+    lo = max(0, head - CONTEXT_LINES)
+    hi = max(0, tail - CONTEXT_LINES)
     a, b = a[lo : len(a) - hi], b[lo : len(b) - hi]
-    for group in _groups(a, b):
-        yield _hunk(group, a, b, lo)
+    for group in _group_opcodes(a, b):
+        yield _build_hunk(group, a, b, lo)
 
 
-def _groups(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
-    if max(len(a), len(b)) <= ALIGN_MOST:
+def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
+    if max(len(a), len(b)) <= MAX_ALIGNED_LINES:
         from difflib import SequenceMatcher
 
-        yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT)
+        yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT_LINES)
     elif len(a) == len(b):
-        yield from _line_by_line(a, b)
+        yield from _group_line_by_line(a, b)
     else:
         yield [("replace", 0, len(a), 0, len(b))]
 
 
-def _line_by_line(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
+def _group_line_by_line(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
     """Lines that were replaced one for one, as by replacing a name everywhere."""
     group: list[Opcode] = []
     runs = [(same, [*run]) for same, run in groupby(range(len(a)), lambda n: a[n] == b[n])]
@@ -64,78 +64,80 @@ def _line_by_line(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
         if not same:
             group.append(("replace", first, end, first, end))
             continue
-        if n and end - first > 2 * CONTEXT and n < len(runs) - 1:
-            group.append(("equal", first, first + CONTEXT, first, first + CONTEXT))
+        if n and end - first > 2 * CONTEXT_LINES and n < len(runs) - 1:
+            group.append(("equal", first, first + CONTEXT_LINES, first, first + CONTEXT_LINES))
             yield group
             group = []
-        start = max(first, end - CONTEXT) if not group else first
-        stop = min(end, first + CONTEXT) if n == len(runs) - 1 else end
+        start = max(first, end - CONTEXT_LINES) if not group else first
+        stop = min(end, first + CONTEXT_LINES) if n == len(runs) - 1 else end
         group.append(("equal", start, stop, start, stop))
     yield group
 
 
-def _hunk(group: list[Opcode], a: list[str], b: list[str], shift: int) -> Hunk:
-    rows: list[Row] = []
+def _build_hunk(group: list[Opcode], a: list[str], b: list[str], shift: int) -> DiffHunk:
+    lines: list[DiffLine] = []
     for kind, i, j, k, m in group:
         if kind == "equal":
-            rows += [Row(" ", text, k + n + shift + 1) for n, text in enumerate(b[k:m])]
+            lines += [DiffLine(" ", text, k + n + shift + 1) for n, text in enumerate(b[k:m])]
             continue
-        rows += [Row("-", text, i + n + shift + 1) for n, text in enumerate(a[i:j])]
-        rows += [Row("+", text, k + n + shift + 1) for n, text in enumerate(b[k:m])]
+        lines += [DiffLine("-", text, i + n + shift + 1) for n, text in enumerate(a[i:j])]
+        lines += [DiffLine("+", text, k + n + shift + 1) for n, text in enumerate(b[k:m])]
     first, last = group[0], group[-1]
-    return Hunk(first[1] + shift, last[2] - first[1], first[3] + shift, last[4] - first[3], tuple(rows))
+    return DiffHunk(first[1] + shift, last[2] - first[1], first[3] + shift, last[4] - first[3], tuple(lines))
 
 
-def unified_diff(path: str, before: str | None, after: str | None, found: Iterable[Hunk] | None = None) -> str:
-    """As `difflib.unified_diff` writes it; None is a file that is not there. `found` are its hunks, if at hand."""
-    changed = hunks(before or "", after or "") if found is None else found
-    body = [line for hunk in changed for line in _written(hunk)]
+def unified_diff(
+    path: str, before: str | None, after: str | None, known_hunks: Iterable[DiffHunk] | None = None
+) -> str:
+    """As `difflib.unified_diff` writes it; None is a file that is not there. `known_hunks` are its hunks, if known."""
+    changed_hunks = compute_hunks(before or "", after or "") if known_hunks is None else known_hunks
+    body = [line for hunk in changed_hunks for line in _format_hunk(hunk)]
     if not body and (before is None) == (after is None):
         return ""
-    name = spelled(path).lstrip("/")
+    name = format_path(path).lstrip("/")
     source = "/dev/null" if before is None else f"a/{name}"
     target = "/dev/null" if after is None else f"b/{name}"
     return "".join([f"--- {source}\n", f"+++ {target}\n", *body])
 
 
-def _written(hunk: Hunk) -> Iterator[str]:
-    yield f"@@ -{_range(hunk.old_start, hunk.old_count)} +{_range(hunk.new_start, hunk.new_count)} @@\n"
-    for row in hunk.rows:
-        text = shown(row.text)
-        yield f"{row.sign}{text}" if text.endswith("\n") else f"{row.sign}{text}\n\\ No newline at end of file\n"
+def _format_hunk(hunk: DiffHunk) -> Iterator[str]:
+    yield f"@@ -{_format_range(hunk.old_start, hunk.old_count)} +{_format_range(hunk.new_start, hunk.new_count)} @@\n"
+    for line in hunk.lines:
+        text = replace_undecodable(line.text)
+        yield f"{line.sign}{text}" if text.endswith("\n") else f"{line.sign}{text}\n\\ No newline at end of file\n"
 
 
-def _range(start: int, count: int) -> str:
+def _format_range(start: int, count: int) -> str:
     if count == 1:
         return f"{start + 1}"
     return f"{start + 1 if count else start},{count}"
 
 
-def snippet(found: Iterable[Hunk]) -> Snippet:
+def build_snippet(diff_hunks: Iterable[DiffHunk]) -> Snippet:
     """What the new text shows of a change: its context and its added lines, by number."""
     return Snippet(
         tuple(
-            (row.number, shown(row.text.rstrip("\n").removesuffix("\r")))
-            for hunk in found
-            for row in hunk.rows
+            (row.number, replace_undecodable(row.text.rstrip("\n").removesuffix("\r")))
+            for hunk in diff_hunks
+            for row in hunk.lines
             if row.sign != "-"
         )
     )
 
 
-def bounded(diff: str, *, lines: int = 60, chars: int = 4000) -> tuple[str, bool]:
+def truncate_diff(diff: str, *, max_lines: int = 60, max_chars: int = 4000) -> tuple[str, bool]:
     """The start of a diff, and whether that is all of it."""
-    head = "\n".join(diff.split("\n")[: lines + 1])[:chars]
+    head = "\n".join(diff.split("\n")[: max_lines + 1])[:max_chars]
     if len(head) >= len(diff):
         return diff, True
     return head[: head.rfind("\n") + 1], False
 
 
-def _lines(text: str) -> list[str]:
-    return [line + ending for line, ending in pieces(text) if line or ending]
+def _split_lines(text: str) -> list[str]:
+    return [line + ending for line, ending in iter_lines_with_endings(text) if line or ending]
 
 
-def _common(a: list[str], b: list[str]) -> int:
+def _count_common(a: list[str], b: list[str]) -> int:
     """How many lines two lists share at their start."""
     count = 0
     for mine, yours in zip(a, b, strict=False):

@@ -7,62 +7,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handhold.core.choices import Matching
-from handhold.core.errors import Ambiguous, NoChange, Overlapping, UnexpectedCount
+from handhold.core.errors import Ambiguous, NoChange, OverlappingMatches, UnexpectedCount
 from handhold.core.requests import Replacement
-from handhold.core.results import Step
-from handhold.core.text.encoding import Text, must_fit
-from handhold.core.text.indentation import Unfit
-from handhold.core.text.lines import numbers_at, unified
-from handhold.core.text.match import Found, search
-from handhold.core.text.nearest import no_match
-from handhold.core.text.sheet import Sheet
+from handhold.core.results import AppliedReplacement
+from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.indentation import CannotFit
+from handhold.core.text.lines import find_line_numbers, normalize_newlines
+from handhold.core.text.match import QuoteMatch, find_in_index
+from handhold.core.text.nearest import build_no_match
+from handhold.core.text.sheet import TextIndex
 from handhold.core.text.splice import splice
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedEdits:
     text: Text
-    steps: tuple[Step, ...]
+    steps: tuple[AppliedReplacement, ...]
 
 
-def apply(text: Text, edits: Sequence[Replacement], *, path: str, matching: Matching) -> Applied:
-    steps: list[Step] = []
+def apply_edits(text: Text, edits: Sequence[Replacement], *, path: str, matching: Matching) -> AppliedEdits:
+    steps: list[AppliedReplacement] = []
     for edit in edits:
-        text, step = _one(text, edit, path, matching)
+        text, step = _apply_edit(text, edit, path, matching)
         steps.append(step)
-    return Applied(text, tuple(steps))
+    return AppliedEdits(text, tuple(steps))
 
 
-def _one(text: Text, edit: Replacement, path: str, matching: Matching) -> tuple[Text, Step]:
-    if unified(edit.old) == unified(edit.new):
+def _apply_edit(text: Text, edit: Replacement, path: str, matching: Matching) -> tuple[Text, AppliedReplacement]:
+    if normalize_newlines(edit.old) == normalize_newlines(edit.new):
         raise NoChange(path)
     found = locate(text.body, edit, path, matching)
-    must_fit(found.quote.new, text.coding, path)
+    check_encodable(found.quote.new, text.encoding, path)
     try:
-        spliced = splice(text.body, found.places, found.quote, literal=matching == "exact")
-    except Unfit:
-        raise no_match(path, edit.old, Sheet(text.body)) from None
+        spliced = splice(text.body, found.locations, found.quote, literal=matching == "exact")
+    except CannotFit:
+        raise build_no_match(path, edit.old, TextIndex(text.body)) from None
     if spliced.text == text.body:
         raise NoChange(path)
     repaired = (*found.quote.repaired, *spliced.repaired)
-    step = Step(edit.old, edit.new, edit.every, len(found.places), found.rung, repaired)
+    step = AppliedReplacement(edit.old, edit.new, edit.every, len(found.locations), found.strategy, repaired)
     return text.with_body(spliced.text), step
 
 
-def locate(body: str, edit: Replacement, path: str, matching: Matching) -> Found:
+def locate(body: str, edit: Replacement, path: str, matching: Matching) -> QuoteMatch:
     """The place, or with `every` the places, that the edit is about."""
-    sheet = Sheet(body)
-    found = search(edit.old, sheet, matching, new=edit.new)
+    index = TextIndex(body)
+    found = find_in_index(edit.old, index, matching, new=edit.new)
     if found is None:
-        miss = no_match(path, edit.old, sheet)
-        miss.every = edit.every
-        miss.longer = unified(edit.old).strip().count("\n") > unified(body).count("\n")
-        raise miss
-    lines = numbers_at(body, [span.start for span in found.spans])
-    if edit.count is not None and len(lines) != edit.count:
-        raise UnexpectedCount(path, edit.old, edit.count, lines)
+        error = build_no_match(path, edit.old, index)
+        error.every = edit.every
+        error.longer = normalize_newlines(edit.old).strip().count("\n") > normalize_newlines(body).count("\n")
+        raise error
+    lines = find_line_numbers(body, [span.start for span in found.spans])
+    if edit.expected_count is not None and len(lines) != edit.expected_count:
+        raise UnexpectedCount(path, edit.old, edit.expected_count, lines)
     if len(lines) > 1 and not edit.every:
-        raise Ambiguous(path, edit.old, lines, found.rung)
-    if found.overlapping:
-        raise Overlapping(path, edit.old, lines)
+        raise Ambiguous(path, edit.old, lines, found.strategy)
+    if found.has_overlaps:
+        raise OverlappingMatches(path, edit.old, lines)
     return found

@@ -12,137 +12,137 @@ from functools import cached_property, lru_cache
 from math import prod
 
 from handhold.core.errors import BadGlob
-from handhold.core.text.automaton import Automaton, Either, Many, One, Token, expression
+from handhold.core.text.automaton import Alternatives, Automaton, ByteClass, GlobToken, RepeatedByteClass, to_regex
 
-NAME = Many(b"[^/]")
-SLASH = One(b"/")
-ANYTHING = Many(b".")
-ANY_FOLDERS = Either(((), (SLASH,), (ANYTHING, SLASH)))  # `**/` at the start
-FOLDERS_BETWEEN = Either(((SLASH,), (SLASH, ANYTHING, SLASH)))
-ALL_BELOW = Either(((SLASH, ANYTHING),))
-MAGIC = frozenset("*?[]{}\\")
-BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-MOST_NESTED = 50  # braces within braces
-SAFE_STARS = 2  # of which a regular expression may try every combination
-SAFE_WAYS = 200
+ANY_NAME = RepeatedByteClass(b"[^/]")
+SLASH = ByteClass(b"/")
+ANYTHING = RepeatedByteClass(b".")
+ANY_FOLDERS = Alternatives(((), (SLASH,), (ANYTHING, SLASH)))  # `**/` at the start
+FOLDERS_BETWEEN = Alternatives(((SLASH,), (SLASH, ANYTHING, SLASH)))
+ALL_BELOW = Alternatives(((SLASH, ANYTHING),))
+MAGIC_CHARS = frozenset("*?[]{}\\")
+WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+MAX_BRACE_DEPTH = 50  # braces within braces
+MAX_REGEX_STARS = 2  # of which a regular expression may try every combination
+MAX_REGEX_ALTERNATIVES = 200
 
-Matches = Callable[[bytes], object]
+BytesMatcher = Callable[[bytes], object]
 
 
-def checked(pattern: str) -> str:
+def validate_glob(pattern: str) -> str:
     """The pattern itself; BadGlob if it is none."""
-    tokens(pattern)
+    parse_glob(pattern)
     return pattern
 
 
 @lru_cache(maxsize=4096)
-def tokens(pattern: str, *, lenient: bool = False) -> tuple[Token, ...]:
+def parse_glob(pattern: str, *, lenient: bool = False) -> tuple[GlobToken, ...]:
     """What a pattern asks of a whole path. A `lenient` one may leave a bracket open."""
-    return Translation(pattern, lenient=lenient).whole()
+    return GlobParser(pattern, lenient=lenient).parse()
 
 
-class Translation:
+class GlobParser:
     """One pass over a pattern."""
 
     def __init__(self, pattern: str, *, lenient: bool) -> None:
         self.pattern = pattern
         self.lenient = lenient
-        self.at = 0
-        self.groups: list[list[list[Token]]] = [[[]]]  # the braces that are open: of each its branches so far
+        self.position = 0
+        self.groups: list[list[list[GlobToken]]] = [[[]]]  # the braces that are open: of each its branches so far
 
-    def whole(self) -> tuple[Token, ...]:
-        while self.at < len(self.pattern):
-            char = self.pattern[self.at]
-            self.at += 1
+    def parse(self) -> tuple[GlobToken, ...]:
+        while self.position < len(self.pattern):
+            char = self.pattern[self.position]
+            self.position += 1
             match char:
                 case "?":
-                    self.push(One(b"[^/]"))
+                    self.push(ByteClass(b"[^/]"))
                 case "*":
-                    self.star()
+                    self.parse_star()
                 case "[":
-                    self.bracket()
+                    self.parse_bracket()
                 case "{":
-                    if len(self.groups) > MOST_NESTED:
-                        raise self.bad("its braces are nested too deep")
+                    if len(self.groups) > MAX_BRACE_DEPTH:
+                        raise self.error("its braces are nested too deep")
                     self.groups.append([[]])
                 case "}":
-                    self.close()
+                    self.close_group()
                 case "," if len(self.groups) > 1:
                     self.groups[-1].append([])
                 case "\\":
-                    if self.at == len(self.pattern):
-                        raise self.bad("it ends with a backslash")
-                    self.push(*map(One, literal(self.pattern[self.at])))
-                    self.at += 1
+                    if self.position == len(self.pattern):
+                        raise self.error("it ends with a backslash")
+                    self.push(*map(ByteClass, encode_literal(self.pattern[self.position])))
+                    self.position += 1
                 case _:
-                    self.push(*map(One, literal(char)))
+                    self.push(*map(ByteClass, encode_literal(char)))
         if len(self.groups) > 1:
-            raise self.bad("a '{' is not closed")
+            raise self.error("a '{' is not closed")
         return (ANYTHING,) if self.branch == [ANY_FOLDERS] else tuple(self.branch)
 
     @property
-    def branch(self) -> list[Token]:
+    def branch(self) -> list[GlobToken]:
         return self.groups[-1][-1]
 
-    def push(self, *tokens: Token) -> None:
+    def push(self, *tokens: GlobToken) -> None:
         self.branch.extend(tokens)
 
     def peek(self) -> str:
-        return self.pattern[self.at : self.at + 1]
+        return self.pattern[self.position : self.position + 1]
 
-    def bad(self, because: str) -> BadGlob:
+    def error(self, because: str) -> BadGlob:
         return BadGlob(self.pattern, because)
 
-    def close(self) -> None:
+    def close_group(self) -> None:
         if len(self.groups) == 1:
-            raise self.bad("a '}' closes nothing")
-        filled = tuple(tuple(branch) for branch in self.groups.pop() if branch)
-        self.push(Either(filled or ((),)))
+            raise self.error("a '}' closes nothing")
+        branches = tuple(tuple(branch) for branch in self.groups.pop() if branch)
+        self.push(Alternatives(branches or ((),)))
 
-    def star(self) -> None:
+    def parse_star(self) -> None:
         """`*`, or `**`: that one crosses directories where it is a whole name, and else is a `*` said twice."""
-        before = self.pattern[self.at - 2 : self.at - 1] if self.at > 1 else ""
+        before = self.pattern[self.position - 2 : self.position - 1] if self.position > 1 else ""
         if self.peek() != "*":
-            return self.push(NAME)
-        self.at += 1
+            return self.push(ANY_NAME)
+        self.position += 1
         after = self.peek()
         if not self.branch:
             if after not in ("", "/"):
-                return self.push(NAME)
-            self.at += len(after)
+                return self.push(ANY_NAME)
+            self.position += len(after)
             return self.push(ANY_FOLDERS)
         in_braces = len(self.groups) > 1
         last = not after or (in_braces and after in (",", "}"))
         if before != "/" or not (last or after == "/"):
-            return self.push(NAME)
+            return self.push(ANY_NAME)
         if not last:
-            self.at += 1
+            self.position += 1
         replaced = self.branch.pop()  # the slash in front
         if replaced in (ANY_FOLDERS, ALL_BELOW):
             return self.push(replaced)
         return self.push(ALL_BELOW if last else FOLDERS_BETWEEN)
 
-    def bracket(self) -> None:
-        start = self.at
+    def parse_bracket(self) -> None:
+        start = self.position
         negated = self.peek() in ("!", "^") and bool(self.peek())
-        self.at += negated
+        self.position += negated
         ranges: list[tuple[str, str]] = []
         in_range = False
         first = True
         while True:
             char = self.peek()
-            self.at += 1
+            self.position += 1
             if not char:
                 if not self.lenient:
-                    raise self.bad("a '[' is not closed")
-                self.at = start
-                return self.push(*map(One, literal("[")))
+                    raise self.error("a '[' is not closed")
+                self.position = start
+                return self.push(*map(ByteClass, encode_literal("[")))
             if char == "]" and not first:
                 break
             if in_range:
                 ranges[-1] = (ranges[-1][0], char)
                 if char < ranges[-1][0]:
-                    raise self.bad(f"'{ranges[-1][0]}-{char}' is no range")
+                    raise self.error(f"'{ranges[-1][0]}-{char}' is no range")
                 in_range = False
             elif char == "-" and not first:
                 in_range = True
@@ -152,141 +152,142 @@ class Translation:
         if in_range:
             ranges.append(("-", "-"))
         spans = b"".join(
-            b"".join(literal(low)) + (b"-" + b"".join(literal(high)) if high != low else b"") for low, high in ranges
+            b"".join(encode_literal(low)) + (b"-" + b"".join(encode_literal(high)) if high != low else b"")
+            for low, high in ranges
         )
-        return self.push(One(b"[" + (b"^" if negated else b"") + spans + b"]"))
+        return self.push(ByteClass(b"[" + (b"^" if negated else b"") + spans + b"]"))
 
 
-def literal(char: str) -> list[bytes]:
+def encode_literal(char: str) -> list[bytes]:
     """A character as the bytes that stand for it in a name."""
     return [rb"\x%02x" % byte for byte in char.encode("utf-8", "surrogateescape")]
 
 
-def matcher(tokens: Sequence[Token]) -> Matches:
+def compile_matcher(tokens: Sequence[GlobToken]) -> BytesMatcher:
     """Whether a whole path is as asked, in time that grows with its length and no faster."""
-    if is_safe(tokens):
-        return re.compile(expression(tokens), re.DOTALL).fullmatch
+    if is_regex_safe(tokens):
+        return re.compile(to_regex(tokens), re.DOTALL).fullmatch
     return Automaton(tokens).matches
 
 
-def is_safe(tokens: Sequence[Token]) -> bool:
+def is_regex_safe(tokens: Sequence[GlobToken]) -> bool:
     """Whether a regular expression may be let loose on it."""
-    return sum(map(stars, tokens)) <= SAFE_STARS and ways(tokens) <= SAFE_WAYS
+    return sum(map(count_stars, tokens)) <= MAX_REGEX_STARS and count_alternatives(tokens) <= MAX_REGEX_ALTERNATIVES
 
 
-def ways(tokens: Sequence[Token]) -> int:
+def count_alternatives(tokens: Sequence[GlobToken]) -> int:
     """How many ways there are through its braces: an expression may try them all."""
-    return prod(sum(map(ways, token.branches)) for token in tokens if isinstance(token, Either))
+    return prod(sum(map(count_alternatives, token.branches)) for token in tokens if isinstance(token, Alternatives))
 
 
-def stars(token: Token) -> int:
+def count_stars(token: GlobToken) -> int:
     match token:
-        case One():
+        case ByteClass():
             return 0
-        case Many():
+        case RepeatedByteClass():
             return 1
-        case Either(branches):
-            return sum(stars(each) for branch in branches for each in branch)
+        case Alternatives(branches):
+            return sum(count_stars(each) for branch in branches for each in branch)
 
 
 # --- one line of an ignore file, or one -g of ripgrep
 
 
 @dataclass(frozen=True)
-class Line:
+class GlobLine:
     """A glob as ignore files have them: what it matches, whether only directories, and whether it takes back."""
 
     text: str  # as written
     number: int
     glob: str  # from the folder of the file on
-    negated: bool = False
-    only_directories: bool = False
+    is_negated: bool = False
+    is_directory_only: bool = False
 
 
-def line_of(text: str, number: int = 0) -> Line | None:
+def parse_glob_line(text: str, number: int = 0) -> GlobLine | None:
     """None for a comment and a blank line."""
     if text.startswith("#"):
         return None
     if not text.endswith("\\ "):
-        text = text.rstrip(BLANK)
+        text = text.rstrip(WHITESPACE)
     if not text:
         return None
-    rest, anchored, negated = text, False, False
+    rest, is_anchored, negated = text, False, False
     if rest.startswith(("\\!", "\\#")):
         rest = rest[1:]
     else:
         if negated := rest.startswith("!"):
             rest = rest[1:]
-        if anchored := rest.startswith("/"):
+        if is_anchored := rest.startswith("/"):
             rest = rest[1:]
     if only_directories := rest.endswith("/"):
         rest = rest[:-1].removesuffix("\\")
-    if not anchored and "/" not in rest and rest != "**":
+    if not is_anchored and "/" not in rest and rest != "**":
         rest = f"**/{rest}"
     if rest.endswith("/**"):
         rest += "/*"  # what is in the folder, and not the folder
-    return Line(text, number, rest, negated, only_directories)
+    return GlobLine(text, number, rest, negated, only_directories)
 
 
 class GlobSet:
     """Lines that are asked together: the last one that matches a path decides."""
 
-    def __init__(self, lines: Iterable[Line], *, lenient: bool) -> None:
-        self.lines: list[Line] = []
+    def __init__(self, lines: Iterable[GlobLine], *, lenient: bool) -> None:
+        self.lines: list[GlobLine] = []
         self._names: dict[bytes, list[int]] = {}
-        self._endings: dict[bytes, list[int]] = {}
+        self._suffixes: dict[bytes, list[int]] = {}
         self._paths: dict[bytes, list[int]] = {}
-        of_names: list[tuple[int, tuple[Token, ...]]] = []
-        of_paths: list[tuple[int, tuple[Token, ...]]] = []
+        name_patterns: list[tuple[int, tuple[GlobToken, ...]]] = []
+        path_patterns: list[tuple[int, tuple[GlobToken, ...]]] = []
         for line in lines:
             index = len(self.lines)
             in_name = line.glob.startswith("**/") and "/" not in line.glob[3:]
             name = line.glob[3:] if in_name else line.glob
-            if name and not MAGIC & set(name):
+            if name and not MAGIC_CHARS & set(name):
                 known = self._names if in_name else self._paths
                 known.setdefault(name.encode("utf-8", "surrogateescape"), []).append(index)
-            elif in_name and name[:2] == "*." and not (MAGIC | {"."}) & set(name[2:]):
-                self._endings.setdefault(name[1:].encode("utf-8", "surrogateescape"), []).append(index)
+            elif in_name and name[:2] == "*." and not (MAGIC_CHARS | {"."}) & set(name[2:]):
+                self._suffixes.setdefault(name[1:].encode("utf-8", "surrogateescape"), []).append(index)
             else:
                 try:
-                    asked = tokens(line.glob, lenient=lenient)
+                    parsed = parse_glob(line.glob, lenient=lenient)
                 except BadGlob:
                     if not lenient:
                         raise
                     continue
                 if in_name and name and "[" not in name:  # a class may hold the slash itself
-                    of_names.append((index, asked[1:]))
+                    name_patterns.append((index, parsed[1:]))
                 else:
-                    of_paths.append((index, asked))
+                    path_patterns.append((index, parsed))
             self.lines.append(line)
-        self._name_matchers = Alternation(of_names)
-        self._path_matchers = Alternation(of_paths)
+        self._name_matchers = Alternation(name_patterns)
+        self._path_matchers = Alternation(path_patterns)
 
-    def holds(self, path: bytes, name: bytes) -> bool:
+    def matches_any(self, path: bytes, name: bytes) -> bool:
         """Whether any line matches a path; which one, nobody asks."""
-        if name in self._names or path in self._paths or name[name.rfind(b".") :] in self._endings:
+        if name in self._names or path in self._paths or name[name.rfind(b".") :] in self._suffixes:
             return True
-        return self._name_matchers.holds(name) or self._path_matchers.holds(path)
+        return self._name_matchers.matches_any(name) or self._path_matchers.matches_any(path)
 
-    def match(self, path: bytes, name: bytes, *, directory: bool) -> Line | None:
+    def match(self, path: bytes, name: bytes, *, directory: bool) -> GlobLine | None:
         """The line that decides about a path, which is relative to the folder of these lines; `name` is its last."""
         found: list[int] = []
         if name in self._names:
             found += self._names[name]
-        if self._endings and (dot := name.rfind(b".")) >= 0 and (ending := name[dot:]) in self._endings:
-            found += self._endings[ending]
+        if self._suffixes and (dot := name.rfind(b".")) >= 0 and (suffix := name[dot:]) in self._suffixes:
+            found += self._suffixes[suffix]
         if path in self._paths:
             found += self._paths[path]
-        if self._name_matchers.any:
-            found += self._name_matchers.found(name)
-        if self._path_matchers.any:
-            found += self._path_matchers.found(path)
+        if self._name_matchers.has_patterns:
+            found += self._name_matchers.find_matches(name)
+        if self._path_matchers.has_patterns:
+            found += self._path_matchers.find_matches(path)
         if not found:
             return None
         found.sort(reverse=True)
         for index in found:
             line = self.lines[index]
-            if directory or not line.only_directories:
+            if directory or not line.is_directory_only:
                 return line
         return None
 
@@ -294,22 +295,32 @@ class GlobSet:
 class Alternation:
     """Patterns that are tried one by one only where any of them matches."""
 
-    def __init__(self, patterns: Sequence[tuple[int, Sequence[Token]]]) -> None:
-        self.any = bool(patterns)
-        self._plain = [(index, asked) for index, asked in patterns if is_safe(asked)]
-        self._others = [(index, matcher(asked)) for index, asked in patterns if not is_safe(asked)]
-        self._together = re.compile(b"|".join(expression(asked) for _, asked in self._plain), re.DOTALL).fullmatch
+    def __init__(self, patterns: Sequence[tuple[int, Sequence[GlobToken]]]) -> None:
+        self.has_patterns = bool(patterns)
+        self._safe_patterns = [(index, asked) for index, asked in patterns if is_regex_safe(asked)]
+        self._unsafe_matchers = [
+            (index, compile_matcher(asked)) for index, asked in patterns if not is_regex_safe(asked)
+        ]
+        self._match_any_safe = re.compile(
+            b"|".join(to_regex(asked) for _, asked in self._safe_patterns), re.DOTALL
+        ).fullmatch
 
     @cached_property
-    def _safe(self) -> list[tuple[int, Matches]]:
-        return [(index, matcher(asked)) for index, asked in self._plain]
+    def _safe_matchers(self) -> list[tuple[int, BytesMatcher]]:
+        return [(index, compile_matcher(asked)) for index, asked in self._safe_patterns]
 
-    def found(self, text: bytes) -> list[int]:
-        tried = [*self._safe, *self._others] if self._plain and self._together(text) else self._others
+    def find_matches(self, text: bytes) -> list[int]:
+        tried = (
+            [*self._safe_matchers, *self._unsafe_matchers]
+            if self._safe_patterns and self._match_any_safe(text)
+            else self._unsafe_matchers
+        )
         return [index for index, matches in tried if matches(text)]
 
-    def holds(self, text: bytes) -> bool:
-        return bool(self._plain and self._together(text)) or any(matches(text) for _, matches in self._others)
+    def matches_any(self, text: bytes) -> bool:
+        return bool(self._safe_patterns and self._match_any_safe(text)) or any(
+            matches(text) for _, matches in self._unsafe_matchers
+        )
 
 
 @dataclass
@@ -320,17 +331,17 @@ class Overrides:
     """
 
     globs: tuple[str, ...] = ()
-    set: GlobSet = field(init=False)
-    picks: bool = field(init=False)
+    glob_set: GlobSet = field(init=False)
+    has_includes: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        lines = [line for glob in self.globs if (line := line_of(glob))]
-        self.set = GlobSet(lines, lenient=False)
-        self.picks = any(not line.negated for line in lines)
+        lines = [line for glob in self.globs if (line := parse_glob_line(glob))]
+        self.glob_set = GlobSet(lines, lenient=False)
+        self.has_includes = any(not line.is_negated for line in lines)
 
-    def verdict(self, path: bytes, name: bytes, *, directory: bool) -> bool | None:
+    def decide(self, path: bytes, name: bytes, *, directory: bool) -> bool | None:
         """True: in; False: out; None: these patterns have nothing to say."""
-        line = self.set.match(path, name, directory=directory)
+        line = self.glob_set.match(path, name, directory=directory)
         if line is not None:
-            return not line.negated
-        return False if self.picks and not directory else None
+            return not line.is_negated
+        return False if self.has_includes and not directory else None

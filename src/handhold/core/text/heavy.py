@@ -1,6 +1,6 @@
 """Folders that nobody means when they say everything."""
 
-HEAVY = frozenset(
+DEFAULT_IGNORED_FOLDERS = frozenset(
     (
         *(".git", ".hg", ".svn", ".jj"),
         *("node_modules", "bower_components", ".yarn", ".pnpm-store", ".next", ".nuxt", ".svelte-kit", ".turbo"),

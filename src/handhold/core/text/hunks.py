@@ -14,271 +14,275 @@ from typing import NamedTuple
 
 from handhold.core.choices import Matching
 from handhold.core.errors import HunkAmbiguous, HunkMismatch
-from handhold.core.requests import Hunk
-from handhold.core.text.encoding import Text, must_fit
-from handhold.core.text.indentation import Reindent, Unfit, unit_of
-from handhold.core.text.lines import pieces, prevailing_ending
-from handhold.core.text.nearest import nearest
-from handhold.core.text.sheet import indent, plain
+from handhold.core.requests import PatchHunk
+from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.indentation import CannotFit, Reindenter, detect_indent_unit
+from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings
+from handhold.core.text.nearest import find_nearest_region
+from handhold.core.text.sheet import get_indent, to_plain_text
 
-MOST_PLACES = 100  # told of a hunk that fits in more
+MAX_CANDIDATES = 100  # told of a hunk that fits in more
 
 
 @dataclass(frozen=True)
-class Rung:
+class LineStrategy:
     """Lines that are the same under `key` are taken for the same."""
 
     name: str
     key: Callable[[str], str]
 
 
-RUNGS = (
-    Rung("exact", str),
-    Rung("trailing space", str.rstrip),
-    Rung("surrounding space", str.strip),
-    Rung("punctuation", lambda line: plain(line).strip()),
+LINE_STRATEGIES = (
+    LineStrategy("exact", str),
+    LineStrategy("trailing space", str.rstrip),
+    LineStrategy("surrounding space", str.strip),
+    LineStrategy("punctuation", lambda line: to_plain_text(line).strip()),
 )
 
-OPENS = re.compile(
+BLOCK_OPENER = re.compile(
     r"(?:[\w@]+\s+)*?(?:class|def|fn|func|function|impl|struct|enum|trait|interface|module|namespace|record|sub)\b"
     r"|(?!(?:import|export|from|return)\b)[^=]*[:{)]\s*$"
 )
 """A line that opens a block. Other lines may stand behind `@@` too, and then mean everything below them."""
 
-CONTINUES = re.compile(
+BLOCK_CONTINUATION = re.compile(
     r"\W"  # a closing bracket, a preprocessor line, a comment
     r"|(?:else|elif|except|finally|catch|case|default|when|rescue|ensure|end|fi|done|esac|then|do|begin|where)\b"
 )
 """A line that stands no deeper than the head of a block and still belongs to the block."""
 
-LABEL = re.compile(r"\w+:\s*$")  # to be jumped to, where heads do not end with a colon themselves
+JUMP_LABEL = re.compile(r"\w+:\s*$")  # to be jumped to, where heads do not end with a colon themselves
 
 
-class Row(NamedTuple):  # not a dataclass: there are as many as the file has lines
-    """A line of a file. A line that the patch brings has no `own` ending: the last line of a file may have none."""
+class TargetLine(NamedTuple):  # not a dataclass: there are as many as the file has lines
+    """A line of a file. One that the patch brings has no ending of its own: the last line of a file may have none."""
 
     text: str
     ending: str
-    own: bool = True
+    has_own_ending: bool = True
 
 
 @dataclass(frozen=True)
-class Place:
+class HunkLocation:
     """Lines `start` to `end`, counted from 0."""
 
     start: int
     end: int
-    rung: Rung
+    strategy: LineStrategy
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedHunks:
     text: Text
-    rungs: tuple[str, ...]
+    matched_by: tuple[str, ...]
     added: int
     removed: int
 
 
-def apply(text: Text, hunks: Sequence[Hunk], *, path: str, matching: Matching) -> Applied:
+def apply_hunks(text: Text, hunks: Sequence[PatchHunk], *, path: str, matching: Matching) -> AppliedHunks:
     """HunkMismatch or HunkAmbiguous for the first hunk that has no one place."""
-    lines = Lines(text.body)
-    rungs = RUNGS[:1] if matching == "exact" else RUNGS
-    places: list[Place] = []
-    changes: list[tuple[int, int, list[Row]]] = []
+    target = PatchTarget(text.body)
+    strategies = LINE_STRATEGIES[:1] if matching == "exact" else LINE_STRATEGIES
+    locations: list[HunkLocation] = []
+    changes: list[tuple[int, int, list[TargetLine]]] = []
     newline: bool | None = None
-    after = 0
+    previous_end = 0
     for number, hunk in enumerate(hunks, 1):
-        place = _Search(lines, hunk, after, rungs, path, number).place()
-        must_fit("\n".join(new for sign, new in hunk.rows if sign == "+"), text.coding, path)
+        location = _HunkLocator(target, hunk, previous_end, strategies, path, number).locate()
+        check_encodable("\n".join(new for sign, new in hunk.rows if sign == "+"), text.encoding, path)
         try:
-            changes.append((place.start, place.end, fitted(hunk, lines, place)))
-        except Unfit:
-            raise mismatch(lines, hunk, path, number) from None
-        places.append(place)
+            changes.append((location.start, location.end, fit_hunk(hunk, target, location)))
+        except CannotFit:
+            raise build_mismatch(target, hunk, path, number) from None
+        locations.append(location)
         if hunk.old or hunk.scopes:  # else it goes to the end, whatever comes after it in the patch
-            after = place.end
-        if hunk.newline is not None:
-            newline = hunk.newline
-    return Applied(
-        text.with_body(lines.changed(changes, newline=newline)),
-        tuple(place.rung.name for place in places),
+            previous_end = location.end
+        if hunk.ends_with_newline is not None:
+            newline = hunk.ends_with_newline
+    return AppliedHunks(
+        text.with_body(target.replace_lines(changes, newline=newline)),
+        tuple(location.strategy.name for location in locations),
         added=sum(sign == "+" for hunk in hunks for sign, _ in hunk.rows),
         removed=sum(sign == "-" for hunk in hunks for sign, _ in hunk.rows),
     )
 
 
-def mismatch(lines: "Lines", hunk: Hunk, path: str, number: int, scope: str = "") -> HunkMismatch:
+def build_mismatch(target: "PatchTarget", hunk: PatchHunk, path: str, number: int, scope: str = "") -> HunkMismatch:
     old = "\n".join(hunk.old)
-    near = nearest(scope or old, lines.body)
-    return HunkMismatch(path, number, hunk.line, old, scope, near)
+    near = find_nearest_region(scope or old, target.body)
+    return HunkMismatch(path, number, hunk.patch_line, old, scope, near)
 
 
-class Lines:
+class PatchTarget:
     """The lines of a text, to be found by rung and to be put together again."""
 
     def __init__(self, body: str) -> None:
         self.body = body
-        self.rows = [Row(line, ending) for line, ending in pieces(body) if line or ending]
-        self._keys: dict[str, list[str]] = {}
-        self._spots: dict[str, dict[str, list[int]]] = {}
+        self.lines = [TargetLine(line, ending) for line, ending in iter_lines_with_endings(body) if line or ending]
+        self._keys_by_strategy: dict[str, list[str]] = {}
+        self._positions_by_strategy: dict[str, dict[str, list[int]]] = {}
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.lines)
 
     @cached_property
     def ending(self) -> str:
-        return prevailing_ending(self.body)
+        return detect_line_ending(self.body)
 
     @property
-    def open(self) -> bool:
+    def is_unterminated(self) -> bool:
         """Whether the last line has no ending."""
-        return bool(self.rows) and not self.rows[-1].ending
+        return bool(self.lines) and not self.lines[-1].ending
 
-    def keys(self, rung: Rung) -> list[str]:
-        if rung.name not in self._keys:
-            self._keys[rung.name] = [rung.key(row.text) for row in self.rows]
-        return self._keys[rung.name]
+    def compute_keys(self, strategy: LineStrategy) -> list[str]:
+        if strategy.name not in self._keys_by_strategy:
+            self._keys_by_strategy[strategy.name] = [strategy.key(row.text) for row in self.lines]
+        return self._keys_by_strategy[strategy.name]
 
-    def spots(self, rung: Rung) -> dict[str, list[int]]:
+    def index_positions(self, strategy: LineStrategy) -> dict[str, list[int]]:
         """Where each line stands, under this rung."""
-        if rung.name not in self._spots:
-            keys = self.keys(rung)
-            known = next((name for name in self._spots if self._keys[name] == keys), None)
-            self._spots[rung.name] = self._spots[known] if known else positions(keys)
-        return self._spots[rung.name]
+        if strategy.name not in self._positions_by_strategy:
+            keys = self.compute_keys(strategy)
+            known = next((name for name in self._positions_by_strategy if self._keys_by_strategy[name] == keys), None)
+            self._positions_by_strategy[strategy.name] = (
+                self._positions_by_strategy[known] if known else group_positions(keys)
+            )
+        return self._positions_by_strategy[strategy.name]
 
-    def find(self, old: Sequence[str], rung: Rung, start: int, end: int) -> Iterator[int]:
+    def find(self, old: Sequence[str], strategy: LineStrategy, start: int, end: int) -> Iterator[int]:
         """Where these lines stand between two others."""
-        wanted = [rung.key(line) for line in old]
-        spots, keys = self.spots(rung), self.keys(rung)
-        probe = min(range(len(wanted)), key=lambda n: len(spots.get(wanted[n], ())))
-        there = spots.get(wanted[probe], [])
-        for at in there[bisect_left(there, start + probe) :]:
+        wanted = [strategy.key(line) for line in old]
+        positions_by_key, keys = self.index_positions(strategy), self.compute_keys(strategy)
+        probe = min(range(len(wanted)), key=lambda n: len(positions_by_key.get(wanted[n], ())))
+        candidates = positions_by_key.get(wanted[probe], [])
+        for at in candidates[bisect_left(candidates, start + probe) :]:
             first = at - probe
             if first + len(wanted) > end:
                 return
             if keys[first : first + len(wanted)] == wanted:
                 yield first
 
-    def block_end(self, head: int) -> int:
+    def find_block_end(self, head: int) -> int:
         """Where the block ends that a line opens, by indentation; the end of the file if it opens none."""
-        first = self.rows[head].text.strip()
-        depth = indent(self.rows[head].text)
-        if not OPENS.match(first):
+        first = self.lines[head].text.strip()
+        depth = get_indent(self.lines[head].text)
+        if not BLOCK_OPENER.match(first):
             return len(self)
         inside = False
         for at in range(head + 1, len(self)):
-            text = self.rows[at].text
+            text = self.lines[at].text
             if not text.strip():
                 continue
-            if len(indent(text)) > len(depth):
+            if len(get_indent(text)) > len(depth):
                 inside = True
-            elif CONTINUES.match(text.strip()) or (LABEL.match(text.strip()) and not first.endswith(":")):
+            elif BLOCK_CONTINUATION.match(text.strip()) or (JUMP_LABEL.match(text.strip()) and not first.endswith(":")):
                 inside = inside or text.strip() == "{"
             else:
                 return at if inside else len(self)
         return len(self)
 
-    def changed(self, changes: Sequence[tuple[int, int, list[Row]]], *, newline: bool | None) -> str:
+    def replace_lines(self, changes: Sequence[tuple[int, int, list[TargetLine]]], *, newline: bool | None) -> str:
         """The text with these lines in place of those. Numbers are those of the text as it is."""
-        out: list[Row] = []
+        out: list[TargetLine] = []
         at = 0
         for start, end, rows in sorted(changes, key=lambda change: change[:2]):
-            out += [*self.rows[at:start], *rows]
+            out += [*self.lines[at:start], *rows]
             at = end
-        out += self.rows[at:]
+        out += self.lines[at:]
         if not out:
             return ""
         last = out.pop()
         body = "".join(row.text + (row.ending or self.ending) for row in out)
-        return body + last.text + self._last(last, newline=newline)
+        return body + last.text + self._choose_final_ending(last, newline=newline)
 
-    def _last(self, row: Row, *, newline: bool | None) -> str:
+    def _choose_final_ending(self, row: TargetLine, *, newline: bool | None) -> str:
         """The ending of the last line: as the patch says, else its own, else as the file's last line was."""
-        if newline is None and row.own:
+        if newline is None and row.has_own_ending:
             return row.ending
-        ends = not self.open if newline is None else newline
+        ends = not self.is_unterminated if newline is None else newline
         return (row.ending or self.ending) if ends else ""
 
 
-def positions(keys: list[str]) -> dict[str, list[int]]:
-    spots: defaultdict[str, list[int]] = defaultdict(list)
+def group_positions(keys: list[str]) -> dict[str, list[int]]:
+    grouped: defaultdict[str, list[int]] = defaultdict(list)
     for at, key in enumerate(keys):
-        spots[key].append(at)
-    return dict(spots)
+        grouped[key].append(at)
+    return dict(grouped)
 
 
 @dataclass(frozen=True)
-class _Search:
+class _HunkLocator:
     """Where one hunk goes."""
 
-    lines: Lines
-    hunk: Hunk
-    after: int  # the end of the hunk before
-    rungs: Sequence[Rung]
+    target: PatchTarget
+    hunk: PatchHunk
+    previous_end: int  # the end of the hunk before
+    strategies: Sequence[LineStrategy]
     path: str
     number: int
 
-    def place(self) -> Place:
-        regions = self._regions()
+    def locate(self) -> HunkLocation:
+        regions = self._resolve_scopes()
         if not self.hunk.old:
-            return self._between(regions)
-        for rung in self.rungs:
-            if starts := self._starts(regions, rung):
-                return self._only(starts, len(self.hunk.old), rung)
-        raise mismatch(self.lines, self.hunk, self.path, self.number)
+            return self._locate_insertion(regions)
+        for strategy in self.strategies:
+            if starts := self._find_starts(regions, strategy):
+                return self._require_single(starts, len(self.hunk.old), strategy)
+        raise build_mismatch(self.target, self.hunk, self.path, self.number)
 
-    def _starts(self, regions: list[tuple[int, int]], rung: Rung) -> list[int]:
-        old, count = self.hunk.old, len(self.lines)
+    def _find_starts(self, regions: list[tuple[int, int]], strategy: LineStrategy) -> list[int]:
+        old, count = self.hunk.old, len(self.target)
         found: set[int] = set()
-        for start, end in joined(regions):
-            start = max(start, self.after, count - len(old) if self.hunk.at_end else 0)
-            for at in self.lines.find(old, rung, start, end):
+        for start, end in merge_regions(regions):
+            start = max(start, self.previous_end, count - len(old) if self.hunk.is_at_end else 0)
+            for at in self.target.find(old, strategy, start, end):
                 found.add(at)
-                if len(found) >= MOST_PLACES:
+                if len(found) >= MAX_CANDIDATES:
                     break
         return sorted(found)
 
-    def _between(self, regions: list[tuple[int, int]]) -> Place:
+    def _locate_insertion(self, regions: list[tuple[int, int]]) -> HunkLocation:
         """A hunk that only adds: behind the line that its scope names, else at the end."""
-        if self.hunk.at_end or not self.hunk.scopes:
-            return Place(len(self.lines), len(self.lines), self.rungs[0])
-        starts = [head + 1 for head, _ in regions if head + 1 >= self.after]
+        if self.hunk.is_at_end or not self.hunk.scopes:
+            return HunkLocation(len(self.target), len(self.target), self.strategies[0])
+        starts = [head + 1 for head, _ in regions if head + 1 >= self.previous_end]
         if not starts:
-            raise mismatch(self.lines, self.hunk, self.path, self.number, self.hunk.scopes[-1])
-        return self._only(starts, 0, self.rungs[0])
+            raise build_mismatch(self.target, self.hunk, self.path, self.number, self.hunk.scopes[-1])
+        return self._require_single(starts, 0, self.strategies[0])
 
-    def _only(self, starts: list[int], count: int, rung: Rung) -> Place:
+    def _require_single(self, starts: list[int], count: int, strategy: LineStrategy) -> HunkLocation:
         if len(starts) > 1:
             lines = tuple(start + (1 if count else 0) for start in starts)
-            raise HunkAmbiguous(self.path, self.number, self.hunk.line, lines, rung.name)
-        return Place(starts[0], starts[0] + count, rung)
+            raise HunkAmbiguous(self.path, self.number, self.hunk.patch_line, lines, strategy.name)
+        return HunkLocation(starts[0], starts[0] + count, strategy)
 
-    def _regions(self) -> list[tuple[int, int]]:
+    def _resolve_scopes(self) -> list[tuple[int, int]]:
         """What the scopes leave: from each head, which may be quoted again, to the end of its block."""
-        regions = [(-1, len(self.lines))]
+        regions = [(-1, len(self.target))]
         for scope in self.hunk.scopes:
-            heads = self._heads(scope, joined(regions))
+            heads = self._find_scope_heads(scope, merge_regions(regions))
             if not heads:
-                raise mismatch(self.lines, self.hunk, self.path, self.number, scope)
-            regions = [(head, min(self.lines.block_end(head), end)) for head, end in heads.items()]
+                raise build_mismatch(self.target, self.hunk, self.path, self.number, scope)
+            regions = [(head, min(self.target.find_block_end(head), end)) for head, end in heads.items()]
         return regions
 
-    def _heads(self, scope: str, regions: list[tuple[int, int]]) -> dict[int, int]:
+    def _find_scope_heads(self, scope: str, regions: list[tuple[int, int]]) -> dict[int, int]:
         """The lines that a scope names, with the end of the region that each is in."""
-        for rung in self.rungs:
-            if found := {at: end for start, end in regions for at in self.lines.find([scope], rung, start + 1, end)}:
+        for strategy in self.strategies:
+            if found := {
+                at: end for start, end in regions for at in self.target.find([scope], strategy, start + 1, end)
+            }:
                 return found
         head = re.compile(re.escape(scope.strip()) + r"(?!\w)")
         return {
             at: end
             for start, end in regions
             for at in range(start + 1, end)
-            if len(self.rungs) > 1 and head.match(self.lines.rows[at].text.strip())
+            if len(self.strategies) > 1 and head.match(self.target.lines[at].text.strip())
         }
 
 
-def joined(regions: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_regions(regions: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same lines, each in one region."""
     out: list[tuple[int, int]] = []
     for start, end in sorted(regions):
@@ -289,29 +293,39 @@ def joined(regions: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return out
 
 
-def fitted(hunk: Hunk, lines: Lines, place: Place) -> list[Row]:
+def fit_hunk(hunk: PatchHunk, target: PatchTarget, location: HunkLocation) -> list[TargetLine]:
     """The lines that come to stand at the place. Unfit if the indentation there has no relation to the hunk's."""
-    there = lines.rows[place.start : place.end]
-    comes = [text for sign, text in hunk.rows if sign == "+"]
-    pairs = [(indent(old), indent(row.text)) for old, row in zip(hunk.old, there, strict=True) if comes and old.strip()]
-    shift = Reindent(pairs, comes, unit_of([row.text for row in there]))
-    out: list[Row] = []
-    freed: list[tuple[str, Row]] = []  # lines that went, as quoted and as they were: those that come take their place
-    at = place.start
+    replaced = target.lines[location.start : location.end]
+    added = [text for sign, text in hunk.rows if sign == "+"]
+    pairs = [
+        (get_indent(old), get_indent(row.text))
+        for old, row in zip(hunk.old, replaced, strict=True)
+        if added and old.strip()
+    ]
+    shift = Reindenter(pairs, added, detect_indent_unit([row.text for row in replaced]))
+    out: list[TargetLine] = []
+    removed: list[
+        tuple[str, TargetLine]
+    ] = []  # lines that went, as quoted and as they were: those that come take their place
+    at = location.start
     for sign, text in hunk.rows:
         if sign == "+":
-            usual = lines.rows[at - 1].ending if at else ""
-            quoted, gone = freed.pop(0) if freed else ("", None)
-            if gone is None and len({real for depth, real in pairs if depth == indent(text)}) > 1:
-                raise Unfit
-            moved = shift(text, (quoted, gone.text) if gone else None)
-            out.append(Row(moved, (gone.ending if gone else usual) or lines.ending, own=False))
+            usual = target.lines[at - 1].ending if at else ""
+            quoted, removed_line = removed.pop(0) if removed else ("", None)
+            if removed_line is None and len({real for depth, real in pairs if depth == get_indent(text)}) > 1:
+                raise CannotFit
+            moved = shift(text, (quoted, removed_line.text) if removed_line else None)
+            out.append(
+                TargetLine(
+                    moved, (removed_line.ending if removed_line else usual) or target.ending, has_own_ending=False
+                )
+            )
             continue
-        row = lines.rows[at]
+        row = target.lines[at]
         at += 1
         if sign == "-":
-            freed.append((text, row))
+            removed.append((text, row))
         else:
-            freed.clear()
+            removed.clear()
             out.append(row)
     return out

@@ -2,33 +2,33 @@
 
 from handhold.core.facts import Medium
 
-MIMES: dict[str, Medium] = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
-_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # marks of a JPEG behind which its size stands
+MEDIUM_BY_MIME: dict[str, Medium] = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
+_JPEG_SIZE_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # marks of a JPEG behind which its size stands
 
 
-def declared_size(data: bytes, medium: Medium) -> tuple[int, int] | None:
+def read_image_size(data: bytes, medium: Medium) -> tuple[int, int] | None:
     """Width and height; None if this is no such image, or does not say."""
     match medium:
         case "png" if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR" and len(data) >= 24:
-            size = _number(data[16:20]), _number(data[20:24])
+            size = _read_uint(data[16:20]), _read_uint(data[20:24])
         case "gif" if data.startswith((b"GIF87a", b"GIF89a")) and len(data) >= 10:
             size = int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
         case "jpeg" if data.startswith(b"\xff\xd8"):
-            size = _jpeg(data)
+            size = _read_jpeg_size(data)
         case _:
             return None
     return size if size and all(size) else None
 
 
-def _jpeg(data: bytes) -> tuple[int, int] | None:
+def _read_jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
     while data[at : at + 1] == b"\xff" and at + 9 <= len(data):
-        mark = data[at + 1]
-        if mark in _SIZES:
-            return _number(data[at + 7 : at + 9]), _number(data[at + 5 : at + 7])
-        at += 1 if mark == 0xFF else 2 + max(2, _number(data[at + 2 : at + 4]))  # 0xff fills up
+        marker = data[at + 1]
+        if marker in _JPEG_SIZE_MARKERS:
+            return _read_uint(data[at + 7 : at + 9]), _read_uint(data[at + 5 : at + 7])
+        at += 1 if marker == 0xFF else 2 + max(2, _read_uint(data[at + 2 : at + 4]))  # 0xff fills up
     return None
 
 
-def _number(data: bytes) -> int:
+def _read_uint(data: bytes) -> int:
     return int.from_bytes(data, "big")

@@ -10,36 +10,36 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
-from handhold.core.text.sheet import blank, indent
+from handhold.core.text.sheet import get_indent, is_blank
 
-Pairs = Sequence[tuple[str, str]]  # (as quoted, as in the file)
-WIDTHS = (4, 2, 8, 3)
+IndentPairs = Sequence[tuple[str, str]]  # (as quoted, as in the file)
+INDENT_WIDTHS = (4, 2, 8, 3)
 
 
-class Unfit(Exception):
+class CannotFit(Exception):
     """The place and the quoted text are not related in a way that could be carried over to the new text."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Another unit, then a shift: `added` in front of every line, or `cut` from it."""
+class IndentRule:
+    """Another unit, then a shift: `prefix` in front of every line, or `removed_prefix` from it."""
 
     convert: Callable[[str], str | None]
-    added: str = ""
-    cut: str = ""
+    prefix: str = ""
+    removed_prefix: str = ""
 
     def __call__(self, quoted: str) -> str | None:
         converted = self.convert(quoted)
-        if converted is None or not converted.startswith(self.cut):
+        if converted is None or not converted.startswith(self.removed_prefix):
             return None
-        return self.added + converted.removeprefix(self.cut)
+        return self.prefix + converted.removeprefix(self.removed_prefix)
 
 
-def same(quoted: str) -> str | None:
+def keep_indent(quoted: str) -> str | None:
     return quoted
 
 
-def tabs(width: int) -> Callable[[str], str | None]:
+def to_tabs(width: int) -> Callable[[str], str | None]:
     """So many spaces are a tab."""
 
     def convert(quoted: str) -> str | None:
@@ -49,79 +49,84 @@ def tabs(width: int) -> Callable[[str], str | None]:
     return convert
 
 
-def spaces(width: int) -> Callable[[str], str | None]:
+def to_spaces(width: int) -> Callable[[str], str | None]:
     """A tab is so many spaces."""
     return lambda quoted: quoted.replace("\t", " " * width)
 
 
-def scale(theirs: int, ours: int) -> Callable[[str], str | None]:
+def scale(quoted_width: int, file_width: int) -> Callable[[str], str | None]:
     """A level is so many spaces here, and so many there."""
 
     def convert(quoted: str) -> str | None:
         if "\t" in quoted:
             return None
-        levels, rest = divmod(len(quoted), theirs)
-        return " " * (levels * ours + rest) if rest < 2 else None  # " * " in a comment is one off
+        levels, rest = divmod(len(quoted), quoted_width)
+        return " " * (levels * file_width + rest) if rest < 2 else None  # " * " in a comment is one off
 
     return convert
 
 
-class Reindent:
+class Reindenter:
     """The rule that explains most of the pairs, and what it turns new lines into."""
 
-    def __init__(self, pairs: Pairs, wanted: Sequence[str], unit: str) -> None:
-        """`wanted` are the lines to be indented; `unit` is what the file indents by."""
+    def __init__(self, pairs: IndentPairs, new_lines: Sequence[str], unit: str) -> None:
+        """`new_lines` are the lines to be indented; `unit` is what the file indents by."""
         self.pairs = pairs
-        self.needless = all(quoted == real for quoted, real in pairs)
-        if not self.needless:
+        self.is_noop = all(quoted == real for quoted, real in pairs)
+        if not self.is_noop:
             known = {quoted for quoted, _ in pairs}
-            self.rule = self._best(sorted({indent(line) for line in wanted if not blank(line)} - known), unit)
+            self.rule = self._choose_rule(
+                sorted({get_indent(line) for line in new_lines if not is_blank(line)} - known), unit
+            )
 
-    def __call__(self, line: str, stands_for: tuple[str, str] | None = None) -> str:
-        """The line as it should be. `stands_for` is the line it replaces, as quoted and as it is in the file."""
-        if self.needless or blank(line):
+    def __call__(self, line: str, replaced: tuple[str, str] | None = None) -> str:
+        """The line as it should be. `replaced` is the line it replaces, as quoted and as it is in the file."""
+        if self.is_noop or is_blank(line):
             return line
-        quoted = indent(line)
-        if stands_for and indent(stands_for[0]) == quoted and not blank(stands_for[0]):
-            real = indent(stands_for[1])
+        quoted = get_indent(line)
+        if replaced and get_indent(replaced[0]) == quoted and not is_blank(replaced[0]):
+            real = get_indent(replaced[1])
         else:
-            real = self._real(quoted)
+            real = self._map_indent(quoted)
         return real + line[len(quoted) :]
 
-    def _real(self, quoted: str) -> str:
+    def _map_indent(self, quoted: str) -> str:
         known = Counter(real for each, real in self.pairs if each == quoted).most_common(1)
         ruled = self.rule(quoted) if self.rule else None
         if known and (ruled is None or abs(len(known[0][0]) - len(ruled)) > 1):
             return known[0][0]
         if ruled is None:
-            raise Unfit
+            raise CannotFit
         return ruled
 
-    def _best(self, wanted: list[str], unit: str) -> Rule | None:
+    def _choose_rule(self, new_indents: list[str], unit: str) -> IndentRule | None:
         """The rule to go by. One that explains less than half of the lines explains nothing."""
-        ranked = [(self._faults(rule, wanted, unit), n, rule) for n, rule in enumerate(self._rules(wanted))]
+        ranked = [
+            (self._count_faults(rule, new_indents, unit), n, rule)
+            for n, rule in enumerate(self._iter_rules(new_indents))
+        ]
         faults, _, rule = min(ranked, key=lambda each: each[:2])
         return rule if faults[0] * 2 <= len(self.pairs) else None
 
-    def _rules(self, wanted: list[str]) -> Iterator[Rule]:
+    def _iter_rules(self, new_indents: list[str]) -> Iterator[IndentRule]:
         """The likely first. Of two units, one that needs no shift is likelier."""
-        quoted = [each for each, _ in self.pairs] + wanted
+        quoted = [each for each, _ in self.pairs] + new_indents
         reals = [real for _, real in self.pairs]
-        yield from self._shifts(same)
+        yield from self._iter_shifts(keep_indent)
         if any(" " in each for each in quoted) and any("\t" in each for each in reals):
-            yield from self._unshifted_first([tabs(width) for width in _widths(quoted)])
+            yield from self._iter_unshifted_first([to_tabs(width) for width in _rank_widths(quoted)])
         if any("\t" in each for each in quoted):
-            yield from self._unshifted_first([spaces(width) for width in _widths(reals)])
+            yield from self._iter_unshifted_first([to_spaces(width) for width in _rank_widths(reals)])
         if not any("\t" in each for each in quoted + reals):
             units = [(a, b) for a in (2, 4, 8, 3) for b in (4, 2, 8, 3) if a != b]
-            yield from self._unshifted_first([scale(a, b) for a, b in units])
+            yield from self._iter_unshifted_first([scale(a, b) for a, b in units])
 
-    def _unshifted_first(self, converts: list[Callable[[str], str | None]]) -> Iterator[Rule]:
-        yield from map(Rule, converts)
+    def _iter_unshifted_first(self, converts: list[Callable[[str], str | None]]) -> Iterator[IndentRule]:
+        yield from map(IndentRule, converts)
         for convert in converts:
-            yield from self._shifts(convert)
+            yield from self._iter_shifts(convert)
 
-    def _shifts(self, convert: Callable[[str], str | None]) -> Iterator[Rule]:
+    def _iter_shifts(self, convert: Callable[[str], str | None]) -> Iterator[IndentRule]:
         """The shift that most lines show."""
         shifts: Counter[tuple[str, str]] = Counter()
         for quoted, real in self.pairs:
@@ -132,40 +137,40 @@ class Reindent:
                 shifts["", converted.removesuffix(real)] += 1
         if shifts:
             most = max(shifts.values())
-            equally = sorted(
+            candidates = sorted(
                 (shift for shift, count in shifts.items() if count == most), key=lambda each: each != ("", "")
             )
-            yield Rule(convert, *equally[0])
+            yield IndentRule(convert, *candidates[0])
 
-    def _faults(self, rule: Rule, wanted: list[str], unit: str) -> tuple[int, int, int]:
+    def _count_faults(self, rule: IndentRule, new_indents: list[str], unit: str) -> tuple[int, int, int]:
         """Lines that the rule does not explain; results that mix tabs and spaces; results between two levels."""
-        results = [result for each in wanted if (result := rule(each)) is not None]
+        results = [result for each in new_indents if (result := rule(each)) is not None]
         reals = {real for _, real in self.pairs}
         missing = sum(rule(quoted) != real for quoted, real in self.pairs)
-        mixed = sum(_mixed(result) and result not in reals for result in results)
-        uneven = sum(off_unit(result, unit) and result not in reals for result in results)
-        return missing, mixed + len(wanted) - len(results), uneven
+        mixed = sum(_is_mixed(result) and result not in reals for result in results)
+        uneven = sum(is_off_unit(result, unit) and result not in reals for result in results)
+        return missing, mixed + len(new_indents) - len(results), uneven
 
 
-def off_unit(depth: str, unit: str) -> bool:
+def is_off_unit(depth: str, unit: str) -> bool:
     """Whether this depth lies between two levels."""
     return "\t" not in unit + depth and len(depth) % len(unit) != 0
 
 
-def _mixed(depth: str) -> bool:
+def _is_mixed(depth: str) -> bool:
     return " \t" in depth or ("\t" in depth and "  " in depth)
 
 
-def _widths(depths: Sequence[str]) -> list[int]:
+def _rank_widths(depths: Sequence[str]) -> list[int]:
     """Widths of a level, the one that these depths suggest first."""
     likely = gcd(*(len(each) for each in depths if each and "\t" not in each), 0)
-    return [likely, *(width for width in WIDTHS if width != likely)] if 1 < likely <= 8 else list(WIDTHS)
+    return [likely, *(width for width in INDENT_WIDTHS if width != likely)] if 1 < likely <= 8 else list(INDENT_WIDTHS)
 
 
-def unit_of(lines: Sequence[str]) -> str:
+def detect_indent_unit(lines: Sequence[str]) -> str:
     """What one level is indented by: a tab, or the most common step to a deeper line."""
-    depths = [indent(line) for line in lines if not blank(line)]
+    depths = [get_indent(line) for line in lines if not is_blank(line)]
     if sum(depth.startswith("\t") for depth in depths) * 2 > sum(map(bool, depths)):
         return "\t"
     steps = Counter(len(later) - len(sooner) for sooner, later in pairwise(depths) if len(later) > len(sooner))
-    return next((" " * width for width, _ in steps.most_common() if width in WIDTHS), "    ")
+    return next((" " * width for width, _ in steps.most_common() if width in INDENT_WIDTHS), "    ")

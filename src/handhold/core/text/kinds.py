@@ -8,12 +8,12 @@ import re
 
 from handhold.core.errors import BrokenFile
 from handhold.core.facts import Medium
-from handhold.core.text.encoding import BINARY_PROBE, BOMS
+from handhold.core.text.encoding import BINARY_PROBE_BYTES, BOMS
 
-PROBE = BINARY_PROBE
-JUNK = 1024  # bytes that may stand before a PDF's first line
+PROBE_BYTES = BINARY_PROBE_BYTES
+MAX_PDF_OFFSET_BYTES = 1024  # bytes that may stand before a PDF's first line
 
-NAMES: dict[str, Medium] = {
+MEDIUM_BY_EXTENSION: dict[str, Medium] = {
     "png": "png",
     "jpg": "jpeg",
     "jpeg": "jpeg",
@@ -23,41 +23,41 @@ NAMES: dict[str, Medium] = {
     "webp": "webp",
     "pdf": "pdf",
 }
-MAGIC: tuple[tuple[re.Pattern[bytes], Medium], ...] = (
+MAGIC_NUMBERS: tuple[tuple[re.Pattern[bytes], Medium], ...] = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "png"),
     (re.compile(rb"\xff\xd8\xff"), "jpeg"),
     (re.compile(rb"GIF8[79]a"), "gif"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "webp"),
     (re.compile(rb"%PDF-"), "pdf"),
 )
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ESC colours a log
+_CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ESC colours a log
 
 
-def medium_of(head: bytes, path: str) -> Medium | None:
+def detect_medium(head: bytes, path: str) -> Medium | None:
     """What these first bytes of a file are the beginning of; None if it is to be read as text.
 
     BrokenFile if the name says that it is no text, and neither is it what the name says.
     """
-    named = named_medium(path)
+    named = medium_from_name(path)
     text = is_text(head)
-    for magic, medium in MAGIC:
+    for magic, medium in MAGIC_NUMBERS:
         if magic.match(head) and (medium == named or not text):
             return medium
-    if named == "pdf" and b"%PDF-" in head[:JUNK]:
+    if named == "pdf" and b"%PDF-" in head[:MAX_PDF_OFFSET_BYTES]:
         return "pdf"
     if named and head and b"\0" in head and not any(head.startswith(bom) for bom, _ in BOMS):
         raise BrokenFile(path, named, f"it does not begin as a {named.upper()} does")
     return None
 
 
-def named_medium(path: str) -> Medium | None:
+def medium_from_name(path: str) -> Medium | None:
     """What a path says its file is."""
-    return NAMES.get(path.rpartition(".")[2].lower()) if "." in path.rpartition("/")[2] else None
+    return MEDIUM_BY_EXTENSION.get(path.rpartition(".")[2].lower()) if "." in path.rpartition("/")[2] else None
 
 
 def is_text(head: bytes) -> bool:
     """Whether the beginning of a file could be UTF-8 text, though it may end inside a character."""
-    if _CONTROL.search(head):
+    if _CONTROL_BYTE.search(head):
         return False
     try:
         head.decode("utf-8")

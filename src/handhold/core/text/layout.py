@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-BINS = 120  # places across a page at which a gutter is looked for
-PROSE = 20  # characters that the lines of a column have on average; the cells of a table have fewer
-FEWEST = 3  # lines of a column
-DEEPEST = 6  # columns in columns
-MOST_PIECES = 5_000  # among which columns are looked for
-MOST_PAD = 120  # blanks in a row
+GUTTER_POSITIONS = 120  # places across a page at which a gutter is looked for
+MIN_COLUMN_LINE_CHARS = 20  # characters that the lines of a column have on average; the cells of a table have fewer
+MIN_COLUMN_LINES = 3  # lines of a column
+MAX_COLUMN_DEPTH = 6  # columns in columns
+MAX_PIECES = 5_000  # among which columns are looked for
+MAX_PAD_SPACES = 120  # blanks in a row
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """Text in a box; y grows downwards."""
 
     left: float
@@ -26,18 +26,18 @@ class Piece(NamedTuple):
         return self.bottom - self.top
 
 
-Row = list[Piece]
+PieceRow = list[TextPiece]
 
 
-def laid_out(pieces: Sequence[Piece]) -> str:
-    return "\n".join(_lines(_rows(pieces), DEEPEST if len(pieces) <= MOST_PIECES else 0))
+def lay_out(pieces: Sequence[TextPiece]) -> str:
+    return "\n".join(_format_lines(_group_rows(pieces), MAX_COLUMN_DEPTH if len(pieces) <= MAX_PIECES else 0))
 
 
-def _rows(pieces: Sequence[Piece]) -> list[Row]:
+def _group_rows(pieces: Sequence[TextPiece]) -> list[PieceRow]:
     """Pieces that stand beside each other, from the top down; each row from left to right."""
-    rows: list[Row] = []
+    rows: list[PieceRow] = []
     for piece in sorted(pieces, key=lambda each: each.top + each.bottom):
-        if rows and _beside(rows[-1][0], piece):
+        if rows and _is_same_row(rows[-1][0], piece):
             rows[-1].append(piece)
         else:
             rows.append([piece])
@@ -46,60 +46,60 @@ def _rows(pieces: Sequence[Piece]) -> list[Row]:
     return rows
 
 
-def _beside(one: Piece, other: Piece) -> bool:
+def _is_same_row(one: TextPiece, other: TextPiece) -> bool:
     shared = min(one.bottom, other.bottom) - max(one.top, other.top)
     return shared * 2 > min(one.height, other.height)
 
 
-def _lines(rows: list[Row], depth: int) -> Iterator[str]:
-    parted = _parted(rows) if depth else None
-    if parted is None:
-        yield from _written(rows)
+def _format_lines(rows: list[PieceRow], depth: int) -> Iterator[str]:
+    gutter = _find_gutter(rows) if depth else None
+    if gutter is None:
+        yield from _format_rows(rows)
         return
-    first, past, at = parted
+    first, past, at = gutter
     band = rows[first:past]
     left = [[piece for piece in row if piece.right <= at] for row in band]
     right = [[piece for piece in row if piece.right > at] for row in band]
     for part in (rows[:first], left, right, rows[past:]):
         if part := [row for row in part if row]:
-            yield from _lines(part, depth - 1)
+            yield from _format_lines(part, depth - 1)
 
 
-def _parted(rows: list[Row]) -> tuple[int, int, float] | None:
+def _find_gutter(rows: list[PieceRow]) -> tuple[int, int, float] | None:
     """The rows between which a gutter runs, and where it does: the one with most lines on both its sides."""
     start = min((row[0].left for row in rows), default=0.0)
     end = max((piece.right for row in rows for piece in row), default=0.0)
     best: tuple[int, int, int, float] = (0, 0, 0, 0.0)
-    for n in range(1, BINS):
-        at = start + (end - start) * n / BINS
-        for first, past in _uncovered(rows, at):
-            best = max(best, (_columns(rows[first:past], at), first, past, at))
+    for n in range(1, GUTTER_POSITIONS):
+        at = start + (end - start) * n / GUTTER_POSITIONS
+        for first, past in _find_uncovered_runs(rows, at):
+            best = max(best, (_count_column_lines(rows[first:past], at), first, past, at))
     return best[1:] if best[0] else None
 
 
-def _uncovered(rows: list[Row], at: float) -> Iterator[tuple[int, int]]:
+def _find_uncovered_runs(rows: list[PieceRow], at: float) -> Iterator[tuple[int, int]]:
     """The runs of rows in which no piece stands here."""
     first = 0
     for n, row in enumerate(rows):
         if any(piece.left < at < piece.right for piece in row):
-            if n - first >= FEWEST:
+            if n - first >= MIN_COLUMN_LINES:
                 yield first, n
             first = n + 1
-    if len(rows) - first >= FEWEST:
+    if len(rows) - first >= MIN_COLUMN_LINES:
         yield first, len(rows)
 
 
-def _columns(rows: list[Row], at: float) -> int:
+def _count_column_lines(rows: list[PieceRow], at: float) -> int:
     """How many lines the shorter of the two columns has; 0 if they are none."""
     left = [len(piece.text) for row in rows for piece in row if piece.right <= at]
     right = [len(piece.text) for row in rows for piece in row if piece.right > at]
     fewer = min(len(left), len(right))
-    if fewer < FEWEST or min(sum(left) / len(left), sum(right) / len(right)) < PROSE:
+    if fewer < MIN_COLUMN_LINES or min(sum(left) / len(left), sum(right) / len(right)) < MIN_COLUMN_LINE_CHARS:
         return 0
     return fewer
 
 
-def _written(rows: list[Row]) -> Iterator[str]:
+def _format_rows(rows: list[PieceRow]) -> Iterator[str]:
     """Rows as lines, with blanks where there is space."""
     pieces = [piece for row in rows for piece in row]
     if not pieces:
@@ -108,18 +108,18 @@ def _written(rows: list[Row]) -> Iterator[str]:
     widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if piece.text]
     width = max(median(widths), 0.01) if widths else 1.0
     height = median(piece.height for piece in pieces)
-    before: Row | None = None
+    before: PieceRow | None = None
     for row in rows:
         if before and row[0].top - before[0].bottom > height:
             yield ""
-        yield _line(row, start, width)
+        yield _format_row(row, start, width)
         before = row
 
 
-def _line(row: Row, start: float, width: float) -> str:
+def _format_row(row: PieceRow, start: float, width: float) -> str:
     line = ""
     for piece in row:
         column = round((piece.left - start) / width)
         gap = 1 if line else 0
-        line += " " * min(max(column - len(line), gap), MOST_PAD) + piece.text
+        line += " " * min(max(column - len(line), gap), MAX_PAD_SPACES) + piece.text
     return line.rstrip()

@@ -8,7 +8,7 @@ The pairs were counted in translations of free programs and lists of words (`pyt
 such a corpus) and sorted into these steps; a few words were added by hand. It holds statistics, and no text.
 """
 
-PAIRS: dict[str, str] = {
+LETTER_PAIRS: dict[str, str] = {
     "french": """
 éèöêâôüïîûàçòßëìùœ.tlrcnmsvgfhudpeoiabjqxyzk
 3   5      5      1111122122254221333333  5
@@ -832,7 +832,7 @@ PAIRS: dict[str, str] = {
 222223332 13223  2   23 2323   2322  34  434""",
 }
 
-COMMON: dict[str, tuple[str, ...]] = {
+COMMON_CHARACTERS: dict[str, tuple[str, ...]] = {
     "simplified": (
         "的一是在不有了个人中用这我他为到文上们件要来以时大和可地已出面国会能你行对下发说",
         "主之也事于作使入其内分制前加动单名后器多如子存定家将小就工年建开当得您成或户所提数新方无更本标格正此没法然现"

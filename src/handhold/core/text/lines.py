@@ -9,29 +9,29 @@ from collections.abc import Iterator, Sequence
 _ANY_ENDING = re.compile(r"\r?\n|\r")
 
 
-def unified(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """Text as Read shows it: every line ending is \\n."""
     return text.replace("\r\n", "\n")
 
 
-def split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text without their endings. A final newline ends a line and starts none."""
-    lines = unified(text).split("\n")
+    lines = normalize_newlines(text).split("\n")
     if not lines[-1]:
         lines.pop()
     return lines
 
 
-def count(text: str) -> int:
+def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
-def number_at(text: str, offset: int) -> int:
+def find_line_number(text: str, offset: int) -> int:
     """The number of the line that holds this character."""
     return text.count("\n", 0, offset) + 1
 
 
-def numbers_at(text: str, offsets: Sequence[int]) -> tuple[int, ...]:
+def find_line_numbers(text: str, offsets: Sequence[int]) -> tuple[int, ...]:
     """The same for several characters, in their order, in one pass."""
     numbers: list[int] = []
     line, last = 1, 0
@@ -42,13 +42,13 @@ def numbers_at(text: str, offsets: Sequence[int]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def prevailing_ending(text: str) -> str:
+def detect_line_ending(text: str) -> str:
     """The line ending that most lines have."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf > text.count("\n") - crlf else "\n"
 
 
-def pieces(text: str, *, lone_cr: bool = False) -> Iterator[tuple[str, str]]:
+def iter_lines_with_endings(text: str, *, lone_cr: bool = False) -> Iterator[tuple[str, str]]:
     """Each line with its own ending; the last has none. Joined, they give the text back.
 
     With `lone_cr` a lone \\r ends a line too.
@@ -66,7 +66,7 @@ def pieces(text: str, *, lone_cr: bool = False) -> Iterator[tuple[str, str]]:
     yield text[at:], ""
 
 
-def merged(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def merge_ranges(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Ranges of line numbers, both ends in, sorted and joined where they touch."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):

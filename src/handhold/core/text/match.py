@@ -13,82 +13,93 @@ from typing import AnyStr
 
 from handhold.core.choices import Matching
 from handhold.core.text import near
-from handhold.core.text.lines import number_at, unified
-from handhold.core.text.places import Place, Span
-from handhold.core.text.repair import Quote, quotes
-from handhold.core.text.sheet import ENOUGH, Key, Sheet, Stream, bare, blank, blank_edges, lines_of, plain
+from handhold.core.text.lines import find_line_number, normalize_newlines
+from handhold.core.text.places import MatchLocation, TextSpan
+from handhold.core.text.repair import Quote, iter_repaired_quotes
+from handhold.core.text.sheet import (
+    MAX_OVERLAPPING_MATCHES,
+    JoinedLines,
+    LineKey,
+    TextIndex,
+    count_blank_edges,
+    is_blank,
+    split_quote,
+    to_bare_bytes,
+    to_plain_text,
+)
 
-__all__ = ["LADDER", "Found", "Place", "Rung", "Span", "find", "search"]
+__all__ = ["STRATEGIES", "QuoteMatch", "MatchLocation", "MatchStrategy", "TextSpan", "find", "find_in_index"]
 
 
-ELLIPSIS = re.compile(r"\s*(?:(?://|#|--|/\*|<!--|;|%)\s*)?(?:\.\.\.|…)(?:.*(?:\.\.\.|…))?\s*(?:\*/|-->)?\s*")
-LEFT_OUT_MOST = 200  # lines that `...` may stand for
+ELLIPSIS_LINE = re.compile(r"\s*(?:(?://|#|--|/\*|<!--|;|%)\s*)?(?:\.\.\.|…)(?:.*(?:\.\.\.|…))?\s*(?:\*/|-->)?\s*")
+MAX_OMITTED_LINES = 200  # lines that `...` may stand for
 
 
 @dataclass(frozen=True)
-class Found:
+class QuoteMatch:
     """All the places of the strictest rung that has any, and the texts as they were understood."""
 
-    rung: str
-    places: tuple[Place, ...]
+    strategy: str
+    locations: tuple[MatchLocation, ...]
     quote: Quote
 
     @property
-    def spans(self) -> tuple[Span, ...]:
-        return tuple(place.span for place in self.places)
+    def spans(self) -> tuple[TextSpan, ...]:
+        return tuple(place.span for place in self.locations)
 
     @property
-    def overlapping(self) -> bool:
+    def has_overlaps(self) -> bool:
         return any(later.start < sooner.end for sooner, later in zip(self.spans, self.spans[1:], strict=False))
 
 
 @dataclass(frozen=True)
-class Rung:
+class MatchStrategy:
     name: str  # what the file differs in from the quoted text
-    places: Callable[[Quote, Sheet], tuple[Place, ...]]
+    find: Callable[[Quote, TextIndex], tuple[MatchLocation, ...]]
     level: Matching
 
 
 # --- the same characters
 
 
-def literal(quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
+def match_literal(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """Every place where the old text stands, overlapping ones too, CRLF and LF being the same."""
-    return _literal(quote.old, sheet.unified, sheet)
+    return _find_literal(quote.old, index.normalized, index)
 
 
-def carriage_returns(quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
+def match_lone_cr(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """As literal, with a lone CR being a line ending too."""
-    if "\r" not in sheet.unified and "\r" not in quote.old:
+    if "\r" not in index.normalized and "\r" not in quote.old:
         return ()
-    found = _literal(quote.old.replace("\r", "\n"), sheet.unified.replace("\r", "\n"), sheet)
+    found = _find_literal(quote.old.replace("\r", "\n"), index.normalized.replace("\r", "\n"), index)
     return tuple(replace(place, lone_cr=True) for place in found)
 
 
-def typography(quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
+def match_typography(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """As literal, with plain characters for typographic ones, and U+FFFD for what could not be decoded."""
-    if sheet.text.isascii() and quote.old.isascii():
+    if index.text.isascii() and quote.old.isascii():
         return ()
-    return _literal(plain(quote.old), sheet.plain, sheet)
+    return _find_literal(to_plain_text(quote.old), index.plain, index)
 
 
-def _literal(old: str, text: str, sheet: Sheet) -> tuple[Place, ...]:
+def _find_literal(old: str, text: str, index: TextIndex) -> tuple[MatchLocation, ...]:
     """Where `old` is in `text`, which is the sheet's but for single characters and CRLF."""
-    hits = list(_occurrences(old, text))
+    hits = list(_find_occurrences(old, text))
     if not hits:
         return ()
-    carriage = [at for at, _ in _occurrences("\r\n", sheet.text)]
+    carriage = [at for at, _ in _find_occurrences("\r\n", index.text)]
     moved = [at - n for n, at in enumerate(carriage)]  # where each CRLF stands once it is one character
     lines = tuple((n, n + 1) for n in range(old.count("\n") + 1))
     return tuple(
-        Place(Span(start + bisect_left(moved, start), end + bisect_left(moved, end)), lines) for start, end in hits
+        MatchLocation(TextSpan(start + bisect_left(moved, start), end + bisect_left(moved, end)), lines)
+        for start, end in hits
     )
 
 
-def _occurrences(old: AnyStr, text: AnyStr) -> Iterator[tuple[int, int]]:
+def _find_occurrences(old: AnyStr, text: AnyStr) -> Iterator[tuple[int, int]]:
     """Overlapping ones too, until there are enough of them to refuse."""
     at, last, overlapping = text.find(old), -len(old), 0
-    while at != -1 and overlapping <= ENOUGH:
+    while at != -1 and overlapping <= MAX_OVERLAPPING_MATCHES:
         yield at, at + len(old)
         overlapping += at - last < len(old)
         last, at = at, text.find(old, at + 1)
@@ -97,58 +108,58 @@ def _occurrences(old: AnyStr, text: AnyStr) -> Iterator[tuple[int, int]]:
 # --- the same lines
 
 
-def by_line(key: Key, *, trimmed: bool = False) -> Callable[[Quote, Sheet], tuple[Place, ...]]:
-    """Whole lines that are the same under `key`; `trimmed`: but for blank ones around them."""
+def by_line(key: LineKey, *, trim_blank_edges: bool = False) -> Callable[[Quote, TextIndex], tuple[MatchLocation, ...]]:
+    """Whole lines that are the same under `key`; `trim_blank_edges`: but for blank ones around them."""
 
-    def places(quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
-        if not sheet.holds(quote.old):
+    def find_blocks(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
+        if not index.contains(quote.old):
             return ()
-        olds, ended = lines_of(quote.old)
-        above, below = blank_edges(olds) if trimmed else (0, 0)
-        if trimmed and not above + below:
+        old_lines, ended = split_quote(quote.old)
+        above, below = count_blank_edges(old_lines) if trim_blank_edges else (0, 0)
+        if trim_blank_edges and not above + below:
             return ()
-        wanted = olds[above : len(olds) - below]
+        wanted = old_lines[above : len(old_lines) - below]
         return tuple(
-            Place.of_block(sheet, first, len(wanted), (above, below), ended=ended)
-            for first in sheet.windows(wanted, key)
+            MatchLocation.from_block(index, first, len(wanted), (above, below), ended=ended)
+            for first in index.find_runs(wanted, key)
         )
 
-    return places
+    return find_blocks
 
 
-TRAILING, TRAILING_PLAIN = Key(str.rstrip), Key(str.rstrip, plain=True)
-STRIPPED, STRIPPED_PLAIN = Key(str.strip), Key(str.strip, plain=True)
+RSTRIP_KEY, RSTRIP_PLAIN_KEY = LineKey(str.rstrip), LineKey(str.rstrip, ignore_typography=True)
+STRIP_KEY, STRIP_PLAIN_KEY = LineKey(str.strip), LineKey(str.strip, ignore_typography=True)
 
 
 # --- the same text but for blanks
 
 
-def any_blanks(quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
+def match_ignoring_whitespace(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """Whole lines that hold the same characters, however they are spaced, wrapped or set apart."""
-    if not sheet.holds(quote.old):
+    if not index.contains(quote.old):
         return ()
-    olds, ended = lines_of(quote.old)
-    parts = [bare(line) for line in olds]
-    needle = b"".join(parts)
-    stream = sheet.stream
-    found: list[Place] = []
-    for start, end in _occurrences(needle, stream.text):
-        if stream.edge(start) and stream.edge(end):
-            first, past = stream.line_at(start), stream.line_at(end - 1) + 1
-            lines = tuple(_rows(parts, stream, start, (first, past)))
-            found.append(Place.of_lines(sheet, first, past, lines, ended=ended))
+    old_lines, ended = split_quote(quote.old)
+    parts = [to_bare_bytes(line) for line in old_lines]
+    pattern = b"".join(parts)
+    joined = index.joined_lines
+    found: list[MatchLocation] = []
+    for start, end in _find_occurrences(pattern, joined.text):
+        if joined.is_line_boundary(start) and joined.is_line_boundary(end):
+            first, past = joined.find_line(start), joined.find_line(end - 1) + 1
+            lines = tuple(_map_lines(parts, joined, start, (first, past)))
+            found.append(MatchLocation.from_lines(index, first, past, lines, ended=ended))
     return tuple(found)
 
 
-def _rows(parts: list[bytes], stream: Stream, at: int, block: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def _map_lines(parts: list[bytes], joined: JoinedLines, at: int, block: tuple[int, int]) -> Iterator[tuple[int, int]]:
     """Of each quoted line, the lines that hold its characters; of a blank one, a blank line there, if there is one."""
     first, end = block
     past = 0
     for part in parts:
         if part:
-            start, past = stream.line_at(at) - first, stream.line_at(at + len(part) - 1) + 1 - first
+            start, past = joined.find_line(at) - first, joined.find_line(at + len(part) - 1) + 1 - first
             yield start, past
-        elif past and first + past < end and first + past < stream.line_at(at):
+        elif past and first + past < end and first + past < joined.find_line(at):
             yield past, past + 1
             past += 1
         else:
@@ -159,89 +170,95 @@ def _rows(parts: list[bytes], stream: Stream, at: int, block: tuple[int, int]) -
 # --- the same text but for what was left out
 
 
-def left_out(quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
+def match_with_omissions(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """`...` on a line of its own stands for some lines; the parts around it are each in one place, in this order."""
-    olds, ended = lines_of(quote.old)
-    dots = [at for at, line in enumerate(olds) if ELLIPSIS.fullmatch(line)]
-    if not dots or dots[0] == 0 or dots[-1] == len(olds) - 1:
+    old_lines, ended = split_quote(quote.old)
+    dots = [at for at, line in enumerate(old_lines) if ELLIPSIS_LINE.fullmatch(line)]
+    if not dots or dots[0] == 0 or dots[-1] == len(old_lines) - 1:
         return ()
     rows: list[tuple[int, int]] = []
-    for above, below in zip([-1, *dots], [*dots, len(olds)], strict=True):
-        start = _only(olds[above + 1 : below], sheet)
+    for above, below in zip([-1, *dots], [*dots, len(old_lines)], strict=True):
+        start = _find_unique(old_lines[above + 1 : below], index)
         if start is None:
             return ()
         if rows:
-            if not 0 <= start - rows[-1][1] <= LEFT_OUT_MOST:
+            if not 0 <= start - rows[-1][1] <= MAX_OMITTED_LINES:
                 return ()
             rows.append((rows[-1][1], start))
         rows += ((start + n, start + n + 1) for n in range(below - above - 1))
     first, past = rows[0][0], rows[-1][1]
     lines = tuple((a - first, b - first) for a, b in rows)
-    return (Place.of_lines(sheet, first, past, lines, ended=ended),)
+    return (MatchLocation.from_lines(index, first, past, lines, ended=ended),)
 
 
-def _only(part: list[str], sheet: Sheet) -> int | None:
+def _find_unique(part: list[str], index: TextIndex) -> int | None:
     """Where these lines stand, if that is one place by the strictest key that finds any."""
-    if all(map(blank, part)):
+    if all(map(is_blank, part)):
         return None
-    for key in (TRAILING_PLAIN, STRIPPED_PLAIN):
-        if starts := sheet.windows(part, key):
+    for key in (RSTRIP_PLAIN_KEY, STRIP_PLAIN_KEY):
+        if starts := index.find_runs(part, key):
             return starts[0] if len(starts) == 1 else None
     return None
 
 
-LADDER = (
-    Rung("exact", literal, "exact"),
-    Rung("line endings", carriage_returns, "safe"),
-    Rung("punctuation", typography, "safe"),
-    Rung("trailing space", by_line(TRAILING), "safe"),
-    Rung("trailing space and punctuation", by_line(TRAILING_PLAIN), "safe"),
-    Rung("indentation", by_line(STRIPPED), "safe"),
-    Rung("indentation and punctuation", by_line(STRIPPED_PLAIN), "safe"),
-    Rung("blank lines around it", by_line(STRIPPED_PLAIN, trimmed=True), "safe"),
-    Rung("blanks", any_blanks, "safe"),
-    Rung("lines left out", left_out, "safe"),
+STRATEGIES = (
+    MatchStrategy("exact", match_literal, "exact"),
+    MatchStrategy("line endings", match_lone_cr, "safe"),
+    MatchStrategy("punctuation", match_typography, "safe"),
+    MatchStrategy("trailing space", by_line(RSTRIP_KEY), "safe"),
+    MatchStrategy("trailing space and punctuation", by_line(RSTRIP_PLAIN_KEY), "safe"),
+    MatchStrategy("indentation", by_line(STRIP_KEY), "safe"),
+    MatchStrategy("indentation and punctuation", by_line(STRIP_PLAIN_KEY), "safe"),
+    MatchStrategy("blank lines around it", by_line(STRIP_PLAIN_KEY, trim_blank_edges=True), "safe"),
+    MatchStrategy("blanks", match_ignoring_whitespace, "safe"),
+    MatchStrategy("lines left out", match_with_omissions, "safe"),
 )
-NEARLY = (
-    Rung("a slip in one line", near.slip, "safe"),
-    Rung("one line that is not to be changed", near.outdated, "bold"),
+FUZZY_STRATEGIES = (
+    MatchStrategy("a slip in one line", near.match_typo, "safe"),
+    MatchStrategy("one line that is not to be changed", near.match_outdated, "bold"),
 )
 """Rungs that take a text for another one: tried when no guess about the texts has found them."""
 
-BOLDNESS: dict[Matching, int] = {"exact": 0, "safe": 1, "bold": 2}
+MATCHING_LEVELS: dict[Matching, int] = {"exact": 0, "safe": 1, "bold": 2}
 
 
-def find(old: str, text: str, matching: Matching, *, new: str = "") -> Found | None:
+def find(old: str, text: str, matching: Matching, *, new: str = "") -> QuoteMatch | None:
     """Where `old` is in `text`, by the strictest rung that finds it.
 
     Blank text is everywhere, so it is nowhere. What is nearly right can only be judged with the `new` text.
     """
-    return search(old, Sheet(text), matching, new=new)
+    return find_in_index(old, TextIndex(text), matching, new=new)
 
 
-def search(old: str, sheet: Sheet, matching: Matching, *, new: str = "") -> Found | None:
+def find_in_index(old: str, index: TextIndex, matching: Matching, *, new: str = "") -> QuoteMatch | None:
     """The same on a text that is laid out already."""
-    if blank(old):
+    if is_blank(old):
         return None
-    meant = [Quote(unified(old), unified(new))] if matching == "exact" else list(quotes(old, new))
-    for rungs in (LADDER, NEARLY):
-        for quote in meant:
-            for rung in rungs:
-                if BOLDNESS[rung.level] <= BOLDNESS[matching] and (places := _places(rung, quote, sheet)):
-                    return Found(_named(quote, rung), places, quote)
+    candidates = (
+        [Quote(normalize_newlines(old), normalize_newlines(new))]
+        if matching == "exact"
+        else list(iter_repaired_quotes(old, new))
+    )
+    for strategies in (STRATEGIES, FUZZY_STRATEGIES):
+        for quote in candidates:
+            for strategy in strategies:
+                if MATCHING_LEVELS[strategy.level] <= MATCHING_LEVELS[matching] and (
+                    locations := _find_locations(strategy, quote, index)
+                ):
+                    return QuoteMatch(_describe_match(quote, strategy), locations, quote)
     return None
 
 
-def _places(rung: Rung, quote: Quote, sheet: Sheet) -> tuple[Place, ...]:
+def _find_locations(strategy: MatchStrategy, quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """Lines that were numbered are whole lines; if it was only one, it must be the one with that number."""
-    places = rung.places(quote, sheet)
-    if quote.line is None:
-        return places
-    whole = [place for place in places if place.whole_lines_of(sheet.text)]
+    locations = strategy.find(quote, index)
+    if quote.first_line_number is None:
+        return locations
+    whole = [place for place in locations if place.covers_whole_lines(index.text)]
     if "\n" in quote.old.strip():
         return tuple(whole)
-    return tuple(place for place in whole if number_at(sheet.text, place.span.start) == quote.line)
+    return tuple(place for place in whole if find_line_number(index.text, place.span.start) == quote.first_line_number)
 
 
-def _named(quote: Quote, rung: Rung) -> str:
-    return ", ".join((*quote.repaired, rung.name) if rung.name != "exact" else quote.repaired) or rung.name
+def _describe_match(quote: Quote, strategy: MatchStrategy) -> str:
+    return ", ".join((*quote.repaired, strategy.name) if strategy.name != "exact" else quote.repaired) or strategy.name

@@ -8,7 +8,7 @@ nearly every name is its own spelling.
 
 import re
 
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     # Default_Ignorable_Code_Point in DerivedCoreProperties.txt of the Unicode Character Database, 14.0 to 16.0,
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -16,69 +16,69 @@ _UNSEEN = re.compile(
     "\u2800\U00016fe4\U00013441\U00013442\U0001d159]"
 )
 
-_SHORT = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_LONG = {spelled: char for char, spelled in _SHORT.items()}
+_SHORT_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_SHORT_UNESCAPES = {spelled: char for char, spelled in _SHORT_ESCAPES.items()}
 _ESCAPE = re.compile(r"\\(?:[\\ntr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})")
-_ESCAPED = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
+_ESCAPED_PART = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 
 
-def escaped(name: str) -> str:
+def escape_path(name: str) -> str:
     """A name, or a path name by name, as it is shown."""
-    if _plain(name):
+    if _is_plain(name):
         return name
-    return "/".join(map(_escaped, name.split("/")))
+    return "/".join(map(_escape_part, name.split("/")))
 
 
-def unescaped(name: str) -> str | None:
+def unescape_path(name: str) -> str | None:
     """The name that is shown like this; None if nothing in it is spelled out."""
     if "\\" not in name:
         return None
     parts = name.split("/")
-    meant = [_unescaped(part) for part in parts]
-    if all(part is None for part in meant):
+    decoded = [_unescape_part(part) for part in parts]
+    if all(part is None for part in decoded):
         return None
-    return "/".join(part if other is None else other for part, other in zip(parts, meant, strict=True))
+    return "/".join(part if other is None else other for part, other in zip(parts, decoded, strict=True))
 
 
-def unmistakable(name: str) -> str:
+def escape_ambiguous(name: str) -> str:
     """The name itself, unless it could be taken for the shown form of another: then its own shown form."""
-    if unescaped(name) is None:
+    if unescape_path(name) is None:
         return name
-    return "/".join(part if _unescaped(part) is None else _escaped(part) for part in name.split("/"))
+    return "/".join(part if _unescape_part(part) is None else _escape_part(part) for part in name.split("/"))
 
 
-def real(place: str) -> str:
-    """The name that `unmistakable` spells like this."""
-    return unescaped(place) or place
+def unescape_ambiguous(name: str) -> str:
+    """The name that `escape_ambiguous` spells like this."""
+    return unescape_path(name) or name
 
 
-def spelled(path: str) -> str:
+def format_path(path: str) -> str:
     """A path that may be shown already, or in part, as it is shown."""
-    if _plain(path):
+    if _is_plain(path):
         return path
-    return "/".join(part if _unescaped(part) is not None else _escaped(part) for part in path.split("/"))
+    return "/".join(part if _unescape_part(part) is not None else _escape_part(part) for part in path.split("/"))
 
 
-def _plain(name: str) -> bool:
+def _is_plain(name: str) -> bool:
     if name.isascii():
         return name.isprintable() and "\\" not in name
-    return name.isprintable() and "\\" not in name and not _UNSEEN.search(name)
+    return name.isprintable() and "\\" not in name and not _INVISIBLE.search(name)
 
 
-def _escaped(part: str) -> str:
-    if all(char == "\\" or is_visible(char) for char in part) and _unescaped(part) is None:
+def _escape_part(part: str) -> str:
+    if all(char == "\\" or is_visible(char) for char in part) and _unescape_part(part) is None:
         return part
-    return "".join(char if char != "\\" and is_visible(char) else _spelled(char) for char in part)
+    return "".join(char if char != "\\" and is_visible(char) else _escape_char(char) for char in part)
 
 
 def is_visible(char: str) -> bool:
     """Whether a screen shows this character as itself."""
-    return char.isprintable() and not _UNSEEN.match(char)
+    return char.isprintable() and not _INVISIBLE.match(char)
 
 
-def _spelled(char: str) -> str:
-    if char in _SHORT:
-        return _SHORT[char]
+def _escape_char(char: str) -> str:
+    if char in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[char]
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is no text
         return f"\\x{code - 0xDC00:02x}"
@@ -87,15 +87,15 @@ def _spelled(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _unescaped(part: str) -> str | None:
-    if "\\" not in part or not _ESCAPED.fullmatch(part):
+def _unescape_part(part: str) -> str | None:
+    if "\\" not in part or not _ESCAPED_PART.fullmatch(part):
         return None
-    meant = _ESCAPE.sub(lambda escape: _meant(escape.group()), part)
-    return meant if _escaped(meant) == part else None  # a slash, say, has no spelling but its own
+    decoded = _ESCAPE.sub(lambda escape: _decode_escape(escape.group()), part)
+    return decoded if _escape_part(decoded) == part else None  # a slash, say, has no spelling but its own
 
 
-def _meant(escape: str) -> str:
-    if escape in _LONG:
-        return _LONG[escape]
+def _decode_escape(escape: str) -> str:
+    if escape in _SHORT_UNESCAPES:
+        return _SHORT_UNESCAPES[escape]
     code = int(escape[2:], 16)
     return chr(code + 0xDC00) if escape[1] == "x" and code >= 0x80 else chr(code)

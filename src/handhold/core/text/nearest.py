@@ -2,66 +2,70 @@
 
 from collections import Counter
 
-from handhold.core.errors import Difference, NoMatch, Region
-from handhold.core.text.lines import split
-from handhold.core.text.sheet import Sheet, bare, positions
-from handhold.core.text.splice import aligned
+from handhold.core.errors import LineDifference, NoMatch, Region
+from handhold.core.text.lines import split_lines
+from handhold.core.text.sheet import TextIndex, find_positions, to_bare_bytes
+from handhold.core.text.splice import align_lines
 
-COMMON = 1000  # a line that stands more often than this says little about a place
-SHOWN = 12  # lines of a region
-DIFFERENCES = 4
+MAX_LINE_OCCURRENCES = 1000  # a line that stands more often than this says little about a place
+MAX_REGION_LINES = 12  # lines of a region
+MAX_DIFFERENCES = 4
 
 
-def no_match(path: str, old: str, sheet: Sheet) -> NoMatch:
+def build_no_match(path: str, old: str, index: TextIndex) -> NoMatch:
     """The refusal of a text, with what can be said about it."""
-    region = _nearest(old, sheet, SHOWN)
-    if bare(old) and sheet.holds(old):
-        return NoMatch(path, old, region, "whitespace", differences(old, sheet, region, blanks=True))
-    differs = differences(old, sheet, region)
-    wanted = split(old)
-    missing = sum(each.quoted is not None for each in differs)
-    stale = region is not None and len(differs) < DIFFERENCES and missing * 2 <= len(wanted)
-    return NoMatch(path, old, region, "stale" if stale else "absent", differs)
+    region = _find_nearest(old, index, MAX_REGION_LINES)
+    if to_bare_bytes(old) and index.contains(old):
+        return NoMatch(path, old, region, "whitespace", find_differences(old, index, region, whitespace=True))
+    differing = find_differences(old, index, region)
+    wanted = split_lines(old)
+    missing = sum(each.quoted is not None for each in differing)
+    is_stale = region is not None and len(differing) < MAX_DIFFERENCES and missing * 2 <= len(wanted)
+    return NoMatch(path, old, region, "stale" if is_stale else "absent", differing)
 
 
-def nearest(old: str, text: str, *, most: int = SHOWN) -> Region | None:
+def find_nearest_region(old: str, text: str, *, max_lines: int = MAX_REGION_LINES) -> Region | None:
     """The lines of `text` that share most lines with `old`, blanks aside; None if it shares none."""
-    return _nearest(old, Sheet(text), most)
+    return _find_nearest(old, TextIndex(text), max_lines)
 
 
-def _nearest(old: str, sheet: Sheet, most: int) -> Region | None:
-    wanted = [line.strip() for line in split(old)]
-    where = positions([line for line in wanted if line], list(map(str.strip, sheet.lines)))
+def _find_nearest(old: str, index: TextIndex, max_lines: int) -> Region | None:
+    wanted = [line.strip() for line in split_lines(old)]
+    where = find_positions([line for line in wanted if line], list(map(str.strip, index.lines)))
     votes: Counter[int] = Counter()
     for at, line in enumerate(wanted):
-        votes.update(place - at for place in where.get(line, ())[:COMMON])
+        votes.update(place - at for place in where.get(line, ())[:MAX_LINE_OCCURRENCES])
     if not votes:
         return None
     start = max(0, votes.most_common(1)[0][0])
-    return Region(start + 1, tuple(_lines(sheet, start, min(most, len(wanted) + 1))))
+    return Region(start + 1, tuple(_slice_lines(index, start, min(max_lines, len(wanted) + 1))))
 
 
-def _lines(sheet: Sheet, start: int, count: int) -> list[str]:
+def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:
     """Some lines; a final newline starts none."""
-    end = len(sheet.lines) - (not sheet.lines[-1])
-    return sheet.lines[start : min(start + count, end)]
+    end = len(index.lines) - (not index.lines[-1])
+    return index.lines[start : min(start + count, end)]
 
 
-def differences(
-    old: str, sheet: Sheet, region: Region | None, *, blanks: bool = False, most: int = DIFFERENCES
-) -> tuple[Difference, ...]:
-    """Where the lines from the region on part from the quoted ones; `blanks` count only if nothing else differs."""
+def find_differences(
+    old: str, index: TextIndex, region: Region | None, *, whitespace: bool = False, limit: int = MAX_DIFFERENCES
+) -> tuple[LineDifference, ...]:
+    """Where the lines from the region on part from the quoted; `whitespace` counts only if nothing else differs."""
     if region is None:
         return ()
-    quoted = split(old)
+    quoted = split_lines(old)
     start = region.first - 1
-    there = _lines(sheet, start, len(quoted))
-    found: list[Difference] = []
-    sides = (there, quoted) if blanks else ([repr(bare(line)) for line in lines] for lines in (there, quoted))
-    for kind, a, b, c, d in aligned(*sides):
+    file_lines = _slice_lines(index, start, len(quoted))
+    found: list[LineDifference] = []
+    sides = (
+        (file_lines, quoted)
+        if whitespace
+        else ([repr(to_bare_bytes(line)) for line in lines] for lines in (file_lines, quoted))
+    )
+    for kind, a, b, c, d in align_lines(*sides):
         if kind != "equal":
             for n in range(max(b - a, d - c)):
-                own = there[a + n] if a + n < b else None
-                said = quoted[c + n] if c + n < d else None
-                found.append(Difference(start + min(a + n, b) + 1, own, said))
-    return tuple(found[:most])
+                file_line = file_lines[a + n] if a + n < b else None
+                quoted_line = quoted[c + n] if c + n < d else None
+                found.append(LineDifference(start + min(a + n, b) + 1, file_line, quoted_line))
+    return tuple(found[:limit])

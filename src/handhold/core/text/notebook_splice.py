@@ -13,190 +13,200 @@ from hashlib import sha256
 from typing import Any
 
 from handhold.core.requests import CellKind
-from handhold.core.text.json_spans import Node, walked
-from handhold.core.text.lines import prevailing_ending, unified
+from handhold.core.text.json_spans import JsonNode, parse_value
+from handhold.core.text.lines import detect_line_ending, normalize_newlines
 from handhold.core.text.notebook import Cell, Notebook
 
-ONLY_CODE: dict[str, Any] = {"execution_count": None, "outputs": []}  # of every code cell, before it has run
-NOT_CODE = ("attachments",)
-LOOKED_AT = 100  # cells, at most, to see how sources are written
+CODE_ONLY_FIELDS: dict[str, Any] = {"execution_count": None, "outputs": []}  # of every code cell, before it has run
+NON_CODE_FIELDS = ("attachments",)
+MAX_INSPECTED_CELLS = 100  # cells, at most, to see how sources are written
 
-_ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")  # of a character that is not ASCII
+_UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")  # of a character that is not ASCII
 
 
-def replaced(book: Notebook, cell: Cell, source: str | None, kind: CellKind | None) -> str:
+def replace_cell(notebook: Notebook, cell: Cell, source: str | None, kind: CellKind | None) -> str:
     """With another source, another kind, or both. What the code had put out goes: it is not what this code puts out."""
-    manner = Manner(book, cell.number - 1)
-    held: dict[str, str] = {}
+    style = NotebookStyle(notebook, cell.number - 1)
+    members: dict[str, str] = {}
     if kind and kind != cell.kind:
-        held["cell_type"] = json.dumps(kind)
-    if source is not None and unified(source) != unified(cell.source):
-        ending = prevailing_ending(cell.source)
-        held["source"] = manner.source(unified(source).replace("\n", ending))
-    if not held:
-        return book.text
+        members["cell_type"] = json.dumps(kind)
+    if source is not None and normalize_newlines(source) != normalize_newlines(cell.source):
+        ending = detect_line_ending(cell.source)
+        members["source"] = style.format_source(normalize_newlines(source).replace("\n", ending))
+    if not members:
+        return notebook.text
     now = kind or cell.kind
     if now == "code":
-        held |= {name: json.dumps(none) for name, none in ONLY_CODE.items() if cell.facts.get(name, "") != none}
-    gone = () if now == cell.kind else NOT_CODE if now == "code" else ONLY_CODE
-    return book.text[: cell.node.start] + manner.changed(cell.node, held, gone) + book.text[cell.node.end :]
+        members |= {name: json.dumps(none) for name, none in CODE_ONLY_FIELDS.items() if cell.raw.get(name, "") != none}
+    removed = () if now == cell.kind else NON_CODE_FIELDS if now == "code" else CODE_ONLY_FIELDS
+    return (
+        notebook.text[: cell.node.start]
+        + style.format_changed_cell(cell.node, members, removed)
+        + notebook.text[cell.node.end :]
+    )
 
 
-def inserted(book: Notebook, number: int, source: str, kind: CellKind) -> tuple[str, str]:
+def insert_cell(notebook: Notebook, number: int, source: str, kind: CellKind) -> tuple[str, str]:
     """With a new cell, which then has this number; and its id, if it has one."""
-    manner = Manner(book, max(0, number - 2))
-    held = {"cell_type": json.dumps(kind), "metadata": "{}", "source": manner.source(unified(source))}
+    style = NotebookStyle(notebook, max(0, number - 2))
+    members = {
+        "cell_type": json.dumps(kind),
+        "metadata": "{}",
+        "source": style.format_source(normalize_newlines(source)),
+    }
     if kind == "code":
-        held |= {name: json.dumps(none) for name, none in ONLY_CODE.items()}
-    name = _new_id(book, number, source) if book.has_ids else ""
+        members |= {name: json.dumps(none) for name, none in CODE_ONLY_FIELDS.items()}
+    name = _generate_id(notebook, number, source) if notebook.has_ids else ""
     if name:
-        held["id"] = json.dumps(name)
-    cell = manner.made(held, kind)
-    parts = book.array.parts
+        members["id"] = json.dumps(name)
+    cell = style.format_new_cell(members, kind)
+    parts = notebook.cells_node.children
     if not parts:
-        start, end = book.array.start + 1, book.array.end - 1
-        cell = f"{manner.indented(2)}{cell}{manner.indented(1)}"
+        start, end = notebook.cells_node.start + 1, notebook.cells_node.end - 1
+        cell = f"{style.build_indent(2)}{cell}{style.build_indent(1)}"
     elif number > len(parts):
         start = end = parts[-1].node.end
-        cell = manner.between_cells(number) + cell
+        cell = style.get_cell_separator(number) + cell
     else:
         start = end = parts[number - 1].start
-        cell += manner.between_cells(number)
-    return book.text[:start] + cell + book.text[end:], name
+        cell += style.get_cell_separator(number)
+    return notebook.text[:start] + cell + notebook.text[end:], name
 
 
-def deleted(book: Notebook, cell: Cell) -> str:
+def delete_cell(notebook: Notebook, cell: Cell) -> str:
     """Without the cell, and without a comma beside it."""
-    parts, at = book.array.parts, cell.number - 1
+    parts, at = notebook.cells_node.children, cell.number - 1
     if len(parts) == 1:
-        start, end = book.array.start + 1, book.array.end - 1
+        start, end = notebook.cells_node.start + 1, notebook.cells_node.end - 1
     elif at + 1 < len(parts):
         start, end = parts[at].start, parts[at + 1].start
     else:
         start, end = parts[at - 1].node.end, parts[at].node.end
-    return book.text[:start] + book.text[end:]
+    return notebook.text[:start] + notebook.text[end:]
 
 
-def _new_id(book: Notebook, number: int, source: str) -> str:
+def _generate_id(notebook: Notebook, number: int, source: str) -> str:
     """Eight letters that no cell has: the same for the same edit of the same file, so that it can be repeated."""
-    taken = {cell.id for cell in book.cells}
-    seed = sha256(f"{number}\n{source}\n{book.text}".encode("utf-8", "surrogatepass"))
+    taken = {cell.id for cell in notebook.cells}
+    seed = sha256(f"{number}\n{source}\n{notebook.text}".encode("utf-8", "surrogatepass"))
     while (name := seed.hexdigest()[:8]) in taken:
         seed.update(b"again")
     return name
 
 
-class Manner:
+class NotebookStyle:
     """How a notebook is written, near one of its cells: what stands around and between things, and in what order."""
 
-    def __init__(self, book: Notebook, near: int) -> None:
-        self.book = book
-        self.text = book.text
-        self.cells = sorted(book.cells, key=lambda cell: abs(cell.number - 1 - near))  # the nearest first
-        self.own = self.cells[0] if self.cells else None
+    def __init__(self, notebook: Notebook, near: int) -> None:
+        self.notebook = notebook
+        self.text = notebook.text
+        self.cells = sorted(notebook.cells, key=lambda cell: abs(cell.number - 1 - near))  # the nearest first
+        self.nearest_cell = self.cells[0] if self.cells else None
 
     # --- blanks and commas
 
-    def indented(self, depth: int) -> str:
+    def build_indent(self, depth: int) -> str:
         """What stands before something so deep in the file, if all of it is written as its first level is."""
-        before = self.book.top.gaps(self.text)[0]
+        before = self.notebook.root.read_gaps(self.text)[0]
         line = before.rfind("\n") + 1
         return before[:line] + before[line:] * depth if line else ""
 
-    def between_cells(self, number: int) -> str:
+    def get_cell_separator(self, number: int) -> str:
         """What parts a cell of this number from the one before it."""
-        first, *between, _ = self.book.array.gaps(self.text)
-        return between[min(max(number - 2, 0), len(between) - 1)] if between else self._comma(first)
+        first, *between, _ = self.notebook.cells_node.read_gaps(self.text)
+        return between[min(max(number - 2, 0), len(between) - 1)] if between else self._choose_separator(first)
 
-    def _comma(self, before: str) -> str:
+    def _choose_separator(self, before: str) -> str:
         """A comma between things that have these blanks before them."""
         if "\n" in before:
             return f",{before}"
-        return next((gap for gap in self.book.top.gaps(self.text)[1:-1] if "\n" not in gap), ", ")
+        return next((gap for gap in self.notebook.root.read_gaps(self.text)[1:-1] if "\n" not in gap), ", ")
 
-    def _gaps(self, node: Node) -> tuple[str, str, str]:
+    def _read_gaps(self, node: JsonNode) -> tuple[str, str, str]:
         """What stands before, between and after the parts of something."""
-        before, *between, after = node.gaps(self.text)
-        return before, between[0] if between else self._comma(before), after
+        before, *between, after = node.read_gaps(self.text)
+        return before, between[0] if between else self._choose_separator(before), after
 
-    def _gaps_in_cell(self) -> tuple[str, str, str]:
-        if self.own:
-            return self._gaps(self.own.node)
-        before = self.indented(3)
-        return before, self._comma(before), self.indented(2)
+    def _read_cell_gaps(self) -> tuple[str, str, str]:
+        if self.nearest_cell:
+            return self._read_gaps(self.nearest_cell.node)
+        before = self.build_indent(3)
+        return before, self._choose_separator(before), self.build_indent(2)
 
-    def _gaps_in_source(self, lines: Sequence[str]) -> tuple[str, str, str]:
+    def _read_source_gaps(self, lines: Sequence[str]) -> tuple[str, str, str]:
         """As in the nearest source of so many lines: some write one line behind the bracket, and several below it."""
-        sources = [node for cell in self.cells[:LOOKED_AT] if (node := self._source_of(cell)).parts]
-        alike = [node for node in sources if (len(node.parts) > 1) == (len(lines) > 1)]
+        sources = [node for cell in self.cells[:MAX_INSPECTED_CELLS] if (node := self._parse_source(cell)).children]
+        alike = [node for node in sources if (len(node.children) > 1) == (len(lines) > 1)]
         if nearest := next(iter(alike or sources), None):
-            return self._gaps(nearest)
-        outer, _, _ = self._gaps_in_cell()
-        before = outer + self.indented(1).rpartition("\n")[2] if "\n" in outer else ""
-        return before, self._comma(before), outer if before else ""
+            return self._read_gaps(nearest)
+        outer, _, _ = self._read_cell_gaps()
+        before = outer + self.build_indent(1).rpartition("\n")[2] if "\n" in outer else ""
+        return before, self._choose_separator(before), outer if before else ""
 
-    def _colon(self) -> str:
-        part = (self.own.node if self.own else self.book.top).parts[0]
+    def _read_colon(self) -> str:
+        part = (self.nearest_cell.node if self.nearest_cell else self.notebook.root).children[0]
         return self.text[part.name_end : part.node.start]
 
     # --- values
 
-    def source(self, source: str) -> str:
+    def format_source(self, source: str) -> str:
         """As the nearest cell has it: one string, or a list of lines."""
-        if self.own and isinstance(self._source_of(self.own).value, str):
-            return self._string(source)
+        if self.nearest_cell and isinstance(self._parse_source(self.nearest_cell).value, str):
+            return self._format_string(source)
         lines = [line + "\n" for line in source.split("\n")]
         lines[-1] = lines[-1][:-1]
         if not lines[-1]:
             lines.pop()
         if not lines:
             return "[]"
-        before, between, after = self._gaps_in_source(lines)
-        return f"[{before}{between.join(map(self._string, lines))}{after}]"
+        before, between, after = self._read_source_gaps(lines)
+        return f"[{before}{between.join(map(self._format_string, lines))}{after}]"
 
-    def _string(self, value: str) -> str:
-        return json.dumps(value, ensure_ascii=self._in_ascii)
+    def _format_string(self, value: str) -> str:
+        return json.dumps(value, ensure_ascii=self._is_ascii_escaped)
 
     @cached_property
-    def _in_ascii(self) -> bool:
-        return self.text.isascii() and any(_is_escape(self.text, at.start()) for at in _ESCAPED.finditer(self.text))
+    def _is_ascii_escaped(self) -> bool:
+        return self.text.isascii() and any(
+            _is_escape(self.text, at.start()) for at in _UNICODE_ESCAPE.finditer(self.text)
+        )
 
-    def _source_of(self, cell: Cell) -> Node:
-        part = cell.node.part("source")
+    def _parse_source(self, cell: Cell) -> JsonNode:
+        part = cell.node.find_child("source")
         assert part  # a notebook that can be edited was read by that name
-        return walked(self.text, part.node.start, 1)
+        return parse_value(self.text, part.node.start, 1)
 
     # --- cells
 
-    def made(self, held: dict[str, str], kind: str) -> str:
+    def format_new_cell(self, members: dict[str, str], kind: str) -> str:
         """A new cell of this, in the order of names that the nearest cell of its kind has."""
-        like = next((cell for cell in self.cells if cell.kind == kind), self.own)
-        order = [part.name for part in like.node.parts] if like else []
-        names = sorted(held)
+        like = next((cell for cell in self.cells if cell.kind == kind), self.nearest_cell)
+        order = [part.name for part in like.node.children] if like else []
+        names = sorted(members)
         if not _is_sorted(order):
             names.sort(key=lambda name: order.index(name) if name in order else len(order))
-        before, between, after = self._gaps_in_cell()
-        return f"{{{before}{between.join(self._member(name, held[name]) for name in names)}{after}}}"
+        before, between, after = self._read_cell_gaps()
+        return f"{{{before}{between.join(self._format_member(name, members[name]) for name in names)}{after}}}"
 
-    def _member(self, name: str, value: str) -> str:
-        return f'"{name}"{self._colon()}{value}'
+    def _format_member(self, name: str, value: str) -> str:
+        return f'"{name}"{self._read_colon()}{value}'
 
-    def changed(self, node: Node, held: dict[str, str], gone: Collection[str]) -> str:
+    def format_changed_cell(self, node: JsonNode, new_values: dict[str, str], removed: Collection[str]) -> str:
         """A cell with other values by these names, without those others, and the rest of it as it stands."""
-        before, between, after = self._gaps(node)
-        commas = [between, *node.gaps(self.text)[1:-1]]  # before each member, as if another were before it
+        before, between, after = self._read_gaps(node)
+        commas = [between, *node.read_gaps(self.text)[1:-1]]  # before each member, as if another were before it
         members: list[tuple[str, str, str]] = []
-        for comma, part in zip(commas, node.parts, strict=True):
-            if part.name in held:
-                members.append((part.name, comma, self.text[part.start : part.node.start] + held[part.name]))
-            elif part.name not in gone:
+        for comma, part in zip(commas, node.children, strict=True):
+            if part.name in new_values:
+                members.append((part.name, comma, self.text[part.start : part.node.start] + new_values[part.name]))
+            elif part.name not in removed:
                 members.append((part.name, comma, self.text[part.start : part.node.end]))
         names = [name for name, _, _ in members]
         is_sorted = _is_sorted(names)
-        for name in sorted(held.keys() - names):
+        for name in sorted(new_values.keys() - names):
             at = bisect(names, name) if is_sorted else len(names)
             names.insert(at, name)
-            members.insert(at, (name, between, self._member(name, held[name])))
+            members.insert(at, (name, between, self._format_member(name, new_values[name])))
         first, *rest = members
         return f"{{{before}{first[2]}{''.join(comma + text for _, comma, text in rest)}{after}}}"
 

@@ -16,43 +16,45 @@ from dataclasses import dataclass
 from html import escape
 from shlex import quote as shell_quote
 
-from handhold.core.text.secrets import LEAST, Secret
+from handhold.core.text.secrets import MIN_SECRET_CHARS, Secret
 
-LONGEST = 256  # bytes of a secret that are looked for together
-GRAM = 4  # bytes; fewer may be shown before it is known that they begin a secret
-IGNORED = b" \t\r\n\0"
-_COLOUR = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?)?")
-_BETWEEN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]?)?|[ \t\r\n\0])+")
+MAX_FORM_BYTES = 256  # bytes of a secret that are looked for together
+GRAM_BYTES = 4  # bytes; fewer may be shown before it is known that they begin a secret
+IGNORED_BYTES = b" \t\r\n\0"
+_COLOR_CODE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?)?")
+_IGNORED_RUN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]?)?|[ \t\r\n\0])+")
 
 
 @dataclass(frozen=True)
-class _Form:
+class _SecretForm:
     """One way in which a secret is printed. `flat` is the same without what is ignored."""
 
     exact: bytes
     flat: bytes
     label: bytes
-    wraps: bool  # counts also where whitespace was put into it
+    matches_wrapped: bool  # counts also where whitespace was put into it
 
 
 class Redaction:
     """The forms of some secrets, ready to be looked for. Any number of streams may use it at once.
 
-    Every form has `stride + GRAM - 1` bytes at least. So it is enough to look at the bytes at every `stride`: where a
-    form stands, one of these grams is among its first ones.
+    Every form has `_stride + GRAM_BYTES - 1` bytes at least. So it is enough to look at the bytes at every `_stride`:
+    where a form stands, one of these grams is among its first ones.
     """
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
-        forms = {form.flat: form for secret in secrets for form in _forms(secret) if len(form.flat) >= LEAST}
-        self._stride = min(map(len, forms), default=LEAST) - GRAM + 1
+        forms = {
+            form.flat: form for secret in secrets for form in _iter_forms(secret) if len(form.flat) >= MIN_SECRET_CHARS
+        }
+        self._stride = min(map(len, forms), default=MIN_SECRET_CHARS) - GRAM_BYTES + 1
         self._longest = max(map(len, forms), default=0)
-        self._by_gram: defaultdict[int, list[tuple[int, _Form]]] = defaultdict(list)
-        self._starts: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        self._by_gram: defaultdict[int, list[tuple[int, _SecretForm]]] = defaultdict(list)
+        self._by_prefix: defaultdict[bytes, list[bytes]] = defaultdict(list)
         for form in forms.values():
             for at in range(self._stride):
-                self._by_gram[_number(form.flat[at : at + GRAM])].append((at, form))
-            for size in range(1, GRAM + 1):
-                self._starts[form.flat[:size]].append(form.flat)
+                self._by_gram[_gram_to_int(form.flat[at : at + GRAM_BYTES])].append((at, form))
+            for size in range(1, GRAM_BYTES + 1):
+                self._by_prefix[form.flat[:size]].append(form.flat)
         self._grams = frozenset(self._by_gram)
 
     def __bool__(self) -> bool:
@@ -64,14 +66,14 @@ class Redaction:
             return text
         data = text.encode("utf-8", "surrogatepass")
         spans = self.find(data, flatten(data))
-        return _replaced(data, spans, 0, len(data)).decode("utf-8", "surrogatepass") if spans else text
+        return _replace_spans(data, spans, 0, len(data)).decode("utf-8", "surrogatepass") if spans else text
 
     def find(self, data: bytes, flat: bytes) -> list[tuple[int, int, bytes]]:
         """Where secrets are in `data`, in order and apart from each other: start, end and label."""
-        count = max(0, (len(flat) - GRAM) // self._stride + 1)
-        grams = bytearray(GRAM * count)
-        for at in range(GRAM):
-            grams[at::GRAM] = flat[at : at + self._stride * (count - 1) + 1 : self._stride] if count else b""
+        count = max(0, (len(flat) - GRAM_BYTES) // self._stride + 1)
+        grams = bytearray(GRAM_BYTES * count)
+        for at in range(GRAM_BYTES):
+            grams[at::GRAM_BYTES] = flat[at : at + self._stride * (count - 1) + 1 : self._stride] if count else b""
         numbers = memoryview(grams).cast("I")
         if self._grams.isdisjoint(numbers):
             return []
@@ -82,13 +84,13 @@ class Redaction:
             for offset, form in self._by_gram[number]
             if (start := index * self._stride - offset) >= 0 and flat.startswith(form.flat, start)
         ]
-        return _apart(_placed(data, found)) if found else []
+        return _merge_spans(_locate_spans(data, found)) if found else []
 
-    def held_back(self, flat: bytes) -> int:
+    def count_held_back(self, flat: bytes) -> int:
         """How many of the last bytes may be the beginning of a secret."""
         end = len(flat)
         for start in range(max(0, end - self._longest + 1), end):
-            forms = self._starts.get(flat[start : start + GRAM])
+            forms = self._by_prefix.get(flat[start : start + GRAM_BYTES])
             if forms and any(form.startswith(flat[start:]) for form in forms):
                 return end - start
         return 0
@@ -99,41 +101,41 @@ class Redactor:
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
-        self._rest = b""
-        self._shown = 0  # bytes of the rest that were let through
+        self._pending = b""
+        self._pending_shown = 0  # bytes of the rest that were let through
 
     def feed(self, data: bytes) -> bytes:
-        data = self._rest + data
+        data = self._pending + data
         flat = flatten(data)
         spans = self._redaction.find(data, flat)
         after = spans[-1][1] if spans else 0
-        held = self._redaction.held_back(flatten(data[after:]) if after else flat)
-        cut = _start_of_end(data, held) if held else len(data)
-        through = max(self._shown, len(data) if held < GRAM else cut)
-        out = _replaced(data, spans, self._shown, through)
-        self._rest, self._shown = data[cut:], max(0, through - cut)
+        held = self._redaction.count_held_back(flatten(data[after:]) if after else flat)
+        cut = _find_tail_start(data, held) if held else len(data)
+        through = max(self._pending_shown, len(data) if held < GRAM_BYTES else cut)
+        out = _replace_spans(data, spans, self._pending_shown, through)
+        self._pending, self._pending_shown = data[cut:], max(0, through - cut)
         return out
 
     def flush(self) -> bytes:
         """What was held back and did not become a secret."""
-        rest, self._rest = self._rest[self._shown :], b""
-        self._shown = 0
+        rest, self._pending = self._pending[self._pending_shown :], b""
+        self._pending_shown = 0
         return rest
 
 
 def flatten(data: bytes) -> bytes:
     """Without colour codes and whitespace."""
-    return (_COLOUR.sub(b"", data) if b"\x1b" in data else data).translate(None, IGNORED)
+    return (_COLOR_CODE.sub(b"", data) if b"\x1b" in data else data).translate(None, IGNORED_BYTES)
 
 
-def _number(gram: bytes) -> int:
+def _gram_to_int(gram: bytes) -> int:
     return memoryview(gram).cast("I")[0]
 
 
-def _origins(data: bytes, offsets: Iterable[int]) -> dict[int, int]:
+def _map_offsets(data: bytes, offsets: Iterable[int]) -> dict[int, int]:
     """Where the bytes stand that are at these offsets once `data` is flattened."""
     origins: dict[int, int] = {}
-    gaps = ((found.start(), found.end()) for found in _BETWEEN.finditer(data))
+    gaps = ((found.start(), found.end()) for found in _IGNORED_RUN.finditer(data))
     ignored, gap = 0, next(gaps, None)
     for offset in sorted(offsets):
         while gap and offset + ignored >= gap[0]:
@@ -143,25 +145,27 @@ def _origins(data: bytes, offsets: Iterable[int]) -> dict[int, int]:
     return origins
 
 
-def _start_of_end(data: bytes, size: int) -> int:
+def _find_tail_start(data: bytes, size: int) -> int:
     """Where the last bytes begin that are so many once they are flattened. What is before them is not looked at."""
     window = size + 64
-    while window < len(data) and len(flatten(data[-window:])) < size + LONGEST:  # it may begin within a colour code
+    while (
+        window < len(data) and len(flatten(data[-window:])) < size + MAX_FORM_BYTES
+    ):  # it may begin within a colour code
         window *= 2
     end = data[-window:]
     offset = len(flatten(end)) - size
-    return len(data) - len(end) + _origins(end, [offset])[offset]
+    return len(data) - len(end) + _map_offsets(end, [offset])[offset]
 
 
-def _placed(data: bytes, found: list[tuple[int, int, _Form]]) -> Iterator[tuple[int, int, bytes]]:
-    origins = _origins(data, {offset for start, end, _ in found for offset in (start, end - 1)})
+def _locate_spans(data: bytes, found: list[tuple[int, int, _SecretForm]]) -> Iterator[tuple[int, int, bytes]]:
+    origins = _map_offsets(data, {offset for start, end, _ in found for offset in (start, end - 1)})
     for flat_start, flat_end, form in found:
         start, end = origins[flat_start], origins[flat_end - 1] + 1
-        if form.wraps or _COLOUR.sub(b"", data[start:end]).replace(b"\0", b"") == form.exact:
+        if form.matches_wrapped or _COLOR_CODE.sub(b"", data[start:end]).replace(b"\0", b"") == form.exact:
             yield start, end, form.label
 
 
-def _apart(spans: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+def _merge_spans(spans: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
     """In order; those that overlap as one, under the name of the first and longest."""
     merged: list[tuple[int, int, bytes]] = []
     for start, end, label in sorted(spans, key=lambda each: (each[0], -each[1])):
@@ -173,14 +177,14 @@ def _apart(spans: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, byte
     return merged
 
 
-def _replaced(data: bytes, spans: list[tuple[int, int, bytes]], start: int, end: int) -> bytes:
+def _replace_spans(data: bytes, spans: list[tuple[int, int, bytes]], start: int, end: int) -> bytes:
     """From `start` to `end`, with the spans replaced. The colour codes in them stay, behind the replacement."""
     if not spans:
         return data[start:end]
     pieces: list[bytes] = []
     at = start
     for begins, ends, label in spans:
-        pieces += (data[at : max(at, begins)], label, *_COLOUR.findall(data, begins, ends))
+        pieces += (data[at : max(at, begins)], label, *_COLOR_CODE.findall(data, begins, ends))
         at = ends
     return b"".join((*pieces, data[at:end]))
 
@@ -188,15 +192,15 @@ def _replaced(data: bytes, spans: list[tuple[int, int, bytes]], start: int, end:
 # --- how a secret is printed
 
 
-def _forms(secret: Secret) -> Iterator[_Form]:
+def _iter_forms(secret: Secret) -> Iterator[_SecretForm]:
     label = f"[redacted: {secret.name}]".encode("utf-8", "surrogateescape")
     data = secret.value.encode("utf-8", "surrogateescape")
-    ends = (min(len(data), at + LONGEST) for at in range(0, len(data), LONGEST))
-    for piece in (data[max(0, end - LONGEST) : end] for end in ends):
-        for exact in dict.fromkeys(_escaped(piece)):
-            yield _Form(exact, exact.translate(None, IGNORED), label, _looks_random(piece))
-        for encoded in dict.fromkeys(_encoded(piece)):
-            yield _Form(encoded, encoded, label, wraps=True)
+    ends = (min(len(data), at + MAX_FORM_BYTES) for at in range(0, len(data), MAX_FORM_BYTES))
+    for piece in (data[max(0, end - MAX_FORM_BYTES) : end] for end in ends):
+        for exact in dict.fromkeys(_iter_escaped(piece)):
+            yield _SecretForm(exact, exact.translate(None, IGNORED_BYTES), label, _looks_random(piece))
+        for encoded in dict.fromkeys(_iter_encoded(piece)):
+            yield _SecretForm(encoded, encoded, label, matches_wrapped=True)
 
 
 def _looks_random(value: bytes) -> bool:
@@ -204,7 +208,7 @@ def _looks_random(value: bytes) -> bool:
     return not re.search(rb"\s", value) and bool(re.search(rb"\d", value)) and bool(re.search(rb"[A-Za-z]", value))
 
 
-def _escaped(data: bytes) -> Iterator[bytes]:
+def _iter_escaped(data: bytes) -> Iterator[bytes]:
     yield data
     text = data.decode("utf-8", "surrogateescape")
     texts = [json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1], escape(text)]
@@ -218,7 +222,7 @@ def _escaped(data: bytes) -> Iterator[bytes]:
             yield from (url, url.replace(b"%20", b"+"))
 
 
-def _encoded(data: bytes) -> Iterator[bytes]:
+def _iter_encoded(data: bytes) -> Iterator[bytes]:
     yield data.hex().encode()
     yield data.hex().upper().encode()
     for ahead in range(3):  # bytes that stand before it in a group of three

@@ -13,17 +13,17 @@ from unicodedata import category
 
 from handhold.core.errors import BadRegex
 
-BROKEN = "\udc80-\udcff"  # bytes that are no UTF-8, as Python decodes them
-NEVER = f"\\n{BROKEN}"
+INVALID_BYTES = "\udc80-\udcff"  # bytes that are no UTF-8, as Python decodes them
+NEVER_MATCHED = f"\\n{INVALID_BYTES}"
 SPACE = "\\t\\x0b\\x0c\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
-GUARD = f"(?![{NEVER}])"
-PLAIN = {
+GUARD = f"(?![{NEVER_MATCHED}])"
+CLASS_ESCAPES = {
     "d": "\\d",
     "w": "\\w",
     "s": f"[{SPACE}]",
     "D": f"{GUARD}\\D",
     "W": f"{GUARD}\\W",
-    "S": f"[^{SPACE}{NEVER}]",
+    "S": f"[^{SPACE}{NEVER_MATCHED}]",
 }
 ASSERTIONS = {"b": "\\b", "B": "\\B", "A": "^", "z": "$", "<": "\\b(?=\\w)", ">": "\\b(?<=\\w)"}
 BOUNDARIES = {
@@ -32,8 +32,8 @@ BOUNDARIES = {
     "start-half": "(?<!\\w)",
     "end-half": "(?!\\w)",
 }
-CONTROLS = {"t": "\\t", "r": "\\r", "f": "\\x0c", "v": "\\x0b", "a": "\\x07"}
-POSIX = {
+CONTROL_ESCAPES = {"t": "\\t", "r": "\\r", "f": "\\x0c", "v": "\\x0b", "a": "\\x07"}
+POSIX_CLASSES = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
     "ascii": "\\x00-\\x7f",
@@ -54,236 +54,240 @@ CATEGORIES = {"letter": "L", "mark": "M", "number": "N", "punctuation": "P", "sy
 }  # fmt: skip
 QUANTIFIER = re.compile(r"[*+?]|\{(\d+)(?:,(\d*))?\}")
 GROUP = re.compile(r"\(\?(?:P?<(?P<name>[A-Za-z_][\w.\[\]]*)>|(?P<flags>[a-zA-Z-]*)(?P<end>[:)]))")
-CODE = re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[xuU]\{([0-9A-Fa-f]{1,8})\}")
+CODE_POINT = re.compile(r"x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[xuU]\{([0-9A-Fa-f]{1,8})\}")
 PROPERTY = re.compile(r"[pP](?:\{(\^?)([^}]*)\}|([A-Z]))")
-LARGEST = 0x10FFFF
+MAX_CODE_POINT = 0x10FFFF
 
 
-def compiled(pattern: str, *, ignore_case: bool) -> "re.Pattern[str]":
+def compile_regex(pattern: str, *, ignore_case: bool) -> "re.Pattern[str]":
     """For text of whole lines, decoded with surrogateescape; BadRegex. It never matches across a line's end."""
     flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
     try:
-        return re.compile(Translation(pattern).whole(), flags)
+        return re.compile(RegexTranslator(pattern).translate(), flags)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadRegex(pattern, str(error)) from None
 
 
 @dataclass
-class Translation:
+class RegexTranslator:
     pattern: str
-    at: int = 0
-    said: list[str] = field(default_factory=list[str])  # the expression so far, piece by piece
-    flagged: list[list[str]] = field(default_factory=lambda: [[]])  # of each open group: what was set in it on the way
-    openings: list[int] = field(default_factory=list[int])  # where in `said` each open group begins
-    repeatable: bool = False
+    position: int = 0
+    output: list[str] = field(default_factory=list[str])  # the expression so far, piece by piece
+    flag_groups: list[list[str]] = field(
+        default_factory=lambda: [[]]
+    )  # of each open group: what was set in it on the way
+    group_starts: list[int] = field(default_factory=list[int])  # where in `output` each open group begins
+    is_repeatable: bool = False
 
-    def whole(self) -> str:
-        while self.at < len(self.pattern):
-            char = self.pattern[self.at]
-            if quantifier := QUANTIFIER.match(self.pattern, self.at):
-                self.repeat(quantifier)
+    def translate(self) -> str:
+        while self.position < len(self.pattern):
+            char = self.pattern[self.position]
+            if quantifier := QUANTIFIER.match(self.pattern, self.position):
+                self.translate_quantifier(quantifier)
             elif char == "{":
-                raise self.bad("a '{' that repeats nothing; write \\{ for the character")
+                raise self.error("a '{' that repeats nothing; write \\{ for the character")
             elif char == "\\":
-                self.at += 1
-                self.escape()
+                self.position += 1
+                self.translate_escape()
             elif char == "[":
-                self.say(self.bracket())
+                self.emit(self.parse_class())
             elif char == "(":
-                self.open()
+                self.open_group()
             elif char == ")":
-                self.close()
+                self.close_group()
             elif char == "|":
-                self.at += 1
-                flagged = self.flagged[-1]
-                self.say(f"{')' * len(flagged)}|{''.join(flagged)}", repeatable=False)
+                self.position += 1
+                flag_group = self.flag_groups[-1]
+                self.emit(f"{')' * len(flag_group)}|{''.join(flag_group)}", repeatable=False)
             elif char in "^$":
-                self.at += 1
-                self.say(char)
+                self.position += 1
+                self.emit(char)
             else:
-                self.at += 1
-                self.say(f"[^{NEVER}]" if char == "." else re.escape(char))
-        if self.openings:
-            raise self.bad("unclosed group")
-        return "".join(self.said) + ")" * len(self.flagged[0])
+                self.position += 1
+                self.emit(f"[^{NEVER_MATCHED}]" if char == "." else re.escape(char))
+        if self.group_starts:
+            raise self.error("unclosed group")
+        return "".join(self.output) + ")" * len(self.flag_groups[0])
 
-    def bad(self, because: str) -> BadRegex:
+    def error(self, because: str) -> BadRegex:
         return BadRegex(self.pattern, because)
 
-    def say(self, piece: str, *, repeatable: bool = True) -> None:
-        self.said.append(piece)
-        self.repeatable = repeatable
+    def emit(self, piece: str, *, repeatable: bool = True) -> None:
+        self.output.append(piece)
+        self.is_repeatable = repeatable
 
-    def repeat(self, quantifier: "re.Match[str]") -> None:
-        if not self.repeatable:
-            raise self.bad(f"{quantifier.group()!r} repeats nothing")
-        self.at = quantifier.end()
-        lazy = self.pattern[self.at : self.at + 1] == "?"
-        self.at += lazy
-        self.say(f"(?:{self.said.pop()}){quantifier.group()}{'?' if lazy else ''}")
+    def translate_quantifier(self, quantifier: "re.Match[str]") -> None:
+        if not self.is_repeatable:
+            raise self.error(f"{quantifier.group()!r} repeats nothing")
+        self.position = quantifier.end()
+        lazy = self.pattern[self.position : self.position + 1] == "?"
+        self.position += lazy
+        self.emit(f"(?:{self.output.pop()}){quantifier.group()}{'?' if lazy else ''}")
 
-    def escape(self) -> None:
-        rest = self.pattern[self.at :]
+    def translate_escape(self) -> None:
+        rest = self.pattern[self.position :]
         char = rest[:1]
         if not char:
-            raise self.bad("it ends with a backslash")
+            raise self.error("it ends with a backslash")
         if char == "b" and rest[1:2] == "{":
             kind = rest[2 : rest.find("}")] if "}" in rest else ""
             if kind not in BOUNDARIES:
-                raise self.bad("'\\b{' is not followed by start, end, start-half or end-half")
-            self.at += len(kind) + 3
-            return self.say(BOUNDARIES[kind])
+                raise self.error("'\\b{' is not followed by start, end, start-half or end-half")
+            self.position += len(kind) + 3
+            return self.emit(BOUNDARIES[kind])
         if char in ASSERTIONS:
-            self.at += 1
-            return self.say(ASSERTIONS[char])
-        if char in PLAIN:
-            self.at += 1
-            return self.say(PLAIN[char])
+            self.position += 1
+            return self.emit(ASSERTIONS[char])
+        if char in CLASS_ESCAPES:
+            self.position += 1
+            return self.emit(CLASS_ESCAPES[char])
         if char in "pP":
-            negated, ranges = self.property()
-            return self.say(f"[^{ranges}{NEVER}]" if negated else f"[{ranges}]")
-        return self.say(self.character())
+            negated, ranges = self.parse_property()
+            return self.emit(f"[^{ranges}{NEVER_MATCHED}]" if negated else f"[{ranges}]")
+        return self.emit(self.parse_character())
 
-    def character(self) -> str:
+    def parse_character(self) -> str:
         """One character that is spelled out behind a backslash."""
-        char = self.pattern[self.at]
-        if code := CODE.match(self.pattern, self.at):
-            self.at = code.end()
+        char = self.pattern[self.position]
+        if code := CODE_POINT.match(self.pattern, self.position):
+            self.position = code.end()
             number = int(code[1] or code.group()[1:], 16)
-            if number > LARGEST or 0xD800 <= number <= 0xDFFF:
-                raise self.bad(f"'\\{code.group()}' is no character")
-            return self.sole(chr(number))
-        self.at += 1
+            if number > MAX_CODE_POINT or 0xD800 <= number <= 0xDFFF:
+                raise self.error(f"'\\{code.group()}' is no character")
+            return self.escape_character(chr(number))
+        self.position += 1
         if char == "n":
-            raise self.bad("it holds a line break, and lines are searched one by one")
-        if char in CONTROLS:
-            return CONTROLS[char]
+            raise self.error("it holds a line break, and lines are searched one by one")
+        if char in CONTROL_ESCAPES:
+            return CONTROL_ESCAPES[char]
         if char.isdigit():
-            raise self.bad("there is no going back to a group")
+            raise self.error("there is no going back to a group")
         if char in string.ascii_letters or not char.isascii():
-            raise self.bad(f"'\\{char}' means nothing")
+            raise self.error(f"'\\{char}' means nothing")
         return re.escape(char)
 
-    def sole(self, char: str) -> str:
+    def escape_character(self, char: str) -> str:
         if char == "\n":
-            raise self.bad("it holds a line break, and lines are searched one by one")
+            raise self.error("it holds a line break, and lines are searched one by one")
         return re.escape(char)
 
-    def property(self) -> tuple[bool, str]:
-        named = PROPERTY.match(self.pattern, self.at)
+    def parse_property(self) -> tuple[bool, str]:
+        named = PROPERTY.match(self.pattern, self.position)
         if not named:
-            raise self.bad("'\\p' is not followed by the name of a class")
-        self.at = named.end()
+            raise self.error("'\\p' is not followed by the name of a class")
+        self.position = named.end()
         name = named[3] or named[2]
         short = CATEGORIES.get(name.lower().replace("_letter", ""), name)
-        ranges = ranges_of(short) if len(short) <= 2 else ""
+        ranges = build_category_ranges(short) if len(short) <= 2 else ""
         if not ranges:
-            raise self.bad(f"the class {name!r} is not known here, only general categories are")
+            raise self.error(f"the class {name!r} is not known here, only general categories are")
         return (named.group()[0] == "P") != bool(named[1]), ranges
 
     # --- groups
 
-    def open(self) -> None:
-        self.openings.append(len(self.said))
-        self.flagged.append([])
-        if self.pattern[self.at + 1 : self.at + 2] != "?":
-            self.at += 1
-            return self.say("(", repeatable=False)
-        group = GROUP.match(self.pattern, self.at)
+    def open_group(self) -> None:
+        self.group_starts.append(len(self.output))
+        self.flag_groups.append([])
+        if self.pattern[self.position + 1 : self.position + 2] != "?":
+            self.position += 1
+            return self.emit("(", repeatable=False)
+        group = GROUP.match(self.pattern, self.position)
         if not group:
-            raise self.bad("it looks around, or has a group of an unknown kind")
-        self.at = group.end()
+            raise self.error("it looks around, or has a group of an unknown kind")
+        self.position = group.end()
         if group["name"]:
-            return self.say("(", repeatable=False)
-        opening = f"(?{self.flags(group['flags'])}:"
+            return self.emit("(", repeatable=False)
+        opening = f"(?{self.translate_flags(group['flags'])}:"
         if group["end"] == ")":  # for the rest of the group that it is in
-            self.openings.pop()
-            self.flagged.pop()
-            self.flagged[-1].append(opening)
-        return self.say(opening, repeatable=False)
+            self.group_starts.pop()
+            self.flag_groups.pop()
+            self.flag_groups[-1].append(opening)
+        return self.emit(opening, repeatable=False)
 
-    def flags(self, flags: str) -> str:
+    def translate_flags(self, flags: str) -> str:
         """Those that mean something here: a line break is never matched, and every line has its ends."""
         on, _, off = flags.partition("-")
         if unknown := (set(on) - set("ismu")) | (set(off) - set("is")):
-            raise self.bad(f"the flag {min(unknown)!r} is not known here")
+            raise self.error(f"the flag {min(unknown)!r} is not known here")
         return ("i" if "i" in on else "") + ("-i" if "i" in off else "")
 
-    def close(self) -> None:
-        if not self.openings:
-            raise self.bad("unopened group")
-        self.at += 1
-        start = self.openings.pop()
-        group = "".join(self.said[start:]) + ")" * (len(self.flagged.pop()) + 1)
-        del self.said[start:]
-        self.say(group)
+    def close_group(self) -> None:
+        if not self.group_starts:
+            raise self.error("unopened group")
+        self.position += 1
+        start = self.group_starts.pop()
+        group = "".join(self.output[start:]) + ")" * (len(self.flag_groups.pop()) + 1)
+        del self.output[start:]
+        self.emit(group)
 
     # --- classes
 
-    def bracket(self) -> str:
-        self.at += 1
-        negated = self.pattern[self.at : self.at + 1] == "^"
-        self.at += negated
+    def parse_class(self) -> str:
+        self.position += 1
+        negated = self.pattern[self.position : self.position + 1] == "^"
+        self.position += negated
         items: list[str] = []
         first = True
-        while (char := self.pattern[self.at : self.at + 1]) != "]" or first:
+        while (char := self.pattern[self.position : self.position + 1]) != "]" or first:
             if not char:
-                raise self.bad("unclosed character class")
-            if char == "[" and not self.pattern.startswith("[:", self.at):
-                raise self.bad("a class within a class is not known here; write \\[ for the character")
-            if self.pattern[self.at : self.at + 2] in ("&&", "--", "~~") and not first:
-                raise self.bad("classes are not combined here")
-            items.append(self.item())
+                raise self.error("unclosed character class")
+            if char == "[" and not self.pattern.startswith("[:", self.position):
+                raise self.error("a class within a class is not known here; write \\[ for the character")
+            if self.pattern[self.position : self.position + 2] in ("&&", "--", "~~") and not first:
+                raise self.error("classes are not combined here")
+            items.append(self.parse_class_item())
             first = False
-        self.at += 1
+        self.position += 1
         if negated:
-            return f"[^{''.join(items)}{NEVER}]"
+            return f"[^{''.join(items)}{NEVER_MATCHED}]"
         return f"{GUARD}[{''.join(items)}]"
 
-    def item(self) -> str:
+    def parse_class_item(self) -> str:
         """A character, a range of them, or a class by name."""
-        if self.pattern.startswith("[:", self.at):
-            end = self.pattern.find(":]", self.at)
-            name = self.pattern[self.at + 2 : end]
-            if name not in POSIX:
-                raise self.bad(f"'[:{name}:]' is not known here")
-            self.at = end + 2
-            return POSIX[name]
-        if self.pattern[self.at] == "\\" and (char := self.pattern[self.at + 1 : self.at + 2]):
-            if char in PLAIN:
-                self.at += 2
+        if self.pattern.startswith("[:", self.position):
+            end = self.pattern.find(":]", self.position)
+            name = self.pattern[self.position + 2 : end]
+            if name not in POSIX_CLASSES:
+                raise self.error(f"'[:{name}:]' is not known here")
+            self.position = end + 2
+            return POSIX_CLASSES[name]
+        if self.pattern[self.position] == "\\" and (char := self.pattern[self.position + 1 : self.position + 2]):
+            if char in CLASS_ESCAPES:
+                self.position += 2
                 return SPACE if char == "s" else f"\\{char}"
             if char in "pP":
-                self.at += 1
-                negated, ranges = self.property()
+                self.position += 1
+                negated, ranges = self.parse_property()
                 if negated:
-                    raise self.bad("a class that leaves one out is not known within another here")
+                    raise self.error("a class that leaves one out is not known within another here")
                 return ranges
-        low = self.bound()
-        if self.pattern[self.at : self.at + 1] != "-" or self.pattern[self.at + 1 : self.at + 2] in ("]", ""):
+        low = self.parse_class_bound()
+        if self.pattern[self.position : self.position + 1] != "-" or self.pattern[
+            self.position + 1 : self.position + 2
+        ] in ("]", ""):
             return low
-        self.at += 1
-        if self.pattern[self.at] == "[":
-            raise self.bad("a range ends with a '['")
-        return f"{low}-{self.bound()}"
+        self.position += 1
+        if self.pattern[self.position] == "[":
+            raise self.error("a range ends with a '['")
+        return f"{low}-{self.parse_class_bound()}"
 
-    def bound(self) -> str:
-        char = self.pattern[self.at]
-        self.at += 1
+    def parse_class_bound(self) -> str:
+        char = self.pattern[self.position]
+        self.position += 1
         if char != "\\":
             return re.escape(char)
-        if self.at == len(self.pattern):
-            raise self.bad("it ends with a backslash")
-        return self.character()
+        if self.position == len(self.pattern):
+            raise self.error("it ends with a backslash")
+        return self.parse_character()
 
 
 @cache
-def ranges_of(short: str) -> str:
+def build_category_ranges(short: str) -> str:
     """The characters of a general category, as they stand in a class."""
     out: list[str] = []
     start = None
-    for code in range(LARGEST + 2):
-        inside = code <= LARGEST and not 0xD800 <= code <= 0xDFFF and category(chr(code)).startswith(short)
+    for code in range(MAX_CODE_POINT + 2):
+        inside = code <= MAX_CODE_POINT and not 0xD800 <= code <= 0xDFFF and category(chr(code)).startswith(short)
         inside = inside and code != 0x0A
         if inside and start is None:
             start = code

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from handhold.core.text.lines import unified
-from handhold.core.text.sheet import blank
+from handhold.core.text.lines import normalize_newlines
+from handhold.core.text.sheet import is_blank
 
 
 @dataclass(frozen=True)
@@ -20,17 +20,17 @@ class Quote:
     old: str
     new: str
     repaired: tuple[str, ...] = ()
-    line: int | None = None  # the number that was written before its first line
+    first_line_number: int | None = None  # the number that was written before its first line
 
 
 @dataclass(frozen=True)
-class Repair:
+class QuoteRepair:
     name: str
-    mend: Callable[[Quote], Quote | None]  # None: there is nothing of the kind
+    apply: Callable[[Quote], Quote | None]  # None: there is nothing of the kind
 
 
 FENCE = re.compile(r"\s*(```+|~~~+)[^\n`]*\n(.*?)\n?[ \t]*\1\s*", re.DOTALL)
-NUMBERED = (
+NUMBERED_LINE_STYLES = (
     re.compile(r"[ \t]*(\d+)→(.*)"),
     re.compile(r" *(\d+)\t(.*)"),
     re.compile(r" *(\d+) ?\|(?: (.*)|)"),
@@ -41,7 +41,7 @@ ENTITY = re.compile(f"&({'|'.join(ENTITIES)});")
 ESCAPED_QUOTE = re.compile(r"""\\(["'`])""")
 
 
-def fence(quote: Quote) -> Quote | None:
+def strip_fence(quote: Quote) -> Quote | None:
     inside = FENCE.fullmatch(quote.old)
     if not inside:
         return None
@@ -49,49 +49,49 @@ def fence(quote: Quote) -> Quote | None:
     return replace(quote, old=inside[2], new=other[2] if other else quote.new)
 
 
-def line_numbers(quote: Quote) -> Quote | None:
+def strip_line_numbers(quote: Quote) -> Quote | None:
     """The old lines must count up by one; the new ones may count as they like, or not at all."""
-    for style in NUMBERED:
+    for style in NUMBERED_LINE_STYLES:
         found = [style.fullmatch(line) for line in quote.old.removesuffix("\n").split("\n")]
         numbers = [int(each[1]) for each in found if each]
         if len(numbers) == len(found) and numbers == list(range(numbers[0], numbers[0] + len(numbers))):
             others = [style.fullmatch(line) for line in quote.new.removesuffix("\n").split("\n")]
             if any(others) and not all(others):
                 return None
-            new = _without(others, quote.new) if all(others) else quote.new
-            return replace(quote, old=_without(found, quote.old), new=new, line=numbers[0])
+            new = _strip_prefixes(others, quote.new) if all(others) else quote.new
+            return replace(quote, old=_strip_prefixes(found, quote.old), new=new, first_line_number=numbers[0])
     return None
 
 
-def _without(found: Sequence[re.Match[str] | None], text: str) -> str:
+def _strip_prefixes(found: Sequence[re.Match[str] | None], text: str) -> str:
     ended = "\n" if text.endswith("\n") else ""
     return "\n".join(each[2] or "" for each in found if each) + ended
 
 
-def escapes(quote: Quote) -> Quote | None:
+def unescape_json(quote: Quote) -> Quote | None:
     """Both texts were escaped for JSON once too often."""
     if "\\" not in quote.old or "\n" in quote.old:
         return None
-    mended, other = _unescaped(quote.old), _unescaped(quote.new)
-    if mended is None or (other is None and "\\" in quote.new):
+    unescaped, other = _decode_json_escapes(quote.old), _decode_json_escapes(quote.new)
+    if unescaped is None or (other is None and "\\" in quote.new):
         return None
-    return replace(quote, old=mended, new=quote.new if other is None else other)
+    return replace(quote, old=unescaped, new=quote.new if other is None else other)
 
 
-def _unescaped(text: str) -> str | None:
+def _decode_json_escapes(text: str) -> str | None:
     try:
         return json.loads(f'"{text}"')
     except ValueError:
         return None
 
 
-def escaped_quotes(quote: Quote) -> Quote | None:
+def unescape_quotes(quote: Quote) -> Quote | None:
     if not ESCAPED_QUOTE.search(quote.old):
         return None
     return replace(quote, old=ESCAPED_QUOTE.sub(r"\1", quote.old), new=ESCAPED_QUOTE.sub(r"\1", quote.new))
 
 
-def entities(quote: Quote) -> Quote | None:
+def decode_entities(quote: Quote) -> Quote | None:
     if not ENTITY.search(quote.old):
         return None
     old, new = (ENTITY.sub(lambda found: ENTITIES[found[1]], text) for text in (quote.old, quote.new))
@@ -99,25 +99,29 @@ def entities(quote: Quote) -> Quote | None:
 
 
 REPAIRS = (
-    Repair("code fence", fence),
-    Repair("line numbers", line_numbers),
-    Repair("escapes", escapes),
-    Repair("escaped quotes", escaped_quotes),
-    Repair("entities", entities),
+    QuoteRepair("code fence", strip_fence),
+    QuoteRepair("line numbers", strip_line_numbers),
+    QuoteRepair("escapes", unescape_json),
+    QuoteRepair("escaped quotes", unescape_quotes),
+    QuoteRepair("entities", decode_entities),
 )
 
 
-def quotes(old: str, new: str) -> Iterator[Quote]:
+def iter_repaired_quotes(old: str, new: str) -> Iterator[Quote]:
     """What may have been meant, the texts as they are first. Each repair is made once at most."""
-    waiting = [Quote(unified(old), unified(new))]
+    pending = [Quote(normalize_newlines(old), normalize_newlines(new))]
     seen: set[tuple[str, str]] = set()
-    while waiting:
-        quote = waiting.pop(0)
-        if (quote.old, quote.new) in seen or blank(quote.old):
+    while pending:
+        quote = pending.pop(0)
+        if (quote.old, quote.new) in seen or is_blank(quote.old):
             continue
         seen.add((quote.old, quote.new))
         yield quote
         for repair in REPAIRS:
-            if repair.name not in quote.repaired and (mended := repair.mend(quote)):
+            if repair.name not in quote.repaired and (fixed := repair.apply(quote)):
                 repaired = (*quote.repaired, repair.name)
-                waiting.append(replace(mended, old=unified(mended.old), new=unified(mended.new), repaired=repaired))
+                pending.append(
+                    replace(
+                        fixed, old=normalize_newlines(fixed.old), new=normalize_newlines(fixed.new), repaired=repaired
+                    )
+                )

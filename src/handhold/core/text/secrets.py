@@ -10,18 +10,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LEAST = 12  # characters of a value that is redacted
+MIN_SECRET_CHARS = 12  # characters of a value that is redacted
 
 # A key that says so by its last word: API_KEY, apiKey, db.password, client-secret; or names a kind of secret.
-_KEY = re.compile(
+_SECRET_KEY = re.compile(
     r"(?:key|token|secret|passw(?:or)?d|passphrase|credentials?|pwd|key[-_]?base|auth)\Z"
     r"|(?:\A|[-_.])(?:pass|pat|salt|dsn)\Z"
     r"|(?:secret|private|access)[-_.]?key[-_.]?\w*\Z|passw(?:or)?d[-_.]\w+\Z",
     re.IGNORECASE,
 )
-_PUBLIC = re.compile(r"public|publishable|(?:\A|[-_.])pub(?:\Z|[-_.])", re.IGNORECASE)
+_PUBLIC_KEY = re.compile(r"public|publishable|(?:\A|[-_.])pub(?:\Z|[-_.])", re.IGNORECASE)
 
-SHAPES = re.compile(
+TOKEN_SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{40,}"
     r"|sk-[A-Za-z0-9][\w-]{18,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{20,}|xox[abeoprs]-[\w-]{10,}"
@@ -30,8 +30,8 @@ SHAPES = re.compile(
     r"|eyJ[\w-]{8,300}\.eyJ[\w-]{8,2000}\.[\w-]{8,2000}|\$(?:2[aby]|apr1|5|6|argon2id?)\$[\w./$=,+-]{20,}"
     r")"
 )
-_PRIVATE = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(.*?)(?:-----END|\Z)", re.DOTALL)
-_KEY_LINE = re.compile(rf"^[ \t]*([A-Za-z0-9+/=]{{{LEAST},}})[ \t\r]*$", re.MULTILINE)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(.*?)(?:-----END|\Z)", re.DOTALL)
+_KEY_LINE = re.compile(rf"^[ \t]*([A-Za-z0-9+/=]{{{MIN_SECRET_CHARS},}})[ \t\r]*$", re.MULTILINE)
 _URL_PASSWORD = re.compile(r"[A-Za-z][\w+.-]{0,20}://[^\s/@:\"']{0,200}:([^\s/@\"']{1,1000})@")
 
 # KEY=value, KEY: value, "key": "value", <key>value</key> of one word, and `password value` of .netrc.
@@ -41,9 +41,11 @@ _PAIR = re.compile(
     re.DOTALL,
 )
 _NETRC = re.compile(r"(?:\A|\s)(password)[ \t]+(\S+)", re.IGNORECASE)
-_FIELDS = re.compile(r"^[^:\s#=]*:[^:\s]*(?::[^:\s]*){2}:(\S+)$", re.MULTILINE)  # .pgpass: host:port:database:user:…
+_PGPASS_LINE = re.compile(
+    r"^[^:\s#=]*:[^:\s]*(?::[^:\s]*){2}:(\S+)$", re.MULTILINE
+)  # .pgpass: host:port:database:user:…
 
-_NO_SECRET = re.compile(
+_NOT_SECRET = re.compile(
     r"(?i:true|false|yes|no|on|off|null|none|undefined)|-?[\d.,_]{1,11}"
     r"|[A-Za-z][\w+.-]*://\S*|\w+:\w+://\S*"  # an address; its password is looked at by itself
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # of mail
@@ -56,7 +58,7 @@ _NO_SECRET = re.compile(
     r"|(.)\1*|.*[-_ ](?i:here|change[-_ ]?me|placeholder)(?:[-_ .].*)?",
     re.DOTALL,
 )
-_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)", re.DOTALL)
+_MIXED_CASE_AND_DIGITS = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -73,30 +75,30 @@ def find_secrets(data: bytes, source: str) -> tuple[Secret, ...]:
         return ()
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     found: dict[str, Secret] = {}
-    for name, value in _candidates(text, source):
+    for name, value in _iter_candidates(text, source):
         value = value.strip()
-        if len(value) >= LEAST:
+        if len(value) >= MIN_SECRET_CHARS:
             found.setdefault(value, Secret(name, value))
     return tuple(found.values())
 
 
-def _candidates(text: str, source: str) -> Iterator[tuple[str, str]]:
-    for block in _PRIVATE.findall(text):
+def _iter_candidates(text: str, source: str) -> Iterator[tuple[str, str]]:
+    for block in _PRIVATE_KEY.findall(text):
         yield from ((source, line) for line in _KEY_LINE.findall(block.replace("\\n", "\n").replace("\\r", "")))
-    for key, value in _pairs(_PRIVATE.sub("", text)):
-        yield from ((key, each) for each in _url_passwords(value))
-        if says_secret(key) and not is_plain(value):
+    for key, value in _iter_pairs(_PRIVATE_KEY.sub("", text)):
+        yield from ((key, each) for each in _iter_url_passwords(value))
+        if is_secret_key(key) and not is_plain_value(value):
             yield key, value
-        yield from ((key, shape) for shape in SHAPES.findall(value))
-    yield from ((source, each) for each in _url_passwords(text))
-    yield from ((source, shape) for shape in SHAPES.findall(text))
+        yield from ((key, shape) for shape in TOKEN_SHAPES.findall(value))
+    yield from ((source, each) for each in _iter_url_passwords(text))
+    yield from ((source, shape) for shape in TOKEN_SHAPES.findall(text))
     if source == ".pgpass":
-        yield from ((source, value) for value in _FIELDS.findall(text))
+        yield from ((source, value) for value in _PGPASS_LINE.findall(text))
     elif source.endswith("netrc"):
         yield from _NETRC.findall(text)
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
+def _iter_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Keys and values, read as .env files, INI, YAML, JSON and properties write them."""
     at = within = 0
     while found := _PAIR.search(text, at):
@@ -118,19 +120,21 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
                 at = found.start("bare")
 
 
-def _url_passwords(text: str) -> Iterator[str]:
+def _iter_url_passwords(text: str) -> Iterator[str]:
     for password in _URL_PASSWORD.findall(text):
         if not re.fullmatch(r"\$\{?\w+\}?|<.*>|\*+", password):
             yield password
             yield re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), password)
 
 
-def says_secret(key: str) -> bool:
-    return _KEY.search(key) is not None and not _PUBLIC.search(key)
+def is_secret_key(key: str) -> bool:
+    return _SECRET_KEY.search(key) is not None and not _PUBLIC_KEY.search(key)
 
 
-def is_plain(value: str) -> bool:
+def is_plain_value(value: str) -> bool:
     """Whether a value is no secret, whatever its key: an address, a host, a path, a flag, a placeholder."""
-    found = _NO_SECRET.fullmatch(value)
+    found = _NOT_SECRET.fullmatch(value)
     # A random text may look like a path or like a host by chance.
-    return found is not None and not (_MIXED.search(value) and re.fullmatch(r"/?[A-Za-z0-9+/]{20,}={0,2}", value))
+    return found is not None and not (
+        _MIXED_CASE_AND_DIGITS.search(value) and re.fullmatch(r"/?[A-Za-z0-9+/]{20,}={0,2}", value)
+    )

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import AnyStr
 
-from handhold.core.text.lines import unified
+from handhold.core.text.lines import normalize_newlines
 
-PLAIN = (
+PLAIN_EQUIVALENTS = (
     {char: "'" for char in "‘’‚‛"}
     | {char: '"' for char in "“”„‟"}
     | {char: "-" for char in "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"}
@@ -18,13 +18,13 @@ PLAIN = (
 )
 """Typographic characters and the plain ones that models write for them."""
 
-_BROKEN = re.compile("[\ud800-\udfff]")
-_LIKELY = (b"\xe2\x80", b"\xe2\x81", b"\xe2\x88", b"\xc2\xa0", b"\xe3\x80\x80")  # how they start in UTF-8
-_BLANKS = b" \t\r\x0b\x0c\x1c\x1d\x1e\x1f"
-ENOUGH = 50  # places that overlap: whoever asked will be refused
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TYPOGRAPHIC_PREFIXES = (b"\xe2\x80", b"\xe2\x81", b"\xe2\x88", b"\xc2\xa0", b"\xe3\x80\x80")  # how they start in UTF-8
+_BLANK_BYTES = b" \t\r\x0b\x0c\x1c\x1d\x1e\x1f"
+MAX_OVERLAPPING_MATCHES = 50  # places that overlap: whoever asked will be refused
 
 
-def plain(text: str) -> str:
+def to_plain_text(text: str) -> str:
     """The text without typography, character for character.
 
     What could not be decoded was shown as U+FFFD, so that is how it is quoted.
@@ -34,124 +34,124 @@ def plain(text: str) -> str:
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
-        text = _BROKEN.sub("\ufffd", text)
+        text = _SURROGATE.sub("\ufffd", text)
         encoded = text.encode()
-    if any(start in encoded for start in _LIKELY):
-        for char in [char for char in PLAIN if char in text]:
-            text = text.replace(char, PLAIN[char])
+    if any(start in encoded for start in _TYPOGRAPHIC_PREFIXES):
+        for char in [char for char in PLAIN_EQUIVALENTS if char in text]:
+            text = text.replace(char, PLAIN_EQUIVALENTS[char])
     return text
 
 
-def bare(text: str) -> bytes:
+def to_bare_bytes(text: str) -> bytes:
     """The text without typography and without blanks. Bytes, because from them blanks are gone at once."""
-    return _unspaced(plain(text)).replace(b"\n", b"")
+    return _remove_blanks(to_plain_text(text)).replace(b"\n", b"")
 
 
-def _unspaced(text: str) -> bytes:
-    return text.encode().translate(None, _BLANKS)
+def _remove_blanks(text: str) -> bytes:
+    return text.encode().translate(None, _BLANK_BYTES)
 
 
-def squeezed(line: str) -> str:
+def collapse_whitespace(line: str) -> str:
     """The line without typography and indentation, each run of blanks a space."""
-    return " ".join(plain(line).split())
+    return " ".join(to_plain_text(line).split())
 
 
-def indent(line: str) -> str:
+def get_indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def blank(line: str) -> bool:
+def is_blank(line: str) -> bool:
     return not line or line.isspace()
 
 
-def lines_of(old: str) -> tuple[list[str], bool]:
+def split_quote(old: str) -> tuple[list[str], bool]:
     """The lines of a text, and whether the last one is ended."""
     lines = old.split("\n")
     ended = len(lines) > 1 and not lines[-1]
     return lines[:-1] if ended else lines, ended
 
 
-def blank_edges(lines: Sequence[str]) -> tuple[int, int]:
+def count_blank_edges(lines: Sequence[str]) -> tuple[int, int]:
     """How many blank lines stand above and below the others."""
-    solid = [at for at, line in enumerate(lines) if not blank(line)]
-    return (solid[0], len(lines) - 1 - solid[-1]) if solid else (0, 0)
+    nonblank = [at for at, line in enumerate(lines) if not is_blank(line)]
+    return (nonblank[0], len(lines) - 1 - nonblank[-1]) if nonblank else (0, 0)
 
 
 @dataclass(frozen=True)
-class Key:
+class LineKey:
     """How lines are compared: cut at their ends, and with typography or without."""
 
-    cut: Callable[[str], str]
-    plain: bool = False
+    trim: Callable[[str], str]
+    ignore_typography: bool = False
 
     def __call__(self, line: str) -> str:
-        return self.cut(plain(line) if self.plain else line)
+        return self.trim(to_plain_text(line) if self.ignore_typography else line)
 
 
-class Sheet:
+class TextIndex:
     """A text and its lines; a line's ending is not part of it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._keyed: dict[Key, list[str]] = {}
-        self._held: dict[str, bool] = {}
+        self._keyed_lines: dict[LineKey, list[str]] = {}
+        self._contains_cache: dict[str, bool] = {}
 
     @cached_property
-    def unified(self) -> str:
-        return unified(self.text)
+    def normalized(self) -> str:
+        return normalize_newlines(self.text)
 
     @cached_property
     def plain(self) -> str:
-        return plain(self.unified)
+        return to_plain_text(self.normalized)
 
     @cached_property
     def lines(self) -> list[str]:
-        return self.unified.split("\n")
+        return self.normalized.split("\n")
 
     @cached_property
     def bare_lines(self) -> list[bytes]:
-        return _unspaced(self.plain).split(b"\n")
+        return _remove_blanks(self.plain).split(b"\n")
 
     @cached_property
     def bare(self) -> bytes:
-        return _unspaced(self.plain).replace(b"\n", b"")
+        return _remove_blanks(self.plain).replace(b"\n", b"")
 
     @cached_property
-    def stream(self) -> "Stream":
-        return Stream(self.bare_lines)
+    def joined_lines(self) -> "JoinedLines":
+        return JoinedLines(self.bare_lines)
 
-    def holds(self, old: str) -> bool:
+    def contains(self, old: str) -> bool:
         """Whether the characters of `old` stand somewhere in this order, blanks aside: cheap, and mostly no."""
-        if old not in self._held:
-            self._held[old] = bare(old) in self.bare
-        return self._held[old]
+        if old not in self._contains_cache:
+            self._contains_cache[old] = to_bare_bytes(old) in self.bare
+        return self._contains_cache[old]
 
-    def windows(self, wanted: Sequence[str], key: Key) -> list[int]:
+    def find_runs(self, wanted: Sequence[str], key: LineKey) -> list[int]:
         """Where each run of lines starts that is `wanted` under `key`."""
-        return list(windows([key(line) for line in wanted], self._under(key)))
+        return list(find_line_runs([key(line) for line in wanted], self._get_keyed_lines(key)))
 
-    def _under(self, key: Key) -> list[str]:
-        if key not in self._keyed:
-            lines = self.plain.split("\n") if key.plain and not self.text.isascii() else self.lines
-            self._keyed[key] = list(map(key.cut, lines))
-        return self._keyed[key]
+    def _get_keyed_lines(self, key: LineKey) -> list[str]:
+        if key not in self._keyed_lines:
+            lines = self.plain.split("\n") if key.ignore_typography and not self.text.isascii() else self.lines
+            self._keyed_lines[key] = list(map(key.trim, lines))
+        return self._keyed_lines[key]
 
     @cached_property
-    def _lengths(self) -> list[int]:
+    def _cumulative_lengths(self) -> list[int]:
         """What the lines up to each one measure, without the LF between them."""
         return list(accumulate(map(len, self.text.split("\n")), initial=0))
 
-    def between(self, first: int, past: int, *, ended: bool = False) -> tuple[int, int]:
+    def get_span(self, first: int, past: int, *, ended: bool = False) -> tuple[int, int]:
         """The characters of lines `first` to `past`, with the last ending if `ended`."""
-        start = self._lengths[first] + first
-        last = self._lengths[past - 1] + past - 1
-        end = min(self._lengths[past] + past, len(self.text)) if ended else last + len(self.lines[past - 1])
+        start = self._cumulative_lengths[first] + first
+        last = self._cumulative_lengths[past - 1] + past - 1
+        end = min(self._cumulative_lengths[past] + past, len(self.text)) if ended else last + len(self.lines[past - 1])
         return start, end
 
 
-def windows(wanted: list[str], lines: list[str]) -> Iterator[int]:
+def find_line_runs(wanted: list[str], lines: list[str]) -> Iterator[int]:
     """The rarest line leads."""
-    where = positions(wanted, lines)
+    where = find_positions(wanted, lines)
     lead = min(range(len(wanted)), key=lambda at: len(where[wanted[at]]))
     overlapping, last = 0, -len(wanted)
     for first in (at - lead for at in where[wanted[lead]]):
@@ -159,11 +159,11 @@ def windows(wanted: list[str], lines: list[str]) -> Iterator[int]:
             yield first
             overlapping += first - last < len(wanted)
             last = first
-        if overlapping > ENOUGH:
+        if overlapping > MAX_OVERLAPPING_MATCHES:
             return
 
 
-def positions(wanted: Sequence[AnyStr], lines: Sequence[AnyStr]) -> dict[AnyStr, list[int]]:
+def find_positions(wanted: Sequence[AnyStr], lines: Sequence[AnyStr]) -> dict[AnyStr, list[int]]:
     """Where each of the wanted lines stands."""
     where: dict[AnyStr, list[int]] = {line: [] for line in wanted}
     for at, line in enumerate(lines):
@@ -172,18 +172,18 @@ def positions(wanted: Sequence[AnyStr], lines: Sequence[AnyStr]) -> dict[AnyStr,
     return where
 
 
-class Stream:
+class JoinedLines:
     """Lines run together, and which line each character came from."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
         self.text = b"".join(lines)
         self.starts = list(accumulate(map(len, lines), initial=0))
 
-    def line_at(self, at: int) -> int:
+    def find_line(self, offset: int) -> int:
         """The line that holds this character."""
-        return bisect_right(self.starts, at) - 1
+        return bisect_right(self.starts, offset) - 1
 
-    def edge(self, at: int) -> bool:
+    def is_line_boundary(self, offset: int) -> bool:
         """Whether a line starts or ends here."""
-        found = bisect_left(self.starts, at)
-        return found < len(self.starts) and self.starts[found] == at
+        found = bisect_left(self.starts, offset)
+        return found < len(self.starts) and self.starts[found] == offset

@@ -6,8 +6,8 @@ Colours and cursor moves are left out, a line that was written over by carriage 
 import re
 
 _CONTROLS = re.compile("[\x00-\x08\r\x0e-\x1f\x7f-\x9f]")
-_SILENT = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f-\x9f]")  # what a terminal shows nothing of
-_TO_START = re.compile("\x1b\\[[01]?G")
+_INVISIBLE_CONTROLS = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f-\x9f]")  # what a terminal shows nothing of
+_CURSOR_TO_START = re.compile("\x1b\\[[01]?G")
 _ERASE_LINE = re.compile("\x1b\\[2K")
 _ERASE_REST = re.compile("\x1b\\[0?K")
 _SEQUENCE = re.compile(
@@ -18,17 +18,17 @@ _SEQUENCE = re.compile(
 _ERASED_LINE, _ERASED_REST = "\x01", "\x02"  # stand for themselves nowhere else: what is silent went before
 
 
-def tidy(text: str) -> str:
+def render_terminal_text(text: str) -> str:
     """The lines as they stood in the end."""
     if not _CONTROLS.search(text):
         return text
-    return "\n".join(_line(line) if _CONTROLS.search(line) else line for line in text.split("\n"))
+    return "\n".join(_render_line(line) if _CONTROLS.search(line) else line for line in text.split("\n"))
 
 
-def _line(line: str) -> str:
-    line = _SILENT.sub("", line)
+def _render_line(line: str) -> str:
+    line = _INVISIBLE_CONTROLS.sub("", line)
     if "\x1b" in line:
-        line = _TO_START.sub("\r", line)
+        line = _CURSOR_TO_START.sub("\r", line)
         line = _ERASE_LINE.sub(_ERASED_LINE, line)
         line = _ERASE_REST.sub(_ERASED_REST, line)
         line = _SEQUENCE.sub("", line)
@@ -38,9 +38,9 @@ def _line(line: str) -> str:
     shown: list[str] = []
     covered = 0
     for writing in reversed(line.split("\r")):
-        writing, erased = _without_erasures(writing)
+        writing, erased = _apply_erasures(writing)
         if "\b" in writing:
-            writing = _written_back(writing)
+            writing = _apply_backspaces(writing)
         if len(writing) > covered:
             shown.append(writing[covered:])
             covered = len(writing)
@@ -49,14 +49,14 @@ def _line(line: str) -> str:
     return "".join(shown)
 
 
-def _without_erasures(writing: str) -> tuple[str, bool]:
+def _apply_erasures(writing: str) -> tuple[str, bool]:
     """What is left of it, and whether what had been there before it is gone."""
     kept = writing.rpartition(_ERASED_LINE)[2]
     plain = kept.replace(_ERASED_REST, "")
     return plain, plain != writing
 
 
-def _written_back(writing: str) -> str:
+def _apply_backspaces(writing: str) -> str:
     """Backspaces move; what comes next writes over."""
     cells: list[str] = []
     at = 0

@@ -8,69 +8,73 @@ import re
 import tomllib
 from typing import Any
 
-from handhold.core.text.jsonc import Cut, done
+from handhold.core.text.jsonc import TextEdit, apply_text_edits
 
 _HEADER = re.compile(r"^[ \t]*\[.*$", re.MULTILINE)
-_KEY = r"""[ \t]*(?:{0}|"{0}"|'{0}')[ \t]*"""
+_KEY_PATTERN = r"""[ \t]*(?:{0}|"{0}"|'{0}')[ \t]*"""
 
 
 class BadToml(ValueError):
     """What is wrong with a text."""
 
 
-def value(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         raise BadToml(str(error)) from None
 
 
-def put(text: str, path: tuple[str, str], new: dict[str, Any]) -> list[Cut]:
+def put(text: str, path: tuple[str, str], new: dict[str, Any]) -> list[TextEdit]:
     """The cuts that make `new` the table at `path`; its values are strings and lists of them."""
-    was = value(text)
-    wanted = {**was, path[0]: {**table_in(was, path[0]), path[1]: new}}
-    if was == wanted:
+    before = parse_toml(text)
+    expected = {**before, path[0]: {**get_table(before, path[0]), path[1]: new}}
+    if before == expected:
         return []
     line = "\r\n" if "\r\n" in text else "\n"
     rows = (f"{name} = {json.dumps(each, ensure_ascii=False)}" for name, each in new.items())
     table = line.join([f"[{path[0]}.{path[1]}]", *rows, ""])
-    span = _span(text, path)
+    span = _find_table_span(text, path)
     if span:
-        return _checked(text, [Cut(span[0], text[slice(*span)], table)], wanted)
+        return _verify_edits(text, [TextEdit(span[0], text[slice(*span)], table)], expected)
     gap = "" if not text.strip("\ufeff") else line if text.endswith("\n") else line * 2
-    return _checked(text, [Cut(len(text), "", gap + table)], wanted)
+    return _verify_edits(text, [TextEdit(len(text), "", gap + table)], expected)
 
 
-def take(text: str, path: tuple[str, str]) -> list[Cut]:
+def remove(text: str, path: tuple[str, str]) -> list[TextEdit]:
     """The cuts that take the table at `path` out; none if it is not there."""
-    was = value(text)
-    inner = {**table_in(was, path[0])}
+    before = parse_toml(text)
+    inner = {**get_table(before, path[0])}
     if path[1] not in inner:
         return []
     del inner[path[1]]
-    wanted = {**was, path[0]: inner}
-    start, end = _span(text, path) or (0, 0)
+    expected = {**before, path[0]: inner}
+    start, end = _find_table_span(text, path) or (0, 0)
     start = len(text[:start].rstrip()) if end == len(text) else start
     kept = "\n" if start and end == len(text) else ""
-    cuts = [Cut(start, text[start:end], kept)]
+    edits = [TextEdit(start, text[start:end], kept)]
     # The table around it may have a header of its own, or have been there for ours only.
-    return _checked(text, cuts, wanted if inner or path[0] in value(done(text, cuts)) else without(wanted, path[0]))
+    return _verify_edits(
+        text,
+        edits,
+        expected if inner or path[0] in parse_toml(apply_text_edits(text, edits)) else omit_key(expected, path[0]),
+    )
 
 
-def without(table: dict[str, Any], name: str) -> dict[str, Any]:
+def omit_key(table: dict[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in table.items() if each != name}
 
 
-def table_in(outer: dict[str, Any], name: str) -> dict[str, Any]:
+def get_table(outer: dict[str, Any], name: str) -> dict[str, Any]:
     inner = outer.get(name, {})
     if not isinstance(inner, dict):
         raise BadToml(f"{name} is no table")
     return inner  # pyright: ignore[reportUnknownVariableType]
 
 
-def _span(text: str, path: tuple[str, str]) -> tuple[int, int] | None:
+def _find_table_span(text: str, path: tuple[str, str]) -> tuple[int, int] | None:
     """From the table's header to the next that is neither its own nor of a table in it; comments above that stay."""
-    own = re.compile(rf"[ \t]*\[{_KEY.format(path[0])}\.{_KEY.format(path[1])}[.\]]")
+    own = re.compile(rf"[ \t]*\[{_KEY_PATTERN.format(path[0])}\.{_KEY_PATTERN.format(path[1])}[.\]]")
     headers = [(found.start(), bool(own.match(found.group()))) for found in _HEADER.finditer(text)]
     first = next((start for start, ours in headers if ours), None)
     if first is None:
@@ -82,7 +86,7 @@ def _span(text: str, path: tuple[str, str]) -> tuple[int, int] | None:
     return first, first + len("".join(lines))
 
 
-def _checked(text: str, cuts: list[Cut], wanted: dict[str, Any]) -> list[Cut]:
-    if value(done(text, cuts)) != wanted:
+def _verify_edits(text: str, edits: list[TextEdit], expected: dict[str, Any]) -> list[TextEdit]:
+    if parse_toml(apply_text_edits(text, edits)) != expected:
         raise BadToml("it is written in a way that cannot be edited safely")
-    return cuts
+    return edits

@@ -1,6 +1,6 @@
 """One file an operation: what a request would do, given a view of the files; of a search, what it came to."""
 
-from handhold.core.facts import ConvertedImage, ConvertedPdf, Scan
+from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Answer, Convert, Plan, Restart, Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import (
@@ -68,9 +68,9 @@ def plan(request: Request, files: GuardedView) -> Plan:
             return Restart()
 
 
-def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:
-    return searching.conclude(search, scan, files)
+def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Result:
+    return searching.conclude(search, outcome, files)
 
 
-def converted(convert: Convert, made: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:
-    return conversion.conclude(convert, made, files)
+def conclude_conversion(convert: Convert, converted: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:
+    return conversion.conclude(convert, converted, files)

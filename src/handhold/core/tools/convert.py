@@ -5,74 +5,83 @@ A picture costs a model about a token for 750 of its pixels, whatever its bytes:
 
 from base64 import b64encode
 
-from handhold.core.errors import NotPaged
-from handhold.core.facts import ConvertedImage, ConvertedPdf, Medium, Parts, PdfPage, Picture
+from handhold.core.errors import PagesNotSupported
+from handhold.core.facts import ConvertedImage, ConvertedPdf, Medium, PdfPage, Picture, ShownParts
 from handhold.core.plans import Answer, Convert
 from handhold.core.policy.guard import GuardedView
-from handhold.core.requests import MOST_PAGES, Read
-from handhold.core.results import Block, PdfShown, Pictured
-from handhold.core.text.kinds import named_medium
-from handhold.core.text.lines import merged
+from handhold.core.requests import MAX_PDF_PAGES, Read
+from handhold.core.results import Block, ImageResult, PdfResult
+from handhold.core.text.kinds import medium_from_name
+from handhold.core.text.lines import merge_ranges
 
-HEADING = 80  # characters of a reply that a page costs beside its text
+PAGE_HEADING_CHARS = 80  # characters of a reply that a page costs beside its text
 
 
 def plan(request: Read, medium: Medium, files: GuardedView) -> Convert:
-    if medium != "pdf" and request.pages:
-        raise NotPaged(request.path)
-    whole = files.content(request.path)
-    wanted = request.pages or ((1, MOST_PAGES),)
-    pages = tuple(n for first, last in wanted for n in range(first, last + 1))[:MOST_PAGES]
-    room = request.limits.chars - HEADING * len(pages)
-    return Convert(request, whole, medium, pages, request.images, room)
+    if medium != "pdf" and request.page_ranges:
+        raise PagesNotSupported(request.path)
+    snapshot = files.read(request.path)
+    wanted = request.page_ranges or ((1, MAX_PDF_PAGES),)
+    pages = tuple(n for first, last in wanted for n in range(first, last + 1))[:MAX_PDF_PAGES]
+    room = request.limits.chars - PAGE_HEADING_CHARS * len(pages)
+    return Convert(request, snapshot, medium, pages, request.include_images, room)
 
 
-def conclude(convert: Convert, made: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:
+def conclude(convert: Convert, converted: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:
     path = convert.request.path
-    named = named_medium(path)
-    lies = named if named and named != convert.medium else ""
-    stale = files.was_other(convert.whole)
-    if isinstance(made, ConvertedImage):
-        picture = made.picture
-        shown = Pictured(
+    named = medium_from_name(path)
+    claimed = named if named and named != convert.medium else ""
+    stale = files.has_seen_other_content(convert.snapshot)
+    if isinstance(converted, ConvertedImage):
+        picture = converted.picture
+        shown = ImageResult(
             path=path,
             medium=convert.medium,
-            named=lies,
-            size=(made.width, made.height),
-            sent=(picture.width, picture.height),
+            claimed_medium=claimed,
+            size=(converted.width, converted.height),
+            sent_size=(picture.width, picture.height),
             mime=picture.mime,
-            turned=made.turned,
-            frames=made.frames,
-            stale=stale,
-            images=(block(picture),),
-            mtime_ns=convert.whole.identity.mtime_ns,
+            is_rotated=converted.is_rotated,
+            frames=converted.frames,
+            is_stale=stale,
+            images=(encode_image(picture),),
+            mtime_ns=convert.snapshot.identity.mtime_ns,
         )
-        return Answer(shown, parts=Parts(convert.whole, (1,), 1))
-    pages = PdfShown(
+        return Answer(shown, parts=ShownParts(convert.snapshot, (1,), 1))
+    pages = PdfResult(
         path=path,
-        count=made.count,
-        pages=made.pages,
-        left=left(convert, made),
-        ended=made.ended,
-        named=lies,
-        stale=stale,
-        images=tuple(block(page.picture) for page in made.pages if page.picture),
-        mtime_ns=convert.whole.identity.mtime_ns,
+        page_count=converted.page_count,
+        pages=converted.pages,
+        omitted_ranges=list_omitted_pages(convert, converted),
+        stop_reason=converted.stop_reason,
+        claimed_medium=claimed,
+        is_stale=stale,
+        images=tuple(encode_image(page.picture) for page in converted.pages if page.picture),
+        mtime_ns=convert.snapshot.identity.mtime_ns,
     )
-    return Answer(pages, parts=Parts(convert.whole, tuple(n.number for n in made.pages if is_whole(n)), made.count))
+    return Answer(
+        pages,
+        parts=ShownParts(
+            convert.snapshot, tuple(n.number for n in converted.pages if is_complete(n)), converted.page_count
+        ),
+    )
 
 
-def block(picture: Picture) -> Block:
+def encode_image(picture: Picture) -> Block:
     return Block("image", mime=picture.mime, base64=b64encode(picture.data).decode("ascii"))
 
 
-def left(convert: Convert, made: ConvertedPdf) -> tuple[tuple[int, int], ...]:
+def list_omitted_pages(convert: Convert, converted: ConvertedPdf) -> tuple[tuple[int, int], ...]:
     """The pages that were asked for, are there, and are not shown. Without a word about pages, all are asked for."""
-    shown = {page.number for page in made.pages}
-    here = [(n, n) for n in convert.pages if n <= made.count and n not in shown]
-    beyond = [] if convert.request.pages or made.count <= MOST_PAGES else [(MOST_PAGES + 1, made.count)]
-    return merged([*here, *beyond])
+    shown = {page.number for page in converted.pages}
+    here = [(n, n) for n in convert.pages if n <= converted.page_count and n not in shown]
+    beyond = (
+        []
+        if convert.request.page_ranges or converted.page_count <= MAX_PDF_PAGES
+        else [(MAX_PDF_PAGES + 1, converted.page_count)]
+    )
+    return merge_ranges([*here, *beyond])
 
 
-def is_whole(page: PdfPage) -> bool:
-    return not page.cut and not page.broken
+def is_complete(page: PdfPage) -> bool:
+    return not page.omitted_chars and not page.is_broken

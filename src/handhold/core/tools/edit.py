@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from handhold.core.choices import Matching
 from handhold.core.errors import AlreadyExists, IsDirectory, ToolError
-from handhold.core.plans import Bytes, Changes, FileChange
+from handhold.core.plans import Changes, FileChange, InlineContent
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Edit, MultiEdit, Replacement
-from handhold.core.results import Edited, Step
-from handhold.core.text.diff import hunks, snippet, unified_diff
-from handhold.core.text.edits import Applied, apply
+from handhold.core.results import AppliedReplacement, EditResult
+from handhold.core.text.diff import build_snippet, compute_hunks, unified_diff
+from handhold.core.text.edits import AppliedEdits, apply_edits
 from handhold.core.text.encoding import Text
 
 
@@ -22,53 +22,55 @@ def plan_multi(request: MultiEdit, files: GuardedView) -> Changes:
 
 
 def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Changes:
-    look = files.look(path)
-    if look and look.kind == "directory":
+    stat = files.stat(path)
+    if stat and stat.kind == "directory":
         raise IsDirectory(path)
     first, *rest = edits
     if not first.old:
-        if look:
+        if stat:
             raise AlreadyExists(path)
-        return create(path, first.new, rest, files)
-    known = files.known(path)
-    applied = apply(known.text, edits, path=path, matching=files.matching)
-    change = FileChange(known.whole.path, Bytes(known.whole.data), Bytes(applied.text.encode()))
-    return Changes((change,), edited(path, known.whole.path, known.text, applied), whole=False)
+        return plan_create(path, first.new, rest, files)
+    known = files.read_editable_text(path)
+    applied = apply_edits(known.text, edits, path=path, matching=files.matching)
+    change = FileChange(known.snapshot.path, InlineContent(known.snapshot.data), InlineContent(applied.text.encode()))
+    return Changes((change,), build_edit_result(path, known.snapshot.path, known.text, applied), is_full_write=False)
 
 
-def create(path: str, content: str, rest: Sequence[Replacement], files: GuardedView) -> Changes:
+def plan_create(path: str, content: str, rest: Sequence[Replacement], files: GuardedView) -> Changes:
     """An empty old text makes the file; what follows edits what was made."""
-    made = files.new(content, path)
-    applied = apply(made, rest, path=path, matching=files.matching)
-    applied = Applied(applied.text, (Step("", content, every=False, places=1, matched_by="exact"), *applied.steps))
-    change = FileChange(files.place(path), None, Bytes(applied.text.encode()))
-    return Changes((change,), edited(path, change.path, None, applied), whole=True)
+    made = files.create_text(content, path)
+    applied = apply_edits(made, rest, path=path, matching=files.matching)
+    applied = AppliedEdits(
+        applied.text, (AppliedReplacement("", content, every=False, match_count=1, matched_by="exact"), *applied.steps)
+    )
+    change = FileChange(files.resolve(path), None, InlineContent(applied.text.encode()))
+    return Changes((change,), build_edit_result(path, change.path, None, applied), is_full_write=True)
 
 
-def edited(path: str, place: str, before: Text | None, applied: Applied) -> Edited:
+def build_edit_result(path: str, place: str, before: Text | None, applied: AppliedEdits) -> EditResult:
     old, new = before.body if before else "", applied.text.body
-    found = tuple(hunks(old, new))
-    return Edited(
+    found = tuple(compute_hunks(old, new))
+    return EditResult(
         path=path,
-        place=place,
+        resolved_path=place,
         created=before is None,
         steps=applied.steps,
-        encoding=applied.text.coding.name,
-        read_by=applied.text.coding.how,
+        encoding=applied.text.encoding.name,
+        encoding_source=applied.text.encoding.basis,
         diff=unified_diff(path, old if before else None, new, found),
-        snippet=snippet(found),
+        snippet=build_snippet(found),
     )
 
 
-def valid(content: str, edit: Replacement, *, matching: Matching) -> ToolError | None:
+def find_edit_error(content: str, edit: Replacement, *, matching: Matching) -> ToolError | None:
     """Why this edit of this content would be refused; None if it would not."""
     try:
-        execute(content, edit, matching=matching)
+        apply_edit(content, edit, matching=matching)
     except ToolError as error:
         return error
     return None
 
 
-def execute(content: str, edit: Replacement, *, matching: Matching) -> str:
+def apply_edit(content: str, edit: Replacement, *, matching: Matching) -> str:
     """The content with the edit made."""
-    return apply(Text(content), (edit,), path="", matching=matching).text.body
+    return apply_edits(Text(content), (edit,), path="", matching=matching).text.body

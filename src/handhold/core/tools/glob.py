@@ -3,41 +3,41 @@
 from dataclasses import replace
 
 from handhold.core.errors import BadGlob, NotDirectory
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Glob
-from handhold.core.results import Globbed, Hint
-from handhold.core.tools.paging import Budget, begin, covered, must_be_glob
+from handhold.core.results import GlobResult, SearchHint
+from handhold.core.tools.paging import CharBudget, plan_search, require_glob, summarize
 
 
 def plan(request: Glob, files: GuardedView) -> Search:
-    look = files.there(request.path)
-    if look.kind != "directory":
+    stat = files.stat_existing(request.path)
+    if stat.kind != "directory":
         raise NotDirectory(request.path)
-    pattern = below(request.pattern, look.path)
-    return begin(replace(request, pattern=pattern), look.path, files)
+    pattern = relativize_pattern(request.pattern, stat.path)
+    return plan_search(replace(request, pattern=pattern), stat.path, files)
 
 
-def below(pattern: str, place: str) -> str:
+def relativize_pattern(pattern: str, place: str) -> str:
     """The pattern as it stands from the folder on, where a model spelled it from the root of all."""
     pattern = pattern.removeprefix(place.rstrip("/") + "/").lstrip("/")
     while pattern.startswith("./"):
         pattern = pattern[2:].lstrip("/")
     if ".." in pattern.split("/"):
         raise BadGlob(pattern, "it leads up; give the folder to look in as path")
-    must_be_glob(pattern)
+    require_glob(pattern)
     return pattern
 
 
-def conclude(search: Search, scan: Scan, files: GuardedView) -> Globbed:
+def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> GlobResult:
     assert isinstance(search.request, Glob)
-    paths = tuple(files.spelled(hit.place) for hit in scan.hits)
-    fitting = Budget(search.request.chars).holds([len(path) + 1 for path in paths])
-    how = covered(search, scan, scan.hits[:fitting], files, hint=meant(search.request.pattern))
-    return Globbed(how, search.request.pattern, paths[:fitting])
+    paths = tuple(files.format_path(hit.place) for hit in outcome.hits)
+    fitting = CharBudget(search.request.chars).count_fitting([len(path) + 1 for path in paths])
+    summary = summarize(search, outcome, outcome.hits[:fitting], files, hint=suggest_hint(search.request.pattern))
+    return GlobResult(summary, search.request.pattern, paths[:fitting])
 
 
-def meant(pattern: str) -> Hint:
+def suggest_hint(pattern: str) -> SearchHint:
     """Whether a file of this name may be deeper; of a pattern that ends in any name, or in none, that says nothing."""
     return "deeper" if "**" not in pattern and pattern.rpartition("/")[2].strip("*") else ""

@@ -5,94 +5,102 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from handhold.core.errors import BadPattern, NotRegularFile
-from handhold.core.facts import Hit, Row, Scan
+from handhold.core.facts import MatchRow, SearchHit, SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Grep
-from handhold.core.results import Grepped, Hint
-from handhold.core.tools.paging import Budget, begin, covered, must_be_glob, unfit
+from handhold.core.results import GrepResult, SearchHint
+from handhold.core.tools.paging import CharBudget, explain_unusable, plan_search, require_glob, summarize
 
-CUT_MARKS = 70  # characters that tell how much of a line was left out before and after
-COUNT = 14  # a colon and a number
+CUT_MARKERS_CHARS = 70  # characters that tell how much of a line was left out before and after
+COUNT_CHARS = 14  # a colon and a number
 
-REGEX = re.compile(r"\.[*+]|\\[bBdDsSwW.()\[\]{}|?+*^$]|\[\^|\[[^\]]*\w-\w|\(\?|[\w)]\|[\w(]|^\^|\w\$$|[)\]][*+?{]")
+LOOKS_LIKE_REGEX = re.compile(
+    r"\.[*+]|\\[bBdDsSwW.()\[\]{}|?+*^$]|\[\^|\[[^\]]*\w-\w|\(\?|[\w)]\|[\w(]|^\^|\w\$$|[)\]][*+?{]"
+)
 """What hardly anybody writes who means it literally."""
 
-LITERAL = re.compile(r"\(\)|\w\([^?|)]*\)(?![*+?{])|\[\d*\]|\$[\w{(]|\{\w*\}|\?\.\w|\+\+|^[*+?]")
+LOOKS_LITERAL = re.compile(r"\(\)|\w\([^?|)]*\)(?![*+?{])|\[\d*\]|\$[\w{(]|\{\w*\}|\?\.\w|\+\+|^[*+?]")
 """What hardly anybody writes who means a regular expression."""
 
 
 def plan(request: Grep, files: GuardedView) -> Search:
-    look = files.there(request.path)
-    if look.kind == "other":
-        raise NotRegularFile(request.path, look.kind)
-    must_be_findable(request.pattern)
+    stat = files.stat_existing(request.path)
+    if stat.kind == "other":
+        raise NotRegularFile(request.path, stat.kind)
+    require_pattern(request.pattern)
     if request.glob:
-        must_be_glob(request.glob)
-    return begin(replace(request, glob=below(request.glob, look.path)), look.path, files)
+        require_glob(request.glob)
+    return plan_search(replace(request, glob=relativize_glob(request.glob, stat.path)), stat.path, files)
 
 
-def below(glob: str, place: str) -> str:
+def relativize_glob(glob: str, place: str) -> str:
     """The filter as it stands from the folder on, where a model spelled it from the root of all."""
     negated = glob[:1] if glob.startswith("!") else ""
     prefix = place.rstrip("/")
     return negated + glob.removeprefix(negated + prefix) if glob.startswith(f"{negated}{prefix}/") else glob
 
 
-def must_be_findable(pattern: str) -> None:
+def require_pattern(pattern: str) -> None:
     """BadPattern for what no line can hold."""
     if not pattern:
         raise BadPattern(pattern, "it is empty, and that is everywhere")
     if "\n" in pattern:
         raise BadPattern(pattern, "it has a line break, and lines are searched one by one; look for one of them")
-    if because := unfit(pattern):
+    if because := explain_unusable(pattern):
         raise BadPattern(pattern, because)
 
 
-def conclude(search: Search, scan: Scan, files: GuardedView) -> Grepped:
+def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> GrepResult:
     request = search.request
     assert isinstance(request, Grep)
-    paths = {hit.place: files.spelled(hit.place) for hit in scan.hits}
-    hits = fitting(scan.hits, request, paths) if request.mode == "content" else whole(scan.hits, request, paths)
-    how = covered(search, scan, hits, files, hint=meant(request))
-    return Grepped(how, request.pattern, request.mode, tuple((paths[hit.place], hit) for hit in hits), request.glob)
+    paths = {hit.place: files.format_path(hit.place) for hit in outcome.hits}
+    hits = (
+        fit_matches(outcome.hits, request, paths)
+        if request.mode == "content"
+        else fit_files(outcome.hits, request, paths)
+    )
+    summary = summarize(search, outcome, hits, files, hint=suggest_hint(request))
+    return GrepResult(
+        summary, request.pattern, request.mode, tuple((paths[hit.place], hit) for hit in hits), request.glob
+    )
 
 
-def redact_hits(grepped: Grepped, redact: Callable[[str], str]) -> Grepped:
+def redact_hits(result: GrepResult, redact: Callable[[str], str]) -> GrepResult:
     """The same, with what `redact` replaces. Where a line was changed, nobody knows where in it the match is."""
 
-    def redacted(row: Row) -> Row:
+    def redact_row(row: MatchRow) -> MatchRow:
         text = redact(row.text)
         if text == row.text:
             return row
         return row._replace(text=text, start=min(row.start, 0), end=len(text) if row.is_match else row.end)
 
-    hits = ((path, replace(hit, rows=tuple(map(redacted, hit.rows)))) for path, hit in grepped.files)
-    return replace(grepped, files=tuple((redact(path), hit) for path, hit in hits))
+    hits = ((path, replace(hit, rows=tuple(map(redact_row, hit.rows)))) for path, hit in result.files)
+    return replace(result, files=tuple((redact(path), hit) for path, hit in hits))
 
 
-def whole(hits: Sequence[Hit], request: Grep, paths: dict[str, str]) -> Sequence[Hit]:
+def fit_files(hits: Sequence[SearchHit], request: Grep, paths: dict[str, str]) -> Sequence[SearchHit]:
     """The files that a page has room for."""
-    return hits[: Budget(request.chars).holds([len(paths[hit.place]) + COUNT for hit in hits])]
+    return hits[: CharBudget(request.chars).count_fitting([len(paths[hit.place]) + COUNT_CHARS for hit in hits])]
 
 
-def fitting(hits: Sequence[Hit], request: Grep, paths: dict[str, str]) -> Sequence[Hit]:
+def fit_matches(hits: Sequence[SearchHit], request: Grep, paths: dict[str, str]) -> Sequence[SearchHit]:
     """The same for lines: the last file may be shown in part, up to a match and what stands behind it."""
-    pieces = [(hit, piece) for hit in hits for piece in by_match(hit.rows, request.after)]
+    pieces = [(hit, piece) for hit in hits for piece in split_by_match(hit.rows, request.after)]
     costs: list[int] = []
     before = None
     for hit, piece in pieces:
-        costs.append(sum(map(cost, piece)) + (0 if hit is before else len(paths[hit.place]) + 2))
+        costs.append(sum(map(count_row_chars, piece)) + (0 if hit is before else len(paths[hit.place]) + 2))
         before = hit
-    rows: dict[str, list[Row]] = {}
-    for hit, piece in pieces[: Budget(request.chars).holds(costs)]:
+    rows: dict[str, list[MatchRow]] = {}
+    for hit, piece in pieces[: CharBudget(request.chars).count_fitting(costs)]:
         rows.setdefault(hit.place, []).extend(piece)
     return [replace(hit, rows=tuple(rows[hit.place])) for hit in hits if hit.place in rows]
 
 
-def by_match(rows: Sequence[Row], after: int) -> Iterator[Sequence[Row]]:
+def split_by_match(rows: Sequence[MatchRow], after: int) -> Iterator[Sequence[MatchRow]]:
     """Rows in pieces of one match each, with the lines before it and at most `after` behind it."""
-    piece: list[Row] = []
+    piece: list[MatchRow] = []
     last = None
     for row in rows:
         if last is not None and (row.is_match or row.number > last + after):
@@ -105,13 +113,20 @@ def by_match(rows: Sequence[Row], after: int) -> Iterator[Sequence[Row]]:
         yield piece
 
 
-def cost(row: Row) -> int:
+def count_row_chars(row: MatchRow) -> int:
     """Of a numbered line, the mark of a gap above it, and what tells of a cut."""
-    return max(len(str(row.number)), 6) + 1 + len(row.text) + 1 + len("   ...\n") + (CUT_MARKS if any(row.cut) else 0)
+    return (
+        max(len(str(row.number)), 6)
+        + 1
+        + len(row.text)
+        + 1
+        + len("   ...\n")
+        + (CUT_MARKERS_CHARS if any(row.omitted_chars) else 0)
+    )
 
 
-def meant(request: Grep) -> Hint:
+def suggest_hint(request: Grep) -> SearchHint:
     """What a pattern that found nothing may have been instead."""
-    if REGEX.search(request.pattern):
+    if LOOKS_LIKE_REGEX.search(request.pattern):
         return "" if request.regex else "regex"
-    return "literal" if request.regex and LITERAL.search(request.pattern) else ""
+    return "literal" if request.regex and LOOKS_LITERAL.search(request.pattern) else ""

@@ -8,81 +8,81 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from handhold.core.errors import CellAmbiguous, NoChange, NoSuchCell, NotNotebook, PastEnd, TooLarge
-from handhold.core.facts import Beginning, Parts
-from handhold.core.plans import Answer, Bytes, Changes, FileChange
+from handhold.core.facts import FileHead, ShownParts
+from handhold.core.plans import Answer, Changes, FileChange, InlineContent
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import NotebookEdit, Read
-from handhold.core.results import CellOutput, NotebookEdited, NotebookShown, Shown, ShownCell
-from handhold.core.text.cell_outputs import Pictures, outputs_of
+from handhold.core.results import CellOutput, CellView, NotebookEditResult, NotebookResult, TextResult
+from handhold.core.text.cell_outputs import ReplyImages, render_outputs
 from handhold.core.text.diff import unified_diff
-from handhold.core.text.encoding import Text, must_fit
-from handhold.core.text.lines import unified
-from handhold.core.text.notebook import Cell, NoNotebook, Notebook, parse
-from handhold.core.text.notebook_splice import deleted, inserted, replaced
+from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.lines import normalize_newlines
+from handhold.core.text.notebook import Cell, InvalidNotebook, Notebook, parse_notebook
+from handhold.core.text.notebook_splice import delete_cell, insert_cell, replace_cell
 from handhold.core.tools import read
 
-HEADING = 300  # characters of a reply that a cell or an output costs beside its text, at most
-BESIDE_LINE = 9  # that a line of it does
-PIXELS = 750 / 4  # that cost a model as much as a character
-MOST_OUTPUTS = 20  # of one cell
+HEADING_CHARS = 300  # characters of a reply that a cell or an output costs beside its text, at most
+LINE_OVERHEAD_CHARS = 9  # that a line of it does
+PIXELS_PER_CHAR = 750 / 4  # that cost a model as much as a character
+MAX_CELL_OUTPUTS = 20  # of one cell
 
 # --- reading
 
 
-def shown(request: Read, begun: Beginning, files: GuardedView) -> Answer:
+def plan_read(request: Read, head: FileHead, files: GuardedView) -> Answer:
     """By cells; as text, and why, where that cannot be."""
     try:
-        return cells_of(request, files)
-    except NoNotebook as error:
+        return plan_cells(request, files)
+    except InvalidNotebook as error:
         because = str(error)
     except TooLarge:
         because = "it is too large"
-    answer = read.text(request, begun, files)
-    if isinstance(answer.result, Shown):
-        return replace(answer, result=replace(answer.result, no_notebook=because))
+    answer = read.plan_text(request, head, files)
+    if isinstance(answer.result, TextResult):
+        return replace(answer, result=replace(answer.result, notebook_error=because))
     return answer
 
 
-def cells_of(request: Read, files: GuardedView) -> Answer:
-    """The cells of a file from `offset` on, as many as there is room for; NoNotebook if it has none."""
-    whole = files.content(request.path)
+def plan_cells(request: Read, files: GuardedView) -> Answer:
+    """The cells of a file from `offset` on, as many as there is room for; InvalidNotebook if it has none."""
+    snapshot = files.read(request.path)
     # By the rules of the format it is UTF-8, whatever is declared for its folder.
-    book = parse(Text.decode(whole.data, request.path), first=files.traits.first_cell)
+    book = parse_notebook(Text.decode(snapshot.data, request.path), first_number=files.options.first_cell)
     first, total = request.offset or 1, len(book.cells)
     if first > max(total, 1):
         raise PastEnd(request.path, first, total, "cell")
     wanted = book.cells[first - 1 :][: request.limit]
-    pictures = Pictures()
-    cells = tuple(fitting(wanted, request.limits.chars, pictures))
-    stale, diff = files.whole_changed_since(whole)
-    result = NotebookShown(
+    pictures = ReplyImages()
+    cells = tuple(fit_cells(wanted, request.limits.chars, pictures))
+    stale, diff = files.compare_snapshot(snapshot)
+    result = NotebookResult(
         path=request.path,
         first=first,
         cells=cells,
         total=total,
         language=book.language,
         version=book.version,
-        editable=book.editable,
-        by_number=by_number(book.cells),
-        wanted=len(wanted),
-        stale=stale,
-        changed=diff,
+        is_editable=book.is_editable,
+        has_numbered_cells=has_numbered_cells(book.cells),
+        requested_count=len(wanted),
+        is_stale=stale,
+        diff_since_read=diff,
         images=tuple(pictures.blocks),
-        mtime_ns=whole.identity.mtime_ns,
+        mtime_ns=snapshot.identity.mtime_ns,
     )
-    seen = tuple(cell.number for cell in cells if cell.is_whole)
-    return Answer(result, parts=Parts(whole, seen, total, is_text=True))
+    seen = tuple(cell.number for cell in cells if cell.is_complete)
+    return Answer(result, parts=ShownParts(snapshot, seen, total, is_text=True))
 
 
-def by_number(cells: Sequence[Cell]) -> bool:
+def has_numbered_cells(cells: Sequence[Cell]) -> bool:
     return any(cell.name != cell.id for cell in cells)
 
 
-def fitting(cells: Sequence[Cell], room: int, pictures: Pictures) -> Iterator[ShownCell]:
+def fit_cells(cells: Sequence[Cell], room: int, pictures: ReplyImages) -> Iterator[CellView]:
     """Cells until the room is used up. The first is cut to fit and always shown: else a page would never end."""
     for n, cell in enumerate(cells):
         before = len(pictures.blocks)
-        each, cost = cut_to(cell, room if not n else None, pictures)
+        each, cost = fit_cell(cell, room if not n else None, pictures)
         room -= cost
         if n and room < 0:
             del pictures.blocks[before:]
@@ -90,34 +90,34 @@ def fitting(cells: Sequence[Cell], room: int, pictures: Pictures) -> Iterator[Sh
         yield each
 
 
-def cut_to(cell: Cell, room: int | None, pictures: Pictures) -> tuple[ShownCell, int]:
+def fit_cell(cell: Cell, room: int | None, pictures: ReplyImages) -> tuple[CellView, int]:
     """A cell, its source and its outputs as far as there is room (None: for all of it), and what it costs."""
-    source, cost = clipped(unified(cell.source), room)
+    source, cost = clip_source(normalize_newlines(cell.source), room)
     outputs: list[CellOutput] = []
     left = 0
-    for output in outputs_of(cell.facts, pictures):
-        price = cost_of(output)
-        if left or len(outputs) == MOST_OUTPUTS or (room is not None and cost + price > room):
+    for output in render_outputs(cell.raw, pictures):
+        price = count_output_chars(output)
+        if left or len(outputs) == MAX_CELL_OUTPUTS or (room is not None and cost + price > room):
             left += 1
-            if output.picture:
+            if output.picture_number:
                 pictures.blocks.pop()
             continue
         outputs.append(output)
         cost += price
-    run = cell.facts.get("execution_count", cell.facts.get("prompt_number"))
-    cut = len(unified(cell.source)) - len(source)
+    run = cell.raw.get("execution_count", cell.raw.get("prompt_number"))
+    cut = len(normalize_newlines(cell.source)) - len(source)
     counted = run if isinstance(run, int) and not isinstance(run, bool) else None
-    return ShownCell(cell.number, cell.name, cell.kind, counted, source, cut, tuple(outputs), left), cost
+    return CellView(cell.number, cell.name, cell.kind, counted, source, cut, tuple(outputs), left), cost
 
 
-def clipped(source: str, room: int | None) -> tuple[str, int]:
+def clip_source(source: str, room: int | None) -> tuple[str, int]:
     """As many characters of a source as there is room for, and what they cost."""
-    cost = HEADING + cost_of_text(source)
+    cost = HEADING_CHARS + count_text_chars(source)
     if room is None or cost <= room:
         return source, cost
-    left, end = room - HEADING, 0
+    left, end = room - HEADING_CHARS, 0
     for line in source.split("\n"):
-        left -= BESIDE_LINE
+        left -= LINE_OVERHEAD_CHARS
         if left <= len(line):
             end += max(0, left)
             break
@@ -126,82 +126,82 @@ def clipped(source: str, room: int | None) -> tuple[str, int]:
     return source[:end], room
 
 
-def cost_of_text(text: str) -> int:
-    return len(text) + BESIDE_LINE * (text.count("\n") + 1)
+def count_text_chars(text: str) -> int:
+    return len(text) + LINE_OVERHEAD_CHARS * (text.count("\n") + 1)
 
 
-def cost_of(output: CellOutput) -> int:
+def count_output_chars(output: CellOutput) -> int:
     width, height = output.size
-    texts = cost_of_text(output.text) + cost_of_text(output.tail)
-    return HEADING + texts + sum(map(len, output.other)) + int(width * height / PIXELS)
+    texts = count_text_chars(output.text) + count_text_chars(output.tail)
+    return HEADING_CHARS + texts + sum(map(len, output.other_formats)) + int(width * height / PIXELS_PER_CHAR)
 
 
 # --- editing
 
 
 def plan(request: NotebookEdit, files: GuardedView) -> Changes:
-    whole = files.whole(request.path)
-    text = Text.decode(whole.data, request.path)
-    book = editable(text, request.path, files)
-    must_fit(request.source or "", text.coding, request.path)
-    after, edited = spliced(request, book, files)
+    snapshot = files.read_editable(request.path)
+    text = Text.decode(snapshot.data, request.path)
+    book = parse_editable(text, request.path, files)
+    check_encodable(request.source or "", text.encoding, request.path)
+    after, edited = edit_cell(request, book, files)
     if after == book.text:
         raise NoChange(request.path)
     changed = text.with_body(after)
-    change = FileChange(whole.path, Bytes(whole.data), Bytes(changed.encode()))
+    change = FileChange(snapshot.path, InlineContent(snapshot.data), InlineContent(changed.encode()))
     diff = unified_diff(request.path, text.body, after)
-    result = replace(edited, encoding=text.coding.name, diff=diff)
-    return Changes((change,), result, whole=False, forget=result.renumbered)
+    result = replace(edited, encoding=text.encoding.name, diff=diff)
+    return Changes((change,), result, is_full_write=False, invalidates_reads=result.cells_renumbered)
 
 
-def editable(text: Text, path: str, files: GuardedView) -> Notebook:
+def parse_editable(text: Text, path: str, files: GuardedView) -> Notebook:
     try:
-        book = parse(text, first=files.traits.first_cell)
-    except NoNotebook as error:
+        book = parse_notebook(text, first_number=files.options.first_cell)
+    except InvalidNotebook as error:
         raise NotNotebook(path, str(error)) from None
-    if not book.editable:
+    if not book.is_editable:
         raise NotNotebook(path, f"it is of version {book.version[0]}, and only cells of version 4 are edited")
     return book
 
 
-def spliced(request: NotebookEdit, book: Notebook, files: GuardedView) -> tuple[str, NotebookEdited]:
+def edit_cell(request: NotebookEdit, book: Notebook, files: GuardedView) -> tuple[str, NotebookEditResult]:
     """The text of the notebook with the cell changed, and what that came to."""
     source, kind = request.source, request.kind
     total = len(book.cells)
     if request.action == "append":
         at, cell = total + 1, None
     else:
-        cell = found(request, book)
+        cell = find_cell(request, book)
         at = cell.number + (request.action == "insert_after")
     if cell and request.action == "replace":
-        after = replaced(book, cell, source, kind)
-        edited = told(request, cell.number, cell.name, kind or cell.kind, total)
-        return after, replace(edited, cleared=cell.kind == "code" and bool(cell.facts.get("outputs")))
-    behind = by_number(book.cells[at - 1 :])
+        after = replace_cell(book, cell, source, kind)
+        edited = build_result(request, cell.number, cell.name, kind or cell.kind, total)
+        return after, replace(edited, outputs_cleared=cell.kind == "code" and bool(cell.raw.get("outputs")))
+    behind = has_numbered_cells(book.cells[at - 1 :])
     if cell and request.action == "delete":
-        edited = told(request, cell.number, cell.name, cell.kind, total - 1)
-        return deleted(book, cell), replace(edited, renumbered=by_number(book.cells[cell.number :]))
-    after, name = inserted(book, at, source or "", kind or "code")
-    called = name or f"cell-{at - 1 + files.traits.first_cell}"
-    return after, replace(told(request, at, called, kind or "code", total + 1), renumbered=behind)
+        edited = build_result(request, cell.number, cell.name, cell.kind, total - 1)
+        return delete_cell(book, cell), replace(edited, cells_renumbered=has_numbered_cells(book.cells[cell.number :]))
+    after, name = insert_cell(book, at, source or "", kind or "code")
+    called = name or f"cell-{at - 1 + files.options.first_cell}"
+    return after, replace(build_result(request, at, called, kind or "code", total + 1), cells_renumbered=behind)
 
 
-def told(request: NotebookEdit, number: int, name: str, kind: str, total: int) -> NotebookEdited:
-    return NotebookEdited(
+def build_result(request: NotebookEdit, number: int, name: str, kind: str, total: int) -> NotebookEditResult:
+    return NotebookEditResult(
         path=request.path,
         action=request.action,
         number=number,
         name=name,
         kind=kind,
         total=total,
-        cleared=False,
-        renumbered=False,
+        outputs_cleared=False,
+        cells_renumbered=False,
         encoding="",
         diff="",
     )
 
 
-def found(request: NotebookEdit, book: Notebook) -> Cell:
+def find_cell(request: NotebookEdit, book: Notebook) -> Cell:
     """The cell that is meant, and no other."""
     for cell in book.cells:
         if cell.name and cell.name == request.cell:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Glob, Grep, ListFiles
@@ -15,7 +15,7 @@ PLANNERS: dict[type, Callable[[Any, GuardedView], Search]] = {
     Glob: glob.plan,
     Grep: grep.plan,
 }
-ENDINGS: dict[type, Callable[[Search, Scan, GuardedView], Result]] = {
+CONCLUDERS: dict[type, Callable[[Search, SearchOutcome, GuardedView], Result]] = {
     ListFiles: list_files.conclude,
     Glob: glob.conclude,
     Grep: grep.conclude,
@@ -26,6 +26,6 @@ def plan(request: ListFiles | Glob | Grep, files: GuardedView) -> Search:
     return PLANNERS[type(request)](request, files)
 
 
-def conclude(search: Search, scan: Scan, files: GuardedView) -> Result:
+def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Result:
     """What a search came to: the page of it that a reply has room for, and how to get the rest."""
-    return ENDINGS[type(search.request)](search, scan, files)
+    return CONCLUDERS[type(search.request)](search, outcome, files)

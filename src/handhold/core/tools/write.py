@@ -1,45 +1,45 @@
 """Write: a whole file, made or replaced."""
 
 from handhold.core.errors import IsDirectory, NotRegularFile
-from handhold.core.plans import Bytes, Changes, FileChange
+from handhold.core.plans import Changes, FileChange, InlineContent
 from handhold.core.policy.guard import GuardedView
 from handhold.core.requests import Write
-from handhold.core.results import Written
+from handhold.core.results import WriteResult
 from handhold.core.text.diff import unified_diff
-from handhold.core.text.encoding import Text, must_fit
-from handhold.core.text.lines import count
-from handhold.core.text.splice import rewritten
+from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.lines import count_lines
+from handhold.core.text.splice import keep_line_endings
 
 
 def plan(request: Write, files: GuardedView) -> Changes:
-    look = files.look(request.path)
-    if look is None:
-        return create(request.path, request.content, files)
-    if look.kind == "directory":
+    stat = files.stat(request.path)
+    if stat is None:
+        return plan_create(request.path, request.content, files)
+    if stat.kind == "directory":
         raise IsDirectory(request.path)
-    if look.kind == "other":
-        raise NotRegularFile(request.path, look.kind)
-    known = files.known(request.path, all_of_it=True)
-    must_fit(request.content, known.text.coding, request.path)
-    after = known.text.with_body(rewritten(known.text.body, request.content))
-    change = FileChange(known.whole.path, Bytes(known.whole.data), Bytes(after.encode()))
-    return Changes((change,), written(request.path, known.whole.path, known.text, after), whole=True)
+    if stat.kind == "other":
+        raise NotRegularFile(request.path, stat.kind)
+    known = files.read_editable_text(request.path, fully=True)
+    check_encodable(request.content, known.text.encoding, request.path)
+    after = known.text.with_body(keep_line_endings(known.text.body, request.content))
+    change = FileChange(known.snapshot.path, InlineContent(known.snapshot.data), InlineContent(after.encode()))
+    return Changes((change,), build_result(request.path, known.snapshot.path, known.text, after), is_full_write=True)
 
 
-def create(path: str, content: str, files: GuardedView) -> Changes:
-    after = files.new(content, path)
-    change = FileChange(files.place(path), None, Bytes(after.encode()))
-    return Changes((change,), written(path, change.path, None, after), whole=True)
+def plan_create(path: str, content: str, files: GuardedView) -> Changes:
+    after = files.create_text(content, path)
+    change = FileChange(files.resolve(path), None, InlineContent(after.encode()))
+    return Changes((change,), build_result(path, change.path, None, after), is_full_write=True)
 
 
-def written(path: str, place: str, before: Text | None, after: Text) -> Written:
-    return Written(
+def build_result(path: str, place: str, before: Text | None, after: Text) -> WriteResult:
+    return WriteResult(
         path=path,
-        place=place,
+        resolved_path=place,
         created=before is None,
         size=len(after.encode()),
-        lines=count(after.body),
-        encoding=after.coding.name,
-        read_by=after.coding.how,
+        lines=count_lines(after.body),
+        encoding=after.encoding.name,
+        encoding_source=after.encoding.basis,
         diff=unified_diff(path, before.body if before else None, after.body),
     )

@@ -5,81 +5,92 @@ from collections.abc import Iterator
 from handhold.core import errors as e
 from handhold.core.requests import Insert, Request
 from handhold.core.results import (
-    Edited,
-    Listed,
-    NotebookShown,
-    PdfShown,
-    Pictured,
-    Ran,
-    Restarted,
+    EditResult,
+    ImageResult,
+    ListResult,
+    NotebookResult,
+    PdfResult,
+    RestartResult,
     Result,
-    Shown,
-    Written,
+    RunResult,
+    TextResult,
+    WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.hints import hinted
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, row, several
-from handhold.dialects.searches import Manner, miss, notes, tree
+from handhold.dialects.hints import append_notes
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import format_row, pluralize, truncate
+from handhold.dialects.searches import SearchPhrases, format_empty_result, format_search_notes, format_tree
 
-MOST_ROWS = 40  # of a snippet
-WAYS = notebooks.Ways("Go on with view_range=[{next}, -1].", inside="", by_cells=False)
-MANNER = Manner(
-    rest="",
+MAX_SNIPPET_LINES = 40  # of a snippet
+NOTEBOOK_PHRASES = notebooks.NotebookPhrases(
+    "Go on with view_range=[{next}, -1].", search_in_cell="", can_edit_cells=False
+)
+SEARCH_PHRASES = SearchPhrases(
+    next_page="",
     narrow="View a folder in it, or list it with bash.",
     unsorted="",
     ignored="View a folder that is left out to see what is in it.",
     hidden="List it with bash to see what is hidden.",
-    itself="",
+    explicit_path="",
     regex="",
     literal="",
 )
 
 
-def said(request: Request, result: Result) -> str:
+def format_result(request: Request, result: Result) -> str:
     match result:
-        case Shown(lines=()):
-            return f"[{clipped(result.path)} is empty.]"
-        case Shown():
-            return "\n".join([*page(result), *notebooks.none(result)])
-        case Pictured() | PdfShown() | NotebookShown():
-            return media.shown(result, WAYS)
-        case Listed():
-            return hinted("\n".join(tree(result)) if result.search.shown else miss(result), notes(result, MANNER))
-        case Written(created=created):
+        case TextResult(lines=()):
+            return f"[{truncate(result.path)} is empty.]"
+        case TextResult():
+            return "\n".join([*format_page(result), *notebooks.explain_text_fallback(result)])
+        case ImageResult() | PdfResult() | NotebookResult():
+            return media.format_media(result, NOTEBOOK_PHRASES)
+        case ListResult():
+            return append_notes(
+                "\n".join(format_tree(result)) if result.summary.shown_count else format_empty_result(result),
+                format_search_notes(result, SEARCH_PHRASES),
+            )
+        case WriteResult(created=created):
             return f"File created successfully at: {result.path}" if created else f"File overwritten: {result.path}"
-        case Edited():
+        case EditResult():
             what = "The text was inserted" if isinstance(request, Insert) else "The text was replaced"
-            return "\n".join([f"{what} in {clipped(result.path)}. The lines around it are now:", *snippet(result)])
-        case Ran():
-            return commands.ran(result)
-        case Restarted():
+            return "\n".join(
+                [f"{what} in {truncate(result.path)}. The lines around it are now:", *format_snippet(result)]
+            )
+        case RunResult():
+            return commands.format_command(result)
+        case RestartResult():
             return "The shell was restarted."
         case _:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def page(shown: Shown) -> Iterator[str]:
-    for number, line in enumerate(shown.lines, shown.first):
-        yield row(number, f"{line.text}... ({line.cut} more characters)" if line.cut else line.text, mark="\t")
+def format_page(page: TextResult) -> Iterator[str]:
+    for number, line in enumerate(page.lines, page.first):
+        yield format_row(
+            number,
+            f"{line.text}... ({line.omitted_chars} more characters)" if line.omitted_chars else line.text,
+            separator="\t",
+        )
 
 
-def snippet(edited: Edited) -> Iterator[str]:
+def format_snippet(edited: EditResult) -> Iterator[str]:
     rows = edited.snippet.rows
-    yield from (row(number, clipped(text), mark="\t") for number, text in rows[:MOST_ROWS])
-    if len(rows) > MOST_ROWS:
-        yield f"[{several(len(rows) - MOST_ROWS, 'more line')} around the change not shown.]"
+    yield from (format_row(number, truncate(text), separator="\t") for number, text in rows[:MAX_SNIPPET_LINES])
+    if len(rows) > MAX_SNIPPET_LINES:
+        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the change not shown.]"
 
 
-def refused(error: e.ToolError, *, hints: bool) -> str:
+def format_error(error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.NoMatch(old=old) if old:
-            return f"old_str does not stand in {clipped(error.path)}, so nothing was replaced. Quote it as it stands in the file, without line numbers."
+            return f"old_str does not stand in {truncate(error.path)}, so nothing was replaced. Quote it as it stands in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return f"old_str stands in {clipped(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the place you mean."
+            return f"old_str stands in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the place you mean."
         case e.Stale(complete=True) if hints:
-            return f"{clipped(error.path)} has changed since you last saw it, so nothing was written."
+            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
         case e.PastEnd(offset=offset, lines=lines):
-            return f"{clipped(error.path)} has {several(lines, 'line')}; {offset} is past its end."
+            return f"{truncate(error.path)} has {pluralize(lines, 'line')}; {offset} is past its end."
         case _:
-            return plain(error)
+            return format_plain_error(error)

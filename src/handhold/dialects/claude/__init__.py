@@ -7,31 +7,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
-from handhold.core.ports import Traits
+from handhold.core.ports import DialectOptions
 from handhold.core.requests import (
     Edit,
     Glob,
     Grep,
     JobOutput,
     JobStop,
-    Limits,
     ListFiles,
     MultiEdit,
     NotebookEdit,
+    PageLimits,
     Read,
     Request,
     Run,
     Write,
 )
 from handhold.core.results import Result
-from handhold.dialects.arguments import counted, first_line, seconds
+from handhold.dialects.arguments import get_count, get_first_line, get_seconds
 from handhold.dialects.claude import words
-from handhold.dialects.family import Family, replacement, unknown
-from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
+from handhold.dialects.family import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, normalize_folder
 
-LIMITS = Limits(lines=2000, line_chars=2000, chars=60_000, count_rest=True, refuse_long=True, whole_bytes=256 * 1024)
-FOUND, MOST = 100, 1000  # files or lines of a search, and never more; entries of a listing
-TYPES = {
+LIMITS = PageLimits(
+    lines=2000, line_chars=2000, chars=60_000, count_rest=True, refuse_long=True, max_full_read_bytes=256 * 1024
+)
+DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT = 100, 1000  # files or lines of a search, and never more; entries of a listing
+FILE_TYPE_GLOBS = {
     "c": "*.[ch]",
     "cpp": "*.{cc,cpp,cxx,h,hh,hpp,hxx,inl}",
     "cs": "*.cs",
@@ -57,60 +59,62 @@ TYPES = {
 }
 """The types of Grep, as the globs that they stand for."""
 
-OUTPUT = 80_000  # characters of a command's output: 20,000 tokens
-TIMEOUT, LONGEST = 120.0, 600.0  # seconds that a command may take
-IN_BACKGROUND = 3600.0
+MAX_OUTPUT_CHARS = 80_000  # characters of a command's output: 20,000 tokens
+DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 600.0  # seconds that a command may take
+BACKGROUND_TIMEOUT_SECONDS = 3600.0
 
 
-class Claude(Family):
+class Claude(BaseDialect):
     name = "claude"
-    traits = Traits(
+    options = DialectOptions(
         matching="exact",
         hints=False,
         lists_folders=False,
         first_cell=0,
         absolute_paths=True,
-        shell_lasts="folder",
+        shell_persists="folder",
     )
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "Read":
-                return Read(a["file_path"], LIMITS, first_line(tool, a), counted(tool, a, "limit"))
+                return Read(a["file_path"], LIMITS, get_first_line(tool, a), get_count(tool, a, "limit"))
             case "Write":
                 return Write(a["file_path"], a["content"])
             case "Edit":
-                return Edit(a["file_path"], replacement(a))
+                return Edit(a["file_path"], build_replacement(a))
             case "MultiEdit":
-                return MultiEdit(a["file_path"], tuple(map(replacement, a["edits"])))
+                return MultiEdit(a["file_path"], tuple(map(build_replacement, a["edits"])))
             case "NotebookEdit":
-                return notebook_edit(a)
+                return build_notebook_edit(a)
             case "Bash":
                 background = a["run_in_background"]
-                default = IN_BACKGROUND if background else TIMEOUT
-                time = seconds(tool, a, "timeout", default=default, most=max(default, LONGEST), unit=0.001)
-                return Run(a["command"], time, OUTPUT, background=background)
+                default = BACKGROUND_TIMEOUT_SECONDS if background else DEFAULT_TIMEOUT_SECONDS
+                time = get_seconds(
+                    tool, a, "timeout", default=default, maximum=max(default, MAX_TIMEOUT_SECONDS), unit=0.001
+                )
+                return Run(a["command"], time, MAX_OUTPUT_CHARS, background=background)
             case "BashOutput":
-                return JobOutput(a["bash_id"], OUTPUT)
+                return JobOutput(a["bash_id"], MAX_OUTPUT_CHARS)
             case "KillShell":
                 return JobStop(a["shell_id"])
             case "Glob":
-                return Glob(pattern=a["pattern"], **below(a, FOUND))
+                return Glob(pattern=a["pattern"], **get_search_fields(a, DEFAULT_SEARCH_LIMIT))
             case "Grep":
-                return grep(a)
+                return build_grep(a)
             case "LS":
-                return ListFiles(ignore=tuple(a.get("ignore", ())), **below(a, MOST))
+                return ListFiles(ignore=tuple(a.get("ignore", ())), **get_search_fields(a, MAX_SEARCH_LIMIT))
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(request, result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(request, result)
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(tool, error)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(tool, error)
 
 
-def notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:
+def build_notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:
     """Without the id of a cell a new one goes to the end; the source of a cell that goes is of no use."""
     cell, source, kind = a.get("cell_id", ""), a["new_source"], a.get("cell_type")
     match a["edit_mode"]:
@@ -126,31 +130,36 @@ def notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:
             return NotebookEdit(a["notebook_path"], "replace", cell, source, kind)
 
 
-def grep(a: Mapping[str, Any]) -> Grep:
+def build_grep(a: Mapping[str, Any]) -> Grep:
     if "glob" in a and "type" in a:
         raise BadArguments("Grep", "type", "given together with glob", "only one of them")
-    limit = counted("Grep", a, "head_limit", least=0)
-    around = context(a, "-C") or 0
-    before, after = context(a, "-B"), context(a, "-A")
+    limit = get_count("Grep", a, "head_limit", minimum=0)
+    around = get_context_lines(a, "-C") or 0
+    before, after = get_context_lines(a, "-B"), get_context_lines(a, "-A")
     return Grep(
         pattern=a["pattern"],
-        glob=TYPES[a["type"]] if "type" in a else a.get("glob", ""),
+        glob=FILE_TYPE_GLOBS[a["type"]] if "type" in a else a.get("glob", ""),
         regex=True,
         ignore_case=a["-i"],
         mode=a["output_mode"],
         before=around if before is None else before,
         after=around if after is None else after,
-        **below(a, FOUND if limit is None else limit or MOST),
+        **get_search_fields(a, DEFAULT_SEARCH_LIMIT if limit is None else limit or MAX_SEARCH_LIMIT),
     )
 
 
-def context(a: Mapping[str, Any], name: str) -> int | None:
-    return counted("Grep", a, name, least=0, most=MOST_CONTEXT)
+def get_context_lines(a: Mapping[str, Any], name: str) -> int | None:
+    return get_count("Grep", a, name, minimum=0, maximum=MAX_CONTEXT_LINES)
 
 
-def below(a: Mapping[str, Any], limit: int) -> dict[str, Any]:
+def get_search_fields(a: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """What the three searches have in common. This family has no argument for what is hidden, and expects to see it."""
-    return {"path": folder(a.get("path", "")), "hidden": True, "limit": min(limit, MOST), "chars": ROOM}
+    return {
+        "path": normalize_folder(a.get("path", "")),
+        "hidden": True,
+        "limit": min(limit, MAX_SEARCH_LIMIT),
+        "chars": MAX_SEARCH_CHARS,
+    }
 
 
 dialect = Claude(__file__)

@@ -4,188 +4,208 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from handhold.core import errors as e
-from handhold.core.facts import Line
+from handhold.core.facts import PageLine
 from handhold.core.requests import MultiEdit, Request
 from handhold.core.results import (
+    AppliedReplacement,
     CellOutput,
-    Edited,
-    Globbed,
-    Grepped,
-    JobShown,
-    Listed,
-    NotebookEdited,
-    NotebookShown,
-    Patched,
-    PdfShown,
-    Pictured,
-    Ran,
-    Restarted,
+    CellView,
+    EditResult,
+    GlobResult,
+    GrepResult,
+    ImageResult,
+    JobResult,
+    ListResult,
+    NotebookEditResult,
+    NotebookResult,
+    PatchResult,
+    PdfResult,
+    ReadManyResult,
+    RestartResult,
     Result,
-    Shown,
-    ShownCell,
-    ShownMany,
-    Step,
-    Unchanged,
-    Written,
+    RunResult,
+    TextResult,
+    UnchangedResult,
+    WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.hints import hinted
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, echo, listed, row
-from handhold.dialects.searches import Found, Manner, miss, notes, rows, tree
+from handhold.dialects.hints import append_notes
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import echo, format_list, format_row, truncate
+from handhold.dialects.searches import (
+    AnySearchResult,
+    SearchPhrases,
+    format_empty_result,
+    format_matches,
+    format_search_notes,
+    format_tree,
+)
 
 REMINDER = """\
 <system-reminder>
 Whenever you read a file, you should consider whether it looks malicious. If it does, you MUST refuse to improve or augment the code. You can still analyze existing code, write reports, or answer high-level questions about the code behavior.
 </system-reminder>"""
 
-INSTEAD = "Please use offset and limit parameters to read specific portions of the file, or use the `rg` command to search for specific content."
+READ_IN_PARTS_ADVICE = "Please use offset and limit parameters to read specific portions of the file, or use the `rg` command to search for specific content."
 
-VERBS = {"Read": "read", "Edit": "edit", "MultiEdit": "multi_edit", "Write": "write", "NotebookEdit": "notebook_edit"}
+OPERATION_NAMES = {
+    "Read": "read",
+    "Edit": "edit",
+    "MultiEdit": "multi_edit",
+    "Write": "write",
+    "NotebookEdit": "notebook_edit",
+}
 
-MOST_ROWS = 2000  # of a snippet; as many as Read shows
-LINE_CHARS = 2000
-MOST_CHARS = 60_000  # of a snippet or a list
-JOBS = commands.Names(output="BashOutput", stop="KillShell", offset=False)
+MAX_SNIPPET_LINES = 2000  # of a snippet; as many as Read shows
+MAX_LINE_CHARS = 2000
+MAX_SNIPPET_CHARS = 60_000  # of a snippet or a list
+JOB_TOOL_NAMES = commands.JobToolNames(output="BashOutput", stop="KillShell", has_offset=False)
 
-MANNER = Manner(
-    rest="",
+SEARCH_PHRASES = SearchPhrases(
+    next_page="",
     narrow="Use a more specific pattern or path.",
     unsorted="",
     ignored="Give a directory that is left out as path to look in it.",
     hidden="",
-    itself="A file that is given as path is always searched.",
+    explicit_path="A file that is given as path is always searched.",
     regex="",
     literal="Special characters that are meant literally need a backslash.",
 )
-MANNERS = {
-    Listed: replace(MANNER, narrow="Use Glob with a pattern."),
-    Globbed: MANNER,
-    Grepped: replace(
-        MANNER,
+PHRASES_BY_RESULT = {
+    ListResult: replace(SEARCH_PHRASES, narrow="Use Glob with a pattern."),
+    GlobResult: SEARCH_PHRASES,
+    GrepResult: replace(
+        SEARCH_PHRASES,
         narrow="Use a more specific pattern, path or glob, or a higher head_limit.",
         ignored="Give a file, or a directory that is itself left out, as path to search it anyway.",
     ),
 }
-MISSES = {Listed: "No entries found", Globbed: "No files found", Grepped: "No matches found"}
+EMPTY_MESSAGES = {ListResult: "No entries found", GlobResult: "No files found", GrepResult: "No matches found"}
 
 
 # --- what was done
 
 
-def said(request: Request, result: Result) -> str:
+def format_result(request: Request, result: Result) -> str:
     match result:
-        case Shown(lines=()):
-            return past_end(result.first, result.total or 0)
-        case Shown():
-            return "\n\n".join([page(result), *notebooks.none(result), REMINDER])
-        case Pictured():
-            return media.pictured(result)
-        case PdfShown():
-            return media.pdf(result, by_pages=False)
-        case NotebookShown():
-            return f"{cells(result)}\n\n{REMINDER}"
-        case NotebookEdited():
-            return notebooks.edited(result)
-        case Written(path=path, created=created):
+        case TextResult(lines=()):
+            return format_past_end(result.first, result.total or 0)
+        case TextResult():
+            return "\n\n".join([format_page(result), *notebooks.explain_text_fallback(result), REMINDER])
+        case ImageResult():
+            return media.format_image(result)
+        case PdfResult():
+            return media.format_pdf(result, with_page_hint=False)
+        case NotebookResult():
+            return f"{format_cells(result)}\n\n{REMINDER}"
+        case NotebookEditResult():
+            return notebooks.format_notebook_edit(result)
+        case WriteResult(path=path, created=created):
             return f"File created successfully at: {path}" if created else f"The file {path} has been updated."
-        case Edited() if isinstance(request, MultiEdit):
-            return f"Applied {len(result.steps)} edits to {result.path}:\n{applied(result.steps)}"
-        case Edited(created=True):
+        case EditResult() if isinstance(request, MultiEdit):
+            return f"Applied {len(result.steps)} edits to {result.path}:\n{format_edit_steps(result.steps)}"
+        case EditResult(created=True):
             return f"File created successfully at: {result.path}"
-        case Edited():
-            return updated(result)
-        case Patched(files=files):
-            return f"Applied a patch to {listed(file.path for file in files)}"
-        case Ran():
-            return commands.ran(result)
-        case JobShown():
-            return commands.job(result, JOBS)
-        case Restarted():
+        case EditResult():
+            return format_edit(result)
+        case PatchResult(files=files):
+            return f"Applied a patch to {format_list(file.path for file in files)}"
+        case RunResult():
+            return commands.format_command(result)
+        case JobResult():
+            return commands.format_job(result, JOB_TOOL_NAMES)
+        case RestartResult():
             return "The shell was restarted."
-        case Listed() | Globbed() | Grepped():
-            return searched(result)
-        case Unchanged() | ShownMany():
+        case ListResult() | GlobResult() | GrepResult():
+            return format_search(result)
+        case UnchangedResult() | ReadManyResult():
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def searched(found: Found) -> str:
-    if not found.search.shown:
-        return hinted(MISSES[type(found)], [f"[{miss(found)}]", *notes(found, MANNERS[type(found)])])
+def format_search(found: AnySearchResult) -> str:
+    if not found.summary.shown_count:
+        return append_notes(
+            EMPTY_MESSAGES[type(found)],
+            [f"[{format_empty_result(found)}]", *format_search_notes(found, PHRASES_BY_RESULT[type(found)])],
+        )
     match found:
-        case Listed():
-            text = tree(found)
-        case Globbed(paths=paths):
+        case ListResult():
+            text = format_tree(found)
+        case GlobResult(paths=paths):
             text = paths
-        case Grepped():
-            text = rows(found)
-    return hinted("\n".join(text), notes(found, MANNERS[type(found)]))
+        case GrepResult():
+            text = format_matches(found)
+    return append_notes("\n".join(text), format_search_notes(found, PHRASES_BY_RESULT[type(found)]))
 
 
-def page(shown: Shown) -> str:
-    rows = [row(number, whole_or_cut(line)) for number, line in enumerate(shown.lines, shown.first)]
-    if shown.rest:
-        rows.append(f"... (more {shown.rest} lines are truncated)")
+def format_page(page: TextResult) -> str:
+    rows = [format_row(number, format_line(line)) for number, line in enumerate(page.lines, page.first)]
+    if page.omitted_lines:
+        rows.append(f"... (more {page.omitted_lines} lines are truncated)")
     return "\n".join(rows)
 
 
-def cells(shown: NotebookShown) -> str:
-    rest = shown.wanted - len(shown.cells)
+def format_cells(notebook: NotebookResult) -> str:
+    rest = notebook.requested_count - len(notebook.cells)
     more = [f"... (more {rest} cells are truncated)"] if rest else []
-    return "\n".join([*map(cell, shown.cells), *more, *notebooks.notes(shown)])
+    return "\n".join([*map(format_cell, notebook.cells), *more, *notebooks.format_notes(notebook)])
 
 
-def cell(shown: ShownCell) -> str:
-    kind = "" if shown.kind == "code" else f"<cell_type>{shown.kind}</cell_type>"
-    cut = f"... (more {shown.cut} characters in this cell are truncated)" if shown.cut else ""
-    text = f'<cell id="{shown.name}">{kind}{shown.source}{cut}</cell id="{shown.name}">'
-    left = [f"... (more {shown.outputs_left} outputs are truncated)"] if shown.outputs_left else []
-    return "\n".join([text, *map(output, shown.outputs), *left])
+def format_cell(cell: CellView) -> str:
+    kind = "" if cell.kind == "code" else f"<cell_type>{cell.kind}</cell_type>"
+    cut = f"... (more {cell.omitted_chars} characters in this cell are truncated)" if cell.omitted_chars else ""
+    text = f'<cell id="{cell.name}">{kind}{cell.source}{cut}</cell id="{cell.name}">'
+    left = [f"... (more {cell.omitted_outputs} outputs are truncated)"] if cell.omitted_outputs else []
+    return "\n".join([text, *map(format_output, cell.outputs), *left])
 
 
-def output(put: CellOutput) -> str:
-    about = f"[{notebooks.headed(put)}]"
-    cut = f"... (more {put.cut} characters in this output are truncated)" if put.cut else ""
-    return "\n".join(part for part in (about, put.text + cut, put.tail) if part)
+def format_output(output: CellOutput) -> str:
+    about = f"[{notebooks.format_output_header(output)}]"
+    cut = f"... (more {output.omitted_chars} characters in this output are truncated)" if output.omitted_chars else ""
+    return "\n".join(part for part in (about, output.text + cut, output.tail) if part)
 
 
-def whole_or_cut(line: Line) -> str:
-    return f"{line.text}... (more {line.cut} characters in this line are truncated)" if line.cut else line.text
-
-
-def updated(edited: Edited) -> str:
-    step = edited.steps[0]
-    if step.places > 1:
-        return f"The file {edited.path} has been updated. All occurrences of '{echo(step.old)}' were successfully replaced with '{echo(step.new)}'."
+def format_line(line: PageLine) -> str:
     return (
-        f"The file {edited.path} has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
-        f"{snippet(edited)}"
+        f"{line.text}... (more {line.omitted_chars} characters in this line are truncated)"
+        if line.omitted_chars
+        else line.text
     )
 
 
-def snippet(edited: Edited) -> str:
+def format_edit(edited: EditResult) -> str:
+    step = edited.steps[0]
+    if step.match_count > 1:
+        return f"The file {edited.path} has been updated. All occurrences of '{echo(step.old)}' were successfully replaced with '{echo(step.new)}'."
+    return (
+        f"The file {edited.path} has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
+        f"{format_snippet(edited)}"
+    )
+
+
+def format_snippet(edited: EditResult) -> str:
     rows = [
-        row(number, whole_or_cut(Line(text[:LINE_CHARS], max(0, len(text) - LINE_CHARS))))
-        for number, text in edited.snippet.rows[:MOST_ROWS]
+        format_row(number, format_line(PageLine(text[:MAX_LINE_CHARS], max(0, len(text) - MAX_LINE_CHARS))))
+        for number, text in edited.snippet.rows[:MAX_SNIPPET_LINES]
     ]
-    kept = fitting(rows)
+    kept = limit_rows(rows)
     left = len(edited.snippet.rows) - len(kept)
     return "\n".join([*kept, f"... (more {left} lines are truncated)"] if left else kept)
 
 
-def applied(steps: tuple[Step, ...]) -> str:
+def format_edit_steps(steps: tuple[AppliedReplacement, ...]) -> str:
     rows = [f'{n}. Replaced "{echo(step.old)}" with "{echo(step.new)}"' for n, step in enumerate(steps, 1)]
-    kept = fitting(rows)
+    kept = limit_rows(rows)
     left = len(rows) - len(kept)
     return "\n".join([*kept, f"... (more {left} edits are truncated)"] if left else kept)
 
 
-def fitting(rows: list[str]) -> list[str]:
+def limit_rows(rows: list[str]) -> list[str]:
     """As many rows as a reply may hold."""
-    return [text for text, so_far in zip(rows, _sums(rows), strict=True) if so_far <= MOST_CHARS]
+    return [text for text, so_far in zip(rows, _accumulate_chars(rows), strict=True) if so_far <= MAX_SNIPPET_CHARS]
 
 
-def _sums(rows: list[str]) -> Iterator[int]:
+def _accumulate_chars(rows: list[str]) -> Iterator[int]:
     total = 0
     for text in rows:
         total += len(text) + 1
@@ -195,11 +215,11 @@ def _sums(rows: list[str]) -> Iterator[int]:
 # --- what was refused
 
 
-def refused(tool: str, error: e.ToolError) -> str:
-    return bare(tool, error) or f"<tool_use_error>{wrapped(tool, error)}</tool_use_error>"
+def format_error(tool: str, error: e.ToolError) -> str:
+    return format_bare_error(tool, error) or f"<tool_use_error>{format_wrapped_error(tool, error)}</tool_use_error>"
 
 
-def bare(tool: str, error: e.ToolError) -> str | None:
+def format_bare_error(tool: str, error: e.ToolError) -> str | None:
     """The messages that stand without a wrapping."""
     match error:
         case e.Unread() | e.PartlyRead():
@@ -207,32 +227,32 @@ def bare(tool: str, error: e.ToolError) -> str | None:
         case e.Stale():
             return "File has been modified externally. Either by user or a linter. Read it first before writing to it."
         case e.TooLarge(size=size, most=most) if tool == "Read":
-            return f"File content ({size / 1024:.1f}KB) exceeds maximum allowed size ({most // 1024}KB). {INSTEAD}"
+            return f"File content ({size / 1024:.1f}KB) exceeds maximum allowed size ({most // 1024}KB). {READ_IN_PARTS_ADVICE}"
         case e.PageTooLong(chars=chars, most=most):
-            return f"File content ({chars} chars) exceeds maximum allowed tokens ({most}). {INSTEAD}"
+            return f"File content ({chars} chars) exceeds maximum allowed tokens ({most}). {READ_IN_PARTS_ADVICE}"
         case e.PastEnd(offset=offset, lines=lines, unit=unit):
-            return past_end(offset, lines, unit)
+            return format_past_end(offset, lines, unit)
         case _:
             return None
 
 
-def past_end(offset: int, lines: int, unit: str = "line") -> str:
+def format_past_end(offset: int, lines: int, unit: str = "line") -> str:
     """An empty file counts as one line here."""
     return f"<system-reminder>Warning: the file exists but is shorter than the provided offset ({offset}). The file has {max(lines, 1)} {unit}s.</system-reminder>"
 
 
-def wrapped(tool: str, error: e.ToolError) -> str:
+def format_wrapped_error(tool: str, error: e.ToolError) -> str:
     match error:
         case e.NotFound() if tool in ("Glob", "Grep", "LS"):
-            return f"{clipped(error.path)} does not exist."
+            return f"{truncate(error.path)} does not exist."
         case e.NotDirectory() if tool in ("Glob", "LS"):
-            return f"{clipped(error.path)} is not a directory. Use Read to see a file."
+            return f"{truncate(error.path)} is not a directory. Use Read to see a file."
         case e.BadRegex():
-            return f"{plain(error)} Special characters that are meant literally need a backslash."
+            return f"{format_plain_error(error)} Special characters that are meant literally need a backslash."
         case e.NotFound():
             return "File does not exist."
         case e.IsDirectory():
-            return f"Illegal operation on a directory. {VERBS.get(tool, tool)}"
+            return f"Illegal operation on a directory. {OPERATION_NAMES.get(tool, tool)}"
         case e.NoMatch(old=""):
             return "Cannot create new file - file already exists."
         case e.NoMatch(old=old):
@@ -249,4 +269,4 @@ def wrapped(tool: str, error: e.ToolError) -> str:
                 f"String: {echo(old)}"
             )
         case _:
-            return plain(error)
+            return format_plain_error(error)

@@ -10,34 +10,34 @@ from shlex import join
 from typing import Any
 
 from handhold.core.errors import HunkMismatch, NoShell, ToolError
-from handhold.core.policy.shell.patch_call import SCRIPT_FLAGS, patch_call
-from handhold.core.ports import Traits
+from handhold.core.policy.shell.patch_call import SCRIPT_FLAGS, parse_patch_call
+from handhold.core.ports import DialectOptions
 from handhold.core.requests import Operation, Patch, Request, Run, UpdateFile
 from handhold.core.results import Result
-from handhold.core.text.patch import parse
-from handhold.dialects.arguments import seconds
+from handhold.core.text.patch import parse_patch
+from handhold.dialects.arguments import get_seconds
 from handhold.dialects.codex import words
-from handhold.dialects.commands import standing_in
-from handhold.dialects.family import Family, unknown
+from handhold.dialects.commands import prepend_cd
+from handhold.dialects.family import BaseDialect, unhandled_tool_error
 
-BUDGET = 80_000  # characters: 20,000 tokens
-TIMEOUT, LONGEST = 120.0, 3600.0  # seconds that a command may take
+MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
+DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 3600.0  # seconds that a command may take
 
 
-class Codex(Family):
+class Codex(BaseDialect):
     name = "codex"
-    traits = Traits(matching="safe", hints=False, needs_read=False)
+    options = DialectOptions(matching="safe", hints=False, requires_read=False)
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "apply_patch":
-                return Patch(parse(a["input"]))
+                return Patch(parse_patch(a["input"]))
             case "shell":
-                return shell(tool, a)
+                return build_shell_request(tool, a)
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def object_of(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
+    def normalize_arguments(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
         """Free-form text is the patch, a command line is one for bash."""
         match tool, arguments:
             case "apply_patch", str() if not arguments.lstrip().startswith("{"):
@@ -47,29 +47,31 @@ class Codex(Family):
             case _:
                 return arguments
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(result)
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(error)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(error)
 
-    def tells_more(self, error: ToolError) -> bool:
+    def needs_hints(self, error: ToolError) -> bool:
         # Without a tool to read with, the nearest lines are not a hint: there is no other way to see them.
         return isinstance(error, HunkMismatch)
 
 
-def shell(tool: str, a: Mapping[str, Any]) -> Patch | Run:
+def build_shell_request(tool: str, a: Mapping[str, Any]) -> Patch | Run:
     command, folder = a["command"], a.get("workdir", "")
     try:
-        call = patch_call(command)
+        call = parse_patch_call(command)
     except NoShell:  # it does not call apply_patch at all
-        time = seconds(tool, a, "timeout_ms", default=TIMEOUT, most=LONGEST, unit=0.001)
-        return Run(standing_in(folder, script(command)), time, BUDGET)
-    folder = joined(folder, call.folder)
-    return Patch(tuple(placed(each, folder) for each in parse(call.patch)), folder)
+        time = get_seconds(
+            tool, a, "timeout_ms", default=DEFAULT_TIMEOUT_SECONDS, maximum=MAX_TIMEOUT_SECONDS, unit=0.001
+        )
+        return Run(prepend_cd(folder, to_bash_script(command)), time, MAX_REPLY_CHARS)
+    folder = join_path(folder, call.folder)
+    return Patch(tuple(prefix_paths(each, folder) for each in parse_patch(call.patch)), folder)
 
 
-def script(command: Sequence[str]) -> str:
+def to_bash_script(command: Sequence[str]) -> str:
     """A command as bash takes it; one that is a script for bash is that script."""
     match [*command]:
         case [shell, *flags, text] if shell.rpartition("/")[2] == "bash" and tuple(flags) in SCRIPT_FLAGS:
@@ -78,15 +80,15 @@ def script(command: Sequence[str]) -> str:
             return join(words)
 
 
-def joined(folder: str, path: str) -> str:
+def join_path(folder: str, path: str) -> str:
     return path if path.startswith("/") or not folder else f"{folder.rstrip('/')}/{path}".rstrip("/")
 
 
-def placed(operation: Operation, folder: str) -> Operation:
+def prefix_paths(operation: Operation, folder: str) -> Operation:
     """The same operation, its paths seen from the workspace and not from a folder in it."""
     if isinstance(operation, UpdateFile) and operation.move_to:
-        operation = replace(operation, move_to=joined(folder, operation.move_to))
-    return replace(operation, path=joined(folder, operation.path))
+        operation = replace(operation, move_to=join_path(folder, operation.move_to))
+    return replace(operation, path=join_path(folder, operation.path))
 
 
 dialect = Codex(__file__)

@@ -3,36 +3,36 @@
 from collections.abc import Iterator
 
 from handhold.core import errors as e
-from handhold.core.results import Patched, Ran, Result
+from handhold.core.results import PatchResult, Result, RunResult
 from handhold.dialects import commands
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import truncate
 
-LETTERS = {"added": "A", "updated": "M", "moved": "M", "deleted": "D"}
-MOST_FILES = 300
+STATUS_LETTERS = {"added": "A", "updated": "M", "moved": "M", "deleted": "D"}
+MAX_LISTED_FILES = 300
 
 
-def said(result: Result) -> str:
+def format_result(result: Result) -> str:
     match result:
-        case Patched():
-            return "\n".join(["Success. Updated the following files:", *listing(result)])
-        case Ran():
-            return commands.ran(result)
+        case PatchResult():
+            return "\n".join(["Success. Updated the following files:", *format_file_list(result)])
+        case RunResult():
+            return commands.format_command(result)
         case _:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def listing(patched: Patched) -> Iterator[str]:
-    rows = sorted(patched.files, key=lambda file: "AMD".index(LETTERS[file.verb]))
-    for file in rows[:MOST_FILES]:
-        yield f"{LETTERS[file.verb]} {clipped(file.path)}"
-    if len(rows) > MOST_FILES:
-        yield f"[{len(rows) - MOST_FILES} more files not listed.]"
+def format_file_list(patched: PatchResult) -> Iterator[str]:
+    rows = sorted(patched.files, key=lambda file: "AMD".index(STATUS_LETTERS[file.verb]))
+    for file in rows[:MAX_LISTED_FILES]:
+        yield f"{STATUS_LETTERS[file.verb]} {truncate(file.path)}"
+    if len(rows) > MAX_LISTED_FILES:
+        yield f"[{len(rows) - MAX_LISTED_FILES} more files not listed.]"
 
 
-def refused(error: e.ToolError) -> str:
+def format_error(error: e.ToolError) -> str:
     match error:
         case e.AlreadyExists():
-            return f"{clipped(error.path)} already exists, so nothing was changed. Use *** Update File, or delete it first in the same patch."
+            return f"{truncate(error.path)} already exists, so nothing was changed. Use *** Update File, or delete it first in the same patch."
         case _:
-            return plain(error)
+            return format_plain_error(error)

@@ -8,71 +8,91 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import Traits
-from handhold.core.requests import MOST_PAGES, Edit, Glob, Grep, Limits, ListFiles, Read, Request, Run, Write
-from handhold.core.results import Ran, Result
-from handhold.dialects.arguments import counted, page_runs, seconds
+from handhold.core.ports import DialectOptions
+from handhold.core.requests import MAX_PDF_PAGES, Edit, Glob, Grep, ListFiles, PageLimits, Read, Request, Run, Write
+from handhold.core.results import Result, RunResult
+from handhold.dialects.arguments import get_count, get_page_ranges, get_seconds
 from handhold.dialects.deepagents import words
-from handhold.dialects.family import Family, replacement, unknown
-from handhold.dialects.searches import ROOM, folder
+from handhold.dialects.family import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.searches import MAX_SEARCH_CHARS, normalize_folder
 
-BUDGET = 80_000  # characters: 20,000 tokens
-FRAME = 2_000  # numbers of long lines and the notice that there is more
-LIMITS = Limits(lines=2000, line_chars=5000, chars=BUDGET - FRAME, split=True)
-TIMEOUT = 120.0  # seconds that a command may take
-LISTED, FOUND = 1000, 200
-AROUND = 2  # lines before and after a match
+MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
+RESERVED_CHARS = 2_000  # numbers of long lines and the notice that there is more
+LIMITS = PageLimits(lines=2000, line_chars=5000, chars=MAX_REPLY_CHARS - RESERVED_CHARS, split_long_lines=True)
+DEFAULT_TIMEOUT_SECONDS = 120.0  # seconds that a command may take
+MAX_LISTED_ENTRIES, MAX_SEARCH_RESULTS = 1000, 200
+CONTEXT_LINES = 2  # lines before and after a match
 
 
-class DeepAgents(Family):
+class DeepAgents(BaseDialect):
     name = "deepagents"
-    traits = Traits(matching="exact", hints=False, absolute_paths=True, search_seconds=20.0, lists_folders=False)
+    options = DialectOptions(
+        matching="exact", hints=False, absolute_paths=True, search_seconds=20.0, lists_folders=False
+    )
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "read_file":
-                offset = counted(tool, a, "offset", least=0) or 0
+                offset = get_count(tool, a, "offset", minimum=0) or 0
                 return Read(
                     a["file_path"],
                     LIMITS,
                     offset + 1,
-                    counted(tool, a, "limit"),
-                    pages=page_runs(tool, a, "pages", most=MOST_PAGES),
+                    get_count(tool, a, "limit"),
+                    page_ranges=get_page_ranges(tool, a, "pages", max_pages=MAX_PDF_PAGES),
                 )
             case "write_file":
                 return Write(a["file_path"], a["content"])
             case "edit_file":
-                return Edit(a["file_path"], replacement(a))
+                return Edit(a["file_path"], build_replacement(a))
             case "ls":
-                return ListFiles(path=folder(a["path"]), hidden=True, ignored=True, limit=LISTED, chars=ROOM)
+                return ListFiles(
+                    path=normalize_folder(a["path"]),
+                    hidden=True,
+                    ignored=True,
+                    limit=MAX_LISTED_ENTRIES,
+                    chars=MAX_SEARCH_CHARS,
+                )
             case "glob":
-                return Glob(pattern=a["pattern"], path=folder(a["path"]), hidden=True, limit=FOUND, chars=ROOM)
+                return Glob(
+                    pattern=a["pattern"],
+                    path=normalize_folder(a["path"]),
+                    hidden=True,
+                    limit=MAX_SEARCH_RESULTS,
+                    chars=MAX_SEARCH_CHARS,
+                )
             case "grep":
                 return Grep(
                     pattern=a["pattern"],
-                    path=folder(a.get("path", "")),
+                    path=normalize_folder(a.get("path", "")),
                     glob=a.get("glob", ""),
                     mode=a["output_mode"],
-                    before=AROUND,
-                    after=AROUND,
+                    before=CONTEXT_LINES,
+                    after=CONTEXT_LINES,
                     hidden=True,
-                    limit=FOUND,
-                    chars=ROOM,
+                    limit=MAX_SEARCH_RESULTS,
+                    chars=MAX_SEARCH_CHARS,
                 )
             case "execute":
-                time = seconds(tool, a, "timeout", default=TIMEOUT, most=words.LONGEST)
-                return Run(a["command"], time, BUDGET - FRAME)
+                time = get_seconds(
+                    tool, a, "timeout", default=DEFAULT_TIMEOUT_SECONDS, maximum=words.MAX_TIMEOUT_SECONDS
+                )
+                return Run(a["command"], time, MAX_REPLY_CHARS - RESERVED_CHARS)
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(result)
 
-    def word_result(self, request: Request, result: Result, call_id: str) -> str:
-        return words.ran(result, call_id) if isinstance(result, Ran) else self.said(request, result)
+    def format_result_for_call(self, request: Request, result: Result, call_id: str) -> str:
+        return (
+            words.format_command(result, call_id)
+            if isinstance(result, RunResult)
+            else self.format_result(request, result)
+        )
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(tool, error)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(tool, error)
 
 
 dialect = DeepAgents(__file__)

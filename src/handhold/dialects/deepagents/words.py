@@ -4,29 +4,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from handhold.core import errors as e
-from handhold.core.facts import Hit, Line
+from handhold.core.facts import PageLine, SearchHit
 from handhold.core.results import (
-    Edited,
-    Globbed,
-    Grepped,
-    Listed,
-    NotebookShown,
-    PdfShown,
-    Pictured,
-    Ran,
+    EditResult,
+    GlobResult,
+    GrepResult,
+    ImageResult,
+    ListResult,
+    NotebookResult,
+    PdfResult,
     Result,
-    Shown,
-    Written,
+    RunResult,
+    TextResult,
+    WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.hints import hinted
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, row, several
-from handhold.dialects.searches import Found, Manner, miss, notes
+from handhold.dialects.hints import append_notes
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import format_row, pluralize, truncate
+from handhold.dialects.searches import AnySearchResult, SearchPhrases, format_empty_result, format_search_notes
 
-NUMBER = "the number "  # as arguments tell one
-EMPTY = "System reminder: File exists but has empty contents"
-TOO_LARGE = """\
+NUMBER_PREFIX = "the number "  # as arguments tell one
+EMPTY_FILE_REMINDER = "System reminder: File exists but has empty contents"
+LARGE_RESULT_TEMPLATE = """\
 Tool result too large, the result of this tool call {tool_call_id}
 was saved in the filesystem at: {file_path}
 
@@ -36,105 +36,107 @@ Here is a preview showing the head and tail of the result:
 {content_sample}
 """
 
-WAYS = notebooks.Ways(rest="Go on with offset={skip}.", by_cells=False)
-LONGEST = 3600.0  # seconds that a command may take
-MANNER = Manner(
-    rest="",
+NOTEBOOK_PHRASES = notebooks.NotebookPhrases(continuation="Go on with offset={skip}.", can_edit_cells=False)
+MAX_TIMEOUT_SECONDS = 3600.0  # seconds that a command may take
+SEARCH_PHRASES = SearchPhrases(
+    next_page="",
     narrow="Try a more specific pattern or path.",
     unsorted="",
     ignored="Give a directory that is left out as path to look in it.",
     hidden="",
-    itself="A file that is given as path is always searched.",
+    explicit_path="A file that is given as path is always searched.",
     regex="The pattern is taken literally, not as a regular expression.",
     literal="",
 )
-MANNERS = {
-    Listed: MANNER,
-    Globbed: replace(MANNER, late="Error: glob timed out after {seconds:.1f}s. Try a more specific pattern."),
-    Grepped: MANNER,
+PHRASES_BY_RESULT = {
+    ListResult: SEARCH_PHRASES,
+    GlobResult: replace(
+        SEARCH_PHRASES, timed_out="Error: glob timed out after {seconds:.1f}s. Try a more specific pattern."
+    ),
+    GrepResult: SEARCH_PHRASES,
 }
 
 
 # --- what was done
 
 
-def said(result: Result) -> str:
+def format_result(result: Result) -> str:
     match result:
-        case Shown(lines=()):
-            return EMPTY
-        case Shown():
-            return hinted("\n".join(page(result)), rest(result))
-        case Pictured() | PdfShown() | NotebookShown():
-            return media.shown(result, WAYS, by_pages=True)
-        case Written(path=path):
-            return f"Updated file {clipped(path)}"
-        case Edited(path=path):
-            return f"Edited {clipped(path)}"
-        case Ran():
-            return ran(result)
-        case Listed() | Globbed() | Grepped():
-            return searched(result)
+        case TextResult(lines=()):
+            return EMPTY_FILE_REMINDER
+        case TextResult():
+            return append_notes("\n".join(format_page(result)), format_page_notes(result))
+        case ImageResult() | PdfResult() | NotebookResult():
+            return media.format_media(result, NOTEBOOK_PHRASES, with_page_hint=True)
+        case WriteResult(path=path):
+            return f"Updated file {truncate(path)}"
+        case EditResult(path=path):
+            return f"Edited {truncate(path)}"
+        case RunResult():
+            return format_command(result)
+        case ListResult() | GlobResult() | GrepResult():
+            return format_search(result)
         case _:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
 
-def page(shown: Shown) -> Iterator[str]:
-    for number, line in enumerate(shown.lines, shown.first):
-        yield from numbered(number, line, shown.width)
+def format_page(page: TextResult) -> Iterator[str]:
+    for number, line in enumerate(page.lines, page.first):
+        yield from format_numbered_line(number, line, page.split_width)
 
 
-def numbered(number: int, line: Line, width: int) -> Iterator[str]:
+def format_numbered_line(number: int, line: PageLine, width: int) -> Iterator[str]:
     """A line as `cat -n` shows it; what is over the width goes on below as 5.1, 5.2."""
-    yield row(number, line.text[:width], mark="\t")
+    yield format_row(number, line.text[:width], separator="\t")
     for n, start in enumerate(range(width, len(line.text), width), 1):
         yield f"{f'{number}.{n}':>6}\t{line.text[start : start + width]}"
-    if line.cut:
-        yield f"[{line.cut} more characters of line {number} are not shown. Use a tool such as jq to reformat the file.]"
+    if line.omitted_chars:
+        yield f"[{line.omitted_chars} more characters of line {number} are not shown. Use a tool such as jq to reformat the file.]"
 
 
-def rest(shown: Shown) -> Iterator[str]:
-    if shown.more:
-        yield f"[There is more: go on with offset={shown.first + len(shown.lines) - 1}.]"
-    yield from notebooks.none(shown)
+def format_page_notes(page: TextResult) -> Iterator[str]:
+    if page.has_more:
+        yield f"[There is more: go on with offset={page.first + len(page.lines) - 1}.]"
+    yield from notebooks.explain_text_fallback(page)
 
 
-def ran(result: Ran, call_id: str = "") -> str:
+def format_command(result: RunResult, call_id: str = "") -> str:
     output = result.output
     if output.handle:
-        sample = f"{output.head}\n... [{several(output.left_out, 'line')} truncated] ...\n{output.tail}"
-        first, saved = TOO_LARGE.format(tool_call_id=call_id, file_path=output.handle, content_sample=sample).split(
-            "\n", 1
-        )
+        sample = f"{output.head}\n... [{pluralize(output.omitted_lines, 'line')} truncated] ...\n{output.tail}"
+        first, saved = LARGE_RESULT_TEMPLATE.format(
+            tool_call_id=call_id, file_path=output.handle, content_sample=sample
+        ).split("\n", 1)
         text = f"{first.rstrip()}\n{saved}"  # without an id no blank is left behind
     else:
-        text = "\n".join(commands.printed(output))
-    return "\n".join([text, commands.status(result), *commands.warnings(result)]).lstrip("\n")
+        text = "\n".join(commands.format_output_text(output))
+    return "\n".join([text, commands.format_status(result), *commands.format_warnings(result)]).lstrip("\n")
 
 
-def searched(found: Found) -> str:
-    told = notes(found, MANNERS[type(found)])
-    if not found.search.shown:
-        return hinted(miss(found), told)
-    return hinted("\n".join(found_rows(found)), told)
+def format_search(found: AnySearchResult) -> str:
+    search_notes = format_search_notes(found, PHRASES_BY_RESULT[type(found)])
+    if not found.summary.shown_count:
+        return append_notes(format_empty_result(found), search_notes)
+    return append_notes("\n".join(format_search_rows(found)), search_notes)
 
 
-def found_rows(found: Found) -> Iterator[str]:
+def format_search_rows(found: AnySearchResult) -> Iterator[str]:
     match found:
-        case Listed(entries=entries):
+        case ListResult(entries=entries):
             yield from (path + ("/" if kind == "directory" else "") for path, kind in entries)
-        case Globbed(paths=paths):
+        case GlobResult(paths=paths):
             yield from paths
-        case Grepped(mode="files_with_matches", files=files):
+        case GrepResult(mode="files_with_matches", files=files):
             yield from (path for path, _ in files)
-        case Grepped(mode="count", files=files):
+        case GrepResult(mode="count", files=files):
             yield from (f"{path}: {hit.count}" for path, hit in files)
-        case Grepped(files=files):
+        case GrepResult(files=files):
             for path, hit in files:
                 yield f"{path}:"
-                yield from lines(hit)
+                yield from format_match_lines(hit)
 
 
-def lines(hit: Hit) -> Iterator[str]:
+def format_match_lines(hit: SearchHit) -> Iterator[str]:
     """Matching lines and those around them, with a mark where lines between are left out."""
     before = None
     for each in hit.rows:
@@ -147,27 +149,27 @@ def lines(hit: Hit) -> Iterator[str]:
 # --- what was refused
 
 
-def refused(tool: str, error: e.ToolError) -> str:
-    return f"Error: {because(tool, error)}"
+def format_error(tool: str, error: e.ToolError) -> str:
+    return f"Error: {format_error_reason(tool, error)}"
 
 
-def because(tool: str, error: e.ToolError) -> str:
+def format_error_reason(tool: str, error: e.ToolError) -> str:
     match error:
         case e.OutsideWorkspace(path=path):
-            return f"Path escapes workspace: {clipped(path)}"
+            return f"Path escapes workspace: {truncate(path)}"
         case e.NoMatch(path=path) if tool == "edit_file":
-            return f"Text not found in {clipped(path)}"
+            return f"Text not found in {truncate(path)}"
         case e.NotFound(path=path):
-            return f"File '{clipped(path)}' not found"
-        case e.BadArguments(tool="execute", argument="timeout", got=got) if too_long(got):
-            return f"timeout {got.removeprefix(NUMBER)}s exceeds maximum allowed ({LONGEST:.0f}s)."
+            return f"File '{truncate(path)}' not found"
+        case e.BadArguments(tool="execute", argument="timeout", got=got) if is_over_max_timeout(got):
+            return f"timeout {got.removeprefix(NUMBER_PREFIX)}s exceeds maximum allowed ({MAX_TIMEOUT_SECONDS:.0f}s)."
         case e.Denied(of_command=True) | e.NotApproved(of_command=True):
-            return f"Dangerous command blocked. {plain(error)}"
+            return f"Dangerous command blocked. {format_plain_error(error)}"
         case _:
-            return plain(error)
+            return format_plain_error(error)
 
 
-def too_long(got: str) -> bool:
+def is_over_max_timeout(got: str) -> bool:
     """Whether what was given for a time is a number, and over the longest."""
-    number = got.removeprefix(NUMBER)
-    return number != got and float(number) > LONGEST
+    number = got.removeprefix(NUMBER_PREFIX)
+    return number != got and float(number) > MAX_TIMEOUT_SECONDS

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
-from handhold.core.ports import Traits
+from handhold.core.ports import DialectOptions
 from handhold.core.requests import (
-    MOST_PAGES,
+    MAX_PDF_PAGES,
     Edit,
     Glob,
     Grep,
     JobInput,
     JobOutput,
     JobStop,
-    Limits,
     ListFiles,
     MultiEdit,
+    PageLimits,
     Patch,
     Read,
     ReadMany,
@@ -27,64 +27,70 @@ from handhold.core.requests import (
     Write,
 )
 from handhold.core.results import Result
-from handhold.core.text.patch import parse
+from handhold.core.text.patch import parse_patch
 from handhold.dialects import notebooks
-from handhold.dialects.arguments import counted, first_line, page_runs, seconds
-from handhold.dialects.family import Family, replacement, unknown
+from handhold.dialects.arguments import get_count, get_first_line, get_page_ranges, get_seconds
+from handhold.dialects.family import BaseDialect, build_replacement, unhandled_tool_error
 from handhold.dialects.handhold import words
-from handhold.dialects.searches import MOST_CONTEXT, ROOM, folder
+from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, normalize_folder
 
-BUDGET = 80_000  # characters: 20,000 tokens
-FRAME = 11_000  # notes (at most 6,000), the counts of cut lines, line numbers of more than six digits
-LIMITS = Limits(lines=2000, line_chars=2000, chars=BUDGET - FRAME)
-MOST_FILES = 50  # of one call
-TIMEOUT, LONGEST = 120.0, 600.0  # seconds that a command may take
-IN_BACKGROUND, LONGEST_IN_BACKGROUND = 3600.0, 24 * 3600.0
-LISTED, FOUND, MOST = 200, 100, 1000  # entries of a listing, files or lines of a search, and never more of either
-DEEPEST = 10
+MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
+RESERVED_CHARS = 11_000  # notes (at most 6,000), the counts of cut lines, line numbers of more than six digits
+LIMITS = PageLimits(lines=2000, line_chars=2000, chars=MAX_REPLY_CHARS - RESERVED_CHARS)
+MAX_FILES_PER_CALL = 50  # of one call
+DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 600.0  # seconds that a command may take
+BACKGROUND_TIMEOUT_SECONDS, MAX_BACKGROUND_TIMEOUT_SECONDS = 3600.0, 24 * 3600.0
+DEFAULT_LIST_LIMIT, DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT = (
+    200,
+    100,
+    1000,
+)  # entries of a listing, files or lines of a search, and never more of either
+MAX_LIST_DEPTH = 10
 
 
-class Handhold(Family):
+class Handhold(BaseDialect):
     name = "handhold"
-    traits = Traits(matching="safe", hints=True)
+    options = DialectOptions(matching="safe", hints=True)
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "read_file":
                 return Read(
                     a["path"],
                     LIMITS,
-                    first_line(tool, a),
-                    counted(tool, a, "limit"),
-                    pages=page_runs(tool, a, "pages", most=MOST_PAGES),
-                    images=a["images"],
+                    get_first_line(tool, a),
+                    get_count(tool, a, "limit"),
+                    page_ranges=get_page_ranges(tool, a, "pages", max_pages=MAX_PDF_PAGES),
+                    include_images=a["images"],
                     if_changed=a["if_changed"],
                 )
             case "read_files":
-                return read_many(tool, a)
+                return build_read_many(tool, a)
             case "write_file":
                 return Write(a["path"], a["content"])
             case "edit_file":
-                return Edit(a["path"], replacement(a))
+                return Edit(a["path"], build_replacement(a))
             case "multi_edit":
-                return MultiEdit(a["path"], tuple(map(replacement, a["edits"])))
+                return MultiEdit(a["path"], tuple(map(build_replacement, a["edits"])))
             case "notebook_edit":
-                return notebooks.edit(tool, a)
+                return notebooks.build_notebook_edit(tool, a)
             case "apply_patch":
-                return Patch(parse(a["patch"]))
+                return Patch(parse_patch(a["patch"]))
             case "bash":
-                return run(tool, a)
+                return build_run(tool, a)
             case "bash_output":
-                return JobOutput(a["job"], BUDGET, counted(tool, a, "offset", least=0))
+                return JobOutput(a["job"], MAX_REPLY_CHARS, get_count(tool, a, "offset", minimum=0))
             case "bash_input":
                 return JobInput(a["job"], a["text"])
             case "bash_stop":
                 return JobStop(a["job"])
             case "list_files":
-                depth = counted(tool, a, "depth", most=DEEPEST) or 1
-                return ListFiles(depth=depth, ignore=tuple(a.get("ignore", ())), **below(tool, a, LISTED))
+                depth = get_count(tool, a, "depth", maximum=MAX_LIST_DEPTH) or 1
+                return ListFiles(
+                    depth=depth, ignore=tuple(a.get("ignore", ())), **get_search_fields(tool, a, DEFAULT_LIST_LIMIT)
+                )
             case "glob":
-                return Glob(pattern=a["pattern"], sort=a["sort"], **below(tool, a, FOUND))
+                return Glob(pattern=a["pattern"], sort=a["sort"], **get_search_fields(tool, a, DEFAULT_SEARCH_LIMIT))
             case "grep":
                 return Grep(
                     pattern=a["pattern"],
@@ -92,46 +98,52 @@ class Handhold(Family):
                     regex=a["regex"],
                     ignore_case=a["ignore_case"],
                     mode=a["mode"],
-                    before=counted(tool, a, "before", least=0, most=MOST_CONTEXT) or 0,
-                    after=counted(tool, a, "after", least=0, most=MOST_CONTEXT) or 0,
+                    before=get_count(tool, a, "before", minimum=0, maximum=MAX_CONTEXT_LINES) or 0,
+                    after=get_count(tool, a, "after", minimum=0, maximum=MAX_CONTEXT_LINES) or 0,
                     sort=a["sort"],
-                    **below(tool, a, FOUND),
+                    **get_search_fields(tool, a, DEFAULT_SEARCH_LIMIT),
                 )
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(request, result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(request, result)
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(tool, error, hints=hints)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(tool, error, hints=hints)
 
 
-def read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
+def build_read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
     paths = tuple(dict.fromkeys(a["paths"]))
-    if len(paths) > MOST_FILES:
-        raise BadArguments(tool, "paths", f"an array of {len(paths)}", f"an array of at most {MOST_FILES}")
-    limit = counted(tool, a, "limit")
-    return ReadMany(tuple(Read(path, LIMITS, limit=limit) for path in paths), BUDGET - words.ENDING)
+    if len(paths) > MAX_FILES_PER_CALL:
+        raise BadArguments(tool, "paths", f"an array of {len(paths)}", f"an array of at most {MAX_FILES_PER_CALL}")
+    limit = get_count(tool, a, "limit")
+    return ReadMany(
+        tuple(Read(path, LIMITS, limit=limit) for path in paths), MAX_REPLY_CHARS - words.CUT_FILES_NOTE_CHARS
+    )
 
 
-def run(tool: str, a: Mapping[str, Any]) -> Run:
+def build_run(tool: str, a: Mapping[str, Any]) -> Run:
     background, preview = a["background"], a["preview"]
     if background and preview:
         raise BadArguments(tool, "preview", "true", "false with background: only what ends can be looked at first")
-    limits = (IN_BACKGROUND, LONGEST_IN_BACKGROUND) if background else (TIMEOUT, LONGEST)
-    time = seconds(tool, a, "timeout", default=limits[0], most=limits[1])
-    return Run(a["command"], time, BUDGET, background=background, preview=preview)
+    limits = (
+        (BACKGROUND_TIMEOUT_SECONDS, MAX_BACKGROUND_TIMEOUT_SECONDS)
+        if background
+        else (DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
+    )
+    time = get_seconds(tool, a, "timeout", default=limits[0], maximum=limits[1])
+    return Run(a["command"], time, MAX_REPLY_CHARS, background=background, preview=preview)
 
 
-def below(tool: str, a: Mapping[str, Any], limit: int) -> dict[str, Any]:
+def get_search_fields(tool: str, a: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """What the three searches have in common."""
     return {
-        "path": folder(a.get("path", "")),
+        "path": normalize_folder(a.get("path", "")),
         "hidden": a["hidden"],
         "ignored": a["ignored"],
-        "limit": min(counted(tool, a, "limit") or limit, MOST),
-        "chars": ROOM,
+        "limit": min(get_count(tool, a, "limit") or limit, MAX_SEARCH_LIMIT),
+        "chars": MAX_SEARCH_CHARS,
         "cursor": a.get("cursor", ""),
     }
 

@@ -6,58 +6,70 @@ from dataclasses import replace
 from handhold.core import errors as e
 from handhold.core.requests import Read, Request
 from handhold.core.results import (
-    Edited,
-    Globbed,
-    Grepped,
-    JobShown,
-    Listed,
-    NotebookEdited,
-    NotebookShown,
-    Patched,
+    EditResult,
+    GlobResult,
+    GrepResult,
+    ImageResult,
+    JobResult,
+    ListResult,
+    NotebookEditResult,
+    NotebookResult,
     PatchedFile,
-    PdfShown,
-    Pictured,
-    Ran,
-    Restarted,
+    PatchResult,
+    PdfResult,
+    ReadManyResult,
+    RestartResult,
     Result,
-    Shown,
-    ShownMany,
-    Unchanged,
-    Written,
+    RunResult,
+    TextResult,
+    UnchangedResult,
+    WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.hints import hinted, notes_about, notes_on
-from handhold.dialects.plain import plain
-from handhold.dialects.quoting import clipped, row, several
-from handhold.dialects.searches import Found, Manner, miss, notes, rows, tree
+from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
+from handhold.dialects.plain import format_plain_error
+from handhold.dialects.quoting import format_row, pluralize, truncate
+from handhold.dialects.searches import (
+    AnySearchResult,
+    SearchPhrases,
+    format_empty_result,
+    format_matches,
+    format_search_notes,
+    format_tree,
+)
 
-MOST_ROWS = 40  # of a snippet
-MOST_FILES = 150  # of a patch
-MOST_NAME, MOST_TOLD = 120, 400  # characters of what stands above and below the lines of one of several files
-AS_ONE = "[Go on with read_file where a file was cut.]"
-ENDING = len(AS_ONE) + 2
-JOBS = commands.Names(output="bash_output", stop="bash_stop", offset=True)
+MAX_SNIPPET_LINES = 40  # of a snippet
+MAX_LISTED_FILES = 150  # of a patch
+MAX_FILE_HEADER_CHARS, MAX_FILE_NOTES_CHARS = (
+    120,
+    400,
+)  # characters of what stands above and below the lines of one of several files
+CUT_FILES_NOTE = "[Go on with read_file where a file was cut.]"
+CUT_FILES_NOTE_CHARS = len(CUT_FILES_NOTE) + 2
+JOB_TOOL_NAMES = commands.JobToolNames(output="bash_output", stop="bash_stop", has_offset=True)
 
-MANNER = Manner(
-    rest='Go on with cursor="{cursor}".',
+SEARCH_PHRASES = SearchPhrases(
+    next_page='Go on with cursor="{cursor}".',
     narrow="Narrow it with path or pattern.",
     unsorted='Or take sort="none", which can be paged through to the end.',
     ignored="ignored=true includes what ignore files leave out.",
     hidden="hidden=true includes what is hidden.",
-    itself="A file whose own path is given is always searched.",
+    explicit_path="A file whose own path is given is always searched.",
     regex="It was taken as it stands, and looks like a regular expression: set regex=true if it is one.",
     literal="It was taken as a regular expression, and looks like plain text: leave regex out if it is that.",
 )
-MANNERS = {
-    Listed: replace(
-        MANNER, narrow="List a folder in it, or with a smaller depth.", ignored="ignored=true includes heavy folders."
+PHRASES_BY_RESULT = {
+    ListResult: replace(
+        SEARCH_PHRASES,
+        narrow="List a folder in it, or with a smaller depth.",
+        ignored="ignored=true includes heavy folders.",
     ),
-    Globbed: MANNER,
-    Grepped: replace(MANNER, narrow="Narrow it with path, glob or pattern."),
+    GlobResult: SEARCH_PHRASES,
+    GrepResult: replace(SEARCH_PHRASES, narrow="Narrow it with path, glob or pattern."),
 }
-READ_FOLDER = replace(
-    MANNERS[Listed],
-    rest='Go on with list_files and cursor="{cursor}".',
+READ_FOLDER_PHRASES = replace(
+    PHRASES_BY_RESULT[ListResult],
+    next_page='Go on with list_files and cursor="{cursor}".',
     ignored="list_files with ignored=true includes heavy folders.",
     hidden="list_files with hidden=true includes what is hidden.",
 )
@@ -65,126 +77,134 @@ READ_FOLDER = replace(
 # --- what was done
 
 
-def said(request: Request, result: Result) -> str:
+def format_result(request: Request, result: Result) -> str:
     match result:
-        case Listed() if isinstance(request, Read):
-            return hinted("\n".join(found(result)), notes(result, READ_FOLDER))
-        case Unchanged(first=first, last=last):
+        case ListResult() if isinstance(request, Read):
+            return append_notes("\n".join(format_search(result)), format_search_notes(result, READ_FOLDER_PHRASES))
+        case UnchangedResult(first=first, last=last):
             of = f" of {result.total}" if result.total is not None else ""
-            return f"[{clipped(result.path)} is unchanged since you read it (lines {first}-{last}{of}).]"
-        case Pictured() | PdfShown() | NotebookShown():
-            return media.shown(result, notebooks.HERE, by_pages=True)
-        case NotebookEdited():
-            return notebooks.edited(result)
-        case ShownMany(files=files):
-            cut = [AS_ONE] if any(isinstance(file, Shown) and file.more for file in files) else []
-            return "\n\n".join([*map(told, files), *cut])
-        case Shown(lines=()):
-            return f"[{clipped(result.path)} is empty.]"
-        case Shown():
-            return "\n".join([*page(result), *notebooks.none(result)])
-        case Written(created=created):
+            return f"[{truncate(result.path)} is unchanged since you read it (lines {first}-{last}{of}).]"
+        case ImageResult() | PdfResult() | NotebookResult():
+            return media.format_media(result, notebooks.DEFAULT_PHRASES, with_page_hint=True)
+        case NotebookEditResult():
+            return notebooks.format_notebook_edit(result)
+        case ReadManyResult(files=files):
+            cut = [CUT_FILES_NOTE] if any(isinstance(file, TextResult) and file.has_more for file in files) else []
+            return "\n\n".join([*map(format_file, files), *cut])
+        case TextResult(lines=()):
+            return f"[{truncate(result.path)} is empty.]"
+        case TextResult():
+            return "\n".join([*format_page(result), *notebooks.explain_text_fallback(result)])
+        case WriteResult(created=created):
             done = "Created" if created else "Wrote"
-            return f"{done} {clipped(result.path)}: {several(result.lines, 'line')}, {several(result.size, 'byte')}."
-        case Edited(created=True):
-            then = f" and made {several(len(result.steps) - 1, 'edit')} in it" if len(result.steps) > 1 else ""
-            return f"Created {clipped(result.path)}{then}."
-        case Edited():
-            return "\n".join([f"Edited {clipped(result.path)}: {places(result)}.", *snippet(result)])
-        case Patched(files=files):
-            return "\n".join([f"Patched {several(len(files), 'file')}:", *patched(files)])
-        case Ran():
-            return commands.ran(result)
-        case JobShown():
-            return commands.job(result, JOBS)
-        case Restarted():
+            return (
+                f"{done} {truncate(result.path)}: {pluralize(result.lines, 'line')}, {pluralize(result.size, 'byte')}."
+            )
+        case EditResult(created=True):
+            then = f" and made {pluralize(len(result.steps) - 1, 'edit')} in it" if len(result.steps) > 1 else ""
+            return f"Created {truncate(result.path)}{then}."
+        case EditResult():
+            return "\n".join(
+                [f"Edited {truncate(result.path)}: {format_edit_counts(result)}.", *format_snippet(result)]
+            )
+        case PatchResult(files=files):
+            return "\n".join([f"Patched {pluralize(len(files), 'file')}:", *format_patched_files(files)])
+        case RunResult():
+            return commands.format_command(result)
+        case JobResult():
+            return commands.format_job(result, JOB_TOOL_NAMES)
+        case RestartResult():
             return "The shell was restarted."
-        case Listed() | Globbed() | Grepped():
-            return hinted("\n".join(found(result)), notes(result, MANNERS[type(result)]))
+        case ListResult() | GlobResult() | GrepResult():
+            return append_notes(
+                "\n".join(format_search(result)), format_search_notes(result, PHRASES_BY_RESULT[type(result)])
+            )
 
 
-def told(file: Shown | e.PathError) -> str:
+def format_file(file: TextResult | e.PathError) -> str:
     """One of several files, under its name."""
-    name = f"=== {clipped(file.path, MOST_NAME)}"
+    name = f"=== {truncate(file.path, MAX_FILE_HEADER_CHARS)}"
     if isinstance(file, e.PathError):
-        message, about = refused("read_file", file, hints=True), notes_about(file)
-        return f"{name}\n{clipped(' '.join([message, *about]), MOST_TOLD)}"
+        message, about = format_error("read_file", file, hints=True), format_error_notes(file)
+        return f"{name}\n{truncate(' '.join([message, *about]), MAX_FILE_NOTES_CHARS)}"
     # How a file changed, only a reply of its own has room for.
-    about = clipped("\n".join(notes_on(replace(file, changed=""))), MOST_TOLD)
-    return "\n".join([name, *(page(file) if file.lines else ["[It is empty.]"]), *([about] if about else [])])
+    about = truncate("\n".join(format_result_notes(replace(file, diff_since_read=""))), MAX_FILE_NOTES_CHARS)
+    return "\n".join([name, *(format_page(file) if file.lines else ["[It is empty.]"]), *([about] if about else [])])
 
 
-def patched(files: tuple[PatchedFile, ...]) -> Iterator[str]:
-    for file in files[:MOST_FILES]:
-        moved = f"{clipped(file.source)} -> " if file.source else ""
+def format_patched_files(files: tuple[PatchedFile, ...]) -> Iterator[str]:
+    for file in files[:MAX_LISTED_FILES]:
+        moved = f"{truncate(file.source)} -> " if file.source else ""
         counts = [f"{sign}{count:,}" for sign, count in (("+", file.added), ("-", file.removed)) if count]
         change = f" ({' '.join(counts)})" if counts else ""
-        yield f"{file.verb} {moved}{clipped(file.path)}{change}"
-    if len(files) > MOST_FILES:
-        yield f"[{several(len(files) - MOST_FILES, 'more file')} not listed.]"
+        yield f"{file.verb} {moved}{truncate(file.path)}{change}"
+    if len(files) > MAX_LISTED_FILES:
+        yield f"[{pluralize(len(files) - MAX_LISTED_FILES, 'more file')} not listed.]"
 
 
-def found(result: Found) -> Iterator[str]:
-    if not result.search.shown:
-        yield miss(result)
+def format_search(result: AnySearchResult) -> Iterator[str]:
+    if not result.summary.shown_count:
+        yield format_empty_result(result)
         return
     match result:
-        case Listed():
-            yield from tree(result)
-        case Globbed(paths=paths):
+        case ListResult():
+            yield from format_tree(result)
+        case GlobResult(paths=paths):
             yield from paths
-        case Grepped():
-            yield from rows(result)
+        case GrepResult():
+            yield from format_matches(result)
 
 
-def page(shown: Shown) -> Iterator[str]:
-    for number, line in enumerate(shown.lines, shown.first):
-        yield row(number, f"{line.text}... ({line.cut} more characters)" if line.cut else line.text)
+def format_page(page: TextResult) -> Iterator[str]:
+    for number, line in enumerate(page.lines, page.first):
+        yield format_row(
+            number, f"{line.text}... ({line.omitted_chars} more characters)" if line.omitted_chars else line.text
+        )
 
 
-def places(edited: Edited) -> str:
-    count = several(sum(step.places for step in edited.steps), "place")
-    return count if len(edited.steps) == 1 else f"{several(len(edited.steps), 'edit')}, {count}"
+def format_edit_counts(edited: EditResult) -> str:
+    count = pluralize(sum(step.match_count for step in edited.steps), "place")
+    return count if len(edited.steps) == 1 else f"{pluralize(len(edited.steps), 'edit')}, {count}"
 
 
-def snippet(edited: Edited) -> Iterator[str]:
+def format_snippet(edited: EditResult) -> Iterator[str]:
     rows = edited.snippet.rows
     before = rows[0][0] if rows else 0
-    for number, text in rows[:MOST_ROWS]:
+    for number, text in rows[:MAX_SNIPPET_LINES]:
         if number > before + 1:
             yield "   ..."
-        yield row(number, clipped(text))
+        yield format_row(number, truncate(text))
         before = number
-    if len(rows) > MOST_ROWS:
-        yield f"[{several(len(rows) - MOST_ROWS, 'more line')} around the changes not shown.]"
+    if len(rows) > MAX_SNIPPET_LINES:
+        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the changes not shown.]"
 
 
 # --- what was refused
 
 
-def refused(tool: str, error: e.ToolError, *, hints: bool) -> str:
+def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.AlreadyExists() if tool == "apply_patch":
-            return f"{clipped(error.path)} already exists, so nothing was changed. Update it, delete it first in the same patch, or choose another path."
+            return f"{truncate(error.path)} already exists, so nothing was changed. Update it, delete it first in the same patch, or choose another path."
         case e.NotFound():
-            return f"{clipped(error.path)} does not exist. Check the path."
+            return f"{truncate(error.path)} does not exist. Check the path."
         case e.NotDirectory() if tool in ("list_files", "glob"):
-            return f"{clipped(error.path)} is not a folder. Give the folder that it is in, or read it with read_file."
+            return f"{truncate(error.path)} is not a folder. Give the folder that it is in, or read it with read_file."
         case e.BadRegex():
-            return f"{plain(error)} If it is plain text, leave regex out."
+            return f"{format_plain_error(error)} If it is plain text, leave regex out."
         case e.PastEnd(lines=0):
-            return f"[{clipped(error.path)} is empty.]"
+            return f"[{truncate(error.path)} is empty.]"
         case e.PastEnd(lines=lines):
-            return f"{clipped(error.path)} has {several(lines, error.unit)}; offset={error.offset} is past its end."
+            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; offset={error.offset} is past its end."
         case e.AlreadyExists():
-            return f"{clipped(error.path)} already exists, and an empty old_string only makes new files. Read it and quote what should be replaced."
+            return f"{truncate(error.path)} already exists, and an empty old_string only makes new files. Read it and quote what should be replaced."
         case e.Stale(complete=True) if hints:
-            return f"{clipped(error.path)} has changed since you last saw it, so nothing was written."
+            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
         case e.NoChange():
             return "old_string and new_string are the same, so there is nothing to change."
         case e.NoMatch(old=old) if old:
-            return f"old_string is not in {clipped(error.path)}, so nothing was changed. Quote it as it stands in the file, without line numbers."
+            return f"old_string is not in {truncate(error.path)}, so nothing was changed. Quote it as it stands in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return f"old_string is in {clipped(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the place you mean, or set replace_all to change all of them."
+            return f"old_string is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the place you mean, or set replace_all to change all of them."
         case _:
-            return plain(error)
+            return format_plain_error(error)

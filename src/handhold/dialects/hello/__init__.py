@@ -8,31 +8,39 @@ from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import BadArguments, NoChange, ToolError
-from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Limits, Read, Replacement, Request, Run, Write
+from handhold.core.ports import DialectOptions
+from handhold.core.requests import Edit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import Result
-from handhold.dialects.family import Family, unknown
+from handhold.dialects.family import BaseDialect, unhandled_tool_error
 from handhold.dialects.hello import words
 
-SECONDS = 120.0  # for a command; the source has no number
-MOST_LINES = words.MOST // 8  # that a page has room for, since each has at least a number, an arrow and an end
-LIMITS = Limits(lines=words.LINES, line_chars=words.MOST, chars=words.MOST, ends="character")
+COMMAND_TIMEOUT_SECONDS = 120.0  # for a command; the source has no number
+MAX_PAGE_LINES = (
+    words.MAX_PAGE_CHARS // 8
+)  # that a page has room for, since each has at least a number, an arrow and an end
+LIMITS = PageLimits(
+    lines=words.DEFAULT_PAGE_LINES, line_chars=words.MAX_PAGE_CHARS, chars=words.MAX_PAGE_CHARS, cut_unit="character"
+)
 
 
-class Hello(Family):
+class Hello(BaseDialect):
     name = "hello"
-    traits = Traits(matching="exact", hints=False, mark_after_write=False, absolute_paths=True, lists_folders=False)
+    options = DialectOptions(
+        matching="exact", hints=False, records_write_as_read=False, absolute_paths=True, lists_folders=False
+    )
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         if tool == "bash":
-            return Run(a["command"], SECONDS, words.MOST_OUTPUT, first_bytes=words.MOST_OUTPUT)
+            return Run(
+                a["command"], COMMAND_TIMEOUT_SECONDS, words.MAX_OUTPUT_BYTES, first_bytes=words.MAX_OUTPUT_BYTES
+            )
         path = a["file_path"]
         if not path.strip():
             raise BadArguments(tool, "file_path", "empty", "a path")
         match tool:
             case "read_file":
-                limit = least_one(a.get("limit"))
-                limits = replace(LIMITS, lines=min(max(limit or 0, words.LINES), MOST_LINES))
+                limit = normalize_limit(a.get("limit"))
+                limits = replace(LIMITS, lines=min(max(limit or 0, words.DEFAULT_PAGE_LINES), MAX_PAGE_LINES))
                 return Read(path, limits, max(a.get("offset", 1), 1), limit)
             case "write_file":
                 return Write(path, a["content"])
@@ -41,16 +49,16 @@ class Hello(Family):
             case "edit_file":
                 return Edit(path, Replacement(a["old_string"], a["new_string"], every=a.get("replace_all", False)))
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(request, result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(request, result)
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(tool, error)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(tool, error)
 
 
-def least_one(limit: int | None) -> int | None:
+def normalize_limit(limit: int | None) -> int | None:
     """The source takes less than one line as all of them."""
     return limit if limit is not None and limit >= 1 else None
 

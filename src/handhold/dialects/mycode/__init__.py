@@ -8,74 +8,78 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import Frame, Traits
-from handhold.core.requests import Glob, Grep, Limits, ListFiles, Read, Request
+from handhold.core.ports import DialectOptions, ReplyFrame
+from handhold.core.requests import Glob, Grep, ListFiles, PageLimits, Read, Request
 from handhold.core.results import Reply, Result
-from handhold.dialects.arguments import counted
-from handhold.dialects.family import Family, unknown
+from handhold.dialects.arguments import get_count
+from handhold.dialects.family import BaseDialect, unhandled_tool_error
 from handhold.dialects.mycode import words
-from handhold.dialects.searches import folder
+from handhold.dialects.searches import normalize_folder
 
-ENTRIES, MATCHES = 200, 100
-LINES, MOST_LINES = 500, 2000
-ROOM = 20_000  # characters of what is found: it stands in the form twice, and each may take two there
-LIMITS = Limits(lines=MOST_LINES, line_chars=2000, chars=ROOM)
-DEEPEST_OFFSET = 10_000
+MAX_ENTRIES, MAX_MATCHES = 200, 100
+DEFAULT_PAGE_LINES, MAX_PAGE_LINES = 500, 2000
+MAX_RESULT_CHARS = 20_000  # characters of what is found: it stands in the form twice, and each may take two there
+LIMITS = PageLimits(lines=MAX_PAGE_LINES, line_chars=2000, chars=MAX_RESULT_CHARS)
+MAX_OFFSET = 10_000
 
 
-class MyCode(Family):
+class MyCode(BaseDialect):
     name = "mycode"
-    traits = Traits(
-        matching="exact", hints=False, search_seconds=2.0, visited_entries=words.MOST_VISITED, lists_folders=False
+    options = DialectOptions(
+        matching="exact",
+        hints=False,
+        search_seconds=2.0,
+        max_visited_entries=words.MAX_VISITED_ENTRIES,
+        lists_folders=False,
     )
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "LS":
-                offset = counted(tool, a, "offset", least=0, most=DEEPEST_OFFSET) or 0
-                limit = counted(tool, a, "limit", most=ENTRIES) or ENTRIES
+                offset = get_count(tool, a, "offset", minimum=0, maximum=MAX_OFFSET) or 0
+                limit = get_count(tool, a, "limit", maximum=MAX_ENTRIES) or MAX_ENTRIES
                 return ListFiles(
-                    path=folder(a.get("path", "")),
+                    path=normalize_folder(a.get("path", "")),
                     hidden=a["include_hidden"],
                     ignore=tuple(a.get("ignore", ())),
                     limit=offset + limit,
                     skip=offset,
-                    chars=ROOM,
+                    chars=MAX_RESULT_CHARS,
                 )
             case "Glob":
                 return Glob(
                     pattern=a["pattern"],
-                    path=folder(a.get("path", "")),
+                    path=normalize_folder(a.get("path", "")),
                     hidden=a["include_hidden"],
                     ignored=a["include_ignored"],
-                    limit=counted(tool, a, "limit", most=ENTRIES) or ENTRIES,
-                    chars=ROOM,
+                    limit=get_count(tool, a, "limit", maximum=MAX_ENTRIES) or MAX_ENTRIES,
+                    chars=MAX_RESULT_CHARS,
                 )
             case "Grep":
                 return Grep(
                     pattern=a["pattern"],
-                    path=folder(a.get("path", "")),
+                    path=normalize_folder(a.get("path", "")),
                     glob=a.get("include", ""),
                     regex=True,
                     ignore_case=not a["case_sensitive"],
                     mode="content",
-                    limit=MATCHES,
-                    chars=ROOM,
+                    limit=MAX_MATCHES,
+                    chars=MAX_RESULT_CHARS,
                 )
             case "Read":
-                start = counted(tool, a, "start_line")
-                return Read(a["path"], LIMITS, start, counted(tool, a, "limit", most=MOST_LINES))
+                start = get_count(tool, a, "start_line")
+                return Read(a["path"], LIMITS, start, get_count(tool, a, "limit", maximum=MAX_PAGE_LINES))
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(result)
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(tool, error)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(tool, error)
 
-    def framed(self, reply: Reply, frame: Frame) -> str:
-        return words.framed(reply, frame)
+    def frame(self, reply: Reply, frame: ReplyFrame) -> str:
+        return words.format_reply(reply, frame)
 
 
 dialect = MyCode(__file__)

@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import Traits
-from handhold.core.requests import Edit, Limits, Read, Replacement, Request, Run, Write
+from handhold.core.ports import DialectOptions
+from handhold.core.requests import Edit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import Result
-from handhold.dialects.family import Family, unknown
+from handhold.dialects.family import BaseDialect, unhandled_tool_error
 from handhold.dialects.tiny import words
 
-LIMITS = Limits(lines=words.MOST + 1, line_chars=words.MOST + 1, chars=words.MOST, ends="byte")
-SECONDS = 30.0
+LIMITS = PageLimits(lines=words.MAX_BYTES + 1, line_chars=words.MAX_BYTES + 1, chars=words.MAX_BYTES, cut_unit="byte")
+COMMAND_TIMEOUT_SECONDS = 30.0
 
 
-class Tiny(Family):
+class Tiny(BaseDialect):
     name = "tiny"
-    traits = Traits(matching="safe", hints=False, lists_folders=False)
+    options = DialectOptions(matching="safe", hints=False, lists_folders=False)
 
-    def request(self, tool: str, a: Mapping[str, Any]) -> Request:
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "read_file":
                 return Read(a["path"], LIMITS)
@@ -31,15 +31,15 @@ class Tiny(Family):
             case "edit_file":
                 return Edit(a["path"], Replacement(a["old_text"], a["new_text"]))
             case "bash":
-                return Run(a["command"], SECONDS, words.MOST, first_bytes=words.MOST)
+                return Run(a["command"], COMMAND_TIMEOUT_SECONDS, words.MAX_BYTES, first_bytes=words.MAX_BYTES)
             case _:
-                raise unknown(tool)
+                raise unhandled_tool_error(tool)
 
-    def said(self, request: Request, result: Result) -> str:
-        return words.said(result)
+    def format_result(self, request: Request, result: Result) -> str:
+        return words.format_result(result)
 
-    def refused(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.refused(tool, error)
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        return words.format_error(tool, error)
 
 
 dialect = Tiny(__file__)

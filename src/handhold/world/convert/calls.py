@@ -4,10 +4,20 @@ import errno
 import platform
 from functools import cache
 
-from handhold.world.filters import ALLOW, ARCH, EQUAL, ERRNO, MACHINES, NR, answer, load, test
+from handhold.world.filters import (
+    ARCH_OFFSET,
+    ARCHITECTURES,
+    BPF_JUMP_EQUAL,
+    NR_OFFSET,
+    SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ERRNO,
+    jump_if,
+    load_word,
+    return_action,
+)
 
 # Each with its number on x86_64 and on aarch64; None where there is no such call.
-ALLOWED: dict[str, tuple[int, int | None]] = {
+ALLOWED_SYSCALLS: dict[str, tuple[int, int | None]] = {
     "read": (0, 63),
     "pread64": (17, 67),
     "write": (1, 64),
@@ -45,14 +55,14 @@ ALLOWED: dict[str, tuple[int, int | None]] = {
 
 
 @cache
-def program(machine: str = "") -> bytes:
+def build_filter(machine: str = "") -> bytes:
     """The filter for a kind of processor, this one unless said; empty if we have no numbers for it."""
-    kind = MACHINES.get(machine or platform.machine())
+    kind = ARCHITECTURES.get(machine or platform.machine())
     if kind is None:
         return b""
-    refused = answer(ERRNO | errno.EPERM)
-    steps = [load(ARCH), test(EQUAL, kind.audit, 1, 0), refused, load(NR)]
-    for numbers in ALLOWED.values():
+    refused = return_action(SECCOMP_RET_ERRNO | errno.EPERM)
+    steps = [load_word(ARCH_OFFSET), jump_if(BPF_JUMP_EQUAL, kind.audit_arch, 1, 0), refused, load_word(NR_OFFSET)]
+    for numbers in ALLOWED_SYSCALLS.values():
         if (number := numbers[kind.column]) is not None:
-            steps += [test(EQUAL, number, 0, 1), answer(ALLOW)]
+            steps += [jump_if(BPF_JUMP_EQUAL, number, 0, 1), return_action(SECCOMP_RET_ALLOW)]
     return b"".join([*steps, refused])

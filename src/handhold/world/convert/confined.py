@@ -19,73 +19,77 @@ from typing import Any
 
 from handhold.core.errors import (
     BrokenFile,
-    Encrypted,
+    ConversionLimitExceeded,
+    EncryptedPdf,
     ExtraMissing,
     NoSuchPage,
-    SystemTrouble,
-    TooCostly,
+    SystemFailure,
     ToolError,
     TooManyPixels,
 )
-from handhold.core.facts import ConvertedImage, ConvertedPdf, Ended, PdfPage, Picture
+from handhold.core.facts import ConversionStopReason, ConvertedImage, ConvertedPdf, PdfPage, Picture
 from handhold.core.plans import Convert
-from handhold.world.convert.calls import program
-from handhold.world.convert.process import Gone, worked
+from handhold.world.convert.calls import build_filter
+from handhold.world.convert.process import WorkerResult, run_worker
 
-MEMORY = 512 << 20  # bytes of address space
-SECONDS = 4  # of the processor; the kernel counts whole ones, and is a little late
-MOST_SIDE = 4096  # pixels that are believed of a picture
-MOST_COUNT = 10**9  # of pages, of frames, of pixels on a side
-NEEDS = {"images": ("PIL",), "pdf": ("PIL", "pypdfium2", "pypdfium2_raw")}
-START = (
+MAX_MEMORY_BYTES = 512 << 20  # bytes of address space
+MAX_CPU_SECONDS = 4  # of the processor; the kernel counts whole ones, and is a little late
+MAX_SIDE_PIXELS = 4096  # pixels that are believed of a picture
+MAX_COUNT = 10**9  # of pages, of frames, of pixels on a side
+EXTRA_MODULES = {"images": ("PIL",), "pdf": ("PIL", "pypdfium2", "pypdfium2_raw")}
+WORKER_CODE = (
     "import json, sys; job = json.loads(sys.argv[1]); sys.path += job['folders']; "
     "from handhold.world.convert.worker import main; main(job)"
 )
 SIGNATURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
-OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGKILL)
+TIMEOUT_STATUSES = (-signal.SIGXCPU, -signal.SIGKILL)
 
-Record = tuple[dict[str, Any], bytes]
+WorkerRecord = tuple[dict[str, Any], bytes]
 
 
 class ConfinedConverter:
     """Fulfils the port Converter. One worker at a time: several would take as many times its memory."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def convert(self, convert: Convert) -> ConvertedImage | ConvertedPdf:
         try:
-            gone = self.work(job_of(convert), convert.whole.data)
+            result = self.run_job(build_job(convert), convert.snapshot.data)
         except OSError as error:
-            raise SystemTrouble(convert.request.path, f"the converter does not start: {error.strerror}") from error
+            raise SystemFailure(convert.request.path, f"the converter does not start: {error.strerror}") from error
         try:
-            records = list(records_in(gone.said))
-            return pdf(convert, records, gone) if convert.medium == "pdf" else image(convert, records, gone)
+            records = list(iter_records(result.stdout))
+            return (
+                parse_pdf(convert, records, result)
+                if convert.medium == "pdf"
+                else parse_image(convert, records, result)
+            )
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             raise BrokenFile(convert.request.path, convert.medium, "what was made of it makes no sense") from None
 
-    def work(self, job: dict[str, Any], data: bytes) -> Gone:
-        with self._turn:
-            return worked((sys.executable, "-I", "-S", "-c", START, json.dumps(job)), data)
+    def run_job(self, job: dict[str, Any], data: bytes) -> WorkerResult:
+        with self._lock:
+            return run_worker((sys.executable, "-I", "-S", "-c", WORKER_CODE, json.dumps(job)), data)
 
 
-def job_of(convert: Convert) -> dict[str, Any]:
+def build_job(convert: Convert) -> dict[str, Any]:
     return {
         "medium": convert.medium,
         "pages": convert.pages,
-        "images": convert.images,
+        "images": convert.include_images,
         "chars": convert.chars,
-        "memory": MEMORY,
-        "seconds": SECONDS,
-        "filter": program().hex(),
-        "folders": folders("pdf" if convert.medium == "pdf" else "images"),
+        "memory": MAX_MEMORY_BYTES,
+        "seconds": MAX_CPU_SECONDS,
+        "filter": build_filter().hex(),
+        "folders": find_import_paths("pdf" if convert.medium == "pdf" else "images"),
     }
 
 
-def folders(extra: str) -> list[str]:
+def find_import_paths(extra: str) -> list[str]:
     """Where the worker finds what it imports; ExtraMissing if that is nowhere."""
     found = [str(Path(__file__).parents[3])]  # where we ourselves are
-    for module in NEEDS[extra]:
+    for module in EXTRA_MODULES[extra]:
         spec = find_spec(module)
         if spec is None or spec.origin is None:
             raise ExtraMissing(extra)
@@ -96,70 +100,72 @@ def folders(extra: str) -> list[str]:
 # --- what came of it
 
 
-def image(convert: Convert, records: list[Record], gone: Gone) -> ConvertedImage:
+def parse_image(convert: Convert, records: list[WorkerRecord], result: WorkerResult) -> ConvertedImage:
     for record, data in records:
         if "too_many_pixels" in record:
-            width, height, most = map(int, record["too_many_pixels"])
-            raise TooManyPixels(convert.request.path, width, height, most)
+            width, height, maximum = map(int, record["too_many_pixels"])
+            raise TooManyPixels(convert.request.path, width, height, maximum)
         frames = record["frames"]
         return ConvertedImage(
-            picture=picture(record, data),
-            width=bounded(record["width"], 1, MOST_COUNT),
-            height=bounded(record["height"], 1, MOST_COUNT),
-            frames=None if frames is None else bounded(frames, 1, MOST_COUNT),
-            turned=bool(record["turned"]),
+            picture=parse_picture(record, data),
+            width=check_range(record["width"], 1, MAX_COUNT),
+            height=check_range(record["height"], 1, MAX_COUNT),
+            frames=None if frames is None else check_range(frames, 1, MAX_COUNT),
+            is_rotated=bool(record["turned"]),
         )
-    raise failure(convert, gone)
+    raise make_error(convert, result)
 
 
-def pdf(convert: Convert, records: list[Record], gone: Gone) -> ConvertedPdf:
+def parse_pdf(convert: Convert, records: list[WorkerRecord], result: WorkerResult) -> ConvertedPdf:
     if not records:
-        raise failure(convert, gone)
+        raise make_error(convert, result)
     (first, _), *rest = records
     if "encrypted" in first:
-        raise Encrypted(convert.request.path)
-    count = bounded(first["count"], 0, MOST_COUNT)
+        raise EncryptedPdf(convert.request.path)
+    count = check_range(first["count"], 0, MAX_COUNT)
     if not count:
         raise BrokenFile(convert.request.path, "pdf", "it has no pages")
     if not any(number <= count for number in convert.pages):
-        raise NoSuchPage(convert.request.path, convert.request.pages, count)
-    told = [(record, data) for record, data in rest if "page" in record]
-    pages = tuple(page(record, data) for record, data in told if record["page"] in convert.pages)
+        raise NoSuchPage(convert.request.path, convert.request.page_ranges, count)
+    page_records = [(record, data) for record, data in rest if "page" in record]
+    pages = tuple(parse_page(record, data) for record, data in page_records if record["page"] in convert.pages)
     if len({each.number for each in pages}) < len(pages) or sum(len(each.text) for each in pages) > convert.chars:
         raise ValueError("more than was asked for")
-    ending: Ended | None = next((ended(record["ended"]) for record, _ in rest if "ended" in record), None)
-    if ending is None:
+    stop_reason: ConversionStopReason | None = next(
+        (parse_stop_reason(record["ended"]) for record, _ in rest if "ended" in record), None
+    )
+    if stop_reason is None:
         if not pages:
-            raise failure(convert, gone)
-        ending = why(gone)
-    return ConvertedPdf(count, pages, ending)
+            raise make_error(convert, result)
+        stop_reason = find_stop_reason(result)
+    return ConvertedPdf(count, pages, stop_reason)
 
 
-def page(record: dict[str, Any], data: bytes) -> PdfPage:
+def parse_page(record: dict[str, Any], data: bytes) -> PdfPage:
     plain = PdfPage(
         number=int(record["page"]),
         text=str(record["text"]),
-        cut=int(record["cut"]),
-        broken=bool(record.get("broken", False)),
+        omitted_chars=int(record["cut"]),
+        is_broken=bool(record.get("broken", False)),
     )
-    return replace(plain, picture=picture(record, data)) if "mime" in record else plain
+    return replace(plain, picture=parse_picture(record, data)) if "mime" in record else plain
 
 
-def picture(record: dict[str, Any], data: bytes) -> Picture:
+def parse_picture(record: dict[str, Any], data: bytes) -> Picture:
     mime = str(record["mime"])
     if not data.startswith(SIGNATURES[mime]):
         raise ValueError("not what it says")
     width, height = record["size"]
-    return Picture(mime, data, bounded(width, 1, MOST_SIDE), bounded(height, 1, MOST_SIDE))
+    return Picture(mime, data, check_range(width, 1, MAX_SIDE_PIXELS), check_range(height, 1, MAX_SIDE_PIXELS))
 
 
-def bounded(value: Any, least: int, most: int) -> int:
-    if not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{value!r} is not between {least} and {most}")
+def check_range(value: Any, minimum: int, maximum: int) -> int:
+    if not isinstance(value, int) or not minimum <= value <= maximum:
+        raise ValueError(f"{value!r} is not between {minimum} and {maximum}")
     return value
 
 
-def ended(value: Any) -> Ended:
+def parse_stop_reason(value: Any) -> ConversionStopReason:
     match value:
         case "" | "room" | "time":
             return value
@@ -167,43 +173,43 @@ def ended(value: Any) -> Ended:
             raise ValueError(f"{value!r} is no way to end")
 
 
-def records_in(said: bytes) -> Iterator[Record]:
+def iter_records(output: bytes) -> Iterator[WorkerRecord]:
     """Each record with its bytes; one that was not said to its end is none."""
     at = 0
-    while (end := said.find(b"\n", at)) >= 0:
-        record = json.loads(said[at:end])
-        at = end + 1 + bounded(record["bytes"], 0, len(said))
-        if at > len(said):
+    while (end := output.find(b"\n", at)) >= 0:
+        record = json.loads(output[at:end])
+        at = end + 1 + check_range(record["bytes"], 0, len(output))
+        if at > len(output):
             return
-        yield record, said[end + 1 : at]
+        yield record, output[end + 1 : at]
 
 
 # --- what went wrong
 
 
-def why(gone: Gone) -> Ended:
-    if gone.late or gone.status in OUT_OF_TIME:
+def find_stop_reason(result: WorkerResult) -> ConversionStopReason:
+    if result.was_killed or result.exit_code in TIMEOUT_STATUSES:
         return "time"
-    return "memory" if "MemoryError" in last_words(gone) or at_its_limit(gone) else "broken"
+    return "memory" if "MemoryError" in extract_error(result) or is_out_of_memory(result) else "broken"
 
 
-def at_its_limit(gone: Gone) -> bool:
+def is_out_of_memory(result: WorkerResult) -> bool:
     """Whether it fell when its memory was used up, without a word of its own: that is how some decoders fail."""
     ours = getrusage(RUSAGE_SELF).ru_maxrss * 1024  # the kernel adds it to theirs
-    return gone.status not in (0, 1) and gone.effort.memory > 0.9 * MEMORY > ours
+    return result.exit_code not in (0, 1) and result.usage.peak_memory_bytes > 0.9 * MAX_MEMORY_BYTES > ours
 
 
-def failure(convert: Convert, gone: Gone) -> ToolError:
-    reason = why(gone)
+def make_error(convert: Convert, result: WorkerResult) -> ToolError:
+    reason = find_stop_reason(result)
     if reason in ("time", "memory"):
-        return TooCostly(convert.request.path, reason)
-    words = last_words(gone)
-    because = words if gone.status == 1 and words else "the decoder gave up on it"
+        return ConversionLimitExceeded(convert.request.path, reason)
+    words = extract_error(result)
+    because = words if result.exit_code == 1 and words else "the decoder gave up on it"
     return BrokenFile(convert.request.path, convert.medium, because)
 
 
-def last_words(gone: Gone) -> str:
+def extract_error(result: WorkerResult) -> str:
     """What it died of, without what only a programmer would understand."""
-    lines = gone.complained.strip().splitlines()
+    lines = result.stderr.strip().splitlines()
     name, _, words = lines[-1].partition(": ") if lines else ("", "", "")
     return words.strip().rstrip(".")[:200] or name.rpartition(".")[2]

@@ -9,37 +9,37 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-PATIENCE = 15.0  # seconds on the clock: a worker that waits for its turn does no harm
-GRACE = 1.0  # for the end of one that was killed
-MOST_SAID = 24 << 20  # bytes
-MOST_COMPLAINED = 1 << 16
-PIECE = 1 << 16
+WORKER_TIMEOUT_SECONDS = 15.0  # seconds on the clock: a worker that waits for its turn does no harm
+KILL_TIMEOUT_SECONDS = 1.0  # for the end of one that was killed
+MAX_STDOUT_BYTES = 24 << 20  # bytes
+MAX_STDERR_BYTES = 1 << 16
+READ_CHUNK_BYTES = 1 << 16
 KILOBYTE = 1024
-STEP = 0.001  # seconds between two looks at whether it has ended
+POLL_INTERVAL_SECONDS = 0.001  # seconds between two looks at whether it has ended
 
 
 @dataclass(frozen=True)
-class Effort:
+class WorkerUsage:
     """What a worker cost."""
 
-    seconds: float  # of the processor
-    memory: int  # bytes that it held at most
+    cpu_seconds: float  # of the processor
+    peak_memory_bytes: int  # bytes that it held at most
 
 
 @dataclass(frozen=True)
-class Gone:
+class WorkerResult:
     """What a worker said, what it complained of, and how it ended."""
 
-    said: bytes
-    complained: str
-    status: int  # a signal is negative
-    late: bool  # we ended it
-    effort: Effort
+    stdout: bytes
+    stderr: str
+    exit_code: int  # a signal is negative
+    was_killed: bool  # we ended it
+    usage: WorkerUsage
 
 
-def worked(argv: Sequence[str], data: bytes, *, patience: float = PATIENCE) -> Gone:
+def run_worker(argv: Sequence[str], data: bytes, *, timeout_seconds: float = WORKER_TIMEOUT_SECONDS) -> WorkerResult:
     """Whatever becomes of it. OSError if it does not start."""
-    file = _in_memory(data)
+    file = _create_memfd(data)
     try:
         process = subprocess.Popen(
             argv,
@@ -55,21 +55,21 @@ def worked(argv: Sequence[str], data: bytes, *, patience: float = PATIENCE) -> G
         os.close(file)
     with process:
         try:
-            said, complained, late = _heard(process, monotonic() + patience)
-            if late:
+            stdout, stderr, was_killed = _read_output(process, monotonic() + timeout_seconds)
+            if was_killed:
                 _kill(process)
-            effort = _reaped(process, GRACE)
-            if effort is None and not late:  # it fell silent, and is still there
+            usage = _reap(process, KILL_TIMEOUT_SECONDS)
+            if usage is None and not was_killed:  # it fell silent, and is still there
                 _kill(process)
-                late, effort = True, _reaped(process, GRACE)
+                was_killed, usage = True, _reap(process, KILL_TIMEOUT_SECONDS)
         finally:
             _kill(process)
             if process.returncode is None:
                 process.returncode = -signal.SIGKILL  # it hangs in the kernel: nobody waits for it any more
-    return Gone(said, complained, process.returncode, late, effort or Effort(0.0, 0))
+    return WorkerResult(stdout, stderr, process.returncode, was_killed, usage or WorkerUsage(0.0, 0))
 
 
-def _in_memory(data: bytes) -> int:
+def _create_memfd(data: bytes) -> int:
     file = os.memfd_create("file")
     try:
         rest = memoryview(data)
@@ -82,31 +82,31 @@ def _in_memory(data: bytes) -> int:
     return file
 
 
-def _heard(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, str, bool]:
+def _read_output(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, str, bool]:
     """What it says until it falls silent, and whether it was cut off: by the clock, or for saying too much."""
     assert process.stdout
     assert process.stderr
-    heard = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
-    most = dict(zip(heard, (MOST_SAID, MOST_COMPLAINED), strict=True))
+    received = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    limits = dict(zip(received, (MAX_STDOUT_BYTES, MAX_STDERR_BYTES), strict=True))
     poll = select.poll()
-    for fd in heard:
+    for fd in received:
         poll.register(fd, select.POLLIN)
-    speaking, late = set(heard), False
-    while speaking and not late:
+    open_fds, late = set(received), False
+    while open_fds and not late:
         left = until - monotonic()
         late = left <= 0
         for fd, _ in [] if late else poll.poll(left * 1000):
-            if piece := os.read(fd, PIECE):
-                heard[fd] += piece
-                late = late or len(heard[fd]) > most[fd]
+            if piece := os.read(fd, READ_CHUNK_BYTES):
+                received[fd] += piece
+                late = late or len(received[fd]) > limits[fd]
             else:
                 poll.unregister(fd)
-                speaking.remove(fd)
-    said, complained = heard.values()
-    return bytes(said), complained.decode("utf-8", "replace"), late
+                open_fds.remove(fd)
+    stdout, stderr = received.values()
+    return bytes(stdout), stderr.decode("utf-8", "replace"), late
 
 
-def _reaped(process: subprocess.Popen[bytes], seconds: float) -> Effort | None:
+def _reap(process: subprocess.Popen[bytes], seconds: float) -> WorkerUsage | None:
     """What it cost, once it has ended; None if it has not in time."""
     until = monotonic() + seconds
     while monotonic() < until:
@@ -114,11 +114,11 @@ def _reaped(process: subprocess.Popen[bytes], seconds: float) -> Effort | None:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         except ChildProcessError:  # whoever runs us collects children himself, and what it cost with them
             process.returncode = 0
-            return Effort(0.0, 0)
+            return WorkerUsage(0.0, 0)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
-            return Effort(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * KILOBYTE)
-        sleep(STEP)
+            return WorkerUsage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * KILOBYTE)
+        sleep(POLL_INTERVAL_SECONDS)
     return None
 
 

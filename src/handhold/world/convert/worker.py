@@ -14,57 +14,60 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-NO_NEW_PRIVILEGES, SECCOMP, DEATH_SIGNAL = 38, 22, 1  # of prctl
-FILTER, KILL = 2, 9
-FEW_FILES = 16
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_PDEATHSIG = 38, 22, 1  # of prctl
+SECCOMP_MODE_FILTER, SIGKILL = 2, 9
+MAX_OPEN_FILES = 16
 
-Say = Callable[..., None]
+EmitRecord = Callable[..., None]
 
 
-class Filter(ctypes.Structure):
+class SockFprog(ctypes.Structure):
     _fields_ = (("steps", ctypes.c_ushort), ("program", ctypes.c_char_p))
 
 
 def main(job: dict[str, Any]) -> None:
     """Runs with nothing but the job: see `confined`."""
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, KILL)
-    bound(resource.RLIMIT_AS, job["memory"])
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+    set_limit(resource.RLIMIT_AS, job["memory"])
     resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))  # a word first, then the axe
-    bound(resource.RLIMIT_CORE, 0)
-    work = work_of(job)
-    bound(resource.RLIMIT_FSIZE, 0)
-    bound(resource.RLIMIT_NOFILE, FEW_FILES)
-    shut(bytes.fromhex(job["filter"]))
-    work(job, sys.stdin.buffer, say)
+    set_limit(resource.RLIMIT_CORE, 0)
+    convert = load_converter(job)
+    set_limit(resource.RLIMIT_FSIZE, 0)
+    set_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    install_seccomp_filter(bytes.fromhex(job["filter"]))
+    convert(job, sys.stdin.buffer, emit_record)
     os._exit(0)  # everything is said: taking the house down would only cost time
 
 
-def work_of(job: dict[str, Any]) -> Callable[[dict[str, Any], BinaryIO, Say], None]:
+def load_converter(job: dict[str, Any]) -> Callable[[dict[str, Any], BinaryIO, EmitRecord], None]:
     """The decoder, with everything imported that it may ever need."""
     from handhold.world.convert import images
 
     if job["medium"] == "pdf":
         from handhold.world.convert import pdf
 
-        images.rehearse("png")
-        return pdf.work
-    images.rehearse(job["medium"])
-    return images.work
+        images.warm_up("png")
+        return pdf.convert_pdf
+    images.warm_up(job["medium"])
+    return images.convert_image
 
 
-def bound(what: int, most: int) -> None:
-    resource.setrlimit(what, (most, most))
+def set_limit(kind: int, maximum: int) -> None:
+    resource.setrlimit(kind, (maximum, maximum))
 
 
-def shut(program: bytes) -> None:
+def install_seccomp_filter(program: bytes) -> None:
     """No system call but those in the filter, for ever; without a filter for this processor, all of them stay."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    given = Filter(len(program) // 8, program)
-    if program and (prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) or prctl(SECCOMP, FILTER, ctypes.byref(given), 0, 0)):
+    filter_program = SockFprog(len(program) // 8, program)
+    if program and (
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        or prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_program), 0, 0)
+    ):
         raise OSError(ctypes.get_errno(), "the kernel takes no filter")
 
 
-def say(record: dict[str, Any], data: bytes = b"") -> None:
+def emit_record(record: dict[str, Any], data: bytes = b"") -> None:
     out = sys.stdout.buffer
     out.write(json.dumps({**record, "bytes": len(data)}).encode() + b"\n" + data)
     out.flush()

@@ -5,38 +5,38 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
-from handhold.core.text.heavy import HEAVY
-from handhold.world.files.kinds import virtual
+from handhold.core.text.heavy import DEFAULT_IGNORED_FOLDERS
+from handhold.world.files.kinds import is_virtual
 
-LONGEST = 0.1  # seconds
-MOST_ENTRIES = 50_000
+SEARCH_TIMEOUT_SECONDS = 0.1  # seconds
+MAX_ENTRIES = 50_000
 
 
-def called(name: str, opened: Callable[[Sequence[str]], int]) -> Iterator[str]:
+def find_by_name(name: str, open_folder: Callable[[Sequence[str]], int]) -> Iterator[str]:
     """The ways to such files, capitals aside, the shallow ones first.
 
     Nobody looks in hidden folders, nor in those that tools fill: what is missing there is not missed.
     """
-    wanted, until, left = name.casefold(), monotonic() + LONGEST, MOST_ENTRIES
+    wanted, until, left = name.casefold(), monotonic() + SEARCH_TIMEOUT_SECONDS, MAX_ENTRIES
     folders = deque[tuple[str, ...]]([()])
     while folders and left > 0 and monotonic() < until:
-        way = folders.popleft()
-        for name, is_folder in inside(way, opened):
+        parts = folders.popleft()
+        for name, is_folder in list_folder(parts, open_folder):
             left -= 1
             if left <= 0 or (left % 1024 == 0 and monotonic() > until):
                 return
             if not is_folder and name.casefold() == wanted:
-                yield "/".join((*way, name))
-            elif is_folder and not name.startswith(".") and name not in HEAVY:
-                folders.append((*way, name))
+                yield "/".join((*parts, name))
+            elif is_folder and not name.startswith(".") and name not in DEFAULT_IGNORED_FOLDERS:
+                folders.append((*parts, name))
 
 
-def inside(way: Sequence[str], opened: Callable[[Sequence[str]], int]) -> Iterator[tuple[str, bool]]:
+def list_folder(parts: Sequence[str], open_folder: Callable[[Sequence[str]], int]) -> Iterator[tuple[str, bool]]:
     """Names in a folder, and which of them are folders; none if it went away, is closed, or a door into the kernel."""
     try:
-        fd = opened(way)
+        fd = open_folder(parts)
         try:
-            if not virtual(fd):
+            if not is_virtual(fd):
                 with os.scandir(fd) as entries:
                     yield from ((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
         finally:

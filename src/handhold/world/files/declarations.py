@@ -3,58 +3,61 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
-from handhold.core.facts import Declared
-from handhold.core.text.declarations import EditorConfig, Settings, parsed, said
+from handhold.core.facts import DeclaredEncoding
+from handhold.core.text.declarations import EditorConfig, EncodingSettings, find_declared_encoding, parse_editorconfig
 
 EDITORCONFIG = ".editorconfig"
-MOST_CONFIG = 64 * 1024  # bytes of one; nobody writes more
+MAX_CONFIG_BYTES = 64 * 1024  # bytes of one; nobody writes more
 
 
-class Kept(NamedTuple):
+class CachedConfig(NamedTuple):
     """A configuration as it was read, and the state that the file was in."""
 
     state: Hashable
     config: EditorConfig
 
 
-class Declarations:
+class EncodingDeclarations:
     """A configuration is read again when its file is in another state; `state` is None where there is none."""
 
     def __init__(
-        self, encodings: Mapping[str, str] | None, state: Callable[[str], Hashable | None], read: Callable[[str], bytes]
+        self,
+        encodings: Mapping[str, str] | None,
+        get_state: Callable[[str], Hashable | None],
+        read: Callable[[str], bytes],
     ) -> None:
-        self._settings = settings(encodings) if encodings else None
-        self._state = state
+        self._settings = make_settings(encodings) if encodings else None
+        self._get_state = get_state
         self._read = read
-        self._kept: dict[str, Kept] = {}
+        self._cache: dict[str, CachedConfig] = {}
 
-    def of(self, root: str, way: str) -> Declared | None:
-        """What is said about the file at `way` below a root, whose name ends with a slash. Nothing above it counts."""
-        if self._settings and (declared := self._settings.of(way)):
+    def find(self, root: str, rel_path: str) -> DeclaredEncoding | None:
+        """What is said about the file at `rel_path` below a root (it ends with a slash). Nothing above it counts."""
+        if self._settings and (declared := self._settings.find_encoding(rel_path)):
             return declared
-        configs = list(self._configs(root, way))
+        configs = list(self._iter_configs(root, rel_path))
         if not configs:
             return None
-        return said(configs)
+        return find_declared_encoding(configs)
 
-    def _configs(self, root: str, way: str) -> Iterator[tuple[EditorConfig, str]]:
+    def _iter_configs(self, root: str, rel_path: str) -> Iterator[tuple[EditorConfig, str]]:
         """The nearest first, each with the way from its folder."""
-        folder = way
+        folder = rel_path
         while folder:
             folder = folder.rpartition("/")[0]
             below = f"{folder}/" if folder else ""
-            if config := self._config(f"{root}{below}{EDITORCONFIG}"):
-                yield config, way.removeprefix(below)
+            if config := self._load_config(f"{root}{below}{EDITORCONFIG}"):
+                yield config, rel_path.removeprefix(below)
 
-    def _config(self, place: str) -> EditorConfig | None:
-        state = self._state(place)
+    def _load_config(self, place: str) -> EditorConfig | None:
+        state = self._get_state(place)
         if state is None:
             return None
-        kept = self._kept.get(place)
-        if kept is None or kept.state != state:
-            self._kept[place] = kept = Kept(state, parsed(self._read(place)))
-        return kept.config
+        cached = self._cache.get(place)
+        if cached is None or cached.state != state:
+            self._cache[place] = cached = CachedConfig(state, parse_editorconfig(self._read(place)))
+        return cached.config
 
 
-def settings(encodings: Mapping[str, str]) -> Settings:
-    return Settings(encodings)
+def make_settings(encodings: Mapping[str, str]) -> EncodingSettings:
+    return EncodingSettings(encodings)

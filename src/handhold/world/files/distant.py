@@ -13,49 +13,50 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TypeVar
 
-from handhold.core.errors import SystemTrouble
+from handhold.core.errors import SystemFailure
 
-MOUNTS = "/proc/self/mountinfo"
-ESCAPES = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\043": "#", r"\134": "\\"}
+MOUNTINFO_PATH = "/proc/self/mountinfo"
+MOUNTINFO_ESCAPES = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\043": "#", r"\134": "\\"}
 # How the names of their kinds begin.
-SERVED = ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "fuse", "lustre", "nfs", "smb", "virtiofs")
-LONGEST = 30.0  # seconds for an answer: longer than a search may take, and enough to read a large file from afar
-STEP = 0.05  # seconds between two looks at whether anybody still waits
-MOST_LOST = 64  # threads that never came back; then nobody is sent any more until one does
+REMOTE_TYPE_PREFIXES = ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "fuse", "lustre", "nfs", "smb", "virtiofs")
+# For an answer: longer than a search may take, and enough to read a large file from afar.
+IO_TIMEOUT_SECONDS = 30.0
+POLL_INTERVAL_SECONDS = 0.05  # seconds between two looks at whether anybody still waits
+MAX_STUCK_THREADS = 64  # threads that never came back; then nobody is sent any more until one does
 
 T = TypeVar("T")
 
 
-def mounts() -> Iterator[tuple[str, str]]:
+def list_mounts() -> Iterator[tuple[str, str]]:
     """The point and the kind of every mount that we see."""
-    with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as listed:  # noqa: PTH123 — no file of a workspace
-        for line in listed:
+    with open(MOUNTINFO_PATH, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 — no file of a workspace
+        for line in file:
             before, _, after = line.partition(" - ")
-            yield plainly(before.split(" ", 5)[4]), after.split(" ", 1)[0]
+            yield unescape_field(before.split(" ", 5)[4]), after.split(" ", 1)[0]
 
 
-def plainly(field: str) -> str:
+def unescape_field(field: str) -> str:
     """A field of the list of mounts, without its escapes."""
-    for escape, plain in ESCAPES.items() if "\\" in field else ():
+    for escape, plain in MOUNTINFO_ESCAPES.items() if "\\" in field else ():
         field = field.replace(escape, plain)
     return field
 
 
-class Distant:
+class RemoteMounts:
     """What of some roots is served from elsewhere, as of now."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = roots
         self._lock = Lock()
-        self._lost = 0
-        self._found: list[str] | None = None  # unknown yet
-        self._changed = select.poll()
+        self._stuck_threads = 0
+        self._known_points: list[str] | None = None  # unknown yet
+        self._poll = select.poll()
         try:
-            self._fd = os.open(MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(MOUNTINFO_PATH, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self._fd, self._found = -1, []  # nobody can tell
+            self._fd, self._known_points = -1, []  # nobody can tell
         else:
-            self._changed.register(self._fd, select.POLLPRI)
+            self._poll.register(self._fd, select.POLLPRI)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -63,75 +64,83 @@ class Distant:
             os.close(fd)
 
     @property
-    def named(self) -> str:
+    def description(self) -> str:
         """The points of such mounts; empty if there are none."""
-        return ", ".join(self._points())
+        return ", ".join(self._mount_points())
 
-    def below_roots(self) -> list[str]:
+    def list_below_roots(self) -> list[str]:
         """Those that lie below a root, and not around it."""
-        return [point for point in self._points() if any(_in(point, root) and point != root for root in self._roots)]
+        return [
+            point
+            for point in self._mount_points()
+            if any(_is_inside(point, root) and point != root for root in self._roots)
+        ]
 
-    def _points(self) -> list[str]:
+    def _mount_points(self) -> list[str]:
         with self._lock:
-            if self._found is None or (self._fd >= 0 and self._changed.poll(0)):
-                self._found = None
+            if self._known_points is None or (self._fd >= 0 and self._poll.poll(0)):
+                self._known_points = None
                 with suppress(OSError):  # no descriptor to spare: it is looked up next time
-                    self._found = self._look()
-            return self._found or []
+                    self._known_points = self._find_points()
+            return self._known_points or []
 
-    def _look(self) -> list[str]:
-        found = list(mounts())
-        below = [point for point, kind in found if _served(kind) and any(_in(point, root) for root in self._roots)]
+    def _find_points(self) -> list[str]:
+        found = list(list_mounts())
+        below = [
+            point for point, kind in found if _is_remote(kind) and any(_is_inside(point, root) for root in self._roots)
+        ]
         for root in self._roots:
             # Of those that it lies in, the innermost is the longest, and of equal ones the last is on top.
             point, kind = max(
-                (each for each in found if _in(root, each[0])), key=lambda each: len(each[0]), default=("", "")
+                (each for each in found if _is_inside(root, each[0])), key=lambda each: len(each[0]), default=("", "")
             )
-            below += [point] if _served(kind) else []
+            below += [point] if _is_remote(kind) else []
         return list(dict.fromkeys(below))
 
-    def answered(self, work: Callable[[], T], go_on: Callable[[], None]) -> T:
-        """What this work gives. It must only read: SystemTrouble if it takes too long, and then it is forgotten.
+    def with_io_timeout(self, work: Callable[[], T], raise_if_cancelled: Callable[[], None]) -> T:
+        """What this work gives. It must only read: SystemFailure if it takes too long, and then it is forgotten.
 
-        `go_on` raises when nobody waits for the work any more.
+        `raise_if_cancelled` raises when nobody waits for the work any more.
         """
-        if not (where := self.named):
+        if not (where := self.description):
             return work()
-        if self._lost >= MOST_LOST:
-            raise SystemTrouble(where, f"{self._lost} earlier calls still wait for an answer from there")
-        done: list[T] = []
-        failed: list[BaseException] = []
+        if self._stuck_threads >= MAX_STUCK_THREADS:
+            raise SystemFailure(where, f"{self._stuck_threads} earlier calls still wait for an answer from there")
+        results: list[T] = []
+        errors: list[BaseException] = []
         ended = Event()
-        left = False
+        is_stuck = False
 
-        def apart() -> None:
+        def run() -> None:
             try:
-                done.append(work())
+                results.append(work())
             except BaseException as error:  # noqa: BLE001 — it is raised where it is waited for
-                failed.append(error)
+                errors.append(error)
             with self._lock:
                 ended.set()
-                self._lost -= left
+                self._stuck_threads -= is_stuck
 
-        Thread(target=apart, name="handhold reads from afar", daemon=True).start()
-        until = monotonic() + LONGEST
+        Thread(target=run, name="handhold reads from afar", daemon=True).start()
+        until = monotonic() + IO_TIMEOUT_SECONDS
         try:
-            while not ended.wait(STEP):
-                go_on()
+            while not ended.wait(POLL_INTERVAL_SECONDS):
+                raise_if_cancelled()
                 if monotonic() > until:
-                    raise SystemTrouble(where, f"it is served from elsewhere, and did not answer within {LONGEST:g} s")
+                    raise SystemFailure(
+                        where, f"it is served from elsewhere, and did not answer within {IO_TIMEOUT_SECONDS:g} s"
+                    )
         finally:
             with self._lock:
-                left = not ended.is_set()
-                self._lost += left
-        if failed:
-            raise failed[0]
-        return done[0]
+                is_stuck = not ended.is_set()
+                self._stuck_threads += is_stuck
+        if errors:
+            raise errors[0]
+        return results[0]
 
 
-def _served(kind: str) -> bool:
-    return kind.startswith(SERVED)
+def _is_remote(kind: str) -> bool:
+    return kind.startswith(REMOTE_TYPE_PREFIXES)
 
 
-def _in(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -18,242 +18,261 @@ from threading import Lock
 from time import monotonic, time_ns
 from typing import NamedTuple
 
-from handhold.core.facts import Identity
+from handhold.core.facts import FileIdentity
 from handhold.world.files.roots import Root
 from handhold.world.files.tree import DiskTree, EntryKind
-from handhold.world.files.trouble import named
+from handhold.world.files.trouble import translate_os_errors
 
-FRESH = 2_000_000_000  # ns; what changed so shortly before it was listed may have changed again within the same tick
+RACY_NS = 2_000_000_000  # ns; what changed so shortly before it was listed may have changed again within the same tick
 
-TOPS = ("/etc", "/var", "/tmp", "/opt")
-RUN_ON = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/nix/", "/proc/", "/sys/", "/dev/", "/run/")
+SYSTEM_FOLDERS = ("/etc", "/var", "/tmp", "/opt")
+RUNTIME_PREFIXES = (
+    "/usr/",
+    "/bin/",
+    "/sbin/",
+    "/lib/",
+    "/lib32/",
+    "/lib64/",
+    "/nix/",
+    "/proc/",
+    "/sys/",
+    "/dev/",
+    "/run/",
+)
 
-Denies = Callable[[str], bool]
-Number = tuple[int, int]  # device and inode: one file, whatever it is called
+DenyCheck = Callable[[str], bool]
+FileId = tuple[int, int]  # device and inode: one file, whatever it is called
 
 
 # Of a folder: device, inode and change time. Another one when it is another folder, or something came or went in it.
-Stamp = tuple[int, int, int]
+FolderStamp = tuple[int, int, int]
 
 
 @dataclass
-class Listed:
+class FolderListing:
     """A folder as it was when it was listed."""
 
-    stamp: Stamp | None
-    settled: bool  # whether the stamp would tell of everything since
-    below: tuple[bytes, ...] = ()  # ways to the folders in it
+    stamp: FolderStamp | None
+    is_stable: bool  # whether the stamp would tell of everything since
+    subfolders: tuple[bytes, ...] = ()  # ways to the folders in it
     denied: tuple[bytes, ...] = ()  # ways to whatever else is denied in it: files, pipes
-    links: tuple[bytes, ...] = ()  # and to links that are
-    folders: tuple[bytes, ...] = ()  # and to folders that are
-    closed: bool = False  # nobody knows what is in it
-    shows: bool = False  # something in it may be read
-    twins: tuple[bytes, ...] | None = None  # ways to files with a number that was looked for; None: nobody looked
+    denied_links: tuple[bytes, ...] = ()  # and to links that are
+    denied_folders: tuple[bytes, ...] = ()  # and to folders that are
+    is_unreadable: bool = False  # nobody knows what is in it
+    has_visible: bool = False  # something in it may be read
+    hard_links: tuple[bytes, ...] | None = None  # ways to files with a number that was looked for; None: nobody looked
 
 
-class Found(NamedTuple):
-    places: tuple[str, ...]
-    numbers: dict[Number, str]  # of those that have several names: one that is denied
+class HiddenState(NamedTuple):
+    paths: tuple[str, ...]
+    hard_links: dict[FileId, str]  # of those that have several names: one that is denied
     files: tuple[str, ...]  # one by one
 
 
 class HiddenFiles:
-    """Fulfils the port Hiding. Several threads may ask at once."""
+    """Fulfils the port HiddenPaths. Several threads may ask at once."""
 
-    def __init__(self, roots: Sequence[Root], denies: Denies, left_out: Callable[[], Sequence[str]] = list) -> None:
+    def __init__(
+        self, roots: Sequence[Root], denies: DenyCheck, list_excluded: Callable[[], Sequence[str]] = list
+    ) -> None:
         """`denies` gets places as they are really spelled, and always says the same of the same.
 
-        `left_out` names folders that are not looked into.
+        `list_excluded` names folders that are not looked into.
         """
-        self._below = [Below(root, denies, left_out) for root in outermost(roots)]
+        self._scans = [RootScan(root, denies, list_excluded) for root in drop_nested_roots(roots)]
         self._lock = Lock()
-        self._wanted: frozenset[Number] = frozenset()
+        self._known_ids: frozenset[FileId] = frozenset()
 
-    def places(self, until: float | None = None) -> tuple[str, ...]:
+    def paths(self, until: float | None = None) -> tuple[str, ...]:
         """Where they are now, really spelled: the topmost of each, and what links with such a name lead to.
 
         TimeoutError if that is not known at `until`, on the monotonic clock; the next to ask goes on from there.
         """
-        return self._now(until).places
+        return self._refresh(until).paths
 
     def files(self, until: float | None = None) -> tuple[str, ...]:
         """The denied files one by one, also those in denied folders, and what links with such a name lead to."""
-        return self._now(until).files
+        return self._refresh(until).files
 
-    def twins(self) -> Mapping[Number, str]:
+    def hard_links(self) -> Mapping[FileId, str]:
         """Denied files that have several names, each with one that is denied."""
-        return self._now().numbers
+        return self._refresh().hard_links
 
-    def _now(self, until: float | None = None) -> Found:
+    def _refresh(self, until: float | None = None) -> HiddenState:
         with self._lock:
-            for below in self._below:
-                below.look(until)
-            numbers = {number: place for below in self._below for number, place in below.linked()}
-            wanted = frozenset(numbers)
-            places = {place: None for below in self._below for place in below.hidden()}
-            for below in self._below if wanted else ():
-                places |= {place: None for place in below.named(wanted, again=wanted != self._wanted)}
-            self._wanted = wanted
-            files = {place: None for below in self._below for place in below.files()}
-            return Found(tuple(topmost(places)), numbers, tuple(files))
+            for scan in self._scans:
+                scan.refresh(until)
+            hard_links = {number: place for scan in self._scans for number, place in scan.iter_hard_linked()}
+            file_ids = frozenset(hard_links)
+            places = {place: None for scan in self._scans for place in scan.iter_hidden()}
+            for scan in self._scans if file_ids else ():
+                places |= {place: None for place in scan.find_by_id(file_ids, rescan=file_ids != self._known_ids)}
+            self._known_ids = file_ids
+            files = {place: None for scan in self._scans for place in scan.iter_files()}
+            return HiddenState(tuple(drop_nested_places(places)), hard_links, tuple(files))
 
 
-class Below:
+class RootScan:
     """The folders below one root, as far as they are known."""
 
-    def __init__(self, root: Root, denies: Denies, left_out: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, root: Root, denies: DenyCheck, list_excluded: Callable[[], Sequence[str]]) -> None:
         self._root = root
         self._denies = denies
-        self._left_out = left_out
-        self._outside: list[bytes] = []  # ways to what is left out
-        self._known: dict[bytes, Listed] = {}
-        self._begun: dict[bytes, Listed] = {}  # by a look that ran out of time
-        self._shut: list[bytes] = []  # of all of them together, as the following
+        self._list_excluded = list_excluded
+        self._excluded: list[bytes] = []  # ways to what is left out
+        self._listings: dict[bytes, FolderListing] = {}
+        self._partial: dict[bytes, FolderListing] = {}  # by a look that ran out of time
+        self._hidden_folders: list[bytes] = []  # of all of them together, as the following
         self._denied: list[bytes] = []
-        self._links: list[bytes] = []
+        self._denied_links: list[bytes] = []
 
-    def look(self, until: float | None = None) -> None:
+    def refresh(self, until: float | None = None) -> None:
         """List what is new or has changed; forget what is gone. TimeoutError if it takes longer."""
-        outside = [os.fsencode(each.removeprefix(self._root.prefix)) for each in self._left_out()]
-        if outside != self._outside:
-            self._outside, self._known, self._begun = outside, {}, {}
-        known, now = self._known or self._begun, dict[bytes, Listed]()
-        ahead = [b""]
-        with opened(self._root) as tree:
-            if self._known and self._is_as_it_was(tree.top):
+        excluded = [os.fsencode(each.removeprefix(self._root.prefix)) for each in self._list_excluded()]
+        if excluded != self._excluded:
+            self._excluded, self._listings, self._partial = excluded, {}, {}
+        known, now = self._listings or self._partial, dict[bytes, FolderListing]()
+        pending = [b""]
+        with open_tree(self._root) as tree:
+            if self._listings and self._is_unchanged(tree.top_fd):
                 return
-            while ahead:
+            while pending:
                 if until is not None and monotonic() > until:
-                    self._begun = known | now
+                    self._partial = known | now
                     raise TimeoutError
-                way = ahead.pop()
-                listed = known.get(way)
-                if listed is None or not listed.settled or listed.stamp != stamp_of(tree.top, way):
-                    listed = self._listed(tree, way)
-                now[way] = listed
-                ahead += (below for below in listed.below if below not in outside)
-        self._known, self._begun = now, {}
-        self._shut = [way for way, listed in now.items() if listed.closed]
-        self._shut += [way for listed in now.values() for way in listed.folders if not self._shows(way)]
-        self._denied = [way for listed in now.values() for way in listed.denied]
-        self._links = [way for listed in now.values() for way in listed.links]
+                rel_path = pending.pop()
+                listing = known.get(rel_path)
+                if listing is None or not listing.is_stable or listing.stamp != read_stamp(tree.top_fd, rel_path):
+                    listing = self._list_folder(tree, rel_path)
+                now[rel_path] = listing
+                pending += (below for below in listing.subfolders if below not in excluded)
+        self._listings, self._partial = now, {}
+        self._hidden_folders = [rel_path for rel_path, listing in now.items() if listing.is_unreadable]
+        self._hidden_folders += [
+            rel_path
+            for listing in now.values()
+            for rel_path in listing.denied_folders
+            if not self._has_visible(rel_path)
+        ]
+        self._denied = [rel_path for listing in now.values() for rel_path in listing.denied]
+        self._denied_links = [rel_path for listing in now.values() for rel_path in listing.denied_links]
 
-    def _is_as_it_was(self, top: int) -> bool:
+    def _is_unchanged(self, top_fd: int) -> bool:
         """The same question as below, for all folders at once: most times nothing has changed anywhere."""
-        # Before every command, of every folder: what `stamp_of` would do, without calling it.
-        look, folders = os.stat, self._known.items()
+        # Before every command, of every folder: what `read_stamp` would do, without calling it.
+        look, folders = os.stat, self._listings.items()
         try:
-            for way, listed in folders:
-                found = look(way or b".", dir_fd=top, follow_symlinks=False)
-                if not listed.settled or (found[2], found[1], found.st_ctime_ns) != listed.stamp:
+            for rel_path, listing in folders:
+                found = look(rel_path or b".", dir_fd=top_fd, follow_symlinks=False)
+                if not listing.is_stable or (found[2], found[1], found.st_ctime_ns) != listing.stamp:
                     return False
         except OSError:
             return False
         return True
 
-    def _shows(self, way: bytes) -> bool:
+    def _has_visible(self, rel_path: bytes) -> bool:
         """Whether anything in a folder, or below it, may be read: a rule may spare some of what another denies."""
-        ahead = [way]
-        while ahead:
-            listed = self._known.get(ahead.pop())
-            if listed is None or listed.shows:
+        pending = [rel_path]
+        while pending:
+            listing = self._listings.get(pending.pop())
+            if listing is None or listing.has_visible:
                 return True
-            ahead += listed.below
+            pending += listing.subfolders
         return False
 
-    def _listed(self, tree: DiskTree, way: bytes) -> Listed:
-        above = way + b"/" if way else b""
+    def _list_folder(self, tree: DiskTree, rel_path: bytes) -> FolderListing:
+        folder_prefix = rel_path + b"/" if rel_path else b""
         began = time_ns()
         try:
-            found = os.fstat(tree.folder(above))
-            entries = list(tree.stream(above))
+            found = os.fstat(tree.open_folder(folder_prefix))
+            entries = list(tree.iter_entries(folder_prefix))
         except OSError:
-            return Listed(None, settled=False, closed=self._is_ours(way))
+            return FolderListing(None, is_stable=False, is_unreadable=self._is_ours(rel_path))
         stamp = (found.st_dev, found.st_ino, found.st_ctime_ns)
-        prefix, denies = self.place(above), self._denies
-        below: list[bytes] = []
+        prefix, denies = self.to_place(folder_prefix), self._denies
+        subfolders: list[bytes] = []
         denied: dict[EntryKind, list[bytes]] = {"file": [], "directory": [], "link": [], "other": []}
-        shows = False
+        has_visible = False
         for name, kind in entries:
             if kind == "directory":
-                below.append(above + os.fsencode(name))
+                subfolders.append(folder_prefix + os.fsencode(name))
             if denies(prefix + name):
-                denied[kind].append(above + os.fsencode(name))
+                denied[kind].append(folder_prefix + os.fsencode(name))
             else:
-                shows = True
-        return Listed(
+                has_visible = True
+        return FolderListing(
             stamp,
-            settled=found.st_ctime_ns < began - FRESH,
-            below=tuple(below),
+            is_stable=found.st_ctime_ns < began - RACY_NS,
+            subfolders=tuple(subfolders),
             denied=(*denied["file"], *denied["other"]),
-            links=tuple(denied["link"]),
-            folders=tuple(denied["directory"]),
-            shows=shows,
+            denied_links=tuple(denied["link"]),
+            denied_folders=tuple(denied["directory"]),
+            has_visible=has_visible,
         )
 
-    def _is_ours(self, way: bytes) -> bool:
+    def _is_ours(self, rel_path: bytes) -> bool:
         """Of a folder that could not be listed: whether a command could open it all the same."""
-        found = self._status(way)
+        found = self._lstat(rel_path)
         return found is not None and found.st_uid == os.geteuid()
 
-    def place(self, way: bytes) -> str:
-        return self._root.prefix + os.fsdecode(way)
+    def to_place(self, rel_path: bytes) -> str:
+        return self._root.prefix + os.fsdecode(rel_path)
 
     # --- what was found
 
-    def hidden(self) -> Iterator[str]:
-        yield from map(self.place, self._shut)
-        yield from self.files()
+    def iter_hidden(self) -> Iterator[str]:
+        yield from map(self.to_place, self._hidden_folders)
+        yield from self.iter_files()
 
-    def files(self) -> Iterator[str]:
-        yield from map(self.place, self._denied)
-        for link in self._links:
-            target = os.path.realpath(self.place(link))
-            if os.path.exists(target) and not (os.path.isdir(target) and self._is_needed(target)):
+    def iter_files(self) -> Iterator[str]:
+        yield from map(self.to_place, self._denied)
+        for link in self._denied_links:
+            target = os.path.realpath(self.to_place(link))
+            if os.path.exists(target) and not (os.path.isdir(target) and self._is_needed_to_run(target)):
                 yield target
 
-    def _is_needed(self, folder: str) -> bool:
+    def _is_needed_to_run(self, folder: str) -> bool:
         """Whether no command could run without a folder: it holds the root, or the system's programs."""
         above = folder.rstrip("/") + "/"
-        return self._root.prefix.startswith(above) or folder in TOPS or above.startswith(RUN_ON)
+        return self._root.prefix.startswith(above) or folder in SYSTEM_FOLDERS or above.startswith(RUNTIME_PREFIXES)
 
-    def linked(self) -> Iterator[tuple[Number, str]]:
+    def iter_hard_linked(self) -> Iterator[tuple[FileId, str]]:
         """Denied files that have several names, by their numbers."""
-        for way in self._denied:
-            found = self._status(way)
+        for rel_path in self._denied:
+            found = self._lstat(rel_path)
             if found and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-                yield (found.st_dev, found.st_ino), self.place(way)
+                yield (found.st_dev, found.st_ino), self.to_place(rel_path)
 
-    def named(self, numbers: frozenset[Number], *, again: bool) -> Iterator[str]:
-        """Files with these numbers; those that were found before, unless it should be looked `again`."""
-        with opened(self._root) as tree:
-            for way, listed in self._known.items():
-                if listed.twins is None or again:
-                    listed.twins = tuple(with_numbers(tree, way, numbers))
-                yield from map(self.place, listed.twins)
+    def find_by_id(self, file_ids: frozenset[FileId], *, rescan: bool) -> Iterator[str]:
+        """Files with these numbers; those that were found before, unless `rescan` asks to look again."""
+        with open_tree(self._root) as tree:
+            for rel_path, listing in self._listings.items():
+                if listing.hard_links is None or rescan:
+                    listing.hard_links = tuple(find_files_by_id(tree, rel_path, file_ids))
+                yield from map(self.to_place, listing.hard_links)
 
-    def _status(self, way: bytes) -> os.stat_result | None:
+    def _lstat(self, rel_path: bytes) -> os.stat_result | None:
         try:
-            return os.stat(way, dir_fd=self._root.fd, follow_symlinks=False)
+            return os.stat(rel_path, dir_fd=self._root.fd, follow_symlinks=False)
         except OSError:
             return None
 
 
-def stamp_of(top: int, way: bytes) -> Stamp | None:
+def read_stamp(top_fd: int, rel_path: bytes) -> FolderStamp | None:
     """By name, which is quick. A link that was put in its way shows another folder, which has another number."""
     try:
-        found = os.stat(way or b".", dir_fd=top, follow_symlinks=False)
+        found = os.stat(rel_path or b".", dir_fd=top_fd, follow_symlinks=False)
     except OSError:  # gone, or deeper than a name may be long
         return None
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-def with_numbers(tree: DiskTree, way: bytes, numbers: frozenset[Number]) -> Iterator[bytes]:
+def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId]) -> Iterator[bytes]:
     """The ways to those files in a folder, not below it, that have one of these numbers."""
-    above = way + b"/" if way else b""
+    prefix = rel_path + b"/" if rel_path else b""
     try:
-        folder = tree.folder(above)
-        names = [name for name, kind in tree.stream(above) if kind == "file"]
+        folder = tree.open_folder(prefix)
+        names = [name for name, kind in tree.iter_entries(prefix) if kind == "file"]
     except OSError:
         return
     for name in names:
@@ -261,32 +280,34 @@ def with_numbers(tree: DiskTree, way: bytes, numbers: frozenset[Number]) -> Iter
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             continue
-        if (found.st_dev, found.st_ino) in numbers:
-            yield above + os.fsencode(name)
+        if (found.st_dev, found.st_ino) in file_ids:
+            yield prefix + os.fsencode(name)
 
 
-def names_below(roots: Sequence[Root], identity: Identity, enough: int) -> int:
-    """How many names a file has below these roots; nobody counts further than `enough`."""
-    number = frozenset({(identity.device, identity.inode)})
-    return sum(1 for _ in islice((way for root in outermost(roots) for way in _everywhere(root, number)), enough))
+def count_names(roots: Sequence[Root], identity: FileIdentity, limit: int) -> int:
+    """How many names a file has below these roots; nobody counts further than `limit`."""
+    file_ids = frozenset({(identity.device, identity.inode)})
+    return sum(
+        1 for _ in islice((way for root in drop_nested_roots(roots) for way in _walk_by_id(root, file_ids)), limit)
+    )
 
 
-def _everywhere(root: Root, numbers: frozenset[Number]) -> Iterator[bytes]:
-    ahead = [b""]
-    with opened(root) as tree:
-        while ahead:
-            way = ahead.pop()
-            above = way + b"/" if way else b""
-            yield from with_numbers(tree, way, numbers)
+def _walk_by_id(root: Root, file_ids: frozenset[FileId]) -> Iterator[bytes]:
+    pending = [b""]
+    with open_tree(root) as tree:
+        while pending:
+            rel_path = pending.pop()
+            prefix = rel_path + b"/" if rel_path else b""
+            yield from find_files_by_id(tree, rel_path, file_ids)
             try:
-                ahead += [above + name for name, kind in tree.entries(above) if kind == "directory"]
+                pending += [prefix + name for name, kind in tree.list_entries(prefix) if kind == "directory"]
             except OSError:
                 continue  # closed to us, or gone
 
 
 @contextmanager
-def opened(root: Root) -> Generator[DiskTree]:
-    with named(root.real):
+def open_tree(root: Root) -> Generator[DiskTree]:
+    with translate_os_errors(root.real):
         top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
     try:
         with DiskTree(top) as tree:
@@ -295,19 +316,19 @@ def opened(root: Root) -> Generator[DiskTree]:
         os.close(top)
 
 
-def outermost(roots: Sequence[Root]) -> list[Root]:
+def drop_nested_roots(roots: Sequence[Root]) -> list[Root]:
     """Without those that lie in another."""
     by_path = {root.real: root for root in roots}
-    return [root for root in by_path.values() if not any(_inside(root.real, each) for each in by_path)]
+    return [root for root in by_path.values() if not any(_is_inside(root.real, each) for each in by_path)]
 
 
-def topmost(places: dict[str, None]) -> Iterator[str]:
+def drop_nested_places(places: dict[str, None]) -> Iterator[str]:
     """In order, without what lies in another."""
     last = ""
     for place in sorted(places, key=lambda each: each.split("/")):
-        if not last or not _inside(place, last):
+        if not last or not _is_inside(place, last):
             yield (last := place)
 
 
-def _inside(path: str, top: str) -> bool:
+def _is_inside(path: str, top: str) -> bool:
     return path != top and path.startswith(top.rstrip("/") + "/")

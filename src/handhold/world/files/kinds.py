@@ -4,26 +4,26 @@ import ctypes
 import os
 import stat
 
-from handhold.core.facts import Identity, Kind
+from handhold.core.facts import FileIdentity, FileKind
 
-PROC, SYSFS = 0x9FA0, 0x62656572  # f_type of file systems whose files are doors into the kernel
+PROC_SUPER_MAGIC, SYSFS_MAGIC = 0x9FA0, 0x62656572  # f_type of file systems whose files are doors into the kernel
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _fstatfs = _libc.fstatfs
 _fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
 
 
-def identity_of(status: os.stat_result) -> Identity:
-    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def identity_of(status: os.stat_result) -> FileIdentity:
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def kind_of(mode: int) -> Kind:
+def kind_of(mode: int) -> FileKind:
     if stat.S_ISREG(mode):
         return "file"
     return "directory" if stat.S_ISDIR(mode) else "other"
 
 
-def other_kind(mode: int) -> str:
+def special_kind_of(mode: int) -> str:
     """What a file that is no file is called."""
     for is_one, name in ((stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "link")):
         if is_one(mode):
@@ -31,12 +31,12 @@ def other_kind(mode: int) -> str:
     return "device"
 
 
-def virtual(fd: int) -> bool:
+def is_virtual(fd: int) -> bool:
     """Whether this lies on procfs or sysfs, where a read may give away or block anything."""
-    return file_system(fd) in (PROC, SYSFS)
+    return file_system_type(fd) in (PROC_SUPER_MAGIC, SYSFS_MAGIC)
 
 
-def file_system(fd: int) -> int:
+def file_system_type(fd: int) -> int:
     """The number of its kind; 0 if nobody knows."""
     found = (ctypes.c_long * 64)()  # the struct is shorter everywhere, and f_type is its first field
     return found[0] if _fstatfs(fd, ctypes.byref(found)) == 0 else 0

@@ -10,18 +10,18 @@ import os
 import struct
 from collections.abc import Sequence
 
-from handhold.world.files.roots import Root, Roots, Spot
-from handhold.world.files.trouble import trouble
-from handhold.world.files.walk import ALWAYS, Opened, Walk
+from handhold.world.files.roots import Root, RootedPath, Roots
+from handhold.world.files.trouble import to_tool_error
+from handhold.world.files.walk import BASE_OPEN_FLAGS, OpenedPath, WalkResolver
 
-OPENAT2 = 437  # the same on every architecture but Alpha
-NO_MAGICLINKS, NO_SYMLINKS, BENEATH = 0x02, 0x04, 0x08
-TRIES = 32  # EAGAIN: somebody renamed a directory on the way while `..` was resolved
-WALKED = {
+SYS_OPENAT2 = 437  # the same on every architecture but Alpha
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
+MAX_TRIES = 32  # EAGAIN: somebody renamed a directory on the way while `..` was resolved
+FALLBACK_ERRNOS = {
     *(errno.EXDEV, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EAGAIN),
     *(errno.ENXIO, errno.ENODEV),  # sockets, and devices without a driver, which the walk does not open
 }
-GONE = " (deleted)"
+DELETED_SUFFIX = " (deleted)"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -29,19 +29,21 @@ _syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char
 _syscall.restype = ctypes.c_long
 
 
-def how(flags: int, resolve: int) -> bytes:
+def pack_open_how(flags: int, resolve: int) -> bytes:
     """struct open_how: flags, mode, resolve. Here the kernel refuses flags that O_PATH makes meaningless."""
-    return struct.pack("QQQ", flags | (os.O_CLOEXEC if flags & os.O_PATH else ALWAYS), 0, resolve)
+    return struct.pack("QQQ", flags | (os.O_CLOEXEC if flags & os.O_PATH else BASE_OPEN_FLAGS), 0, resolve)
 
 
-LOOK = how(os.O_PATH, BENEATH | NO_MAGICLINKS)
-READ = how(os.O_RDONLY, BENEATH | NO_MAGICLINKS)
-PARENT = how(os.O_RDONLY | os.O_DIRECTORY, BENEATH | NO_MAGICLINKS | NO_SYMLINKS)
+PATH_HOW = pack_open_how(os.O_PATH, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+READ_HOW = pack_open_how(os.O_RDONLY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+DIRECTORY_HOW = pack_open_how(
+    os.O_RDONLY | os.O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+)
 
 
-def openat2(fd: int, way: bytes, how: bytes) -> int:
-    for _ in range(TRIES):
-        found = _syscall(OPENAT2, fd, way, how, len(how))
+def openat2(fd: int, rel_path: bytes, how: bytes) -> int:
+    for _ in range(MAX_TRIES):
+        found = _syscall(SYS_OPENAT2, fd, rel_path, how, len(how))
         if found >= 0:
             return found
         if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
@@ -49,10 +51,10 @@ def openat2(fd: int, way: bytes, how: bytes) -> int:
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
-def available(root: Root) -> bool:
+def is_available(root: Root) -> bool:
     """Whether this kernel has openat2, lets us use it, and shows through /proc what a descriptor is."""
     try:
-        fd = openat2(root.fd, b".", LOOK)
+        fd = openat2(root.fd, b".", PATH_HOW)
     except OSError:
         return False
     try:
@@ -63,42 +65,44 @@ def available(root: Root) -> bool:
         os.close(fd)
 
 
-class Kernel:
+class Openat2Resolver:
     name = "openat2"
 
     def __init__(self, roots: Roots) -> None:
-        self.walk = Walk(roots)
+        self.fallback = WalkResolver(roots)
 
-    def open(self, spot: Spot, flags: int) -> Opened:
-        """As Walk.open, but a FIFO or device is opened too, without blocking."""
+    def open(self, rooted: RootedPath, flags: int) -> OpenedPath:
+        """As WalkResolver.open, but a FIFO or device is opened too, without blocking."""
         try:
-            fd = openat2(spot.root.fd, os.fsencode(spot.way or "."), LOOK if flags & os.O_PATH else READ)
+            fd = openat2(
+                rooted.root.fd, os.fsencode(rooted.rel_path or "."), PATH_HOW if flags & os.O_PATH else READ_HOW
+            )
         except OSError as error:
-            if error.errno in WALKED:
-                return self.walk.open(spot, flags)
-            raise trouble(error, spot.path) from error
-        place = spelling(fd, spot.root)
+            if error.errno in FALLBACK_ERRNOS:
+                return self.fallback.open(rooted, flags)
+            raise to_tool_error(error, rooted.path) from error
+        place = resolve_fd_path(fd, rooted.root)
         if place is None:
             os.close(fd)
-            return self.walk.open(spot, flags)
-        return Opened(fd, place)
+            return self.fallback.open(rooted, flags)
+        return OpenedPath(fd, place)
 
-    def directory(self, root: Root, way: Sequence[str]) -> int:
-        """As Walk.directory."""
+    def open_directory(self, root: Root, parts: Sequence[str]) -> int:
+        """As WalkResolver.open_directory."""
         try:
-            return openat2(root.fd, os.fsencode("/".join(way) or "."), PARENT)
+            return openat2(root.fd, os.fsencode("/".join(parts) or "."), DIRECTORY_HOW)
         except OSError as error:
-            if error.errno in WALKED:
-                return self.walk.directory(root, way)
+            if error.errno in FALLBACK_ERRNOS:
+                return self.fallback.open_directory(root, parts)
             raise
 
 
-def spelling(fd: int, root: Root) -> str | None:
+def resolve_fd_path(fd: int, root: Root) -> str | None:
     """The name of a descriptor beneath its root; None if it has left the root, or is too deep to be spelled."""
     try:
         name = os.readlink(f"/proc/self/fd/{fd}")
-        if name.endswith(GONE) and os.fstat(fd).st_nlink == 0:
-            name = name[: -len(GONE)]
+        if name.endswith(DELETED_SUFFIX) and os.fstat(fd).st_nlink == 0:
+            name = name[: -len(DELETED_SUFFIX)]
         if name.startswith(root.prefix) or name == root.real:
             return name
         now = os.readlink(f"/proc/self/fd/{root.fd}")  # the root itself was renamed

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from handhold.core.errors import BadPath, OutsideWorkspace
-from handhold.core.text.names import real, unescaped
-from handhold.world.files.kinds import virtual
-from handhold.world.files.trouble import named
+from handhold.core.text.names import unescape_ambiguous, unescape_path
+from handhold.world.files.kinds import is_virtual
+from handhold.world.files.trouble import translate_os_errors
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Root:
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool) -> "Root":
         given = os.path.abspath(path)
-        with named(given):
+        with translate_os_errors(given):
             fd = os.open(given, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 real = os.readlink(f"/proc/self/fd/{fd}")
@@ -41,112 +41,112 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class RootedPath:
     """A path as far as its letters tell: a root, and the way down from it."""
 
     path: str
     root: Root
-    way: str
+    rel_path: str
 
 
 class Roots:
     """The roots of a workspace, in their order."""
 
-    def __init__(self, roots: Sequence[Root], beside: Sequence[Root] = ()) -> None:
-        """`beside` are read like roots, and no part of the workspace."""
+    def __init__(self, roots: Sequence[Root], extra: Sequence[Root] = ()) -> None:
+        """`extra` are read like roots, and no part of the workspace."""
         self.all = tuple(roots)
         self.first = self.all[0]
-        self.names = tuple(dict.fromkeys(root.real for root in self.all))
+        self.paths = tuple(dict.fromkeys(root.real for root in self.all))
         # Where one root lies in another, the inner one is meant; where two are the same, what may not be written.
-        every = (*self.all, *beside)
-        self.devices = {root.device for root in every if root.fd >= 0 and not virtual(root.fd)}
-        spelled = [(spelling, root) for root in every for spelling in dict.fromkeys((root.real, root.given))]
-        self._spelled = sorted(spelled, key=lambda pair: (-len(pair[0]), pair[1].writable))
-        self._open = ExitStack()
-        for root in every:
-            self._open.callback(os.close, root.fd)
+        all_roots = (*self.all, *extra)
+        self.devices = {root.device for root in all_roots if root.fd >= 0 and not is_virtual(root.fd)}
+        spelled = [(spelling, root) for root in all_roots for spelling in dict.fromkeys((root.real, root.given))]
+        self._by_spelling = sorted(spelled, key=lambda pair: (-len(pair[0]), pair[1].writable))
+        self._open_fds = ExitStack()
+        for root in all_roots:
+            self._open_fds.callback(os.close, root.fd)
 
     @classmethod
-    def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]], beside: Mapping[str, Path]) -> "Roots":
+    def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]], extra: Mapping[str, Path]) -> "Roots":
         """Roots by their paths, and whether each may be written: a folder that is given as both may not.
 
-        `beside` names folders by what they are called here, wherever they lie.
+        `extra` names folders by what they are called here, wherever they lie.
         """
         opened: list[Root] = []
         others: list[Root] = []
         try:
             for path, writable in given:
                 opened.append(Root.open(path, writable=writable))
-            for name, folder in beside.items():
+            for name, folder in extra.items():
                 others.append(replace(Root.open(folder, writable=False), given=name, real=name))
-            kept = {_folder(root) for root in opened if not root.writable}
-            opened = [replace(root, writable=_folder(root) not in kept) for root in opened]
+            read_only = {_file_id(root) for root in opened if not root.writable}
+            opened = [replace(root, writable=_file_id(root) not in read_only) for root in opened]
         except BaseException:
             for root in (*opened, *others):
                 os.close(root.fd)
             raise
         return cls(opened, others)
 
-    def spot(self, path: str) -> Spot:
+    def parse_path(self, path: str) -> RootedPath:
         """Where a path of the model's leads; BadPath or OutsideWorkspace."""
-        _must_name_something(path)
+        _check_path(path)
         if not path.startswith("/"):
-            return Spot(path, self.first, path)
+            return RootedPath(path, self.first, path)
         if path == "/":
-            return Spot(path, self.first, "")
-        if found := self.absolute(path):
-            return Spot(path, *found)
-        raise OutsideWorkspace(path, self.names)
+            return RootedPath(path, self.first, "")
+        if found := self.split_absolute(path):
+            return RootedPath(path, *found)
+        raise OutsideWorkspace(path, self.paths)
 
-    def absolute(self, path: str) -> tuple[Root, str] | None:
+    def split_absolute(self, path: str) -> tuple[Root, str] | None:
         """The root that an absolute path lies in, by name, and the rest of it."""
-        plain = path if "//" not in path and "/./" not in path else "/" + "/".join(names(path))
-        for spelling, root in self._spelled:
-            if (way := _below(spelling, plain)) is not None:
-                return root, way
+        plain = path if "//" not in path and "/./" not in path else "/" + "/".join(split_names(path))
+        for spelling, root in self._by_spelling:
+            if (rel_path := _relative_to(spelling, plain)) is not None:
+                return root, rel_path
         return None
 
-    def of(self, place: str) -> tuple[Root, str]:
+    def locate(self, place: str) -> tuple[Root, str]:
         """The root of a place, which is spelled really, and the way down."""
-        if found := self.absolute(real(place)):
+        if found := self.split_absolute(unescape_ambiguous(place)):
             return found
-        raise OutsideWorkspace(place, self.names)
+        raise OutsideWorkspace(place, self.paths)
 
     def close(self) -> None:
         """Twice is as good as once: by then the number may be somebody else's."""
-        self._open.close()
+        self._open_fds.close()
 
 
-def meant(path: str, stands: Callable[[str], bool]) -> str:
-    """A path as the model means it: a name in it may be given as it was shown, if `stands` says that there is one."""
-    if unescaped(path) is None:
+def unescape_existing_names(path: str, exists: Callable[[str], bool]) -> str:
+    """A path as the model means it: a name in it may be given as it was shown, if `exists` says that there is one."""
+    if unescape_path(path) is None:
         return path
     parts = path.split("/")
     for at, part in enumerate(parts):
-        name = unescaped(part)
-        if name is not None and stands("/".join([*parts[:at], name])):
+        name = unescape_path(part)
+        if name is not None and exists("/".join([*parts[:at], name])):
             parts[at] = name
     return "/".join(parts)
 
 
-def names(way: str) -> list[str]:
-    return [name for name in way.split("/") if name not in ("", ".")]
+def split_names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
 
 
-def _folder(root: Root) -> tuple[int, int]:
+def _file_id(root: Root) -> tuple[int, int]:
     """Which folder it is, however it is spelled, linked or mounted."""
     status = os.fstat(root.fd)
     return status.st_dev, status.st_ino
 
 
-def _below(top: str, path: str) -> str | None:
+def _relative_to(top: str, path: str) -> str | None:
     if path == top:
         return ""
-    above = top if top.endswith("/") else top + "/"
-    return path[len(above) :] if path.startswith(above) else None
+    prefix = top if top.endswith("/") else top + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
 
 
-def _must_name_something(path: str) -> None:
+def _check_path(path: str) -> None:
     """BadPath for what names no file whatever the disk holds."""
     if not path:
         raise BadPath(path, "it is empty")

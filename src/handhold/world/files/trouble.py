@@ -13,14 +13,14 @@ from handhold.core.errors import (
     NotDirectory,
     NotFound,
     OutsideWorkspace,
-    PermissionRefused,
+    PermissionDenied,
     ReadOnly,
     SymlinkLoop,
-    SystemTrouble,
+    SystemFailure,
     ToolError,
 )
 
-NAMES: dict[int, Callable[[str, str], ToolError]] = {
+ERRORS_BY_ERRNO: dict[int, Callable[[str, str], ToolError]] = {
     errno.ENOENT: lambda path, _: NotFound(path),
     errno.ENOTDIR: lambda path, _: NotDirectory(path),
     errno.EISDIR: lambda path, _: IsDirectory(path),
@@ -29,26 +29,26 @@ NAMES: dict[int, Callable[[str, str], ToolError]] = {
     errno.EXDEV: lambda path, _: OutsideWorkspace(path),
     errno.EROFS: lambda path, _: ReadOnly(path),
     errno.ENAMETOOLONG: BadPath,
-    errno.EACCES: PermissionRefused,
-    errno.EPERM: PermissionRefused,
+    errno.EACCES: PermissionDenied,
+    errno.EPERM: PermissionDenied,
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
 
 
-def trouble(error: OSError, path: str) -> ToolError:
+def to_tool_error(error: OSError, path: str) -> ToolError:
     """What an error of the system means for this path."""
     number = error.errno or 0
     because = os.strerror(number) if number else str(error)
-    if named := NAMES.get(number):
-        return named(path, because)
-    return SystemTrouble(path, f"{errno.errorcode.get(number, 'error')}: {because}")
+    if make_error := ERRORS_BY_ERRNO.get(number):
+        return make_error(path, because)
+    return SystemFailure(path, f"{errno.errorcode.get(number, 'error')}: {because}")
 
 
 @contextmanager
-def named(path: str) -> Generator[None]:
+def translate_os_errors(path: str) -> Generator[None]:
     """Whatever the system refuses in this block, it refuses for `path`."""
     try:
         yield
     except OSError as error:
-        raise trouble(error, path) from error
+        raise to_tool_error(error, path) from error

@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from handhold.core.errors import BadPath, DanglingLink, NotDirectory, OutsideWorkspace, SymlinkLoop
-from handhold.world.files.kinds import virtual
-from handhold.world.files.roots import Root, Roots, Spot, names
-from handhold.world.files.trouble import trouble
+from handhold.world.files.kinds import is_virtual
+from handhold.world.files.roots import Root, RootedPath, Roots, split_names
+from handhold.world.files.trouble import to_tool_error
 
-MOST_LINKS = 40  # as Linux
-ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_SYMLINKS = 40  # as Linux
+BASE_OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Opened:
+class OpenedPath:
     """A descriptor and the one spelling of what it is; no descriptor where nothing stands."""
 
     __slots__ = ("fd", "place")
@@ -32,7 +32,7 @@ class Opened:
         self.fd = fd
         self.place = place
 
-    def __enter__(self) -> "Opened":
+    def __enter__(self) -> "OpenedPath":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -40,35 +40,35 @@ class Opened:
             os.close(self.fd)
 
 
-class Walk:
+class WalkResolver:
     name = "walk"
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
 
-    def open(self, spot: Spot, flags: int) -> Opened:
+    def open(self, rooted: RootedPath, flags: int) -> OpenedPath:
         """What a path leads to, links followed within the roots. Only regular files and directories are opened
         as `flags` say; anything else is given unopened, as by O_PATH."""
         try:
-            with Steps(self.roots, spot) as steps:
-                return steps.to_the_end(flags | ALWAYS)
+            with PathWalk(self.roots, rooted) as walk:
+                return walk.resolve(flags | BASE_OPEN_FLAGS)
         except OSError as error:
-            raise trouble(error, spot.path) from error
+            raise to_tool_error(error, rooted.path) from error
 
-    def directory(self, root: Root, way: Sequence[str]) -> int:
+    def open_directory(self, root: Root, parts: Sequence[str]) -> int:
         """A directory that can be listed and synced. No name of the way may be a link."""
-        fd = descend(root, way)
+        fd = descend(root, parts)
         try:
-            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | ALWAYS, dir_fd=fd)
+            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | BASE_OPEN_FLAGS, dir_fd=fd)
         finally:
             os.close(fd)
 
 
-def descend(root: Root, way: Sequence[str]) -> int:
-    fd = os.open(".", STEP | os.O_DIRECTORY, dir_fd=root.fd)
+def descend(root: Root, parts: Sequence[str]) -> int:
+    fd = os.open(".", PATH_FLAGS | os.O_DIRECTORY, dir_fd=root.fd)
     try:
-        for name in way:
-            below = os.open(name, STEP | os.O_DIRECTORY, dir_fd=fd)
+        for name in parts:
+            below = os.open(name, PATH_FLAGS | os.O_DIRECTORY, dir_fd=fd)
             fd, above = below, fd
             os.close(above)
     except BaseException:
@@ -77,125 +77,125 @@ def descend(root: Root, way: Sequence[str]) -> int:
     return fd
 
 
-class Steps:
+class PathWalk:
     """One walk: where it stands, and the names ahead."""
 
-    def __init__(self, roots: Roots, spot: Spot) -> None:
+    def __init__(self, roots: Roots, rooted: RootedPath) -> None:
         self.roots = roots
-        self.spot = spot
-        self.root = spot.root
-        self.fd = descend(spot.root, ())
+        self.rooted = rooted
+        self.root = rooted.root
+        self.fd = descend(rooted.root, ())
         self.names: list[str] = []
-        self.ahead = names(spot.way)[::-1]  # the next one last
-        self.written = len(self.ahead)  # how many of them the caller wrote; the others come from links
-        self.links = 0
+        self.remaining = split_names(rooted.rel_path)[::-1]  # the next one last
+        self.caller_remaining = len(self.remaining)  # how many of them the caller wrote; the others come from links
+        self.link_count = 0
 
-    def __enter__(self) -> "Steps":
+    def __enter__(self) -> "PathWalk":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         os.close(self.fd)
 
-    def to_the_end(self, flags: int) -> Opened:
-        while self.ahead:
-            own = len(self.ahead) <= self.written
-            name = self.ahead.pop()
-            self.written = min(self.written, len(self.ahead))
+    def resolve(self, flags: int) -> OpenedPath:
+        while self.remaining:
+            from_caller = len(self.remaining) <= self.caller_remaining
+            name = self.remaining.pop()
+            self.caller_remaining = min(self.caller_remaining, len(self.remaining))
             if name == "..":
-                self._up(own=own)
-            elif opened := self._down(name, flags, own=own):
+                self._go_up(from_caller=from_caller)
+            elif opened := self._enter(name, flags, from_caller=from_caller):
                 return opened
         if flags & os.O_PATH:
-            return Opened(os.dup(self.fd), self._place())
-        return Opened(os.open(".", flags, dir_fd=self.fd), self._place())
+            return OpenedPath(os.dup(self.fd), self._format_place())
+        return OpenedPath(os.open(".", flags, dir_fd=self.fd), self._format_place())
 
-    def _down(self, name: str, flags: int, *, own: bool) -> Opened | None:
+    def _enter(self, name: str, flags: int, *, from_caller: bool) -> OpenedPath | None:
         try:
-            fd = os.open(name, STEP, dir_fd=self.fd)
+            fd = os.open(name, PATH_FLAGS, dir_fd=self.fd)
         except FileNotFoundError:
-            return self._nothing(name, own=own)
+            return self._resolve_missing(name, from_caller=from_caller)
         try:
             mode = os.fstat(fd).st_mode
             if stat.S_ISLNK(mode):
-                self._follow(fd)
+                self._follow_link(fd)
             elif stat.S_ISDIR(mode):
                 self.fd, fd = fd, self.fd
                 self.names.append(name)
-            elif self.ahead:
-                raise NotDirectory(self.spot.path)
+            elif self.remaining:
+                raise NotDirectory(self.rooted.path)
             elif stat.S_ISREG(mode) and not flags & os.O_PATH:
-                return self._file(name, flags)
+                return self._open_file(name, flags)
             else:
-                return Opened(os.dup(fd), self._place(name))
+                return OpenedPath(os.dup(fd), self._format_place(name))
         finally:
             os.close(fd)
         return None
 
-    def _file(self, name: str, flags: int) -> Opened | None:
+    def _open_file(self, name: str, flags: int) -> OpenedPath | None:
         try:
-            return Opened(os.open(name, flags | os.O_NOFOLLOW, dir_fd=self.fd), self._place(name))
+            return OpenedPath(os.open(name, flags | os.O_NOFOLLOW, dir_fd=self.fd), self._format_place(name))
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-        self._one_more_link()  # put there this moment
-        self.ahead.append(name)
+        self._count_link()  # put there this moment
+        self.remaining.append(name)
         return None
 
-    def _nothing(self, name: str, *, own: bool) -> Opened:
+    def _resolve_missing(self, name: str, *, from_caller: bool) -> OpenedPath:
         """The walk ends before the path does: what it would be called if it were there."""
-        if not own:
-            raise DanglingLink(self.spot.path)
-        if ".." in self.ahead:
-            raise BadPath(self.spot.path, f"'..' after {name!r}, which does not exist")
-        return Opened(None, self._place(name, *self.ahead[::-1]))
+        if not from_caller:
+            raise DanglingLink(self.rooted.path)
+        if ".." in self.remaining:
+            raise BadPath(self.rooted.path, f"'..' after {name!r}, which does not exist")
+        return OpenedPath(None, self._format_place(name, *self.remaining[::-1]))
 
-    def _follow(self, link: int) -> None:
-        self._one_more_link()
-        if virtual(link):  # a magic link: its text is not where it leads
-            raise self._outside()
+    def _follow_link(self, link: int) -> None:
+        self._count_link()
+        if is_virtual(link):  # a magic link: its text is not where it leads
+            raise self._outside_error()
         target = os.readlink("", dir_fd=link)
         if target.startswith("/"):
-            self._across(target)
+            self._go_to_absolute(target)
         else:
-            self.ahead += names(target)[::-1]
+            self.remaining += split_names(target)[::-1]
 
-    def _one_more_link(self) -> None:
-        self.links += 1
-        if self.links > MOST_LINKS:
-            raise SymlinkLoop(self.spot.path)
+    def _count_link(self) -> None:
+        self.link_count += 1
+        if self.link_count > MAX_SYMLINKS:
+            raise SymlinkLoop(self.rooted.path)
 
-    def _up(self, *, own: bool) -> None:
+    def _go_up(self, *, from_caller: bool) -> None:
         if self.names:
-            self._stand(self.root, self.names[:-1])
-        elif own:
-            raise self._outside()
+            self._move_to(self.root, self.names[:-1])
+        elif from_caller:
+            raise self._outside_error()
         else:  # a link may lead from one root to another
             above = os.path.dirname(self.root.real)
-            while self.ahead and self.ahead[-1] == "..":
-                self.ahead.pop()
+            while self.remaining and self.remaining[-1] == "..":
+                self.remaining.pop()
                 above = os.path.dirname(above)
-            rest = self.ahead[::-1]
-            self.ahead.clear()
-            self._across(os.path.join(above, *rest))
-            self.written = min(self.written, len(self.ahead))
+            rest = self.remaining[::-1]
+            self.remaining.clear()
+            self._go_to_absolute(os.path.join(above, *rest))
+            self.caller_remaining = min(self.caller_remaining, len(self.remaining))
 
-    def _across(self, target: str) -> None:
+    def _go_to_absolute(self, target: str) -> None:
         """Go on at an absolute place, from the root that it lies in."""
-        found = self.roots.absolute(target)
+        found = self.roots.split_absolute(target)
         if found is None:
-            raise self._outside()
-        root, way = found
-        self._stand(root, [])
-        self.ahead += names(way)[::-1]
+            raise self._outside_error()
+        root, rel_path = found
+        self._move_to(root, [])
+        self.remaining += split_names(rel_path)[::-1]
 
-    def _stand(self, root: Root, way: list[str]) -> None:
-        fd = descend(root, way)
+    def _move_to(self, root: Root, parts: list[str]) -> None:
+        fd = descend(root, parts)
         os.close(self.fd)
-        self.fd, self.root, self.names = fd, root, way
+        self.fd, self.root, self.names = fd, root, parts
 
-    def _outside(self) -> OutsideWorkspace:
-        return OutsideWorkspace(self.spot.path, self.roots.names)
+    def _outside_error(self) -> OutsideWorkspace:
+        return OutsideWorkspace(self.rooted.path, self.roots.paths)
 
-    def _place(self, *rest: str) -> str:
+    def _format_place(self, *rest: str) -> str:
         below = [*self.names, *rest]
         return self.root.prefix + "/".join(below) if below else self.root.real

@@ -7,22 +7,22 @@ and handed out to us over a Unix socket: whoever connects to it in there talks t
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from handhold.world.network.addresses import Resolve, public
+from handhold.world.network.addresses import ResolveHost, resolve_public
 
-PORT = 3128  # in the command's own network, where nobody else is
-NAMES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+PROXY_PORT = 3128  # in the command's own network, where nobody else is
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 @dataclass(frozen=True)
-class Opening:
-    """The hosts that commands may reach: `objection` says why not, and nothing if they may."""
+class NetworkAccess:
+    """The hosts that commands may reach: `find_denial_reason` says why not, and nothing if they may."""
 
-    objection: Callable[[str, int], str]
-    resolve: Resolve = public
+    find_denial_reason: Callable[[str, int], str]
+    resolve: ResolveHost = resolve_public
 
 
-def variables() -> dict[str, str]:
+def build_proxy_environment() -> dict[str, str]:
     """What tells programs to go through it."""
-    here = f"http://127.0.0.1:{PORT}"
+    here = f"http://127.0.0.1:{PROXY_PORT}"
     away = {name: "localhost,127.0.0.1,::1" for name in ("no_proxy", "NO_PROXY")}
-    return dict.fromkeys(NAMES, here) | away | {"NODE_USE_ENV_PROXY": "1"}
+    return dict.fromkeys(PROXY_VARIABLES, here) | away | {"NODE_USE_ENV_PROXY": "1"}

@@ -6,14 +6,14 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from handhold.core.policy.hosts import BadHost
 
-Resolve = Callable[[str, int], Sequence[str]]  # a name and a port to addresses; BadHost if none may be reached
+ResolveHost = Callable[[str, int], Sequence[str]]  # a name and a port to addresses; BadHost if none may be reached
 
 # Addresses that hold others: a gateway on the way would lead on to what they hold.
-_CARRIERS = tuple(map(IPv6Network, ("2002::/16", "2001::/32")))
-_GIVEN_OUT = IPv6Network("2000::/3")  # what lies elsewhere is a link's, a site's, or holds another, too
+_TUNNEL_NETWORKS = tuple(map(IPv6Network, ("2002::/16", "2001::/32")))
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # what lies elsewhere is a link's, a site's, or holds another, too
 
 
-def public(name: str, port: int) -> Sequence[str]:
+def resolve_public(name: str, port: int) -> Sequence[str]:
     """The addresses of a name that lie on the public network; BadHost if one of them does not, or there is none."""
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
@@ -31,6 +31,8 @@ def is_public(text: str) -> bool:
         address: IPv4Address | IPv6Address = ip_address(text)
     except ValueError:  # with a zone, so it is a link's
         return False
-    if isinstance(address, IPv6Address) and (address not in _GIVEN_OUT or any(address in net for net in _CARRIERS)):
+    if isinstance(address, IPv6Address) and (
+        address not in _GLOBAL_UNICAST or any(address in net for net in _TUNNEL_NETWORKS)
+    ):
         return False
     return address.is_global and not address.is_multicast and not address.is_reserved

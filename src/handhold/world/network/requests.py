@@ -4,13 +4,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handhold.core.policy.hosts import BadHost, host_named, port_numbered
+from handhold.core.policy.hosts import BadHost, normalize_host, parse_port
 
-LONGEST = 16 * 1024  # bytes of a request's head
-_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8000}) HTTP/1\.[01]")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}):[ \t]*([\x20-\x7e\x80-\xff\t]*?)[ \t]*")
-_ABSOLUTE = re.compile(r"http://([^/?#]+)([^#]*)")
-_HOP = ("connection", "keep-alive", "proxy-connection", "proxy-authorization", "te", "trailer", "upgrade", "expect")
+MAX_HEAD_BYTES = 16 * 1024  # bytes of a request's head
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8000}) HTTP/1\.[01]")
+_HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}):[ \t]*([\x20-\x7e\x80-\xff\t]*?)[ \t]*")
+_ABSOLUTE_URL = re.compile(r"http://([^/?#]+)([^#]*)")
+_HOP_BY_HOP_HEADERS = (
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+)
 
 
 class BadRequest(ValueError):
@@ -18,61 +27,61 @@ class BadRequest(ValueError):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProxyRequest:
     """A request: where to, and the head that is sent there; a tunnel has none."""
 
     host: str
     port: int
     head: bytes = b""
-    length: int = 0  # bytes of the body that follow, and are sent with it
-    chunked: bool = False
+    content_length: int = 0  # bytes of the body that follow, and are sent with it
+    is_chunked: bool = False
 
     @property
-    def tunnel(self) -> bool:
+    def is_tunnel(self) -> bool:
         return not self.head
 
 
-def asked(head: bytes) -> Asked:
+def parse_request(head: bytes) -> ProxyRequest:
     """The request with this head, which ends with an empty line. BadRequest or BadHost if it is refused."""
     first, *rest = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    line = _LINE.fullmatch(first)
+    line = _REQUEST_LINE.fullmatch(first)
     if not line:
         raise BadRequest("its first line is not one of HTTP")
-    headers = [_header(each) for each in rest]
+    headers = [_parse_header(each) for each in rest]
     method, target = line[1].decode(), line[2].decode()
-    named = [value for name, value in headers if name == "host"]
-    if len(named) > 1:
+    host_headers = [value for name, value in headers if name == "host"]
+    if len(host_headers) > 1:
         raise BadRequest("it names two hosts")
     if method == "CONNECT":
-        host, port = _authority(target, default="")
-        if named and _authority(named[0], default=str(port)) != (host, port):
+        host, port = _parse_authority(target, default="")
+        if host_headers and _parse_authority(host_headers[0], default=str(port)) != (host, port):
             raise BadRequest("it names two hosts")
-        return Asked(host, port)
-    absolute = _ABSOLUTE.fullmatch(target)
+        return ProxyRequest(host, port)
+    absolute = _ABSOLUTE_URL.fullmatch(target)
     if not absolute:
         raise BadRequest("it asks for no http:// address; https goes through CONNECT")
-    host, port = _authority(absolute[1], default="80")
-    if named and _authority(named[0], default="80") != (host, port):
+    host, port = _parse_authority(absolute[1], default="80")
+    if host_headers and _parse_authority(host_headers[0], default="80") != (host, port):
         raise BadRequest("it names two hosts")
-    length, chunked = _body(headers)
-    return Asked(host, port, _passed_on(method, absolute, host, port, headers), length, chunked)
+    length, chunked = _parse_body_length(headers)
+    return ProxyRequest(host, port, _build_head(method, absolute, host, port, headers), length, chunked)
 
 
-def _header(line: bytes) -> tuple[str, str]:
-    found = _HEADER.fullmatch(line)
+def _parse_header(line: bytes) -> tuple[str, str]:
+    found = _HEADER_LINE.fullmatch(line)
     if not found:
         raise BadRequest("a header of it is not one")
     return found[1].decode().lower(), found[2].decode("latin-1")
 
 
-def _authority(text: str, *, default: str) -> tuple[str, int]:
+def _parse_authority(text: str, *, default: str) -> tuple[str, int]:
     name, colon, port = text.partition(":")
     if not colon and not default:
         raise BadHost("it has no port")
-    return host_named(name), port_numbered(port if colon else default)
+    return normalize_host(name), parse_port(port if colon else default)
 
 
-def _body(headers: Sequence[tuple[str, str]]) -> tuple[int, bool]:
+def _parse_body_length(headers: Sequence[tuple[str, str]]) -> tuple[int, bool]:
     lengths = [value for name, value in headers if name == "content-length"]
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
     if len(lengths) + len(codings) > 1 or codings not in ([], ["chunked"]):
@@ -82,9 +91,11 @@ def _body(headers: Sequence[tuple[str, str]]) -> tuple[int, bool]:
     return int(lengths[0]) if lengths else 0, bool(codings)
 
 
-def _passed_on(method: str, absolute: re.Match[str], host: str, port: int, headers: Sequence[tuple[str, str]]) -> bytes:
+def _build_head(
+    method: str, absolute: re.Match[str], host: str, port: int, headers: Sequence[tuple[str, str]]
+) -> bytes:
     path = absolute[2] if absolute[2].startswith("/") else f"/{absolute[2]}"
-    kept = [f"{name}: {value}" for name, value in headers if name not in (*_HOP, "host")]
+    kept = [f"{name}: {value}" for name, value in headers if name not in (*_HOP_BY_HOP_HEADERS, "host")]
     where = host if port == 80 else f"{host}:{port}"
     lines = [f"{method} {path} HTTP/1.1", f"Host: {where}", *kept, "Connection: close"]
     return "\r\n".join((*lines, "", "")).encode("latin-1")

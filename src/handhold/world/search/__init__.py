@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 
-from handhold.core.facts import Scan
+from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.ports import Hiding
+from handhold.core.ports import HiddenPaths
 from handhold.core.requests import ListFiles
-from handhold.core.text.names import real
+from handhold.core.text.names import unescape_ambiguous
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.listing import listing
-from handhold.world.search.programs import found
-from handhold.world.search.ripgrep import Ripgrep
-from handhold.world.search.running import Broken
-from handhold.world.search.walk import WalkSearch
+from handhold.world.search.listing import list_directory
+from handhold.world.search.programs import find_ripgrep
+from handhold.world.search.ripgrep import RipgrepSearch
+from handhold.world.search.running import EngineFailed
+from handhold.world.search.walk import BuiltinSearch
 
 ENGINES = ("ripgrep", "walk")
 
@@ -26,22 +26,28 @@ class DiskSearch:
         self._workspace = workspace
         self._engines = engines
 
-    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
-        until = monotonic() + search.seconds
-        search = replace(search, place=real(search.place))
+    def search(
+        self, search: Search, *, visible: Callable[[str], bool], hidden: HiddenPaths | None = None
+    ) -> SearchOutcome:
+        until = monotonic() + search.timeout_seconds
+        search = replace(search, place=unescape_ambiguous(search.place))
         if isinstance(search.request, ListFiles):
-            return listing(self._workspace, search, visible, until)
-        because = "" if "ripgrep" in self._engines else "ripgrep is switched off"
-        counted = search.entries is not None  # in a defined order, which only our own walk has
-        if not because and not counted:
+            return list_directory(self._workspace, search, visible, until)
+        fallback_reason = "" if "ripgrep" in self._engines else "ripgrep is switched off"
+        limits_entries = search.max_entries is not None  # in a defined order, which only our own walk has
+        if not fallback_reason and not limits_entries:
             try:
-                return self._ripgrep(search, visible, until, hiding)
-            except Broken as broken:
-                because = str(broken)
-        return WalkSearch(self._workspace).search(search, visible, until, "" if counted else because, hiding)
+                return self._search_with_ripgrep(search, visible, until, hidden)
+            except EngineFailed as broken:
+                fallback_reason = str(broken)
+        return BuiltinSearch(self._workspace).search(
+            search, visible, until, "" if limits_entries else fallback_reason, hidden
+        )
 
-    def _ripgrep(self, search: Search, visible: Callable[[str], bool], until: float, hiding: Hiding | None) -> Scan:
-        program = found(self._workspace.roots)
+    def _search_with_ripgrep(
+        self, search: Search, visible: Callable[[str], bool], until: float, hidden_paths: HiddenPaths | None
+    ) -> SearchOutcome:
+        program = find_ripgrep(self._workspace.roots)
         if isinstance(program, str):
-            raise Broken(program)
-        return Ripgrep(self._workspace, program).search(search, visible, until, hiding)
+            raise EngineFailed(program)
+        return RipgrepSearch(self._workspace, program).search(search, visible, until, hidden_paths)

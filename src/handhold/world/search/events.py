@@ -10,23 +10,23 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from handhold.world.search.running import Late
+from handhold.world.search.running import DeadlineExceeded
 
 BOM = b"\xef\xbb\xbf"
-WIDE = (b"\xff\xfe", b"\xfe\xff")  # the program reads such a file as UTF-8, and counts bytes in that
-MOST_WIDE = 16 * 1024 * 1024
-LONG = 1 << 16  # bytes of JSON that are held for one line
-MARKS = (
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")  # the program reads such a file as UTF-8, and counts bytes in that
+MAX_UTF16_BYTES = 16 * 1024 * 1024
+MAX_HELD_LINE_BYTES = 1 << 16  # bytes of JSON that are held for one line
+NUMBER_PATTERNS = (
     (b',"line_number":', re.compile(rb',"line_number":(\d+),"absolute_offset":(\d+),')),
     (b',"start":', re.compile(rb',"start":(\d+),"end":(\d+)\}')),
 )
 
 
-class Begin(NamedTuple):
+class FileBegin(NamedTuple):
     path: bytes
 
 
-class Found(NamedTuple):
+class FoundLine(NamedTuple):
     """A line: its number, where it begins in the file, and the first match in it, -1 for context.
 
     `data` is the line itself with its end; None if it is too long to be held.
@@ -39,105 +39,107 @@ class Found(NamedTuple):
     data: bytes | None
 
 
-class End(NamedTuple):
-    """A file is through; `binary` tells where a NUL was seen in it."""
+class FileEnd(NamedTuple):
+    """A file is through; `binary_offset` tells where a NUL was seen in it."""
 
-    binary: int | None
-
-
-Event = Begin | Found | End
+    binary_offset: int | None
 
 
-def events(pieces: Iterator[bytes]) -> Iterator[Event]:
+RipgrepEvent = FileBegin | FoundLine | FileEnd
+
+
+def parse_events(chunks: Iterator[bytes]) -> Iterator[RipgrepEvent]:
     rest = b""
-    long: Long | None = None
-    for piece in pieces:
+    long: LongLineParser | None = None
+    for piece in chunks:
         if long:
-            if (over := long.read(piece)) is None:
+            if (over := long.feed(piece)) is None:
                 continue
-            if event := long.event():
+            if event := long.to_event():
                 yield event
             long, piece = None, over
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            if event := event_of(line):
+            if event := parse_event(line):
                 yield event
-        if len(rest) > LONG:
-            long = Long()
-            long.read(rest)
+        if len(rest) > MAX_HELD_LINE_BYTES:
+            long = LongLineParser()
+            long.feed(rest)
             rest = b""
 
 
-def by_file(pieces: Iterator[bytes], *, named: bool) -> Iterator[tuple[bytes, list[Found]]]:
-    """Each file with its lines. Unless the file was `named`, nothing counts that stands behind a NUL.
+def group_by_file(chunks: Iterator[bytes], *, explicit: bool) -> Iterator[tuple[bytes, list[FoundLine]]]:
+    """Each file with its lines. Unless the file was `explicit`, nothing counts that stands behind a NUL.
 
-    When the time is over, the lines that have come of the last file are given before Late goes on.
+    When the time is over, the lines that have come of the last file are given before DeadlineExceeded goes on.
     """
-    path, lines = b"", list[Found]()
+    path, lines = b"", list[FoundLine]()
     try:
-        for event in events(pieces):
+        for event in parse_events(chunks):
             match event:
-                case Begin():
+                case FileBegin():
                     path, lines = event.path, []
-                case Found():
+                case FoundLine():
                     lines.append(event)
-                case End():
-                    nul = event.binary
-                    yield path, lines if named or nul is None else [line for line in lines if line.offset < nul]
+                case FileEnd():
+                    nul = event.binary_offset
+                    yield path, lines if explicit or nul is None else [line for line in lines if line.offset < nul]
                     lines = []
-    except Late:
+    except DeadlineExceeded:
         if lines:
             yield path, lines
         raise
 
 
-def event_of(line: bytes) -> Event | None:
-    said: dict[str, Any] = json.loads(line)
-    data: dict[str, Any] = said["data"]
-    match said["type"]:
+def parse_event(line: bytes) -> RipgrepEvent | None:
+    message: dict[str, Any] = json.loads(line)
+    data: dict[str, Any] = message["data"]
+    match message["type"]:
         case "match":
             first: dict[str, Any] = data["submatches"][0] if data["submatches"] else {"start": 0, "end": 0}
-            return Found(data["line_number"], data["absolute_offset"], first["start"], first["end"], raw(data["lines"]))
+            return FoundLine(
+                data["line_number"], data["absolute_offset"], first["start"], first["end"], decode_text(data["lines"])
+            )
         case "context":
-            return Found(data["line_number"], data["absolute_offset"], -1, -1, raw(data["lines"]))
+            return FoundLine(data["line_number"], data["absolute_offset"], -1, -1, decode_text(data["lines"]))
         case "begin":
-            return Begin(raw(data["path"]))
+            return FileBegin(decode_text(data["path"]))
         case "end":
-            return End(data["binary_offset"])
+            return FileEnd(data["binary_offset"])
         case _:
             return None
 
 
-def raw(said: dict[str, str]) -> bytes:
+def decode_text(value: dict[str, str]) -> bytes:
     """Text as it is, and what is no UTF-8 in base 64."""
-    return said["text"].encode() if "text" in said else b64decode(said["bytes"])
+    return value["text"].encode() if "text" in value else b64decode(value["bytes"])
 
 
-class Long:
+class LongLineParser:
     """An over-long line of JSON, of which only the numbers are kept."""
 
     def __init__(self) -> None:
         self._tail = b""
         self._numbers: list[tuple[int, int]] = []
 
-    def read(self, piece: bytes) -> bytes | None:
+    def feed(self, piece: bytes) -> bytes | None:
         """What stands behind the end of the line; None if that has not come yet."""
         end = piece.find(b"\n")
-        self._look(piece if end < 0 else piece[:end])
+        self._find_numbers(piece if end < 0 else piece[:end])
         return None if end < 0 else piece[end + 1 :]
 
-    def event(self) -> Found | None:
+    def to_event(self) -> FoundLine | None:
         match self._numbers:
             case [(number, offset)]:
-                return Found(number, offset, -1, -1, None)
+                return FoundLine(number, offset, -1, -1, None)
             case [(number, offset), (start, end)]:
-                return Found(number, offset, start, end, None)
+                return FoundLine(number, offset, start, end, None)
             case _:
                 return None
 
-    def _look(self, piece: bytes) -> None:
+    def _find_numbers(self, piece: bytes) -> None:
         window = self._tail + piece
-        for mark, numbers in MARKS[len(self._numbers) :]:
+        for mark, numbers in NUMBER_PATTERNS[len(self._numbers) :]:
             at = window.find(mark)
             found = numbers.match(window, at) if at >= 0 else None
             if not found:

@@ -12,113 +12,118 @@ from typing import NamedTuple
 
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
-from handhold.core.text.ignore import Rules
-from handhold.world.files.tree import Entry, Tree, rules_in
-from handhold.world.search.running import Deadline, Spent
+from handhold.core.text.ignore import IgnoreRules
+from handhold.world.files.tree import DirectoryTree, TreeEntry, load_folder_rules
+from handhold.world.search.running import Deadline, EntryLimitReached
 
-MOST_DEEP = 20_000  # folders; the paths below would fill a page by themselves
+MAX_DEPTH = 20_000  # folders; the paths below would fill a page by themselves
 
 
-class Run(NamedTuple):
+class DirectoryFiles(NamedTuple):
     """Files that stand together in one folder."""
 
-    way: bytes
+    rel_path: bytes
     names: list[bytes]
 
 
 @dataclass
-class Walk:
+class TreeWalk:
     """One walk below a folder. `rules` hold at its top, by what stands above it."""
 
-    tree: Tree
+    tree: DirectoryTree
     place: str
-    rules: Rules
+    rules: IgnoreRules
     overrides: Overrides
     hidden: bool = False
     ignored: bool = False
     deadline: Deadline = field(default_factory=lambda: Deadline(inf))
-    unsteady: int = 0  # folders that were there a moment ago
+    unstable_count: int = 0  # folders that were there a moment ago
     unreadable: int = 0
     too_deep: int = 0
-    most: int | None = None  # entries that are visited, counted as their folder is entered; None: all
+    max_entries: int | None = None  # entries that are visited, counted as their folder is entered; None: all
     visited: int = 0
-    spent: bool = False  # there are more than that
+    limit_reached: bool = False  # there are more than that
     _prefix: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         self._prefix = os.fsencode(self.place.rstrip("/")) + b"/"
 
-    def runs(self) -> Iterator[Run]:
-        """Late when the time is over. Spent behind the last run, if there were more entries than may be visited."""
-        ahead: list[tuple[bytes, Rules, Iterator[Entry]]] = []
-        if entered := self._entered(b"", self.rules):
-            ahead.append(entered)
-        while ahead:
-            way, rules, entries = ahead[-1]
+    def iter_files(self) -> Iterator[DirectoryFiles]:
+        """DeadlineExceeded when the time is over.
+
+        EntryLimitReached behind the last run, if there were more entries than may be visited.
+        """
+        stack: list[tuple[bytes, IgnoreRules, Iterator[TreeEntry]]] = []
+        if entered := self._enter(b"", self.rules):
+            stack.append(entered)
+        while stack:
+            rel_path, rules, entries = stack[-1]
             names: list[bytes] = []
             below = None
             for name, kind in entries:
                 if kind == "file":
                     names.append(name)
                 else:
-                    below = way + name + b"/"
+                    below = rel_path + name + b"/"
                     break
             if names:
-                yield Run(way, names)
+                yield DirectoryFiles(rel_path, names)
             if below is None:
-                ahead.pop()
-            elif len(ahead) >= MOST_DEEP:
+                stack.pop()
+            elif len(stack) >= MAX_DEPTH:
                 self.too_deep += 1
-            elif entered := self._entered(below, rules):
-                ahead.append(entered)
-        if self.spent:
-            raise Spent
+            elif entered := self._enter(below, rules):
+                stack.append(entered)
+        if self.limit_reached:
+            raise EntryLimitReached
 
-    def _entered(self, way: bytes, rules: Rules) -> tuple[bytes, Rules, Iterator[Entry]] | None:
-        self.deadline.left()
+    def _enter(self, rel_path: bytes, rules: IgnoreRules) -> tuple[bytes, IgnoreRules, Iterator[TreeEntry]] | None:
+        self.deadline.check_remaining()
         try:
-            entries = self.tree.entries(way)
+            entries = self.tree.list_entries(rel_path)
         except FileNotFoundError:
-            self.unsteady += 1
+            self.unstable_count += 1
             return None
         except OSError:
             self.unreadable += 1
             return None
         if not self.ignored:
-            rules = rules_in(self.tree, os.fsdecode(self._prefix + way).rstrip("/") or "/", way, entries, rules)
+            rules = load_folder_rules(
+                self.tree, os.fsdecode(self._prefix + rel_path).rstrip("/") or "/", rel_path, entries, rules
+            )
         entries = [entry for entry in self._visit(entries) if entry.kind in ("file", "directory")]
-        return way, rules, iter(self._kept(way, entries, rules))
+        return rel_path, rules, iter(self._filter_entries(rel_path, entries, rules))
 
-    def _visit(self, entries: list[Entry]) -> list[Entry]:
+    def _visit(self, entries: list[TreeEntry]) -> list[TreeEntry]:
         """These entries in their order, as many as may still be visited."""
         entries = sorted(entries)
-        if self.most is not None:
-            left = self.most - self.visited
-            self.spent = self.spent or len(entries) > left
+        if self.max_entries is not None:
+            left = self.max_entries - self.visited
+            self.limit_reached = self.limit_reached or len(entries) > left
             entries = entries[:left]
             self.visited += len(entries)
         return entries
 
-    def _kept(self, way: bytes, entries: list[Entry], rules: Rules) -> list[Entry]:
-        prefix, verdict, decide = self._prefix + way, self.overrides.verdict, rules.decide
-        asks, ruled, hidden = bool(self.overrides.globs), not rules.silent, self.hidden
-        kept: list[Entry] = []
+    def _filter_entries(self, rel_path: bytes, entries: list[TreeEntry], rules: IgnoreRules) -> list[TreeEntry]:
+        prefix, verdict, decide = self._prefix + rel_path, self.overrides.decide, rules.decide
+        has_overrides, has_rules, hidden = bool(self.overrides.globs), not rules.is_empty, self.hidden
+        kept: list[TreeEntry] = []
         for entry in entries:
             name, kind = entry
             is_directory = kind == "directory"
-            said = verdict(way + name, name, directory=is_directory) if asks else None
-            if said is None:
-                rule = decide(prefix + name, name, directory=is_directory) if ruled else None
+            included = verdict(rel_path + name, name, directory=is_directory) if has_overrides else None
+            if included is None:
+                rule = decide(prefix + name, name, directory=is_directory) if has_rules else None
                 if rule is None:
-                    said = hidden or name[0] != 0x2E
+                    included = hidden or name[0] != 0x2E
                 else:
-                    said = rule.line.negated
-            if said:
+                    included = rule.line.is_negated
+            if included:
                 kept.append(entry)
         return kept
 
 
-def overrides_of(request: Glob | Grep) -> Overrides:
+def build_overrides(request: Glob | Grep) -> Overrides:
     """What the caller wants of the names. Git's own folder stays out unless everything is asked for."""
     match request:
         case Glob():

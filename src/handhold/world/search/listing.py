@@ -12,232 +12,234 @@ from heapq import nsmallest
 from typing import Literal
 
 from handhold.core.errors import NotDirectory, NotFound, ToolError
-from handhold.core.facts import Hit, Rule, Scan, Skipped
+from handhold.core.facts import SearchHit, SearchOutcome, SkippedFiles, SkipReason
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from handhold.core.text.cursor import checksum
-from handhold.core.text.globs import GlobSet, line_of
-from handhold.core.text.heavy import HEAVY
-from handhold.core.text.names import unmistakable
+from handhold.core.text.globs import GlobSet, parse_glob_line
+from handhold.core.text.heavy import DEFAULT_IGNORED_FOLDERS
+from handhold.core.text.names import escape_ambiguous
 from handhold.version import VERSION
-from handhold.world.files.tree import DiskTree, EntryKind, Tree
+from handhold.world.files.tree import DirectoryTree, DiskTree, EntryKind
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.checked import opened
-from handhold.world.search.running import Deadline, Late
+from handhold.world.search.checked import open_search_folder
+from handhold.world.search.running import Deadline, DeadlineExceeded
 
 ENGINE = f"handhold {VERSION}"
-MOST_STAMPED = 500  # folders that are watched for changes between two pages
-EVERY = 4096  # entries between two looks at the clock
-SPARE = 512  # entries more than twice a page that are held before those beyond the page are let go
+MAX_STAMPED_FOLDERS = 500  # folders that are watched for changes between two pages
+DEADLINE_CHECK_INTERVAL = 4096  # entries between two looks at the clock
+MAX_EXTRA_ENTRIES = 512  # entries more than twice a page that are held before those beyond the page are let go
 
-Shown = Literal["file", "directory", "link"]
-Key = tuple[bool, str]  # whether it is no directory, and its name
-Item = tuple[Key, Shown, bool]  # and whether it is a link
+ListedKind = Literal["file", "directory", "link"]
+SortKey = tuple[bool, str]  # whether it is no directory, and its name
+ListingItem = tuple[SortKey, ListedKind, bool]  # and whether it is a link
 
 
 @dataclass
-class Span:
+class NameRange:
     """Between which names the files of a page can still be; `end` comes nearer as more of them are known."""
 
     start: str
     end: str | None = None
 
 
-def listing(workspace: Workspace, search: Search, visible: Callable[[str], bool], until: float) -> Scan:
-    asked = unmistakable(search.place)
-    look = workspace.look(asked)
+def list_directory(workspace: Workspace, search: Search, visible: Callable[[str], bool], until: float) -> SearchOutcome:
+    asked = escape_ambiguous(search.place)
+    look = workspace.stat(asked)
     if look is None:
-        raise NotFound(asked, workspace.near(asked))
+        raise NotFound(asked, workspace.suggest_paths(asked))
     if look.kind != "directory":
         raise NotDirectory(asked)
 
-    def target(place: str) -> Shown:
+    def resolve_link_kind(place: str) -> ListedKind:
         """What a link is shown as: what it leads to, if that is inside."""
         try:
-            there = workspace.look(unmistakable(place))
+            there = workspace.stat(escape_ambiguous(place))
         except ToolError:
             return "link"
         return there.kind if there and there.kind != "other" else "link"
 
-    with opened(workspace, search.place, visible) as (folder, _), DiskTree(folder.fd) as tree:
-        return Listing(tree, search, visible, target, Deadline(until)).scan()
+    with open_search_folder(workspace, search.place, visible) as (folder, _), DiskTree(folder.fd) as tree:
+        return ListingRun(tree, search, visible, resolve_link_kind, Deadline(until)).run()
 
 
 @dataclass
-class Listing:
-    tree: Tree
+class ListingRun:
+    tree: DirectoryTree
     search: Search
     visible: Callable[[str], bool]
-    target: Callable[[str], Shown]
+    resolve_link_kind: Callable[[str], ListedKind]
     deadline: Deadline
-    skipped: Counter[Rule] = field(default_factory=Counter[Rule])
-    unsteady: int = 0
+    skipped: Counter[SkipReason] = field(default_factory=Counter[SkipReason])
+    unstable_count: int = 0
     unreadable: int = 0
 
     def __post_init__(self) -> None:
         assert isinstance(self.search.request, ListFiles)
         self.request = self.search.request
-        lines = [line for glob in self.request.ignore if (line := line_of(glob))]
-        self._unwanted = GlobSet(lines, lenient=False)
+        lines = [line for glob in self.request.ignore if (line := parse_glob_line(glob))]
+        self._ignore_globs = GlobSet(lines, lenient=False)
         self._prefix = self.search.place.rstrip("/") + "/"
 
-    def scan(self) -> Scan:
+    def run(self) -> SearchOutcome:
         after = self.search.after.removeprefix(self._prefix)
-        found: list[Hit] = []
+        found: list[SearchHit] = []
         aborted: Literal["", "deadline"] = ""
         state = 0
         changed = False
         try:
-            state = self._state()
-            changed = self.search.state not in (None, state) or bool(after and not self._kind(after))
-            for hit in self._below("", after.split("/") if after else [], self.request.limit + 1):
+            state = self._compute_checksum()
+            changed = self.search.checksum not in (None, state) or bool(after and not self._lookup_kind(after))
+            for hit in self._iter_below("", after.split("/") if after else [], self.request.limit + 1):
                 found.append(hit)
                 if len(found) > self.request.limit:
                     break
-        except Late:
+        except DeadlineExceeded:
             aborted = "deadline"
-        skipped = [Skipped(rule, count) for rule, count in self.skipped.most_common()]
+        skipped = [SkippedFiles(rule, count) for rule, count in self.skipped.most_common()]
         if self.unreadable:
-            skipped.append(Skipped("unreadable", self.unreadable, at_least=True))
-        return Scan(
+            skipped.append(SkippedFiles("unreadable", self.unreadable, at_least=True))
+        return SearchOutcome(
             hits=tuple(found[: self.request.limit]),
             engine=ENGINE,
-            aborted=aborted,
-            more=len(found) > self.request.limit or bool(aborted),
+            abort_reason=aborted,
+            has_more=len(found) > self.request.limit or bool(aborted),
             skipped=tuple(skipped),
-            changed=changed,
-            state=state,
-            whole=True,
-            unsteady=self.unsteady,
+            changed_since_cursor=changed,
+            checksum=state,
+            is_checksum_of_all=True,
+            unstable_count=self.unstable_count,
         )
 
     # --- in order
 
-    def _below(self, way: str, after: list[str], wanted: int) -> Iterator[Hit]:
+    def _iter_below(self, rel_path: str, after: list[str], limit: int) -> Iterator[SearchHit]:
         """What is below a folder, from behind the name that `after` leads to."""
-        ahead = [self._page(way, after, wanted)]
+        stack = [self._iter_page(rel_path, after, limit)]
         after = after[1:]
-        while ahead:
-            entry = next(ahead[-1], None)
+        while stack:
+            entry = next(stack[-1], None)
             if entry is None:
-                ahead.pop()
+                stack.pop()
                 continue
             path, kind, enter, again = entry
             if not again:
-                yield Hit(self._prefix + path, kind)
-            if enter and len(ahead) < self.request.depth:
-                ahead.append(self._page(path + "/", after if again else [], wanted))
+                yield SearchHit(self._prefix + path, kind)
+            if enter and len(stack) < self.request.depth:
+                stack.append(self._iter_page(path + "/", after if again else [], limit))
             if again:
                 after = after[1:]
 
-    def _page(self, way: str, after: list[str], wanted: int) -> Iterator[tuple[str, Shown, bool, bool]]:
+    def _iter_page(self, rel_path: str, after: list[str], limit: int) -> Iterator[tuple[str, ListedKind, bool, bool]]:
         """The first entries of a folder that come behind a name: path, kind, whether to go into it.
 
         If the page before ended with a folder, or in it, that one comes once more, and the last flag tells so.
         """
-        start: Key | None = None
+        start: SortKey | None = None
         again = False
         if after:
-            kind = "directory" if len(after) > 1 else self._kind(way + after[0])
-            again = kind == "directory" and self.request.depth > way.count("/") + 1
+            kind = "directory" if len(after) > 1 else self._lookup_kind(rel_path + after[0])
+            again = kind == "directory" and self.request.depth > rel_path.count("/") + 1
             start = (kind not in ("directory", ""), after[0])
-        for key, shown, is_link in self._first(wanted + again, way, start, again=again):
-            yield way + key[1], shown, shown == "directory" and not is_link, key == start
+        for key, shown, is_link in self._select_first(limit + again, rel_path, start, include_start=again):
+            yield rel_path + key[1], shown, shown == "directory" and not is_link, key == start
 
-    def _first(self, most: int, way: str, start: Key | None, *, again: bool) -> list[Item]:
+    def _select_first(
+        self, limit: int, rel_path: str, start: SortKey | None, *, include_start: bool
+    ) -> list[ListingItem]:
         """Those of a folder that come first from behind `start` on, or with it."""
-        first: list[Item] = []
-        span = Span(start[1] if start and start[0] else "")
-        for entry in self._wanted(way, span):
+        first: list[ListingItem] = []
+        names = NameRange(start[1] if start and start[0] else "")
+        for entry in self._iter_entries(rel_path, names):
             key = entry[0]
-            if start is None or key > start or (again and key == start):
+            if start is None or key > start or (include_start and key == start):
                 first.append(entry)
-                if len(first) >= 2 * most + SPARE:
-                    first = sorted(first)[:most]
+                if len(first) >= 2 * limit + MAX_EXTRA_ENTRIES:
+                    first = sorted(first)[:limit]
                     no_directory, name = first[-1][0]
-                    span.end = name if no_directory else ""
-        return sorted(first)[:most]
+                    names.end = name if no_directory else ""
+        return sorted(first)[:limit]
 
-    def _wanted(self, way: str, span: Span) -> Iterator[Item]:
+    def _iter_entries(self, rel_path: str, names: NameRange) -> Iterator[ListingItem]:
         """What a folder holds, without what is left out and without plain files that are outside of the span."""
-        unwanted = self._unwanted
+        ignore_globs = self._ignore_globs
         try:
-            for count, (name, kind) in enumerate(self.tree.stream(os.fsencode(way))):
-                if count % EVERY == 0:
-                    self.deadline.left()
+            for count, (name, kind) in enumerate(self.tree.iter_entries(os.fsencode(rel_path))):
+                if count % DEADLINE_CHECK_INTERVAL == 0:
+                    self.deadline.check_remaining()
                 plain = kind == "file" and name[0] != "."
-                if plain and (name <= span.start or (span.end is not None and name >= span.end)):
+                if plain and (name <= names.start or (names.end is not None and name >= names.end)):
                     continue  # nearly all, of a million: who may see them is not asked
-                place = self._prefix + way + name
+                place = self._prefix + rel_path + name
                 if not self.visible(place):
                     continue
-                if unwanted.lines and self._is_unwanted(way, name, kind):
+                if ignore_globs.lines and self._is_ignored(rel_path, name, kind):
                     continue
                 if plain:
                     yield (True, name), "file", False
-                elif rule := self._left_out(name, kind):
+                elif rule := self._find_skip_rule(name, kind):
                     self.skipped[rule] += 1
                 else:
-                    shown = self._shown(place, kind)
+                    shown = self._resolve_kind(place, kind)
                     yield (shown != "directory", name), shown, kind == "link"
         except FileNotFoundError:
-            self.unsteady += 1
+            self.unstable_count += 1
         except OSError:
             self.unreadable += 1
 
-    def _left_out(self, name: str, kind: EntryKind) -> Rule | None:
-        if not self.request.ignored and name in HEAVY and kind == "directory":
+    def _find_skip_rule(self, name: str, kind: EntryKind) -> SkipReason | None:
+        if not self.request.ignored and name in DEFAULT_IGNORED_FOLDERS and kind == "directory":
             return "heavy folder"
         return "hidden" if not self.request.hidden and name.startswith(".") else None
 
-    def _is_unwanted(self, way: str, name: str, kind: EntryKind) -> bool:
-        path, last = os.fsencode(way + name), os.fsencode(name)
-        line = self._unwanted.match(path, last, directory=kind == "directory")
-        return line is not None and not line.negated
+    def _is_ignored(self, rel_path: str, name: str, kind: EntryKind) -> bool:
+        path, last = os.fsencode(rel_path + name), os.fsencode(name)
+        line = self._ignore_globs.match(path, last, directory=kind == "directory")
+        return line is not None and not line.is_negated
 
-    def _shown(self, place: str, kind: EntryKind) -> Shown:
+    def _resolve_kind(self, place: str, kind: EntryKind) -> ListedKind:
         match kind:
             case "link":
-                return self.target(place)
+                return self.resolve_link_kind(place)
             case "directory":
                 return "directory"
             case _:
                 return "file"
 
-    def _kind(self, path: str) -> str:
+    def _lookup_kind(self, path: str) -> str:
         """What a path below the folder is shown as now; empty if nothing is there."""
         above, slash, name = path.rpartition("/")
-        kind = self.tree.kind(os.fsencode(above + slash), os.fsencode(name))
-        return self._shown(self._prefix + path, kind) if kind else ""
+        kind = self.tree.get_kind(os.fsencode(above + slash), os.fsencode(name))
+        return self._resolve_kind(self._prefix + path, kind) if kind else ""
 
     # --- whether it is still the same
 
-    def _state(self) -> int:
+    def _compute_checksum(self) -> int:
         """A checksum of the folders that a listing shows: it changes when something comes or goes in one of them."""
         state = 0
         level = [""]
         stamped = 0
         for depth in range(self.request.depth):
             below: list[str] = []
-            for way in level:
+            for rel_path in level:
                 try:
-                    state = checksum(state, way, self.tree.stamp(os.fsencode(way)))
+                    state = checksum(state, rel_path, self.tree.read_stamp(os.fsencode(rel_path)))
                     if depth + 1 < self.request.depth:
-                        below += self._folders(way, MOST_STAMPED - stamped)
+                        below += self._list_folders(rel_path, MAX_STAMPED_FOLDERS - stamped)
                 except OSError:
                     continue
                 stamped += 1
-                if stamped >= MOST_STAMPED:
+                if stamped >= MAX_STAMPED_FOLDERS:
                     return state
             level = below
         return state
 
-    def _folders(self, way: str, most: int) -> list[str]:
+    def _list_folders(self, rel_path: str, limit: int) -> list[str]:
         """Those that are shown: what comes or goes in another changes no page."""
-        folders = (name for name, kind in self.tree.stream(os.fsencode(way)) if kind == "directory")
+        folders = (name for name, kind in self.tree.iter_entries(os.fsencode(rel_path)) if kind == "directory")
         shown = (
             name
             for name in folders
-            if self.visible(self._prefix + way + name) and not self._left_out(name, "directory")
+            if self.visible(self._prefix + rel_path + name) and not self._find_skip_rule(name, "directory")
         )
-        return [f"{way}{name}/" for name in nsmallest(most, shown)]
+        return [f"{rel_path}{name}/" for name in nsmallest(limit, shown)]

@@ -7,23 +7,23 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from handhold.core.errors import NotDirectory, NotFound
-from handhold.core.facts import Aborted, Hit, Row, Scan, Skipped
+from handhold.core.facts import AbortReason, MatchRow, SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import Hiding
+from handhold.core.ports import HiddenPaths
 from handhold.core.requests import Glob, Grep, ListFiles
-from handhold.core.text.cursor import checksum, passed
-from handhold.core.text.ignore import Rules
-from handhold.core.text.names import real, unmistakable
+from handhold.core.text.cursor import checksum, checksum_hit
+from handhold.core.text.ignore import IgnoreRules
+from handhold.core.text.names import escape_ambiguous, unescape_ambiguous
 from handhold.version import VERSION
-from handhold.world.files.tree import MARKS, Entry, EntryKind, rules_in
+from handhold.world.files.tree import RULE_MARKERS, EntryKind, TreeEntry, load_folder_rules
 from handhold.world.memory import MemoryFiles
-from handhold.world.search.checked import row
-from handhold.world.search.events import Found
-from handhold.world.search.folders import Walk, overrides_of
-from handhold.world.search.listing import Listing
-from handhold.world.search.reading import Batch, Task, Told, told
-from handhold.world.search.running import Deadline, Late, Spent
-from handhold.world.search.unsearched import ACCOUNT, Looked, looked_at, unsearched
+from handhold.world.search.checked import make_row
+from handhold.world.search.events import FoundLine
+from handhold.world.search.folders import TreeWalk, build_overrides
+from handhold.world.search.listing import ListingRun
+from handhold.world.search.reading import BatchResult, FileBatch, SearchTask, read_batches
+from handhold.world.search.running import Deadline, DeadlineExceeded, EntryLimitReached
+from handhold.world.search.unsearched import COVERAGE_TIMEOUT_SECONDS, FileCounts, count_files, iter_skipped
 
 ALL_LINES = 1 << 60
 ENGINE = f"the walk of handhold {VERSION}, in memory"
@@ -34,46 +34,46 @@ class MemoryTree:
 
     def __init__(self, files: MemoryFiles, place: str) -> None:
         self._files = files
-        self._below = files.name_at(unmistakable(place))
+        self._top = files.name_of_place(escape_ambiguous(place))
         self._folders: dict[bytes, dict[bytes, EntryKind]] = {b"": {}}
-        prefix = f"{self._below}/" if self._below else ""
+        prefix = f"{self._top}/" if self._top else ""
         kinds: list[tuple[set[str], EntryKind]] = [({*files.directories}, "directory"), ({*files.files}, "file")]
         for names, kind in kinds:
             for name in names:
-                if name.startswith(prefix) and name != self._below:
-                    self._put(os.fsencode(name.removeprefix(prefix)), kind)
+                if name.startswith(prefix) and name != self._top:
+                    self._add(os.fsencode(name.removeprefix(prefix)), kind)
 
-    def _put(self, path: bytes, kind: EntryKind) -> None:
-        way, slash, name = path.rpartition(b"/")
-        self._folders.setdefault(way + slash, {})[name] = kind
+    def _add(self, path: bytes, kind: EntryKind) -> None:
+        parent, slash, name = path.rpartition(b"/")
+        self._folders.setdefault(parent + slash, {})[name] = kind
         if kind == "directory":
             self._folders.setdefault(path + b"/", {})
-        if way:
-            self._put(way, "directory")
+        if parent:
+            self._add(parent, "directory")
 
-    def stream(self, way: bytes) -> Iterator[tuple[str, EntryKind]]:
-        return ((os.fsdecode(name), kind) for name, kind in self._folders[way].items())
+    def iter_entries(self, rel_path: bytes) -> Iterator[tuple[str, EntryKind]]:
+        return ((os.fsdecode(name), kind) for name, kind in self._folders[rel_path].items())
 
-    def entries(self, way: bytes) -> list[Entry]:
-        return [Entry(name, kind) for name, kind in self._folders[way].items()]
+    def list_entries(self, rel_path: bytes) -> list[TreeEntry]:
+        return [TreeEntry(name, kind) for name, kind in self._folders[rel_path].items()]
 
-    def stamp(self, way: bytes) -> str:
-        return repr(sorted(self._folders[way].items()))
+    def read_stamp(self, rel_path: bytes) -> str:
+        return repr(sorted(self._folders[rel_path].items()))
 
-    def kind(self, way: bytes, name: bytes) -> EntryKind | None:
-        return self._folders.get(way, {}).get(name)
+    def get_kind(self, rel_path: bytes, name: bytes) -> EntryKind | None:
+        return self._folders.get(rel_path, {}).get(name)
 
-    def marks(self, way: bytes) -> list[Entry]:
-        return [entry for entry in self.entries(way) if entry.name in MARKS]
+    def list_markers(self, rel_path: bytes) -> list[TreeEntry]:
+        return [entry for entry in self.list_entries(rel_path) if entry.name in RULE_MARKERS]
 
-    def leads(self, way: bytes, name: bytes) -> bool:
+    def has_link_target(self, rel_path: bytes, name: bytes) -> bool:
         return False
 
-    def content(self, way: bytes, name: str, most: int) -> bytes | None:
-        return self._files.files.get(self.name_of(way + os.fsencode(name)))
+    def read_file(self, rel_path: bytes, name: str, max_bytes: int) -> bytes | None:
+        return self._files.files.get(self.to_file_name(rel_path + os.fsencode(name)))
 
-    def name_of(self, path: bytes) -> str:
-        return os.fsdecode(path) if not self._below else f"{self._below}/{os.fsdecode(path)}"
+    def to_file_name(self, path: bytes) -> str:
+        return os.fsdecode(path) if not self._top else f"{self._top}/{os.fsdecode(path)}"
 
 
 class MemorySearch:
@@ -82,24 +82,28 @@ class MemorySearch:
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
 
-    def search(self, search: Search, *, visible: Callable[[str], bool], hiding: Hiding | None = None) -> Scan:
-        deadline = Deadline(monotonic() + search.seconds)
-        look = self._files.look(search.place)
+    def search(
+        self, search: Search, *, visible: Callable[[str], bool], hidden: HiddenPaths | None = None
+    ) -> SearchOutcome:
+        deadline = Deadline(monotonic() + search.timeout_seconds)
+        look = self._files.stat(search.place)
         if look is None:
-            raise NotFound(search.place, self._files.near(search.place))
-        search = replace(search, place=real(search.place))
+            raise NotFound(search.place, self._files.suggest_paths(search.place))
+        search = replace(search, place=unescape_ambiguous(search.place))
         match search.request:
             case ListFiles():
                 if look.kind != "directory":
                     raise NotDirectory(search.place)
                 tree = MemoryTree(self._files, search.place)
-                return Listing(tree, search, visible, lambda _: "link", deadline).scan()
+                return ListingRun(tree, search, visible, lambda _: "link", deadline).run()
             case Glob() | Grep() as request:
-                return Looking(self._files, search, request, visible, deadline, named=look.kind == "file").scan()
+                return MemorySearchRun(
+                    self._files, search, request, visible, deadline, explicit=look.kind == "file"
+                ).run()
 
 
 @dataclass
-class Looking:
+class MemorySearchRun:
     """One search: all of it, and then the page that was asked for."""
 
     files: MemoryFiles
@@ -107,131 +111,140 @@ class Looking:
     request: Glob | Grep
     visible: Callable[[str], bool]
     deadline: Deadline
-    named: bool
-    aborted: Aborted = ""
-    told: Told = field(default_factory=Told)
+    explicit: bool
+    abort_reason: AbortReason = ""
+    totals: BatchResult = field(default_factory=BatchResult)
 
     def __post_init__(self) -> None:
         place = self.search.place
-        self._folder = place.rpartition("/")[0] if self.named else place
+        self._folder = place.rpartition("/")[0] if self.explicit else place
         self._prefix = self._folder.rstrip("/") + "/"
         self._tree = MemoryTree(self.files, self._folder or "/")
-        self._rules = Rules() if self.request.ignored or self.named else self._rules_above()
+        self._rules = IgnoreRules() if self.request.ignored or self.explicit else self._load_rules_above()
 
-    def scan(self) -> Scan:
+    def run(self) -> SearchOutcome:
         request = self.request
-        found: list[Hit] = []
+        found: list[SearchHit] = []
         try:
-            with closing(self._hits()) as hits:
+            with closing(self._find_hits()) as hits:
                 found += hits
-        except Late:
-            self.aborted = "deadline"
-        except Spent:
-            self.aborted = "entries"
-        whole = request.sort == "modified"
-        if whole:
-            found.sort(key=lambda hit: -self._age(hit.place))  # those of one age stay in the order of paths
-        items = [item for hit in found for item in by_line(hit)]
+        except DeadlineExceeded:
+            self.abort_reason = "deadline"
+        except EntryLimitReached:
+            self.abort_reason = "entries"
+        newest_first = request.sort == "modified"
+        if newest_first:
+            found.sort(key=lambda hit: -self._read_mtime_ns(hit.place))  # those of one age stay in the order of paths
+        items = [item for hit in found for item in split_by_line(hit)]
         start, past = self.search.start, self.search.start + request.limit
         state = 0
-        for item in items if whole else items[:start]:
-            state = passed(checksum(state, str(self._age(item.place))) if whole else state, item)
-        looked = self._looked() if not items and not self.named else None
-        return Scan(
-            hits=page(found, start, past, request),
+        for item in items if newest_first else items[:start]:
+            state = checksum_hit(checksum(state, str(self._read_mtime_ns(item.place))) if newest_first else state, item)
+        counts = self._count_files() if not items and not self.explicit else None
+        return SearchOutcome(
+            hits=select_page(found, start, past, request),
             engine=ENGINE,
-            order="modified" if whole else "path",
-            aborted=self.aborted,
-            more=len(items) > past or bool(self.aborted),
-            searched=self.told.searched if isinstance(request, Grep) else looked and looked.seen,
-            skipped=tuple(self._skipped(looked)) if not items else (),
-            changed=self.search.state not in (None, state),
-            state=state,
-            whole=whole,
+            order="modified" if newest_first else "path",
+            abort_reason=self.abort_reason,
+            has_more=len(items) > past or bool(self.abort_reason),
+            searched_count=self.totals.searched if isinstance(request, Grep) else counts and counts.visible,
+            skipped=tuple(self._iter_skipped(counts)) if not items else (),
+            changed_since_cursor=self.search.checksum not in (None, state),
+            checksum=state,
+            is_checksum_of_all=newest_first,
         )
 
-    def _hits(self) -> Generator[Hit]:
+    def _find_hits(self) -> Generator[SearchHit]:
         request = self.request
         if isinstance(request, Glob):
-            for batch in self._batches():
-                yield from (Hit(self._place(way + name)) for way, name in batch.files)
+            for batch in self._make_batches():
+                yield from (SearchHit(self._to_place(way + name)) for way, name in batch.files)
             return
         counts = request.mode == "count"
-        task = Task(request, self.named, 1 if request.mode == "files_with_matches" else ALL_LINES)
-        with closing(told(None, task, self._batches(), self.deadline)) as answers:
+        task = SearchTask(request, self.explicit, 1 if request.mode == "files_with_matches" else ALL_LINES)
+        with closing(read_batches(None, task, self._make_batches(), self.deadline)) as answers:
             for answer in answers:
-                self.told.add(answer)
-                for name, count, lines in answer.found:
-                    rows = tuple(shown(line, self._data(name), request.width) for line in lines)
-                    yield Hit(self._place(name), rows=rows, count=count if counts else 0)
+                self.totals.add_counts(answer)
+                for name, count, lines in answer.matches:
+                    rows = tuple(build_row(line, self._read_file(name), request.width) for line in lines)
+                    yield SearchHit(self._to_place(name), rows=rows, count=count if counts else 0)
 
-    def _batches(self) -> Iterator[Batch]:
-        if self.named:
+    def _make_batches(self) -> Iterator[FileBatch]:
+        if self.explicit:
             name = os.fsencode(self.search.place.removeprefix(self._prefix))
-            yield Batch([(b"", name)], [self._data(name)])
+            yield FileBatch([(b"", name)], [self._read_file(name)])
             return
         request, rules = self.request, self._rules
-        overrides = overrides_of(request)
-        walk = Walk(self._tree, self._folder, rules, overrides, request.hidden, request.ignored, self.deadline)
-        walk.most = self.search.entries
-        for way, names in walk.runs():
-            seen = [name for name in names if self.visible(self._place(way + name))]
-            yield Batch([(way, name) for name in seen], [self._data(way + name) for name in seen])
+        overrides = build_overrides(request)
+        walk = TreeWalk(self._tree, self._folder, rules, overrides, request.hidden, request.ignored, self.deadline)
+        walk.max_entries = self.search.max_entries
+        for rel_path, names in walk.iter_files():
+            seen = [name for name in names if self.visible(self._to_place(rel_path + name))]
+            yield FileBatch([(rel_path, name) for name in seen], [self._read_file(rel_path + name) for name in seen])
 
-    def _rules_above(self) -> Rules:
-        root, rules = self.files.roots[0], Rules()
-        names = self.files.name_at(unmistakable(self._folder or "/")).split("/")
+    def _load_rules_above(self) -> IgnoreRules:
+        root, rules = self.files.roots[0], IgnoreRules()
+        names = self.files.name_of_place(escape_ambiguous(self._folder or "/")).split("/")
         tree = MemoryTree(self.files, "/")
         for depth in range(len(names) if names != [""] else 0):
-            way = "".join(f"{name}/" for name in names[:depth])
-            folder = f"{root}/{way}".rstrip("/")
-            rules = rules_in(tree, folder, os.fsencode(way), tree.marks(os.fsencode(way)), rules)
+            rel_path = "".join(f"{name}/" for name in names[:depth])
+            folder = f"{root}/{rel_path}".rstrip("/")
+            rules = load_folder_rules(
+                tree, folder, os.fsencode(rel_path), tree.list_markers(os.fsencode(rel_path)), rules
+            )
         return rules
 
-    def _looked(self) -> Looked | None:
-        return looked_at(self._tree, self._folder, self._rules, self.request, self.visible, monotonic() + ACCOUNT)
+    def _count_files(self) -> FileCounts | None:
+        return count_files(
+            self._tree, self._folder, self._rules, self.request, self.visible, monotonic() + COVERAGE_TIMEOUT_SECONDS
+        )
 
-    def _skipped(self, looked: Looked | None) -> Iterator[Skipped]:
-        if looked and looked.denied:
-            yield Skipped("denied", looked.denied)
-        if self.told.binary:
-            yield Skipped("binary", self.told.binary)
-        if not self.named:
-            yield from unsearched(
-                self._tree, self._folder, self._rules, self.request, self.visible, monotonic() + ACCOUNT
+    def _iter_skipped(self, counts: FileCounts | None) -> Iterator[SkippedFiles]:
+        if counts and counts.denied:
+            yield SkippedFiles("denied", counts.denied)
+        if self.totals.binary:
+            yield SkippedFiles("binary", self.totals.binary)
+        if not self.explicit:
+            yield from iter_skipped(
+                self._tree,
+                self._folder,
+                self._rules,
+                self.request,
+                self.visible,
+                monotonic() + COVERAGE_TIMEOUT_SECONDS,
             )
 
-    def _place(self, name: bytes) -> str:
+    def _to_place(self, name: bytes) -> str:
         return self._prefix + os.fsdecode(name)
 
-    def _data(self, name: bytes) -> bytes:
-        return self.files.files[self._tree.name_of(name)]
+    def _read_file(self, name: bytes) -> bytes:
+        return self.files.files[self._tree.to_file_name(name)]
 
-    def _age(self, place: str) -> int:
-        look = self.files.look(unmistakable(place))
+    def _read_mtime_ns(self, place: str) -> int:
+        look = self.files.stat(escape_ambiguous(place))
         return look.identity.mtime_ns if look else 0
 
 
-def shown(line: Found, data: bytes, width: int) -> Row:
+def build_row(line: FoundLine, data: bytes, width: int) -> MatchRow:
     """A line as a page shows it; one that was too long to be sent is cut out of its file again."""
     if line.data is not None:
         data = line.data
     else:
         data = data[line.offset : data.find(b"\n", line.offset) + 1 or None]
-    return row(line, data.removesuffix(b"\n").removesuffix(b"\r"), line.start, line.end, width)
+    return make_row(line, data.removesuffix(b"\n").removesuffix(b"\r"), line.start, line.end, width)
 
 
-def by_line(hit: Hit) -> list[Hit]:
+def split_by_line(hit: SearchHit) -> list[SearchHit]:
     """What a limit counts: matching lines where there are any, else the file."""
     return [replace(hit, rows=(row,)) for row in hit.rows if row.is_match] or [hit]
 
 
-def page(found: Sequence[Hit], start: int, past: int, request: Glob | Grep) -> tuple[Hit, ...]:
+def select_page(all_hits: Sequence[SearchHit], start: int, past: int, request: Glob | Grep) -> tuple[SearchHit, ...]:
     if not isinstance(request, Grep) or request.mode != "content":
-        return tuple(found[start:past])
-    hits: list[Hit] = []
+        return tuple(all_hits[start:past])
+    hits: list[SearchHit] = []
     seen = 0
-    for hit in found:
+    for hit in all_hits:
         matches = [row.number for row in hit.rows if row.is_match]
         kept = matches[max(0, start - seen) : max(0, past - seen)]
         seen += len(matches)

@@ -10,90 +10,107 @@ from contextlib import closing
 from itertools import islice
 from time import monotonic
 
-from handhold.core.facts import Skipped
+from handhold.core.facts import SkippedFiles
 from handhold.core.requests import Glob, Grep
-from handhold.core.text.ignore import Rules
-from handhold.world.files.tree import rules_above
-from handhold.world.search.folders import overrides_of
-from handhold.world.search.ripgrep import HERE, Run, which
-from handhold.world.search.running import Broken, Deadline, Late, between_nuls
-from handhold.world.search.unsearched import ACCOUNT, Judge, grouped
+from handhold.core.text.ignore import IgnoreRules
+from handhold.world.files.tree import load_parent_rules
+from handhold.world.search.folders import build_overrides
+from handhold.world.search.ripgrep import PATH_PREFIX, RipgrepSearchRun, build_file_options
+from handhold.world.search.running import Deadline, DeadlineExceeded, EngineFailed, split_at_nul
+from handhold.world.search.unsearched import COVERAGE_TIMEOUT_SECONDS, ExclusionClassifier, count_by_rule
 
-MOST_NAMES = 200_000  # of files; where there are more, nobody wants them held
+MAX_NAMES = 200_000  # of files; where there are more, nobody wants them held
 
 
-class Miss:
+class SkipReport:
     """How many files were searched, and what was left out; None and too little where time ran out."""
 
-    def __init__(self, run: Run) -> None:
-        self.searched: int | None = None
-        self.skipped: list[Skipped] = []
+    def __init__(self, run: RipgrepSearchRun) -> None:
+        self.searched_count: int | None = None
+        self.skipped: list[SkippedFiles] = []
         self._run = run
         now = monotonic()
-        self._deadline = Deadline(min(run.until, now + max(ACCOUNT, 2 * (now - run.began))))
+        self._deadline = Deadline(min(run.until, now + max(COVERAGE_TIMEOUT_SECONDS, 2 * (now - run.started))))
         if run.name:
-            self.searched = 1
+            self.searched_count = 1
             return
         try:
-            self._account(run.request)
-        except (Late, Broken):
+            self._build(run.request)
+        except (DeadlineExceeded, EngineFailed):
             pass
 
-    def _account(self, request: Glob | Grep) -> None:
+    def _build(self, request: Glob | Grep) -> None:
         glob = request.glob if isinstance(request, Grep) else ""
-        closed: Counter[int] = Counter()  # no file is opened here, so these are folders
-        names = set(islice(self._named("--files", *which(request, glob=glob), known=closed), MOST_NAMES))
-        if len(names) == MOST_NAMES:
+        folder_errors: Counter[int] = Counter()  # no file is opened here, so these are folders
+        names = set(
+            islice(
+                self._list_names("--files", *build_file_options(request, glob=glob), error_counts=folder_errors),
+                MAX_NAMES,
+            )
+        )
+        if len(names) == MAX_NAMES:
             return
-        seen = sum(map(self._visible, names))
-        if denied := self._denied(request) if glob else len(names) - seen:
-            self.skipped.append(Skipped("denied", denied))
+        seen = sum(map(self._is_visible, names))
+        if denied := self._count_denied(request) if glob else len(names) - seen:
+            self.skipped.append(SkippedFiles("denied", denied))
         if not (request.hidden and request.ignored):
-            self._by_rule(request, names)
-        self.searched = seen
+            self._add_skips_by_rule(request, names)
+        self.searched_count = seen
         if isinstance(request, Grep) and seen:
-            self.searched -= self._binary(request) + max(0, self._run.trouble.total() - closed.total())
+            self.searched_count -= self._count_binary(request) + max(
+                0, self._run.error_counts.total() - folder_errors.total()
+            )
 
-    def _denied(self, request: Glob | Grep) -> int:
+    def _count_denied(self, request: Glob | Grep) -> int:
         """Whatever their names: else a glob would tell which names the policy hides."""
-        return sum(not self._visible(name) for name in self._named("--files", *which(request, glob="")))
+        return sum(
+            not self._is_visible(name) for name in self._list_names("--files", *build_file_options(request, glob=""))
+        )
 
-    def _by_rule(self, request: Glob | Grep, names: set[bytes]) -> None:
+    def _add_skips_by_rule(self, request: Glob | Grep, names: set[bytes]) -> None:
         """Why the others are not among `names`; of a glob, only those count that it would have matched."""
         everything = ["--files", "--hidden", "--no-ignore"]
         wanted = request.glob if isinstance(request, Grep) else f"/{request.pattern}"
         if wanted:
             everything.append(f"--glob={wanted}")
         others = [
-            name for name in self._named(*everything, "--glob=!.git") if name not in names and self._visible(name)
+            name
+            for name in self._list_names(*everything, "--glob=!.git")
+            if name not in names and self._is_visible(name)
         ]
         folder = self._run.folder
-        place = folder.place(b"").rstrip("/") or "/"
-        with folder.tree() as tree:
-            rules = Rules() if request.ignored else rules_above(folder.workspace, place, folder.shows_place)
-            judge = Judge(tree, place, rules, overrides_of(request), request.hidden, request.ignored)
+        place = folder.to_place(b"").rstrip("/") or "/"
+        with folder.open_tree() as tree:
+            rules = (
+                IgnoreRules() if request.ignored else load_parent_rules(folder.workspace, place, folder.can_show_place)
+            )
+            classifier = ExclusionClassifier(
+                tree, place, rules, build_overrides(request), request.hidden, request.ignored
+            )
             ways = (name.rpartition(b"/") for name in others)
-            self.skipped += grouped(((way + slash, name) for way, slash, name in ways), judge, self._deadline)
+            self.skipped += count_by_rule(
+                ((way + slash, name) for way, slash, name in ways), classifier, self._deadline
+            )
 
-    def _binary(self, request: Grep) -> int:
+    def _count_binary(self, request: Grep) -> int:
         """Those that hold a NUL."""
         found, late = 0, False
         try:
-            for name in self._named(
-                "--files-with-matches", "--text", r"--regexp=\x00", *which(request, glob=request.glob)
+            for name in self._list_names(
+                "--files-with-matches", "--text", r"--regexp=\x00", *build_file_options(request, glob=request.glob)
             ):
-                found += self._visible(name)
-        except Late:
+                found += self._is_visible(name)
+        except DeadlineExceeded:
             late = True
         if found or late:
-            self.skipped.append(Skipped("binary", found, at_least=late))
+            self.skipped.append(SkippedFiles("binary", found, at_least=late))
         return found
 
-    def _visible(self, name: bytes) -> bool:
-        return self._run.folder.visible(self._run.folder.place(name))
+    def _is_visible(self, name: bytes) -> bool:
+        return self._run.folder.visible(self._run.folder.to_place(name))
 
-    def _named(self, *how: str, known: Counter[int] | None = None) -> Iterator[bytes]:
-        known = Counter() if known is None else known
-        with closing(self._run.heard(self._deadline, ["--null", *how], [b""], known)) as said:
-            for names in between_nuls(said):
-                yield from (name.removeprefix(HERE) for name in names)
+    def _list_names(self, *options: str, error_counts: Counter[int] | None = None) -> Iterator[bytes]:
+        error_counts = Counter() if error_counts is None else error_counts
+        with closing(self._run.stream_output(self._deadline, ["--null", *options], [b""], error_counts)) as output:
+            for names in split_at_nul(output):
+                yield from (name.removeprefix(PATH_PREFIX) for name in names)

@@ -11,178 +11,184 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from handhold.core.requests import Grep
-from handhold.core.text.regex import compiled
-from handhold.world.search.events import BOM, LONG, MOST_WIDE, WIDE, Found
+from handhold.core.text.regex import compile_regex
+from handhold.world.search.events import BOM, MAX_HELD_LINE_BYTES, MAX_UTF16_BYTES, UTF16_BOMS, FoundLine
 
-WINDOW = 4 << 20  # bytes that are looked at together, if no line is longer
-BUFFER = 1 << 16
-FIRST = BUFFER  # bytes; ripgrep looks as far, though not always to the byte
+WINDOW_BYTES = 4 << 20  # bytes that are looked at together, if no line is longer
+READ_BUFFER_BYTES = 1 << 16
+BINARY_CHECK_BYTES = READ_BUFFER_BYTES  # bytes; ripgrep looks as far, though not always to the byte
 
-Bytes = bytes | bytearray
-Span = tuple[int, int]  # of a match
-Finds = Callable[[Bytes, int], Span | None]
+BytesLike = bytes | bytearray
+MatchSpan = tuple[int, int]  # of a match
+FindMatch = Callable[[BytesLike, int], MatchSpan | None]
 
 
 @dataclass(frozen=True)
-class Seen:
+class FileMatches:
     """What a search of one file came to."""
 
-    lines: list[Found] = field(default_factory=list[Found])
+    lines: list[FoundLine] = field(default_factory=list[FoundLine])
     count: int = 0
-    binary: bool = False
+    is_binary: bool = False
 
 
-NOTHING, ONLY_BINARY = Seen(), Seen(binary=True)
+NO_MATCHES, BINARY_WITHOUT_MATCHES = FileMatches(), FileMatches(is_binary=True)
 
 
-class Needle:
+class LineMatcher:
     """What is looked for, made ready once. BadRegex."""
 
     def __init__(self, request: Grep) -> None:
         self.mode = request.mode
         self.before, self.after = (request.before, request.after) if request.mode == "content" else (0, 0)
-        self._finder = finder(request)
+        self._finder = make_finder(request)
         self._literal = b"" if request.regex or request.ignore_case else request.pattern.encode()
 
-    def search(self, read: Callable[[int], bytes], *, named: bool, most: int, is_hit: bool = False) -> Seen:
-        """The first `most` matching lines of what `read` gives piece by piece, with the lines around them.
+    def search(
+        self, read: Callable[[int], bytes], *, explicit: bool, max_lines: int, is_hit: bool = False
+    ) -> FileMatches:
+        """The first `max_lines` matching lines of what `read` gives piece by piece, with the lines around them.
 
         With `is_hit`, ripgrep has found one in it: whether it is binary was for ripgrep to say.
         """
-        pieces = [read(WINDOW)]
-        if self._literal not in pieces[0] and not pieces[0].startswith(WIDE):  # nearly every file: in the fewest steps
-            pieces.append(read(WINDOW))
+        pieces = [read(WINDOW_BYTES)]
+        # Nearly every file: in the fewest steps.
+        if self._literal not in pieces[0] and not pieces[0].startswith(UTF16_BOMS):
+            pieces.append(read(WINDOW_BYTES))
             if not pieces[1]:
-                return ONLY_BINARY if b"\0" in pieces[0] and not named else NOTHING
-        lines = Lines(self, most)
+                return BINARY_WITHOUT_MATCHES if b"\0" in pieces[0] and not explicit else NO_MATCHES
+        collector = MatchCollector(self, max_lines)
         binary = False
-        for window in windows(lambda size: pieces.pop(0) if pieces else read(size), named=named, first=not is_hit):
-            binary = window.binary
+        for window in read_windows(
+            lambda size: pieces.pop(0) if pieces else read(size), explicit=explicit, is_start=not is_hit
+        ):
+            binary = window.is_binary
             if window.data:
-                lines.look(window.data, self._finder(window.data))
-            if lines.full:
+                collector.collect(window.data, self._finder(window.data))
+            if collector.is_full:
                 break
         if self.mode == "count" and binary:
-            return ONLY_BINARY
-        return Seen(lines.found, lines.count, binary)
+            return BINARY_WITHOUT_MATCHES
+        return FileMatches(collector.lines, collector.count, binary)
 
 
 @dataclass
-class Lines:
+class MatchCollector:
     """The lines found so far, and what is needed to go on in the next window."""
 
-    needle: Needle
-    most: int
-    found: list[Found] = field(default_factory=list[Found])
+    matcher: LineMatcher
+    max_matches: int
+    lines: list[FoundLine] = field(default_factory=list[FoundLine])
     count: int = 0
-    full: bool = False
-    number: int = 1  # of the next line
+    is_full: bool = False
+    next_number: int = 1  # of the next line
     offset: int = 0  # where it begins
-    owed: int = 0  # lines that are still to be shown behind the last match
-    recent: list[Found] = field(default_factory=list[Found])  # the last ones, in case the next one matches
+    trailing_context_left: int = 0  # lines that are still to be shown behind the last match
+    # The last lines, in case the next one matches.
+    leading_context: list[FoundLine] = field(default_factory=list[FoundLine])
 
-    def look(self, data: Bytes, find: Finds) -> None:
-        keeps = self.needle.mode == "content"
+    def collect(self, data: BytesLike, find: FindMatch) -> None:
+        keeps = self.matcher.mode == "content"
         at = 0  # the start of the next line that nobody has looked at
-        number = self.number
+        number = self.next_number
         while found := find(data, at):
             start = data.rfind(b"\n", at, found[0]) + 1 or at
             end = data.find(b"\n", found[0]) + 1 or len(data)
-            if self.count == self.most:
-                self.full = True
+            if self.count == self.max_matches:
+                self.is_full = True
                 if keeps:
-                    self._around(data, at, start, number)
+                    self._add_context(data, at, start, number)
                 break
             self.count += 1
             if keeps:
-                number = self._around(data, at, start, number)
-                self.found.append(self._line(data, start, end, number, found[0] - start, found[1] - start))
-                self.owed = self.needle.after
+                number = self._add_context(data, at, start, number)
+                self.lines.append(self._make_line(data, start, end, number, found[0] - start, found[1] - start))
+                self.trailing_context_left = self.matcher.after
                 number += 1
-            elif self.needle.mode != "count":
-                self.full = True
+            elif self.matcher.mode != "count":
+                self.is_full = True
                 break
             at = end
             if at >= len(data):
                 break
         else:
             if keeps:
-                number = self._around(data, at, len(data), number, last=True)
-        self.number = number
+                number = self._add_context(data, at, len(data), number, last=True)
+        self.next_number = number
         self.offset += len(data)
 
-    def _around(self, data: Bytes, at: int, past: int, number: int, *, last: bool = False) -> int:
+    def _add_context(self, data: BytesLike, at: int, past: int, number: int, *, last: bool = False) -> int:
         """Show what is owed behind the match before, and what belongs before the one at `past`. The number there."""
         end = at
-        while self.owed and end < past:
+        while self.trailing_context_left and end < past:
             stop = data.find(b"\n", end, past) + 1 or past
-            self.found.append(self._line(data, end, stop, number, -1, -1))
+            self.lines.append(self._make_line(data, end, stop, number, -1, -1))
             number, end = number + 1, stop
-            self.owed -= 1
-        back = self._back(data, end, past)
+            self.trailing_context_left -= 1
+        back = self._find_context_start(data, end, past)
         number += data.count(b"\n", end, back)
         if not last:
-            missing = self.needle.before - data.count(b"\n", back, past)
+            missing = self.matcher.before - data.count(b"\n", back, past)
             if end == 0 and missing > 0:
-                self.found += self.recent[-missing:]
-            self.recent = []
-        for line in self._split(data, back, past):
-            kept = self.recent if last else self.found
-            kept.append(self._line(data, *line, number, -1, -1))
+                self.lines += self.leading_context[-missing:]
+            self.leading_context = []
+        for line in self._split_lines(data, back, past):
+            kept = self.leading_context if last else self.lines
+            kept.append(self._make_line(data, *line, number, -1, -1))
             number += 1
         if last:
-            self.recent = self.recent[-self.needle.before :] if self.needle.before else []
+            self.leading_context = self.leading_context[-self.matcher.before :] if self.matcher.before else []
         return number
 
-    def _back(self, data: Bytes, at: int, past: int) -> int:
+    def _find_context_start(self, data: BytesLike, at: int, past: int) -> int:
         """Where the last `before` lines begin that end at `past`."""
         back = past
-        for _ in range(self.needle.before):
+        for _ in range(self.matcher.before):
             if back <= at:
                 break
             back = data.rfind(b"\n", at, back - 1) + 1 or at
         return back
 
-    def _split(self, data: Bytes, at: int, past: int) -> Iterator[Span]:
+    def _split_lines(self, data: BytesLike, at: int, past: int) -> Iterator[MatchSpan]:
         while at < past:
             end = data.find(b"\n", at, past) + 1 or past
             yield at, end
             at = end
 
-    def _line(self, data: Bytes, start: int, end: int, number: int, first: int, past: int) -> Found:
-        held = bytes(data[start:end]) if end - start <= LONG else None
-        return Found(number, self.offset + start, first, past, held)
+    def _make_line(self, data: BytesLike, start: int, end: int, number: int, first: int, past: int) -> FoundLine:
+        held = bytes(data[start:end]) if end - start <= MAX_HELD_LINE_BYTES else None
+        return FoundLine(number, self.offset + start, first, past, held)
 
 
 # --- what to find
 
 
-def finder(request: Grep) -> Callable[[Bytes], Finds]:
+def make_finder(request: Grep) -> Callable[[BytesLike], FindMatch]:
     if request.regex:
-        return by_regex(compiled(request.pattern, ignore_case=request.ignore_case))
-    needle = request.pattern.encode()
+        return make_regex_finder(compile_regex(request.pattern, ignore_case=request.ignore_case))
+    literal = request.pattern.encode()
     if request.ignore_case:
-        return by_bytes(re.compile(any_case(request.pattern)))
+        return make_bytes_finder(re.compile(build_ignore_case_pattern(request.pattern)))
 
-    def find(data: Bytes, at: int) -> Span | None:
-        found = data.find(needle, at)
-        return (found, found + len(needle)) if found >= 0 else None
+    def find(data: BytesLike, at: int) -> MatchSpan | None:
+        found = data.find(literal, at)
+        return (found, found + len(literal)) if found >= 0 else None
 
     return lambda _: find
 
 
-def by_bytes(pattern: "re.Pattern[bytes]") -> Callable[[Bytes], Finds]:
-    def find(data: Bytes, at: int) -> Span | None:
+def make_bytes_finder(pattern: "re.Pattern[bytes]") -> Callable[[BytesLike], FindMatch]:
+    def find(data: BytesLike, at: int) -> MatchSpan | None:
         found = pattern.search(data, at)
         return found.span() if found else None
 
     return lambda _: find
 
 
-def by_regex(pattern: "re.Pattern[str]") -> Callable[[Bytes], Finds]:
+def make_regex_finder(pattern: "re.Pattern[str]") -> Callable[[BytesLike], FindMatch]:
     """Characters, where a file is text; and back to the bytes that they stand for."""
 
-    def prepared(data: Bytes) -> Finds:
+    def prepare(data: BytesLike) -> FindMatch:
         text = data.decode("utf-8", "surrogateescape")
         plain = len(text) == len(data) and data.isascii()
         known = [0, 0]  # a character and the byte where it begins
@@ -201,7 +207,7 @@ def by_regex(pattern: "re.Pattern[str]") -> Callable[[Bytes], Finds]:
             known[1] = byte
             return known[0]
 
-        def find(_: Bytes, at: int) -> Span | None:
+        def find(_: BytesLike, at: int) -> MatchSpan | None:
             found = pattern.search(text, char_at(at))
             if not found or (found.start() == len(text) and text.endswith("\n")):  # behind the last line there is none
                 return None
@@ -209,36 +215,36 @@ def by_regex(pattern: "re.Pattern[str]") -> Callable[[Bytes], Finds]:
 
         return find
 
-    return prepared
+    return prepare
 
 
-def any_case(text: str) -> bytes:
+def build_ignore_case_pattern(text: str) -> bytes:
     """A text in bytes, in whatever case each of its letters is written."""
-    return b"".join(map(_any_case, text))
+    return b"".join(map(_build_char_pattern, text))
 
 
-def _any_case(char: str) -> bytes:
-    same = [re.escape(letter.encode()) for letter in same_letters(char)]
+def _build_char_pattern(char: str) -> bytes:
+    same = [re.escape(letter.encode()) for letter in list_case_variants(char)]
     return same[0] if len(same) == 1 else b"(?:" + b"|".join(same) + b")"
 
 
-def same_letters(char: str) -> list[str]:
+def list_case_variants(char: str) -> list[str]:
     if char.isascii():
         return sorted({char, char.lower(), char.upper(), *{"k": "\u212a", "s": "\u017f"}.get(char.lower(), "")})
-    return alike().get(folded(char), [char])
+    return build_case_groups().get(fold_case(char), [char])
 
 
 @cache
-def alike() -> dict[str, list[str]]:
+def build_case_groups() -> dict[str, list[str]]:
     """Letters that differ in case only, by what they are folded to."""
     found: dict[str, list[str]] = {}
     for char in map(chr, range(0x20000)):  # behind them no letter has two cases
         if char.upper() != char or char.lower() != char or char.casefold() != char:
-            found.setdefault(folded(char), []).append(char)
+            found.setdefault(fold_case(char), []).append(char)
     return {to: sorted({to, *chars}) for to, chars in found.items()}
 
 
-def folded(char: str) -> str:
+def fold_case(char: str) -> str:
     """Without its case, and one letter still: some become two when they are folded fully."""
     return next((to for to in (char.casefold(), char.lower()) if len(to) == 1), char)
 
@@ -247,66 +253,69 @@ def folded(char: str) -> str:
 
 
 @dataclass(frozen=True)
-class Window:
-    """Some whole lines; the last may lack its end. `binary` tells that nothing behind them counts."""
+class TextWindow:
+    """Some whole lines; the last may lack its end. `is_binary` tells that nothing behind them counts."""
 
-    data: Bytes
-    binary: bool = False
+    data: BytesLike
+    is_binary: bool = False
 
 
-def windows(read: Callable[[int], bytes], *, named: bool, first: bool) -> Iterator[Window]:
+def read_windows(read: Callable[[int], bytes], *, explicit: bool, is_start: bool) -> Iterator[TextWindow]:
     """A file in pieces of whole lines, up to where it turns out to be binary: as a whole, if that is in its first."""
-    data = read(WINDOW)
-    if data.startswith(WIDE):
+    data = read(WINDOW_BYTES)
+    if data.startswith(UTF16_BOMS):
         whole = bytearray(data)
-        while len(whole) < MOST_WIDE and (more := read(WINDOW)):
+        while len(whole) < MAX_UTF16_BYTES and (more := read(WINDOW_BYTES)):
             whole += more
-        if len(whole) > len(WIDE[0]):
-            yield wide(whole, named=named, first=first)
+        if len(whole) > len(UTF16_BOMS[0]):
+            yield decode_utf16(whole, explicit=explicit, is_start=is_start)
         return
     data = data.removeprefix(BOM)
     held = bytearray()  # a line whose end has not come yet
     while data:
-        more = read(WINDOW)
+        more = read(WINDOW_BYTES)
         end = data.rfind(b"\n") + 1 if more else len(data)
         if end:
             piece = data[:end] if end < len(data) else data
             if held:
                 held += piece
-            window = bounded(held or piece, named=named, first=first)
+            window = cut_at_nul(held or piece, explicit=explicit, is_start=is_start)
             yield window
-            if window.binary:
+            if window.is_binary:
                 return
             held = bytearray(data[end:])
-            first = False
+            is_start = False
         else:
             held += data
         data = more
 
 
-def wide(raw: Bytes, *, named: bool, first: bool) -> Window:
+def decode_utf16(raw: BytesLike, *, explicit: bool, is_start: bool) -> TextWindow:
     """Text in UTF-16, as UTF-8: that is what is searched, and where its bytes are counted."""
-    return bounded(raw.decode("utf-16", "replace").encode("utf-8", "replace"), named=named, first=first)
+    return cut_at_nul(raw.decode("utf-16", "replace").encode("utf-8", "replace"), explicit=explicit, is_start=is_start)
 
 
-def bounded(data: Bytes, *, named: bool, first: bool) -> Window:
+def cut_at_nul(data: BytesLike, *, explicit: bool, is_start: bool) -> TextWindow:
     nul = data.find(b"\0")
     if nul < 0:
-        return Window(data)
-    if named:
-        return Window(data.replace(b"\0", b"\n"))
-    return Window(b"" if first and nul < FIRST else data[: data.rfind(b"\n", 0, nul) + 1], binary=True)
+        return TextWindow(data)
+    if explicit:
+        return TextWindow(data.replace(b"\0", b"\n"))
+    return TextWindow(
+        b"" if is_start and nul < BINARY_CHECK_BYTES else data[: data.rfind(b"\n", 0, nul) + 1], is_binary=True
+    )
 
 
-def reading(fd: int, size: int) -> Callable[[int], bytes]:
+def make_reader(fd: int, size: int) -> Callable[[int], bytes]:
     """Reads a file to its end, as large as it was, or until nothing more comes where nobody knows its size."""
     left = size
 
-    def read(most: int) -> bytes:
+    def read(max_bytes: int) -> bytes:
         nonlocal left
         if size and left <= 0:
             return b""
-        data = os.read(fd, min(most, left) if size else BUFFER)  # room that is asked for costs time, used or not
+        # Room that is asked for costs time, used or not.
+        data = os.read(fd, min(max_bytes, left) if size else READ_BUFFER_BYTES)
         left -= len(data)
         return data
 

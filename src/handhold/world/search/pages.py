@@ -8,158 +8,159 @@ from errno import ENAMETOOLONG
 from operator import itemgetter
 from zlib import crc32
 
-from handhold.core.facts import Hit, Row
+from handhold.core.facts import MatchRow, SearchHit
 from handhold.core.requests import Grep
-from handhold.core.text.cursor import checksum, passed
-from handhold.world.search.checked import Folder, LeftOut, Lines
-from handhold.world.search.events import Found
+from handhold.core.text.cursor import checksum, checksum_hit
+from handhold.world.search.checked import HitSkipped, LineVerifier, SearchFolder
+from handhold.world.search.events import FoundLine
 
-SPARE = 10_000  # files beyond a page that are held before the older ones are forgotten
-WORD = 0xFFFFFFFF
+MAX_EXTRA_FILES = 10_000  # files beyond a page that are held before the older ones are forgotten
+UINT32_MASK = 0xFFFFFFFF
 
 
-def order(name: bytes) -> bytes:
+def path_sort_key(name: bytes) -> bytes:
     """What puts names in the order of paths: folder by folder."""
     return name.replace(b"/", b"\0")
 
 
-class Newest:
+class NewestFiles:
     """The newest of many files that may be shown, without holding all of them; and a checksum of all."""
 
-    def __init__(self, folder: Folder, keep: int) -> None:
+    def __init__(self, folder: SearchFolder, max_files: int) -> None:
         self.folder = folder
-        self.keep = keep
-        self.state = 0
-        self.seen = 0
-        self._held: list[tuple[int, bytes, int]] = []
+        self.max_files = max_files
+        self.checksum = 0
+        self.file_count = 0
+        self._files: list[tuple[int, bytes, int]] = []
 
-    def add(self, found: Iterable[tuple[bytes, int]]) -> None:
+    def add(self, files: Iterable[tuple[bytes, int]]) -> None:
         # Every name below a large folder may come by here: what is looked up once is not looked up again.
-        fd, shows, held = self.folder.fd, self.folder.shows, self._held
-        state, most = self.state, self.folder.most
-        for name, count in found:
+        fd, can_show, held = self.folder.fd, self.folder.can_show, self._files
+        crc_sum, max_bytes = self.checksum, self.folder.max_file_bytes
+        for name, count in files:
             try:
                 status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except OSError as error:
-                status = self.folder.status(name) if error.errno == ENAMETOOLONG else None
-            if not shows(name, status):
+                status = self.folder.stat(name) if error.errno == ENAMETOOLONG else None
+            if not can_show(name, status):
                 continue
             if status is None:
-                self.folder.unsteady += 1
+                self.folder.unstable_count += 1
                 continue
-            if status.st_size > most:
+            if status.st_size > max_bytes:
                 self.folder.too_large += 1
                 continue
             age = -status.st_mtime_ns
-            state += crc32(name, (age ^ count) & WORD)  # a sum: the same in whatever order they come
+            crc_sum += crc32(name, (age ^ count) & UINT32_MASK)  # a sum: the same in whatever order they come
             held.append((age, name, count))
-            self.seen += 1
-        self.state = state & WORD
-        if len(held) > self.keep + SPARE:
-            self._forget()
+            self.file_count += 1
+        self.checksum = crc_sum & UINT32_MASK
+        if len(held) > self.max_files + MAX_EXTRA_FILES:
+            self._trim()
 
-    def first(self) -> list[tuple[bytes, int]]:
-        self._forget()
-        return [(name, count) for _, name, count in self._held]
+    def list_newest(self) -> list[tuple[bytes, int]]:
+        self._trim()
+        return [(name, count) for _, name, count in self._files]
 
-    def _forget(self) -> None:
+    def _trim(self) -> None:
         """All but the newest; of the same age, the first by path."""
-        self._held.sort(key=itemgetter(0))
-        if len(self._held) > self.keep:
-            oldest = self._held[self.keep - 1][0]
-            del self._held[bisect_right(self._held, oldest, key=itemgetter(0)) :]
-        self._held.sort(key=lambda each: (each[0], order(each[1])))
-        del self._held[self.keep :]
+        self._files.sort(key=itemgetter(0))
+        if len(self._files) > self.max_files:
+            oldest = self._files[self.max_files - 1][0]
+            del self._files[bisect_right(self._files, oldest, key=itemgetter(0)) :]
+        self._files.sort(key=lambda each: (each[0], path_sort_key(each[1])))
+        del self._files[self.max_files :]
 
 
 @dataclass
 class FilePage:
     """Files that are offered one by one, until a page of them is full."""
 
-    folder: Folder
+    folder: SearchFolder
     skip: int
     limit: int
-    state: int = 0  # of those that were skipped
-    hits: list[Hit] = field(default_factory=list[Hit])
-    more: bool = False
+    checksum: int = 0  # of those that were skipped
+    hits: list[SearchHit] = field(default_factory=list[SearchHit])
+    has_more: bool = False
 
     def offer(self, name: bytes, count: int) -> bool:
         """Whether there is room for another."""
-        hit = Hit(self.folder.place(name), count=count)
-        if not self.folder.shows(name):
+        hit = SearchHit(self.folder.to_place(name), count=count)
+        if not self.folder.can_show(name):
             return True
         if self.skip:
             self.skip -= 1
-            self.state = passed(self.state, hit)
+            self.checksum = checksum_hit(self.checksum, hit)
         elif len(self.hits) == self.limit:
-            self.more = True
-        elif self.folder.has(name):
+            self.has_more = True
+        elif self.folder.has_file(name):
             self.hits.append(hit)
-        return not self.more
+        return not self.has_more
 
 
 @dataclass
 class LinePage:
     """Matching lines of files that are offered one by one, with the lines around them."""
 
-    folder: Folder
+    folder: SearchFolder
     request: Grep
     skip: int
     limit: int
-    search_again: Callable[[int, Sequence[Found]], Sequence[Found]]  # lines of a file, by searching the open file
-    named: bool = False  # somebody gave the path of the file itself
-    state: int = 0
-    hits: list[Hit] = field(default_factory=list[Hit])
-    more: bool = False
+    # Lines of a file, by searching the open file.
+    search_again: Callable[[int, Sequence[FoundLine]], Sequence[FoundLine]]
+    explicit: bool = False  # somebody gave the path of the file itself
+    checksum: int = 0
+    hits: list[SearchHit] = field(default_factory=list[SearchHit])
+    has_more: bool = False
 
-    def offer(self, name: bytes, lines: Sequence[Found]) -> bool:
+    def offer(self, name: bytes, lines: Sequence[FoundLine]) -> bool:
         if not any(line.start >= 0 for line in lines):
-            return not self.more
+            return not self.has_more
         try:
             fd = self.folder.open(name)
-        except LeftOut:
+        except HitSkipped:
             return True
         try:
-            self._take(self.folder.place(name), self._confirmed(fd, lines))
+            self._add_rows(self.folder.to_place(name), self._confirm_lines(fd, lines))
         finally:
             os.close(fd)
-        return not self.more
+        return not self.has_more
 
-    def _confirmed(self, fd: int, lines: Sequence[Found]) -> Iterator[Row]:
+    def _confirm_lines(self, fd: int, lines: Sequence[FoundLine]) -> Iterator[MatchRow]:
         """The lines that the open file has. Of a line too long to be compared, the match is: where that takes more than
         comparing, it is looked for again."""
         literal = None if self.request.regex or self.request.ignore_case else self.request.pattern.encode()
         if literal is None and any(line.data is None for line in lines):
             lines = self.search_again(fd, lines)
-        file = Lines(fd, named=self.named)
+        file = LineVerifier(fd, explicit=self.explicit)
         for line in lines:
-            row = file.row(line, self.request.width, literal)
+            row = file.verify(line, self.request.width, literal)
             if row:
                 yield row
             else:
-                self.folder.unsteady += line.start >= 0
+                self.folder.unstable_count += line.start >= 0
 
-    def _take(self, place: str, confirmed: Iterator[Row]) -> None:
-        rows: list[Row] = []
+    def _add_rows(self, place: str, confirmed_rows: Iterator[MatchRow]) -> None:
+        rows: list[MatchRow] = []
         matches: list[int] = []
-        for row in confirmed:
+        for row in confirmed_rows:
             if self.skip:  # an earlier page showed it
                 if row.is_match:
                     self.skip -= 1
-                    self.state = checksum(self.state, place, str(row.number))
+                    self.checksum = checksum(self.checksum, place, str(row.number))
                 continue
             if row.is_match and not self.limit:
-                self.more = True
+                self.has_more = True
                 break
             rows.append(row)
             if row.is_match:
                 matches.append(row.number)
                 self.limit -= 1
         if matches:
-            near = tuple(row for row in rows if self._near(row.number, matches))
-            self.hits.append(Hit(place, rows=near))
+            near = tuple(row for row in rows if self._is_near_match(row.number, matches))
+            self.hits.append(SearchHit(place, rows=near))
 
-    def _near(self, number: int, matches: Sequence[int]) -> bool:
+    def _is_near_match(self, number: int, matches: Sequence[int]) -> bool:
         """Whether a line belongs to one of the matches, which are in order."""
         at = bisect_left(matches, number - self.request.after)
         return at < len(matches) and matches[at] - self.request.before <= number

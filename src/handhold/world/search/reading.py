@@ -22,217 +22,224 @@ from typing import Any
 
 from handhold.core.requests import Grep
 from handhold.world.files.tree import DiskTree
-from handhold.world.search.events import Found
-from handhold.world.search.needle import Needle, reading
-from handhold.world.search.running import Broken, Deadline
+from handhold.world.search.events import FoundLine
+from handhold.world.search.needle import LineMatcher, make_reader
+from handhold.world.search.running import Deadline, EngineFailed
 
-AT_ONCE = 256  # files that are given out together
-FIRST = 16  # and in the beginning, so that a page that fills soon is there soon
-AHEAD = 3  # runs that a process has in hand
-ALONE = 1_500  # files that are read here before others are asked to help
-PROCESSES = 2
-PIECE = 1 << 20
-PATIENCE = 1.0
-PACKAGES = str(Path(__file__).parents[3])
+MAX_BATCH_FILES = 256  # files that are given out together
+FIRST_BATCH_FILES = 16  # and in the beginning, so that a page that fills soon is there soon
+MAX_PENDING_BATCHES = 3  # runs that a process has in hand
+MAX_IN_PROCESS_FILES = 1_500  # files that are read here before others are asked to help
+MAX_PROCESSES = 2
+READ_CHUNK_BYTES = 1 << 20
+KILL_TIMEOUT_SECONDS = 1.0
+PACKAGE_ROOT = str(Path(__file__).parents[3])
 # Without `site`: what a repository may have put beside its packages would be run at every start.
-PROGRAM = "import sys; sys.path.append({packages!r}); from {module} import serve; serve({fd})"
-SIZE = struct.Struct("!I")
+READER_CODE = "import sys; sys.path.append({packages!r}); from {module} import serve; serve({fd})"
+LENGTH_PREFIX = struct.Struct("!I")
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchTask:
     """What to do with every file."""
 
     request: Grep
-    named: bool = False  # somebody gave the path of the file itself
-    most_lines: int = 1
-    most_bytes: int | None = None
+    explicit: bool = False  # somebody gave the path of the file itself
+    max_lines: int = 1
+    max_bytes: int | None = None
 
 
 @dataclass
-class Told:
+class BatchResult:
     """What came of some files: those that matched, and how many did not get that far."""
 
-    found: list[tuple[bytes, int, list[Found]]] = field(default_factory=list[tuple[bytes, int, list[Found]]])
+    matches: list[tuple[bytes, int, list[FoundLine]]] = field(default_factory=list[tuple[bytes, int, list[FoundLine]]])
     searched: int = 0
     binary: int = 0
     too_large: int = 0
     unreadable: int = 0
-    gone: int = 0
+    vanished: int = 0
 
-    def add(self, other: "Told") -> None:
+    def add_counts(self, other: "BatchResult") -> None:
         """The counts of another."""
         self.searched += other.searched
         self.binary += other.binary
         self.too_large += other.too_large
         self.unreadable += other.unreadable
-        self.gone += other.gone
+        self.vanished += other.vanished
 
 
 @dataclass(frozen=True)
-class Batch:
+class FileBatch:
     """Files, by the way to their folder and their name; with what is in them where no disk holds it."""
 
     files: list[tuple[bytes, bytes]]
     contents: list[bytes] | None = None
 
 
-class Reader:
+class BatchReader:
     """Reads here."""
 
-    def __init__(self, tree: DiskTree | None, task: Task) -> None:
+    def __init__(self, tree: DiskTree | None, task: SearchTask) -> None:
         self._tree = tree
         self._task = task
-        self._needle = Needle(task.request)
+        self._matcher = LineMatcher(task.request)
 
-    def read(self, batch: Batch) -> Told:
-        told = Told()
+    def read(self, batch: FileBatch) -> BatchResult:
+        result = BatchResult()
         if batch.contents is None:
-            for way, name in batch.files:
-                self._file(told, way, name)
+            for rel_path, name in batch.files:
+                self._read_file(result, rel_path, name)
         else:
-            for (way, name), data in zip(batch.files, batch.contents, strict=True):
-                self._look(told, way + name, BytesIO(data).read)
-        return told
+            for (rel_path, name), data in zip(batch.files, batch.contents, strict=True):
+                self._match_file(result, rel_path + name, BytesIO(data).read)
+        return result
 
-    def _file(self, told: Told, way: bytes, name: bytes) -> None:
+    def _read_file(self, result: BatchResult, rel_path: bytes, name: bytes) -> None:
         assert self._tree
         try:
-            fd, status = self._tree.open(way, name)
+            fd, status = self._tree.open_file(rel_path, name)
         except FileNotFoundError:
-            told.gone += 1
+            result.vanished += 1
             return
         except OSError:
-            told.unreadable += 1
+            result.unreadable += 1
             return
         try:
-            if self._task.most_bytes is not None and status.st_size > self._task.most_bytes:
-                told.too_large += 1
+            if self._task.max_bytes is not None and status.st_size > self._task.max_bytes:
+                result.too_large += 1
             else:
-                self._look(told, way + name, reading(fd, status.st_size))
+                self._match_file(result, rel_path + name, make_reader(fd, status.st_size))
         except OSError:
-            told.unreadable += 1
+            result.unreadable += 1
         finally:
             os.close(fd)
 
-    def _look(self, told: Told, name: bytes, read: Callable[[int], bytes]) -> None:
-        seen = self._needle.search(read, named=self._task.named, most=self._task.most_lines)
-        binary = seen.binary and not seen.count
-        told.binary += binary
-        told.searched += not binary
-        if seen.count:
-            told.found.append((name, seen.count, seen.lines))
+    def _match_file(self, result: BatchResult, name: bytes, read: Callable[[int], bytes]) -> None:
+        matches = self._matcher.search(read, explicit=self._task.explicit, max_lines=self._task.max_lines)
+        binary = matches.is_binary and not matches.count
+        result.binary += binary
+        result.searched += not binary
+        if matches.count:
+            result.matches.append((name, matches.count, matches.lines))
 
 
-def batches(runs: Iterable[tuple[bytes, list[bytes]]]) -> Iterator[Batch]:
+def make_batches(directories: Iterable[tuple[bytes, list[bytes]]]) -> Iterator[FileBatch]:
     """Runs of files of one folder each, put together and cut to a size that grows."""
-    size = FIRST
+    size = FIRST_BATCH_FILES
     files: list[tuple[bytes, bytes]] = []
-    for way, names in runs:
-        files += [(way, name) for name in names]
+    for rel_path, names in directories:
+        files += [(rel_path, name) for name in names]
         while len(files) >= size:
-            yield Batch(files[:size])
+            yield FileBatch(files[:size])
             del files[:size]
-            size = min(2 * size, AT_ONCE)
+            size = min(2 * size, MAX_BATCH_FILES)
     if files:
-        yield Batch(files)
+        yield FileBatch(files)
 
 
-def told(tree: DiskTree | None, task: Task, runs: Iterator[Batch], deadline: Deadline) -> Generator[Told]:
-    """What comes of each batch, in their order. Late when the time is over, and then no process is left. BadRegex."""
-    reader = Reader(tree, task)
+def read_batches(
+    tree: DiskTree | None, task: SearchTask, batches: Iterator[FileBatch], deadline: Deadline
+) -> Generator[BatchResult]:
+    """What comes of each batch, in their order. BadRegex.
+
+    DeadlineExceeded when the time is over, and then no process is left.
+    """
+    reader = BatchReader(tree, task)
     if not task.request.regex:
-        alone = 0
-        for batch in runs:
-            deadline.left()
+        files_read = 0
+        for batch in batches:
+            deadline.check_remaining()
             yield reader.read(batch)
-            alone += len(batch.files)
-            if alone > ALONE and (os.cpu_count() or 1) > 1:
+            files_read += len(batch.files)
+            if files_read > MAX_IN_PROCESS_FILES and (os.cpu_count() or 1) > 1:
                 break
         else:
             return
-    with Processes(tree.top if tree else None, task, deadline) as processes:
-        yield from processes.told(runs)
+    with ReaderPool(tree.top_fd if tree else None, task, deadline) as processes:
+        yield from processes.read_batches(batches)
 
 
 # --- processes
 
 
-class Processes:
-    def __init__(self, fd: int | None, task: Task, deadline: Deadline) -> None:
+class ReaderPool:
+    def __init__(self, fd: int | None, task: SearchTask, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._all: list[Process] = []
+        self._processes: list[ReaderProcess] = []
         self._fd = fd
         self._task = task
 
-    def __enter__(self) -> "Processes":
+    def __enter__(self) -> "ReaderPool":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
-        for process in self._all:
+        for process in self._processes:
             process.kill()
 
-    def more(self) -> None:
+    def start_process(self) -> None:
         """One more to read."""
         try:
-            self._all.append(Process(self._fd, self._task))
+            self._processes.append(ReaderProcess(self._fd, self._task))
         except OSError as error:
-            raise Broken(f"no process could be started to read files: {error.strerror}") from error
+            raise EngineFailed(f"no process could be started to read files: {error.strerror}") from error
 
-    def told(self, runs: Iterator[Batch]) -> Generator[Told]:
-        waiting: deque[Process] = deque()  # whose answer comes when
+    def read_batches(self, batches: Iterator[FileBatch]) -> Generator[BatchResult]:
+        waiting: deque[ReaderProcess] = deque()  # whose answer comes when
         files = 0
-        for batch in runs:
+        for batch in batches:
             files += len(batch.files)
-            if not self._all or (files > ALONE and len(self._all) < min(PROCESSES, os.cpu_count() or 1)):
-                self.more()
-            process = min(self._all, key=lambda each: each.in_hand)
-            while process.in_hand >= AHEAD:
-                yield self._next(waiting)
-                process = min(self._all, key=lambda each: each.in_hand)
+            if not self._processes or (
+                files > MAX_IN_PROCESS_FILES and len(self._processes) < min(MAX_PROCESSES, os.cpu_count() or 1)
+            ):
+                self.start_process()
+            process = min(self._processes, key=lambda each: each.pending)
+            while process.pending >= MAX_PENDING_BATCHES:
+                yield self._receive_next(waiting)
+                process = min(self._processes, key=lambda each: each.pending)
             process.send(batch)
             waiting.append(process)
             self._pump(0)
-            while waiting and waiting[0].answers:
-                yield self._next(waiting)
+            while waiting and waiting[0].results:
+                yield self._receive_next(waiting)
         while waiting:
-            yield self._next(waiting)
+            yield self._receive_next(waiting)
 
-    def _next(self, waiting: "deque[Process]") -> Told:
+    def _receive_next(self, waiting: "deque[ReaderProcess]") -> BatchResult:
         first = waiting.popleft()
-        while not first.answers:
-            self._pump(self._deadline.left())
-        first.in_hand -= 1
-        return first.answers.popleft()
+        while not first.results:
+            self._pump(self._deadline.check_remaining())
+        first.pending -= 1
+        return first.results.popleft()
 
     def _pump(self, seconds: float) -> None:
         """Give and take what the pipes hold."""
         poll = select.poll()
-        by_fd: dict[int, Process] = {}
-        for process in self._all:
-            poll.register(process.out, select.POLLIN)
-            by_fd[process.out] = process
+        by_fd: dict[int, ReaderProcess] = {}
+        for process in self._processes:
+            poll.register(process.stdout_fd, select.POLLIN)
+            by_fd[process.stdout_fd] = process
             if process.unsent:
-                poll.register(process.into, select.POLLOUT)
-                by_fd[process.into] = process
+                poll.register(process.stdin_fd, select.POLLOUT)
+                by_fd[process.stdin_fd] = process
         for fd, _ in poll.poll(seconds * 1000):
             process = by_fd[fd]
-            process.take() if fd == process.out else process.give()
+            process.receive() if fd == process.stdout_fd else process.flush()
 
 
-class Process:
+class ReaderProcess:
     """One that reads. What it is given and what it says is pickled: both ends are ours."""
 
-    def __init__(self, fd: int | None, task: Task) -> None:
-        self.in_hand = 0
-        self.answers: deque[Told] = deque()
+    def __init__(self, fd: int | None, task: SearchTask) -> None:
+        self.pending = 0
+        self.results: deque[BatchResult] = deque()
         self.unsent = bytearray()
-        self._said = bytearray()
+        self._received = bytearray()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", PROGRAM.format(packages=PACKAGES, module=__name__, fd=fd)],
+            [sys.executable, "-I", "-S", "-c", READER_CODE.format(packages=PACKAGE_ROOT, module=__name__, fd=fd)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -243,31 +250,31 @@ class Process:
         assert self._process.stdin
         assert self._process.stdout
         self._stdin = self._process.stdin
-        self.into, self.out = self._process.stdin.fileno(), self._process.stdout.fileno()
-        os.set_blocking(self.into, False)
-        self._put(task)
+        self.stdin_fd, self.stdout_fd = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self.stdin_fd, False)
+        self._enqueue(task)
 
-    def send(self, batch: Batch) -> None:
-        self.in_hand += 1
-        self._put(batch)
+    def send(self, batch: FileBatch) -> None:
+        self.pending += 1
+        self._enqueue(batch)
 
-    def give(self) -> None:
+    def flush(self) -> None:
         try:
             del self.unsent[: self._stdin.write(self.unsent) or 0]  # None: the pipe is full
         except BrokenPipeError:
-            raise Broken("a process that was reading files has ended") from None
+            raise EngineFailed("a process that was reading files has ended") from None
 
-    def take(self) -> None:
-        piece = os.read(self.out, PIECE)
+    def receive(self) -> None:
+        piece = os.read(self.stdout_fd, READ_CHUNK_BYTES)
         if not piece:
-            raise Broken("a process that was reading files has ended")
-        self._said += piece
-        while len(self._said) >= SIZE.size:
-            end = SIZE.size + SIZE.unpack_from(self._said)[0]
-            if len(self._said) < end:
+            raise EngineFailed("a process that was reading files has ended")
+        self._received += piece
+        while len(self._received) >= LENGTH_PREFIX.size:
+            end = LENGTH_PREFIX.size + LENGTH_PREFIX.unpack_from(self._received)[0]
+            if len(self._received) < end:
                 break
-            self.answers.append(pickle.loads(bytes(self._said[SIZE.size : end])))
-            del self._said[:end]
+            self.results.append(pickle.loads(bytes(self._received[LENGTH_PREFIX.size : end])))
+            del self._received[:end]
 
     def kill(self) -> None:
         assert self._process.stdin
@@ -276,31 +283,31 @@ class Process:
         self._process.stdin.close()
         self._process.stdout.close()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(KILL_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             pass  # it hangs in the kernel, and dies when it comes out
 
-    def _put(self, what: Task | Batch) -> None:
-        self.unsent += framed(what)
-        self.give()
+    def _enqueue(self, message: SearchTask | FileBatch) -> None:
+        self.unsent += encode_frame(message)
+        self.flush()
 
 
-def framed(what: object) -> bytes:
-    data = pickle.dumps(what)
-    return SIZE.pack(len(data)) + data
+def encode_frame(message: object) -> bytes:
+    data = pickle.dumps(message)
+    return LENGTH_PREFIX.pack(len(data)) + data
 
 
 def serve(fd: int | None) -> None:
     """The life of such a process: a task, then batches until there are no more."""
     given, answers = sys.stdin.buffer, sys.stdout.buffer
 
-    def taken() -> Any:
-        head = given.read(SIZE.size)
-        return pickle.loads(given.read(SIZE.unpack(head)[0])) if len(head) == SIZE.size else None
+    def read_frame() -> Any:
+        head = given.read(LENGTH_PREFIX.size)
+        return pickle.loads(given.read(LENGTH_PREFIX.unpack(head)[0])) if len(head) == LENGTH_PREFIX.size else None
 
-    task = taken()
+    task = read_frame()
     with DiskTree(fd) if fd is not None else nullcontext() as tree:
-        reader = Reader(tree, task)
-        while batch := taken():
-            answers.write(framed(reader.read(batch)))
+        reader = BatchReader(tree, task)
+        while batch := read_frame():
+            answers.write(encode_frame(reader.read(batch)))
             answers.flush()

@@ -14,259 +14,273 @@ from errno import EACCES, ENAMETOOLONG, ENOENT, EPERM
 from functools import cached_property
 
 from handhold.core.errors import BadGlob, BadRegex
-from handhold.core.facts import Hit, Scan, Skipped
+from handhold.core.facts import SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import Hiding
+from handhold.core.ports import HiddenPaths
 from handhold.core.requests import Glob, Grep
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.checked import LeftOut, opened
+from handhold.world.search.checked import HitSkipped, open_search_folder
 from handhold.world.search.confinement import confine
-from handhold.world.search.events import Found, by_file
-from handhold.world.search.filling import MOST_BYTES, Account, ByFile, Counted, Filling
-from handhold.world.search.needle import Needle, reading
+from handhold.world.search.events import FoundLine, group_by_file
+from handhold.world.search.filling import MAX_FILE_BYTES, CountedFiles, LinesByFile, SearchCoverage, SearchRun
+from handhold.world.search.needle import LineMatcher, make_reader
 from handhold.world.search.pages import LinePage
-from handhold.world.search.programs import ENV, Program
-from handhold.world.search.running import Broken, Deadline, Running, between_nuls
+from handhold.world.search.programs import ENV, RipgrepBinary
+from handhold.world.search.running import Deadline, EngineFailed, SearchProcess, split_at_nul
 
-BATCH = 256  # files that are asked for their lines at a time
+MAX_BATCH_FILES = 256  # files that are asked for their lines at a time
 
-ALWAYS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
-FILES = ("--files-with-matches", "--null")
-COUNTS = ("--count", "--null", "--with-filename")
-BY_PATH = "--sort=path"
-IN_TURN = "--threads=1"  # files that are named come in the order in which they were
-HERE = b"./"  # before every name: so none of them is an option
-OPEN = b"/proc/self/fd/%d"
-TROUBLE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTILINE)
-COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
+BASE_OPTIONS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
+FILES_OPTIONS = ("--files-with-matches", "--null")
+COUNT_OPTIONS = ("--count", "--null", "--with-filename")
+SORT_BY_PATH = "--sort=path"
+SINGLE_THREAD = "--threads=1"  # files that are named come in the order in which they were
+PATH_PREFIX = b"./"  # before every name: so none of them is an option
+FD_PATH = b"/proc/self/fd/%d"
+ERROR_LINE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTILINE)
+COUNT_LINE = re.compile(rb"([^\0]+)\0(\d+)\n")
 ALL_LINES = 1 << 60
 
 
-class Ripgrep:
-    def __init__(self, workspace: Workspace, program: Program) -> None:
+class RipgrepSearch:
+    def __init__(self, workspace: Workspace, program: RipgrepBinary) -> None:
         self._workspace = workspace
         self._program = program
 
     def search(
-        self, search: Search, visible: Callable[[str], bool], until: float, hiding: Hiding | None = None
-    ) -> Scan:
+        self, search: Search, visible: Callable[[str], bool], until: float, hidden_paths: HiddenPaths | None = None
+    ) -> SearchOutcome:
         assert isinstance(search.request, Glob | Grep)
-        with opened(self._workspace, search.place, visible, hiding) as (folder, name):
+        with open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name):
             if isinstance(search.request, Grep) and not name:
                 # Telling ripgrep not to read larger ones costs a sixth of the time of every search.
-                folder.most = MOST_BYTES
-            return Run(folder, name, search.request, until, self._program).scan(search)
+                folder.max_file_bytes = MAX_FILE_BYTES
+            return RipgrepSearchRun(folder, name, search.request, until, self._program).run(search)
 
 
 @dataclass
-class Run(Filling):
+class RipgrepSearchRun(SearchRun):
     """A search that ripgrep does."""
 
-    program: Program
-    trouble: Counter[int] = field(default_factory=Counter[int])  # by number of the error
+    program: RipgrepBinary
+    error_counts: Counter[int] = field(default_factory=Counter[int])  # by number of the error
 
     @property
     def engine(self) -> str:
         return f"ripgrep {self.program.version}"
 
-    def account(self, *, missed: bool) -> Account:
-        from handhold.world.search.missed import Miss
+    def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
+        from handhold.world.search.missed import SkipReport
 
-        miss = Miss(self) if missed else None
-        skipped = (*self._lost(), *(miss.skipped if miss else ()))
-        return Account(miss.searched if miss else None, skipped, self.trouble[ENOENT])
+        report = SkipReport(self) if no_hits else None
+        skipped = (*self._iter_skipped(), *(report.skipped if report else ()))
+        return SearchCoverage(report.searched_count if report else None, skipped, self.error_counts[ENOENT])
 
     # --- what ripgrep says
 
-    def counted(self, deadline: Deadline) -> Counted:
-        how = () if self.whole else (BY_PATH,)
+    def find_files(self, deadline: Deadline) -> CountedFiles:
+        options = () if self.needs_all_files else (SORT_BY_PATH,)
         match self.request:
             case Glob():
-                return self._names(deadline, "--files", "--null", *how)
+                return self._list_names(deadline, "--files", "--null", *options)
             case Grep(mode="count"):
-                return self._counts(deadline, *COUNTS, *how)
+                return self._list_counts(deadline, *COUNT_OPTIONS, *options)
             case _:
-                return self._names(deadline, *FILES, *how)
+                return self._list_names(deadline, *FILES_OPTIONS, *options)
 
-    def _names(self, deadline: Deadline, *how: str) -> Counted:
-        with closing(self.said(deadline, how)) as said:
-            for names in between_nuls(said):
-                yield [(name.removeprefix(HERE), 0) for name in names if b".git" not in name or self._shows(name)]
+    def _list_names(self, deadline: Deadline, *options: str) -> CountedFiles:
+        with closing(self.stream_matches(deadline, options)) as output:
+            for names in split_at_nul(output):
+                yield [
+                    (name.removeprefix(PATH_PREFIX), 0) for name in names if b".git" not in name or self._is_shown(name)
+                ]
 
-    def _counts(self, deadline: Deadline, *how: str) -> Counted:
-        with closing(self.said(deadline, how)) as said:
+    def _list_counts(self, deadline: Deadline, *options: str) -> CountedFiles:
+        with closing(self.stream_matches(deadline, options)) as output:
             rest = b""
-            for piece in said:
-                *lines, rest = COUNT.split(rest + piece)
+            for piece in output:
+                *lines, rest = COUNT_LINE.split(rest + piece)
                 counted = zip(lines[1::3], lines[2::3], strict=True)
-                yield [(name.removeprefix(HERE), int(count)) for name, count in counted if self._shows(name)]
+                yield [(name.removeprefix(PATH_PREFIX), int(count)) for name, count in counted if self._is_shown(name)]
 
-    def by_file(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> ByFile:
+    def find_lines(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> LinesByFile:
         if files is None:
-            yield from self._rows(page, deadline, () if self.whole else (BY_PATH,))
+            yield from self._list_lines(page, deadline, () if self.needs_all_files else (SORT_BY_PATH,))
         else:
-            for at in range(0, len(files), BATCH):
-                yield from self._rows(page, deadline, (IN_TURN,), files[at : at + BATCH])
+            for at in range(0, len(files), MAX_BATCH_FILES):
+                yield from self._list_lines(page, deadline, (SINGLE_THREAD,), files[at : at + MAX_BATCH_FILES])
 
     # --- what the files themselves say
 
-    def confirmed(self, hits: Sequence[Hit], until: float) -> Generator[Hit]:
+    def confirm_hits(self, hits: Sequence[SearchHit], until: float) -> Generator[SearchHit]:
         """Each file is searched again, by descriptor: what stands there now need not be what ripgrep read."""
         if not isinstance(self.request, Grep):
             yield from hits
             return
-        deadline, together = Deadline(until), BATCH if self.request.regex else 1
+        deadline, together = Deadline(until), MAX_BATCH_FILES if self.request.regex else 1
         for at in range(0, len(hits), together):
-            deadline.left()
+            deadline.check_remaining()
             some = hits[at : at + together]
             with ExitStack() as stack:
-                fds = [self._opened(hit, stack) for hit in some]
+                fds = [self._open_hit(hit, stack) for hit in some]
                 there = [fd for fd in fds if fd is not None]
-                counts = self._by_pattern(there, deadline) if self.request.regex else self._by_text(there)
+                counts = self._count_by_regex(there, deadline) if self.request.regex else self._count_by_literal(there)
                 for hit, fd in zip(some, fds, strict=True):
                     if count := counts.get(fd, 0) if fd is not None else 0:
                         yield replace(hit, count=count if hit.count else 0)
                     elif fd is not None:
-                        self.folder.unsteady += 1
+                        self.folder.unstable_count += 1
 
-    def _opened(self, hit: Hit, stack: ExitStack) -> int | None:
+    def _open_hit(self, hit: SearchHit, stack: ExitStack) -> int | None:
         try:
-            fd = self.folder.open(os.fsencode(hit.place.removeprefix(self.folder.place(b""))))
-        except LeftOut:
+            fd = self.folder.open(os.fsencode(hit.place.removeprefix(self.folder.to_place(b""))))
+        except HitSkipped:
             return None
         stack.callback(os.close, fd)
         return fd
 
-    def _by_text(self, fds: Sequence[int]) -> dict[int, int]:
+    def _count_by_literal(self, fds: Sequence[int]) -> dict[int, int]:
         """How many lines of open files match; of one at most, unless they are to be counted."""
         assert isinstance(self.request, Grep)
-        needle, most = Needle(self.request), ALL_LINES if self.request.mode == "count" else 1
+        matcher, max_lines = LineMatcher(self.request), ALL_LINES if self.request.mode == "count" else 1
         sizes = {fd: os.fstat(fd).st_size for fd in fds}
         return {
-            fd: needle.search(reading(fd, size), named=bool(self.name), most=most, is_hit=True).count
+            fd: matcher.search(make_reader(fd, size), explicit=bool(self.name), max_lines=max_lines, is_hit=True).count
             for fd, size in sizes.items()
         }
 
-    def _by_pattern(self, fds: Sequence[int], deadline: Deadline) -> dict[int, int]:
+    def _count_by_regex(self, fds: Sequence[int], deadline: Deadline) -> dict[int, int]:
         """The same by ripgrep: a regular expression may mean something else to us, or take for ever."""
         if not fds:
             return {}
-        how = [*self._wanted(), *COUNTS]
-        with closing(self.heard(deadline, how, fds, Counter())) as said:
-            counted = COUNT.findall(b"".join(said))
+        options = [*self._build_options(), *COUNT_OPTIONS]
+        with closing(self.stream_output(deadline, options, fds, Counter())) as output:
+            counted = COUNT_LINE.findall(b"".join(output))
         return {int(path.rpartition(b"/")[2]): int(count) for path, count in counted}
 
-    def search_again(self, fd: int, lines: Sequence[Found]) -> Sequence[Found]:
+    def search_again(self, fd: int, lines: Sequence[FoundLine]) -> Sequence[FoundLine]:
         assert isinstance(self.request, Grep)
-        how = [*self._wanted(), *lines_around(self.request), f"--max-count={len(lines)}"]
-        with closing(self.heard(Deadline(self.until), how, [fd], Counter())) as said:
-            return [line for _, found in by_file(said, named=bool(self.name)) for line in found]
+        options = [*self._build_options(), *build_context_options(self.request), f"--max-count={len(lines)}"]
+        with closing(self.stream_output(Deadline(self.until), options, [fd], Counter())) as output:
+            return [line for _, found in group_by_file(output, explicit=bool(self.name)) for line in found]
 
     # --- ripgrep itself
 
-    def _rows(self, page: LinePage, deadline: Deadline, how: Sequence[str], files: Sequence[bytes] = ()) -> ByFile:
-        most = f"--max-count={page.skip + page.limit + 1}"  # no file gives more to this page
-        with closing(self.said(deadline, (*lines_around(page.request), most, *how), files)) as said:
-            for name, lines in by_file(said, named=bool(self.name)):
-                if self._shows(name):
-                    yield name.removeprefix(HERE), lines
+    def _list_lines(
+        self, page: LinePage, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()
+    ) -> LinesByFile:
+        max_count = f"--max-count={page.skip + page.limit + 1}"  # no file gives more to this page
+        with closing(
+            self.stream_matches(deadline, (*build_context_options(page.request), max_count, *options), files)
+        ) as output:
+            for name, lines in group_by_file(output, explicit=bool(self.name)):
+                if self._is_shown(name):
+                    yield name.removeprefix(PATH_PREFIX), lines
 
-    def _shows(self, name: bytes) -> bool:
+    def _is_shown(self, name: bytes) -> bool:
         """Whether a file may be shown: git's own stay out, though a line of an ignore file may have brought them in."""
         return bool(self.request.ignored or self.name) or b"/.git/" not in name + b"/"
 
-    def said(self, deadline: Deadline, how: Sequence[str], files: Sequence[bytes] = ()) -> Generator[bytes]:
+    def stream_matches(
+        self, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()
+    ) -> Generator[bytes]:
         """What it says to this request about the folder, or about some files of it."""
-        known: Counter[int] = Counter()
+        error_counts: Counter[int] = Counter()
         try:
-            yield from self.heard(deadline, [*self._wanted(), *how], files or (self.name,), known)
+            yield from self.stream_output(
+                deadline, [*self._build_options(), *options], files or (self.name,), error_counts
+            )
         finally:
             if not files:
-                self.trouble = known  # of the last time through all: what it met then, it met before
+                self.error_counts = error_counts  # of the last time through all: what it met then, it met before
 
-    def heard(
-        self, deadline: Deadline, how: Sequence[str], files: Sequence[bytes] | Sequence[int], known: Counter[int]
+    def stream_output(
+        self,
+        deadline: Deadline,
+        options: Sequence[str],
+        files: Sequence[bytes] | Sequence[int],
+        error_counts: Counter[int],
     ) -> Generator[bytes]:
-        """What it says about files, by name or open; errors that it met go to `known`, by their number."""
-        names = [HERE + file if isinstance(file, bytes) else OPEN % file for file in files]
-        argv = [*self._confinement, self.program.path, *ALWAYS, *how, "--", *names]
+        """What it says about files, by name or open; errors that it met go to `error_counts`, by their number."""
+        names = [PATH_PREFIX + file if isinstance(file, bytes) else FD_PATH % file for file in files]
+        argv = [*self._confinement, self.program.path, *BASE_OPTIONS, *options, "--", *names]
         fds = [file for file in files if isinstance(file, int)]
-        with Running(argv, self.folder.fd, deadline, ENV, fds) as running:
+        with SearchProcess(argv, self.folder.fd, deadline, ENV, fds) as process:
             try:
-                yield from running.pieces()
+                yield from process.read_chunks()
             finally:
-                known.update(self._believed(running.complaints))
-            if running.code not in (0, 1) and not (running.code == 2 and TROUBLE.search(running.complaints)):
-                raise self._failure(running.complaints.decode(errors="replace"), running.code)
+                error_counts.update(self._confirm_errors(process.stderr))
+            if process.exit_code not in (0, 1) and not (process.exit_code == 2 and ERROR_LINE.search(process.stderr)):
+                raise self._make_error(process.stderr.decode(errors="replace"), process.exit_code)
 
     @cached_property
     def _confinement(self) -> list[str | bytes]:
         return confine(self.folder, self.program.path, self.name, ignored=self.request.ignored)
 
-    def _believed(self, complaints: bytes) -> Generator[int]:
+    def _confirm_errors(self, stderr: bytes) -> Generator[int]:
         """Errors by number. What we could open ourselves changed meanwhile, like what is gone: to tell them apart would
         tell what lies where a link led for a moment."""
-        for name, number in TROUBLE.findall(complaints):
-            name, number = name.removeprefix(HERE), int(number)
-            if self.folder.visible(self.folder.place(name)):
+        for name, number in ERROR_LINE.findall(stderr):
+            name, number = name.removeprefix(PATH_PREFIX), int(number)
+            if self.folder.visible(self.folder.to_place(name)):
                 refused = number in (EACCES, EPERM) and not self.folder.is_unreadable(name)
                 yield ENOENT if refused else number
 
-    def _wanted(self) -> list[str]:
+    def _build_options(self) -> list[str]:
         """What to look for, and in which files."""
         request = self.request
         if isinstance(request, Glob):
             # From the folder on: without the slash it would match at any depth.
-            return which(request, glob=f"/{request.pattern}")
-        wanted = [f"--regexp={request.pattern}"]
+            return build_file_options(request, glob=f"/{request.pattern}")
+        options = [f"--regexp={request.pattern}"]
         if not request.regex:
-            wanted.append("--fixed-strings")
+            options.append("--fixed-strings")
         if request.ignore_case:
-            wanted.append("--ignore-case")
-        return [*wanted, *which(request, glob=request.glob)]
+            options.append("--ignore-case")
+        return [*options, *build_file_options(request, glob=request.glob)]
 
-    def _failure(self, said: str, code: int) -> Exception:
+    def _make_error(self, stderr: str, exit_code: int) -> Exception:
         """Something is wrong with the pattern, or with ripgrep."""
-        said = said.removeprefix("rg: ").strip()
-        if "error parsing glob" in said:
+        stderr = stderr.removeprefix("rg: ").strip()
+        if "error parsing glob" in stderr:
             glob = self.request.pattern if isinstance(self.request, Glob) else self.request.glob
-            return BadGlob(glob, said.partition("': ")[2])
-        if code == 2 and "regex" in said:
-            return BadRegex(self.request.pattern, said.rpartition("error: ")[2].partition("\n")[0])
-        first = said.partition("\n")[0]  # the rest is for those who mend ripgrep
-        return Broken(f"ripgrep failed: {first[:200] or code}")
+            return BadGlob(glob, stderr.partition("': ")[2])
+        if exit_code == 2 and "regex" in stderr:
+            return BadRegex(self.request.pattern, stderr.rpartition("error: ")[2].partition("\n")[0])
+        first = stderr.partition("\n")[0]  # the rest is for those who mend ripgrep
+        return EngineFailed(f"ripgrep failed: {first[:200] or exit_code}")
 
-    def _lost(self) -> Generator[Skipped]:
+    def _iter_skipped(self) -> Generator[SkippedFiles]:
         """What it could not open. A folder counts as one, since nobody knows what is in it."""
-        deep = self.trouble[ENAMETOOLONG]
-        unreadable = self.trouble.total() - deep - self.trouble[ENOENT]
+        deep = self.error_counts[ENAMETOOLONG]
+        unreadable = self.error_counts.total() - deep - self.error_counts[ENOENT]
         if self.folder.too_large:
-            yield Skipped("too large", self.folder.too_large)
+            yield SkippedFiles("too large", self.folder.too_large)
         if deep:
-            yield Skipped("too deep", deep, at_least=True)
+            yield SkippedFiles("too deep", deep, at_least=True)
         if unreadable:
-            yield Skipped("unreadable", unreadable, at_least=True)
+            yield SkippedFiles("unreadable", unreadable, at_least=True)
 
 
-def lines_around(request: Grep) -> tuple[str, ...]:
+def build_context_options(request: Grep) -> tuple[str, ...]:
     return ("--json", f"--before-context={request.before}", f"--after-context={request.after}")
 
 
-def which(request: Glob | Grep, *, glob: str) -> list[str]:
+def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
     """In which files to look."""
-    wanted: list[str] = []
+    options: list[str] = []
     if request.ignored:
-        wanted.append("--no-ignore")
+        options.append("--no-ignore")
     if request.hidden:
-        wanted.append("--hidden")
+        options.append("--hidden")
     if glob:
-        wanted.append(f"--glob={glob}")
-    if not request.ignored and (request.hidden or brings_git(glob)):
-        wanted.append("--glob=!.git")  # last, so that it holds against the other
-    return wanted
+        options.append(f"--glob={glob}")
+    if not request.ignored and (request.hidden or can_match_git(glob)):
+        options.append("--glob=!.git")  # last, so that it holds against the other
+    return options
 
 
-def brings_git(glob: str) -> bool:
+def can_match_git(glob: str) -> bool:
     """Whether a glob could match a folder `.git`, which would then be searched though it is hidden."""
     last = glob.rpartition("/")[2]
     return bool(glob) and (any(sign in last for sign in "?[{\\") or ".git".endswith(last.rpartition("*")[2]))

@@ -10,23 +10,26 @@ from resource import RLIMIT_DATA, prlimit
 from time import monotonic
 from types import TracebackType
 
-PIECE = 1 << 17  # bytes that are taken at a time: work for some milliseconds, and then the clock is looked at again
-WIDE = 1 << 20  # of the pipe, so that a program seldom has to wait for us
-SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
-MOST_COMPLAINTS = 1 << 18
-MOST_MEMORY = 1 << 30  # bytes: a long line with a million matches would have ripgrep take a hundred times its length
-PATIENCE = 1.0  # for the end of a program that was killed: one that hangs in the kernel is left to die later
+# What is taken at a time: work for some milliseconds, and then the clock is looked at again.
+READ_CHUNK_BYTES = 1 << 17
+PIPE_BYTES = 1 << 20  # of the pipe, so that a program seldom has to wait for us
+F_SETPIPE_SZ = 1031
+MAX_STDERR_BYTES = 1 << 18
+# A long line with a million matches would have ripgrep take a hundred times its length.
+MAX_MEMORY_BYTES = 1 << 30
+# For the end of a program that was killed: one that hangs in the kernel is left to die later.
+KILL_TIMEOUT_SECONDS = 1.0
 
 
-class Broken(Exception):
+class EngineFailed(Exception):
     """A program does not work: another may."""
 
 
-class Late(Exception):
+class DeadlineExceeded(Exception):
     """The time for a search is over."""
 
 
-class Spent(Exception):
+class EntryLimitReached(Exception):
     """A search has visited as many entries as it may."""
 
 
@@ -36,27 +39,27 @@ class Deadline:
 
     at: float
 
-    def left(self) -> float:
+    def check_remaining(self) -> float:
         if (left := self.at - monotonic()) <= 0:
-            raise Late
+            raise DeadlineExceeded
         return left
 
-    def sooner(self, at: float) -> None:
+    def shorten(self, at: float) -> None:
         self.at = min(self.at, at)
 
 
-class Running:
+class SearchProcess:
     """A program at work in a folder, which it gets as a descriptor: nobody can move the name from under it."""
 
     def __init__(
         self,
         argv: Sequence[str | bytes],
-        folder: int,
+        folder_fd: int,
         deadline: Deadline,
         env: Mapping[str, str],
         fds: Sequence[int] = (),
     ) -> None:
-        self.complaints = b""
+        self.stderr = b""
         self._deadline = deadline
         # Without preexec_fn, Python starts it by vfork: that costs the same however large this process is.
         try:
@@ -65,23 +68,23 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=f"/proc/self/fd/{folder}",
+                cwd=f"/proc/self/fd/{folder_fd}",
                 env=env,
                 pass_fds=fds,
                 bufsize=0,
             )
         except OSError as error:
-            raise Broken(f"{os.path.basename(os.fsdecode(argv[0]))} does not start: {error.strerror}") from error
+            raise EngineFailed(f"{os.path.basename(os.fsdecode(argv[0]))} does not start: {error.strerror}") from error
         assert self._process.stdout
         assert self._process.stderr
         self._out, self._err = self._process.stdout, self._process.stderr
         try:
-            prlimit(self._process.pid, RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-            fcntl(self._out, SET_PIPE_SIZE, WIDE)
+            prlimit(self._process.pid, RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+            fcntl(self._out, F_SETPIPE_SZ, PIPE_BYTES)
         except OSError:
             pass  # it has ended already, or a user may not: it works without
 
-    def __enter__(self) -> "Running":
+    def __enter__(self) -> "SearchProcess":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -89,29 +92,29 @@ class Running:
         self._err.close()
         if self._process.poll() is None:
             self._process.kill()
-            self._ended(PATIENCE)
+            self._wait(KILL_TIMEOUT_SECONDS)
 
-    def pieces(self) -> Iterator[bytes]:
-        """What it says, until it has ended. Late when the time is over."""
+    def read_chunks(self) -> Iterator[bytes]:
+        """What it says, until it has ended. DeadlineExceeded when the time is over."""
         out, err = self._out.fileno(), self._err.fileno()
         poll = select.poll()
         poll.register(out, select.POLLIN)
         poll.register(err, select.POLLIN)
-        speaking = {out, err}
-        while speaking:
-            for fd, _ in poll.poll(self._deadline.left() * 1000):
-                piece = os.read(fd, PIECE)
+        open_fds = {out, err}
+        while open_fds:
+            for fd, _ in poll.poll(self._deadline.check_remaining() * 1000):
+                piece = os.read(fd, READ_CHUNK_BYTES)
                 if not piece:
                     poll.unregister(fd)
-                    speaking.remove(fd)
+                    open_fds.remove(fd)
                 elif fd == out:
                     yield piece
-                elif len(self.complaints) < MOST_COMPLAINTS:
-                    self.complaints += piece
-        if self._process.poll() is None and not self._ended(self._deadline.left()):
-            raise Late
+                elif len(self.stderr) < MAX_STDERR_BYTES:
+                    self.stderr += piece
+        if self._process.poll() is None and not self._wait(self._deadline.check_remaining()):
+            raise DeadlineExceeded
 
-    def _ended(self, seconds: float) -> bool:
+    def _wait(self, seconds: float) -> bool:
         """Whether it ends within this time."""
         try:
             # By itself, `wait` would sleep, and look, and sleep: a millisecond too long.
@@ -131,15 +134,15 @@ class Running:
         return True
 
     @property
-    def code(self) -> int:
-        """How it ended, once `pieces` has come to its end."""
+    def exit_code(self) -> int:
+        """How it ended, once `read_chunks` has come to its end."""
         return self._process.returncode
 
 
-def between_nuls(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
+def split_at_nul(chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
     """What stands between NULs, as much at a time as has come."""
     rest = b""
-    for piece in pieces:
+    for piece in chunks:
         *whole, rest = (rest + piece).split(b"\0")
         if whole:
             yield whole

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from handhold.core.facts import Skipped
+from handhold.core.facts import SkippedFiles
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
-from handhold.core.text.ignore import Rules
-from handhold.world.files.tree import Tree, above, rules_above, rules_in
+from handhold.core.text.ignore import IgnoreRules
+from handhold.world.files.tree import DirectoryTree, load_folder_rules, load_parent_rules, parent_of
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.checked import opened
-from handhold.world.search.folders import Walk, overrides_of
-from handhold.world.search.running import Deadline, Late
+from handhold.world.search.checked import open_search_folder
+from handhold.world.search.folders import TreeWalk, build_overrides
+from handhold.world.search.running import Deadline, DeadlineExceeded
 
-ACCOUNT = 0.5  # seconds, for telling what was not searched
+COVERAGE_TIMEOUT_SECONDS = 0.5  # seconds, for telling what was not searched
 
 
-class Reason(NamedTuple):
+class ExclusionRule(NamedTuple):
     """Why a file is left out: by a line of an ignore file, or else because it is hidden."""
 
     source: str = ""
@@ -28,122 +28,140 @@ class Reason(NamedTuple):
 
 
 @dataclass
-class Judge:
+class ExclusionClassifier:
     """Says of any file below a folder why a search leaves it out. The topmost folder that is out decides."""
 
-    tree: Tree
+    tree: DirectoryTree
     place: str
-    rules: Rules
+    rules: IgnoreRules
     overrides: Overrides
     hidden: bool
     ignored: bool
-    _known: dict[bytes, tuple[Reason | None, Rules]] = field(default_factory=dict[bytes, tuple[Reason | None, Rules]])
+    _by_folder: dict[bytes, tuple[ExclusionRule | None, IgnoreRules]] = field(
+        default_factory=dict[bytes, tuple[ExclusionRule | None, IgnoreRules]]
+    )
 
-    def reason(self, way: bytes, name: bytes) -> Reason | None:
+    def find_rule(self, rel_path: bytes, name: bytes) -> ExclusionRule | None:
         """None if it is searched."""
-        reason, rules = self._folder(way)
-        return reason or self._decided(way, name, rules, directory=False)
+        reason, rules = self._classify_folder(rel_path)
+        return reason or self._find_entry_rule(rel_path, name, rules, is_directory=False)
 
-    def _folder(self, way: bytes) -> tuple[Reason | None, Rules]:
-        ahead = [way]
-        while ahead[-1] and ahead[-1] not in self._known:
-            ahead.append(above(ahead[-1]))
-        while ahead:
-            way = ahead.pop()
-            if way not in self._known:
-                self._known[way] = self._judged(way)
-        return self._known[way]
+    def _classify_folder(self, rel_path: bytes) -> tuple[ExclusionRule | None, IgnoreRules]:
+        stack = [rel_path]
+        while stack[-1] and stack[-1] not in self._by_folder:
+            stack.append(parent_of(stack[-1]))
+        while stack:
+            rel_path = stack.pop()
+            if rel_path not in self._by_folder:
+                self._by_folder[rel_path] = self._compute_folder(rel_path)
+        return self._by_folder[rel_path]
 
-    def _judged(self, way: bytes) -> tuple[Reason | None, Rules]:
+    def _compute_folder(self, rel_path: bytes) -> tuple[ExclusionRule | None, IgnoreRules]:
         rules = self.rules
-        if way:
-            reason, rules = self._known[above(way)]
-            reason = reason or self._decided(above(way), way[:-1].rpartition(b"/")[2], rules, directory=True)
+        if rel_path:
+            reason, rules = self._by_folder[parent_of(rel_path)]
+            reason = reason or self._find_entry_rule(
+                parent_of(rel_path), rel_path[:-1].rpartition(b"/")[2], rules, is_directory=True
+            )
             if reason:
                 return reason, rules
         try:
-            marks = () if self.ignored else self.tree.marks(way)
+            marks = () if self.ignored else self.tree.list_markers(rel_path)
         except OSError:
             marks = ()
-        folder = self.place.rstrip("/") + "/" + os.fsdecode(way)
-        return None, rules_in(self.tree, folder.rstrip("/") or "/", way, marks, rules)
+        folder = self.place.rstrip("/") + "/" + os.fsdecode(rel_path)
+        return None, load_folder_rules(self.tree, folder.rstrip("/") or "/", rel_path, marks, rules)
 
-    def _decided(self, way: bytes, name: bytes, rules: Rules, *, directory: bool) -> Reason | None:
-        if self.overrides.verdict(way + name, name, directory=directory):
+    def _find_entry_rule(
+        self, rel_path: bytes, name: bytes, rules: IgnoreRules, *, is_directory: bool
+    ) -> ExclusionRule | None:
+        if self.overrides.decide(rel_path + name, name, directory=is_directory):
             return None
-        place = os.fsencode(self.place.rstrip("/")) + b"/" + way + name
-        rule = rules.decide(place, name, directory=directory)
+        place = os.fsencode(self.place.rstrip("/")) + b"/" + rel_path + name
+        rule = rules.decide(place, name, directory=is_directory)
         if rule is None:
-            return None if self.hidden or not name.startswith(b".") else Reason()
-        return None if rule.line.negated else Reason(rule.source, rule.line.number, rule.line.text)
+            return None if self.hidden or not name.startswith(b".") else ExclusionRule()
+        return None if rule.line.is_negated else ExclusionRule(rule.source, rule.line.number, rule.line.text)
 
 
-def unsearched(
-    tree: Tree, place: str, rules: Rules, request: Glob | Grep, visible: Callable[[str], bool], until: float
-) -> Iterator[Skipped]:
+def iter_skipped(
+    tree: DirectoryTree,
+    place: str,
+    rules: IgnoreRules,
+    request: Glob | Grep,
+    visible: Callable[[str], bool],
+    until: float,
+) -> Iterator[SkippedFiles]:
     """The files that a search would have looked at if no rule had hidden them, by rule."""
     if request.hidden and request.ignored:
         return
-    overrides = overrides_of(request)
-    judge = Judge(tree, place, rules, overrides, request.hidden, request.ignored)
-    walk = Walk(tree, place, Rules(), Overrides((*overrides.globs, "!.git")), hidden=True, ignored=True)
+    overrides = build_overrides(request)
+    classifier = ExclusionClassifier(tree, place, rules, overrides, request.hidden, request.ignored)
+    walk = TreeWalk(tree, place, IgnoreRules(), Overrides((*overrides.globs, "!.git")), hidden=True, ignored=True)
     walk.deadline = Deadline(until)
     prefix = place.rstrip("/") + "/"
 
-    def files() -> Iterator[tuple[bytes, bytes]]:
-        for way, names in walk.runs():
+    def iter_files() -> Iterator[tuple[bytes, bytes]]:
+        for way, names in walk.iter_files():
             yield from ((way, name) for name in names if visible(prefix + os.fsdecode(way + name)))
 
-    yield from grouped(files(), judge, Deadline(until))
+    yield from count_by_rule(iter_files(), classifier, Deadline(until))
 
 
-class Looked(NamedTuple):
+class FileCounts(NamedTuple):
     """How many files there were to be matched, and how many more of them the policy hides."""
 
-    seen: int
+    visible: int
     denied: int
 
 
-def looked_at(
-    tree: Tree, place: str, rules: Rules, request: Glob | Grep, visible: Callable[[str], bool], until: float
-) -> Looked | None:
+def count_files(
+    tree: DirectoryTree,
+    place: str,
+    rules: IgnoreRules,
+    request: Glob | Grep,
+    visible: Callable[[str], bool],
+    until: float,
+) -> FileCounts | None:
     """Whatever their names: else a pattern would tell which names are hidden. None if there is no time to count."""
     overrides = Overrides(() if request.ignored else ("!.git",))
-    walk = Walk(tree, place, rules, overrides, request.hidden, request.ignored, Deadline(until))
+    walk = TreeWalk(tree, place, rules, overrides, request.hidden, request.ignored, Deadline(until))
     prefix = place.rstrip("/") + "/"
     seen = total = 0
     try:
-        for way, names in walk.runs():
+        for rel_path, names in walk.iter_files():
             total += len(names)
-            seen += sum(visible(prefix + os.fsdecode(way + name)) for name in names)
-    except Late:
+            seen += sum(visible(prefix + os.fsdecode(rel_path + name)) for name in names)
+    except DeadlineExceeded:
         return None
-    return Looked(seen, total - seen)
+    return FileCounts(seen, total - seen)
 
 
-def skipped_by_rule(
+def explain_skipped_paths(
     workspace: Workspace, place: str, paths: Iterable[str], *, hidden: bool, ignored: bool, until: float
-) -> list[Skipped]:
+) -> list[SkippedFiles]:
     """Why a search of a folder leaves out these places below it, by rule."""
     prefix = place.rstrip("/") + "/"
-    with opened(workspace, place, lambda _: True) as (folder, _), folder.tree() as tree:
-        rules = Rules() if ignored else rules_above(workspace, place, folder.shows_place)
-        judge = Judge(tree, place, rules, Overrides(), hidden, ignored)
+    with open_search_folder(workspace, place, lambda _: True) as (folder, _), folder.open_tree() as tree:
+        rules = IgnoreRules() if ignored else load_parent_rules(workspace, place, folder.can_show_place)
+        classifier = ExclusionClassifier(tree, place, rules, Overrides(), hidden, ignored)
         ways = (os.fsencode(path.removeprefix(prefix)).rpartition(b"/") for path in paths)
-        return list(grouped(((way + slash, name) for way, slash, name in ways), judge, Deadline(until)))
+        return list(count_by_rule(((way + slash, name) for way, slash, name in ways), classifier, Deadline(until)))
 
 
-def grouped(files: Iterator[tuple[bytes, bytes]], judge: Judge, deadline: Deadline) -> Iterator[Skipped]:
-    found: Counter[Reason] = Counter()
+def count_by_rule(
+    files: Iterator[tuple[bytes, bytes]], classifier: ExclusionClassifier, deadline: Deadline
+) -> Iterator[SkippedFiles]:
+    found: Counter[ExclusionRule] = Counter()
     at_least = False
     try:
-        for count, (way, name) in enumerate(files):
+        for count, (rel_path, name) in enumerate(files):
             if count % 256 == 0:
-                deadline.left()
-            if reason := judge.reason(way, name):
+                deadline.check_remaining()
+            if reason := classifier.find_rule(rel_path, name):
                 found[reason] += 1
-    except Late:
+    except DeadlineExceeded:
         at_least = True
     for reason, files_hidden in found.most_common():
         rule = "ignore file" if reason.source else "hidden"
-        yield Skipped(rule, files_hidden, *reason, at_least=at_least)
+        yield SkippedFiles(rule, files_hidden, *reason, at_least=at_least)

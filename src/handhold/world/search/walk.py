@@ -5,58 +5,68 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from handhold.core.errors import SystemTrouble
-from handhold.core.facts import Scan, Skipped
+from handhold.core.errors import SystemFailure
+from handhold.core.facts import SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import Hiding
+from handhold.core.ports import HiddenPaths
 from handhold.core.requests import Glob, Grep
-from handhold.core.text.ignore import Rules
+from handhold.core.text.ignore import IgnoreRules
 from handhold.version import VERSION
-from handhold.world.files.tree import DiskTree, rules_above
+from handhold.world.files.tree import DiskTree, load_parent_rules
 from handhold.world.files.workspace import Workspace
-from handhold.world.search.checked import opened
-from handhold.world.search.filling import MOST_BYTES, Account, ByFile, Counted, Filling
-from handhold.world.search.folders import Run, Walk, overrides_of
+from handhold.world.search.checked import open_search_folder
+from handhold.world.search.filling import MAX_FILE_BYTES, CountedFiles, LinesByFile, SearchCoverage, SearchRun
+from handhold.world.search.folders import DirectoryFiles, TreeWalk, build_overrides
 from handhold.world.search.pages import LinePage
-from handhold.world.search.reading import Batch, Task, Told, batches, told
-from handhold.world.search.running import Broken, Deadline
-from handhold.world.search.unsearched import ACCOUNT, Looked, looked_at, unsearched
+from handhold.world.search.reading import BatchResult, FileBatch, SearchTask, make_batches, read_batches
+from handhold.world.search.running import Deadline, EngineFailed
+from handhold.world.search.unsearched import COVERAGE_TIMEOUT_SECONDS, FileCounts, count_files, iter_skipped
 
 ALL_LINES = 1 << 60
 
 
-class WalkSearch:
+class BuiltinSearch:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def search(
-        self, search: Search, visible: Callable[[str], bool], until: float, because: str, hiding: Hiding | None = None
-    ) -> Scan:
-        """What ripgrep would find; `because` says why it was not asked."""
+        self,
+        search: Search,
+        visible: Callable[[str], bool],
+        until: float,
+        fallback_reason: str,
+        hidden_paths: HiddenPaths | None = None,
+    ) -> SearchOutcome:
+        """What ripgrep would find; `fallback_reason` says why it was not asked."""
         assert isinstance(search.request, Glob | Grep)
-        with opened(self._workspace, search.place, visible, hiding) as (folder, name), folder.tree() as tree:
+        with (
+            open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name),
+            folder.open_tree() as tree,
+        ):
             rules = (
-                Rules()
+                IgnoreRules()
                 if search.request.ignored or name
-                else rules_above(self._workspace, search.place, folder.shows_place)
+                else load_parent_rules(self._workspace, search.place, folder.can_show_place)
             )
-            looking = Looking(folder, name, search.request, until, tree, search.place, rules, search.entries)
+            search_run = BuiltinSearchRun(
+                folder, name, search.request, until, tree, search.place, rules, search.max_entries
+            )
             try:
-                return looking.scan(search, because)
-            except Broken as broken:
-                raise SystemTrouble(search.place, str(broken)) from None
+                return search_run.run(search, fallback_reason)
+            except EngineFailed as broken:
+                raise SystemFailure(search.place, str(broken)) from None
 
 
 @dataclass
-class Looking(Filling):
+class BuiltinSearchRun(SearchRun):
     """A search that we do ourselves."""
 
     tree: DiskTree
     place: str
-    rules: Rules
-    most: int | None = None  # entries that are visited
-    told: Told = field(default_factory=Told)
-    walks: list[Walk] = field(default_factory=list[Walk])
+    rules: IgnoreRules
+    max_entries: int | None = None  # entries that are visited
+    totals: BatchResult = field(default_factory=BatchResult)
+    walks: list[TreeWalk] = field(default_factory=list[TreeWalk])
 
     @property
     def engine(self) -> str:
@@ -64,87 +74,89 @@ class Looking(Filling):
 
     # --- what the walk brings
 
-    def counted(self, deadline: Deadline) -> Counted:
+    def find_files(self, deadline: Deadline) -> CountedFiles:
         if isinstance(self.request, Glob):
-            for way, names in self._runs(deadline):
-                yield [(way + name, 0) for name in names]
+            for rel_path, names in self._iter_visible_files(deadline):
+                yield [(rel_path + name, 0) for name in names]
             return
         counts = self.request.mode == "count"
-        task = self._task(self.request, ALL_LINES if counts else 1, lines=False)
-        with closing(self._told(task, deadline)) as answers:
+        task = self._make_task(self.request, ALL_LINES if counts else 1, with_lines=False)
+        with closing(self._read_all(task, deadline)) as answers:
             for answer in answers:
-                yield [(name, count if counts else 0) for name, count, _ in answer.found]
+                yield [(name, count if counts else 0) for name, count, _ in answer.matches]
 
-    def by_file(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> ByFile:
-        task = self._task(page.request, page.skip + page.limit + 1, lines=True)
-        again = None if files is None else told(self.tree, task, batches(map(parted, files)), deadline)
-        with closing(again or self._told(task, deadline)) as answers:
+    def find_lines(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> LinesByFile:
+        task = self._make_task(page.request, page.skip + page.limit + 1, with_lines=True)
+        again = None if files is None else read_batches(self.tree, task, make_batches(map(split_path, files)), deadline)
+        with closing(again or self._read_all(task, deadline)) as answers:
             for answer in answers:
-                yield from ((name, lines) for name, _, lines in answer.found)
+                yield from ((name, lines) for name, _, lines in answer.matches)
 
-    def _told(self, task: Task, deadline: Deadline) -> Generator[Told]:
+    def _read_all(self, task: SearchTask, deadline: Deadline) -> Generator[BatchResult]:
         """Of all files, and counted anew: there may be a second time through all of them."""
-        self.told, self.walks = Told(), []
-        with closing(told(self.tree, task, self._batches(deadline), deadline)) as answers:
+        self.totals, self.walks = BatchResult(), []
+        with closing(read_batches(self.tree, task, self._make_batches(deadline), deadline)) as answers:
             for answer in answers:
-                self.told.add(answer)
+                self.totals.add_counts(answer)
                 yield answer
 
-    def _task(self, request: Grep, most: int, *, lines: bool) -> Task:
-        mode = request.mode if lines or request.mode == "count" else "files_with_matches"
-        return Task(replace(request, mode=mode), bool(self.name), most, None if self.name else MOST_BYTES)
+    def _make_task(self, request: Grep, max_lines: int, *, with_lines: bool) -> SearchTask:
+        mode = request.mode if with_lines or request.mode == "count" else "files_with_matches"
+        return SearchTask(
+            replace(request, mode=mode), bool(self.name), max_lines, None if self.name else MAX_FILE_BYTES
+        )
 
-    def _batches(self, deadline: Deadline) -> Iterator[Batch]:
-        return iter((Batch([(b"", self.name)]),)) if self.name else batches(self._runs(deadline))
+    def _make_batches(self, deadline: Deadline) -> Iterator[FileBatch]:
+        return iter((FileBatch([(b"", self.name)]),)) if self.name else make_batches(self._iter_visible_files(deadline))
 
-    def _runs(self, deadline: Deadline) -> Iterator[Run]:
-        walk = Walk(
+    def _iter_visible_files(self, deadline: Deadline) -> Iterator[DirectoryFiles]:
+        walk = TreeWalk(
             self.tree,
             self.place,
             self.rules,
-            overrides_of(self.request),
+            build_overrides(self.request),
             self.request.hidden,
             self.request.ignored,
             deadline,
-            most=self.most,
+            max_entries=self.max_entries,
         )
         self.walks.append(walk)
-        visible, place = self.folder.visible, self.folder.place
-        for run in walk.runs():
-            names = [name for name in run.names if visible(place(run.way + name))]
+        visible, place = self.folder.visible, self.folder.to_place
+        for run in walk.iter_files():
+            names = [name for name in run.names if visible(place(run.rel_path + name))]
             if names:
-                yield Run(run.way, names)
+                yield DirectoryFiles(run.rel_path, names)
 
     # --- what it looked at, and what not
 
-    def account(self, *, missed: bool) -> Account:
-        looked = self._looked() if missed and not self.name else None
-        searched = self.told.searched if isinstance(self.request, Grep) else looked and looked.seen
-        unsteady = self.told.gone + sum(walk.unsteady for walk in self.walks)
-        return Account(searched, self._skipped(looked, missed=missed), unsteady)
+    def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
+        counts = self._count_files() if no_hits and not self.name else None
+        searched = self.totals.searched if isinstance(self.request, Grep) else counts and counts.visible
+        unsteady = self.totals.vanished + sum(walk.unstable_count for walk in self.walks)
+        return SearchCoverage(searched, self._iter_skipped(counts, no_hits=no_hits), unsteady)
 
-    def _looked(self) -> Looked | None:
-        until = min(self.until, monotonic() + ACCOUNT)
-        return looked_at(self.tree, self.place, self.rules, self.request, self.folder.visible, until)
+    def _count_files(self) -> FileCounts | None:
+        until = min(self.until, monotonic() + COVERAGE_TIMEOUT_SECONDS)
+        return count_files(self.tree, self.place, self.rules, self.request, self.folder.visible, until)
 
-    def _skipped(self, looked: Looked | None, *, missed: bool) -> Iterator[Skipped]:
+    def _iter_skipped(self, counts: FileCounts | None, *, no_hits: bool) -> Iterator[SkippedFiles]:
         deep = sum(walk.too_deep for walk in self.walks)
-        unreadable = self.told.unreadable + sum(walk.unreadable for walk in self.walks)
+        unreadable = self.totals.unreadable + sum(walk.unreadable for walk in self.walks)
         if deep:
-            yield Skipped("too deep", deep, at_least=True)
+            yield SkippedFiles("too deep", deep, at_least=True)
         if unreadable:
-            yield Skipped("unreadable", unreadable, at_least=True)
-        if too_large := self.told.too_large + self.folder.too_large:
-            yield Skipped("too large", too_large)
-        if looked and looked.denied:
-            yield Skipped("denied", looked.denied)
-        if missed and self.told.binary:
-            yield Skipped("binary", self.told.binary)
-        if missed and not self.name:
-            until = min(self.until, monotonic() + ACCOUNT)
-            yield from unsearched(self.tree, self.place, self.rules, self.request, self.folder.visible, until)
+            yield SkippedFiles("unreadable", unreadable, at_least=True)
+        if too_large := self.totals.too_large + self.folder.too_large:
+            yield SkippedFiles("too large", too_large)
+        if counts and counts.denied:
+            yield SkippedFiles("denied", counts.denied)
+        if no_hits and self.totals.binary:
+            yield SkippedFiles("binary", self.totals.binary)
+        if no_hits and not self.name:
+            until = min(self.until, monotonic() + COVERAGE_TIMEOUT_SECONDS)
+            yield from iter_skipped(self.tree, self.place, self.rules, self.request, self.folder.visible, until)
 
 
-def parted(name: bytes) -> tuple[bytes, list[bytes]]:
-    way, slash, last = name.rpartition(b"/")
-    return way + slash, [last]
+def split_path(name: bytes) -> tuple[bytes, list[bytes]]:
+    rel_path, slash, last = name.rpartition(b"/")
+    return rel_path + slash, [last]

@@ -15,32 +15,32 @@ from shlex import quote
 
 from handhold.core.choices import MODES, SETTINGS_FILE, Mode, Secrets
 from handhold.core.errors import SettingsBroken
-from handhold.core.policy.defaults import BUILT_IN
+from handhold.core.policy.defaults import BUILT_IN_RULES
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.places import literal
-from handhold.core.policy.rules import ON_PATHS, Book, Rule, RulePolicy
+from handhold.core.policy.places import escape_glob
+from handhold.core.policy.rules import PATH_VERBS, Rule, RulePolicy, RuleSet
 from handhold.core.ports import Verb, Verdict
-from handhold.core.text.visible import on_one_line
-from handhold.world.settings.reading import MOST_OF_PROJECT, Said, read, said_in
+from handhold.core.text.visible import to_single_line
+from handhold.world.settings.reading import MAX_PROJECT_FILE_BYTES, FileSettings, parse_settings, read_regular_file
 from handhold.world.state import trust
 
-NAME = SETTINGS_FILE
-VARIABLE = "HANDHOLD_CONFIG"  # names another file than the user's own; it must be there
+FILE_NAME = SETTINGS_FILE
+CONFIG_VARIABLE = "HANDHOLD_CONFIG"  # names another file than the user's own; it must be there
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the code says. `mode` is None where it leaves that to the user's file, and to `otherwise`."""
+class CodeSettings:
+    """What the code says. `mode` is None where it leaves that to the user's file, and to `default_mode`."""
 
     mode: Mode | None
-    otherwise: Mode
+    default_mode: Mode
     rules: tuple[Rule, ...] = ()
     secrets: Secrets | None = None  # None: as the user's file says, else usable
 
 
-def load(
+def load_policy(
     roots: Sequence[str],
-    wanted: Wanted,
+    code: CodeSettings,
     *,
     settings: bool | str | os.PathLike[str] = True,
     state: Path | None = None,
@@ -49,94 +49,98 @@ def load(
 
     `settings` names another file, which must be there, or tells to read none; `state` is a state folder in use.
     """
-    file, said = _users(settings)
-    mode = wanted.mode or said.mode or wanted.otherwise
-    secrets = wanted.secrets or said.secrets or "usable"
-    books = [Book("user", file, said.rules), Book("code", "code", wanted.rules)]
+    file, user = _load_user_settings(settings)
+    mode = code.mode or user.mode or code.default_mode
+    secrets = code.secrets or user.secrets or "usable"
+    rule_sets = [RuleSet("user", file, user.rules), RuleSet("code", "code", code.rules)]
     remarks: list[str] = []
     for root in roots if settings is not False else ():
-        book, of_root, warning = of_project(root)
-        books.append(book)
-        mode = narrower(mode, of_root.mode)
-        secrets = "strict" if of_root.secrets == "strict" else secrets
+        rule_set, project, warning = load_project_settings(root)
+        rule_sets.append(rule_set)
+        mode = narrow_mode(mode, project.mode)
+        secrets = "strict" if project.secrets == "strict" else secrets
         remarks += [warning] if warning else []
-    books = [book for book in books if book.rules]
+    rule_sets = [rule_set for rule_set in rule_sets if rule_set.rules]
     return RulePolicy(
         ModePolicy(mode),
-        (*books, *_ours(roots, file, state), BUILT_IN),
+        (*rule_sets, *_protect_own_files(roots, file, state), BUILT_IN_RULES),
         tuple(roots),
         home=os.path.realpath(os.path.expanduser("~")),
-        folds=bool(books) and any(map(folds_case, roots)),
+        ignore_case=bool(rule_sets) and any(map(is_case_insensitive, roots)),
         secrets=secrets,
         user_file=file,
-        remarks=tuple(remarks),
+        warnings=tuple(remarks),
     )
 
 
-def user_file() -> tuple[str, bool]:
+def find_user_file() -> tuple[str, bool]:
     """Where the user's settings are, and whether they must be."""
-    if named := os.environ.get(VARIABLE):
+    if named := os.environ.get(CONFIG_VARIABLE):
         return os.path.abspath(named), True
     home = os.environ.get("XDG_CONFIG_HOME", "")
     folder = home if os.path.isabs(home) else os.path.expanduser("~/.config")
     if not os.path.isabs(folder):  # nobody's home: whatever stands there is not the user's
         return "", False
-    return os.path.join(folder, "handhold", NAME), False
+    return os.path.join(folder, "handhold", FILE_NAME), False
 
 
-def _users(settings: bool | str | os.PathLike[str]) -> tuple[str, Said]:  # noqa: FBT001
-    file, required = user_file() if isinstance(settings, bool) else (os.path.abspath(settings), True)
+def _load_user_settings(settings: bool | str | os.PathLike[str]) -> tuple[str, FileSettings]:  # noqa: FBT001
+    file, required = find_user_file() if isinstance(settings, bool) else (os.path.abspath(settings), True)
     if settings is False:
-        return "", Said()
-    data = read(file, follow=True) if file else None
+        return "", FileSettings()
+    data = read_regular_file(file, follow_links=True) if file else None
     if data is None and required:
         raise SettingsBroken(file, "it is not there")
-    return file, said_in(data, file) if data is not None else Said()
+    return file, parse_settings(data, file) if data is not None else FileSettings()
 
 
-def users_undo_bytes(settings: bool | str | os.PathLike[str] = True) -> int | None:  # noqa: FBT001
+def read_user_undo_bytes(settings: bool | str | os.PathLike[str] = True) -> int | None:  # noqa: FBT001
     """How much the user wants to be kept for undo. A project's file has no say: it comes with the project."""
-    return _users(settings)[1].undo_bytes
+    return _load_user_settings(settings)[1].undo_bytes
 
 
 # --- what a project says
 
 
-def of_project(root: str) -> tuple[Book, Said, str]:
+def load_project_settings(root: str) -> tuple[RuleSet, FileSettings, str]:
     """What counts of a root's own file: its rules, and what it says besides them; and a warning if it is not trusted
     and some rules do not count.
 
     SettingsBroken if it cannot be read or parsed, trusted or not: it may hold rules that deny.
     """
-    file = os.path.join(root, NAME)
-    data = read(file, follow=False, most=MOST_OF_PROJECT)
+    file = os.path.join(root, FILE_NAME)
+    data = read_regular_file(file, follow_links=False, max_bytes=MAX_PROJECT_FILE_BYTES)
     if data is None:
-        return Book("project", file, (), root), Said(), ""
-    said = said_in(data, file, of_project=True)
-    trusted = trust.recorded(root)
+        return RuleSet("project", file, (), root), FileSettings(), ""
+    project = parse_settings(data, file, is_project=True)
+    trusted = trust.read_trusted_digest(root)
     if trusted == trust.digest(data):
-        return Book("project", file, said.rules, root), said, ""
-    counted = tuple(rule for rule in said.rules if rule.verdict is not Verdict.ALLOW)
-    book = Book("project", file, counted, root, trusted=False)
-    ignored = len(said.rules) - len(counted)
-    return book, said, _warning(root, ignored, changed=trusted is not None) if ignored else ""
+        return RuleSet("project", file, project.rules, root), project, ""
+    effective = tuple(rule for rule in project.rules if rule.verdict is not Verdict.ALLOW)
+    rule_set = RuleSet("project", file, effective, root, trusted=False)
+    ignored = len(project.rules) - len(effective)
+    return rule_set, project, _format_warning(root, ignored, changed=trusted is not None) if ignored else ""
 
 
-def _warning(root: str, ignored: int, *, changed: bool) -> str:
+def _format_warning(root: str, ignored: int, *, changed: bool) -> str:
     """It quotes nothing of the file: these words reach people, logs and models."""
     why = "has changed since it was trusted" if changed else "is not trusted"
     rules = "1 allow rule does" if ignored == 1 else f"{ignored} allow rules do"
-    text = f"{os.path.join(root, NAME)} {why}: its {rules} not count. Review it with `handhold trust {quote(root)}`."
-    return on_one_line(text)
+    text = (
+        f"{os.path.join(root, FILE_NAME)} {why}: its {rules} not count. Review it with `handhold trust {quote(root)}`."
+    )
+    return to_single_line(text)
 
 
 def find_warnings(roots: Sequence[str], settings: bool | str | os.PathLike[str] = True) -> tuple[str, ...]:  # noqa: FBT001
     """What a person should know of the settings of these roots. No toolbox is opened; broken settings are a warning."""
     try:
-        return load([os.path.realpath(root) for root in roots], Wanted(None, "edit"), settings=settings).remarks
+        return load_policy(
+            [os.path.realpath(root) for root in roots], CodeSettings(None, "edit"), settings=settings
+        ).warnings
     except SettingsBroken as broken:
         text = f"{broken.path} cannot be used: {broken.because}. Nothing is opened until it is corrected or removed."
-        return (on_one_line(text),)
+        return (to_single_line(text),)
 
 
 @lru_cache(maxsize=1024)
@@ -147,38 +151,38 @@ def log_warning(warning: str) -> None:
     getLogger("handhold").warning("%s", warning)
 
 
-def narrower(mode: Mode, other: Mode | None) -> Mode:
+def narrow_mode(mode: Mode, other: Mode | None) -> Mode:
     return other if other is not None and MODES.index(other) < MODES.index(mode) else mode
 
 
 # --- our own files
 
 
-def _ours(roots: Sequence[str], file: str, state: Path | None) -> Iterator[Book]:
+def _protect_own_files(roots: Sequence[str], file: str, state: Path | None) -> Iterator[RuleSet]:
     """What Handhold itself obeys or remembers, where it lies in a root: no tool writes its own permission."""
     beside = os.path.join(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) if file else ""
     written = {os.path.realpath(file), beside} if file else set[str]()
-    kept = {os.path.realpath(place) for place in (trust.folder(), state) if place is not None}
-    changing = tuple(verb for verb in ON_PATHS if verb is not Verb.READ)
-    for name, verbs, places in (("Handhold's settings", changing, written), ("Handhold's state", ON_PATHS, kept)):
-        if inside := sorted(place for place in places if _in_one(place, roots)):
+    kept = {os.path.realpath(place) for place in (trust.find_state_root(), state) if place is not None}
+    changing = tuple(verb for verb in PATH_VERBS if verb is not Verb.READ)
+    for name, verbs, places in (("Handhold's settings", changing, written), ("Handhold's state", PATH_VERBS, kept)):
+        if inside := sorted(place for place in places if _is_inside_any(place, roots)):
             rule = Rule(
                 name,
                 Verdict.DENY,
                 verbs,
                 because="what Handhold goes by is not for its own tools",
-                paths=tuple(map(literal, inside)),
+                paths=tuple(map(escape_glob, inside)),
                 covers=tuple(inside),
-                spares=("README.md",),
+                does_not_cover=("README.md",),
             )
-            yield Book("built in", "built in", (rule,))
+            yield RuleSet("built in", "built in", (rule,))
 
 
-def _in_one(place: str, roots: Sequence[str]) -> bool:
+def _is_inside_any(place: str, roots: Sequence[str]) -> bool:
     return any(place.startswith(root.rstrip("/") + "/") for root in roots)
 
 
-def folds_case(root: str) -> bool:
+def is_case_insensitive(root: str) -> bool:
     """Whether a root takes A and a for one, as its first name with a letter in it tells."""
     try:
         with os.scandir(root) as entries:

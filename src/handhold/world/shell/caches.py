@@ -10,118 +10,132 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from handhold.world.files.openat2 import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, how, openat2
+from handhold.world.files.openat2 import (
+    RESOLVE_BENEATH,
+    RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS,
+    openat2,
+    pack_open_how,
+)
 from handhold.world.shell import places
 
-IS_FOLDER = how(os.O_PATH | os.O_DIRECTORY, BENEATH | NO_MAGICLINKS | NO_SYMLINKS)
+FOLDER_OPEN_HOW = pack_open_how(
+    os.O_PATH | os.O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+)
 
 
 @dataclass(frozen=True)
-class Cache:
+class PackageCache:
     """One that a package manager has in `folder`, below the home, unless one of the variables names another place."""
 
     variable: str
     folder: str
     parts: tuple[str, ...] = ()  # all that is shown of the folder; none: the whole folder
     within: tuple[str, str] = ("", "")  # a variable for a folder around it, and where in there it is
-    option: str = ""  # what the variable says before the path, if it is more than a path
+    value_prefix: str = ""  # what the variable says before the path, if it is more than a path
 
 
-CACHES = (
-    Cache("CARGO_HOME", ".cargo", ("registry", "git")),
-    Cache("GOMODCACHE", "go/pkg/mod", within=("GOPATH", "pkg/mod")),
-    Cache("GRADLE_USER_HOME", ".gradle", ("caches", "wrapper/dists")),
-    Cache("MAVEN_OPTS", ".m2/repository", option="-Dmaven.repo.local="),
-    Cache("PIP_CACHE_DIR", ".cache/pip", within=("XDG_CACHE_HOME", "pip")),
-    Cache("PNPM_HOME", ".local/share/pnpm", ("store",), within=("XDG_DATA_HOME", "pnpm")),
-    Cache("UV_CACHE_DIR", ".cache/uv", within=("XDG_CACHE_HOME", "uv")),
-    Cache("YARN_GLOBAL_FOLDER", ".yarn/berry", ("cache",)),
-    Cache("npm_config_cache", ".npm", ("_cacache",)),
+PACKAGE_CACHES = (
+    PackageCache("CARGO_HOME", ".cargo", ("registry", "git")),
+    PackageCache("GOMODCACHE", "go/pkg/mod", within=("GOPATH", "pkg/mod")),
+    PackageCache("GRADLE_USER_HOME", ".gradle", ("caches", "wrapper/dists")),
+    PackageCache("MAVEN_OPTS", ".m2/repository", value_prefix="-Dmaven.repo.local="),
+    PackageCache("PIP_CACHE_DIR", ".cache/pip", within=("XDG_CACHE_HOME", "pip")),
+    PackageCache("PNPM_HOME", ".local/share/pnpm", ("store",), within=("XDG_DATA_HOME", "pnpm")),
+    PackageCache("UV_CACHE_DIR", ".cache/uv", within=("XDG_CACHE_HOME", "uv")),
+    PackageCache("YARN_GLOBAL_FOLDER", ".yarn/berry", ("cache",)),
+    PackageCache("npm_config_cache", ".npm", ("_cacache",)),
 )
-NAMING = tuple(dict.fromkeys(name for each in CACHES for name in (each.variable, each.within[0]) if name))
+CACHE_VARIABLES = tuple(
+    dict.fromkeys(name for each in PACKAGE_CACHES for name in (each.variable, each.within[0]) if name)
+)
 
 
 @dataclass(frozen=True)
-class Caches:
-    """Those that are there: `places` are shown, `folders` around them are empty and may be written to."""
+class PackageCaches:
+    """Those that are there: `paths` are shown, `folders` around them are empty and may be written to."""
 
-    places: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def find_caches(home: str, environ: Mapping[str, str], apart: Sequence[str]) -> Caches:
-    """By one call each. Nothing is found in what has to stay `apart`, nor around it, nor on the far side of a link."""
+def find_caches(home: str, environ: Mapping[str, str], excluded: Sequence[str]) -> PackageCaches:
+    """By one call each. Nothing is found in what stays `excluded`, nor around it, nor on the far side of a link."""
     found: list[str] = []
     folders: list[str] = []
     variables: dict[str, str] = {}
     try:
         top = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return Caches()
+        return PackageCaches()
     try:
-        for cache, folder, ways in _candidates(home, tuple(environ.get(name, "") for name in NAMING)):
-            there = [place for place, way in ways if _is_folder(top, way) and _is_apart(place, apart)]
-            if there:
-                found += there
+        for cache, folder, parts in _list_candidates(home, tuple(environ.get(name, "") for name in CACHE_VARIABLES)):
+            present = [place for place, rel_path in parts if _is_folder(top, rel_path) and _is_apart(place, excluded)]
+            if present:
+                found += present
                 folders += [folder] if cache.parts else []
-                variables[cache.variable] = cache.option + folder
+                variables[cache.variable] = cache.value_prefix + folder
     finally:
         os.close(top)
-    return Caches(tuple(found), tuple(folders), variables)
+    return PackageCaches(tuple(found), tuple(folders), variables)
 
 
 @cache
-def _candidates(home: str, named: tuple[str, ...]) -> tuple[tuple[Cache, str, tuple[tuple[str, bytes], ...]], ...]:
+def _list_candidates(
+    home: str, values: tuple[str, ...]
+) -> tuple[tuple[PackageCache, str, tuple[tuple[str, bytes], ...]], ...]:
     """The folder of each cache, and the places in it that may be shown, with the way there from the home."""
-    environ = dict(zip(NAMING, named, strict=True))
-    credentials = [os.path.join(home, name) for name in places.CREDENTIALS]
-    found: list[tuple[Cache, str, tuple[tuple[str, bytes], ...]]] = []
-    for each in CACHES:
-        folder = _folder(each, home, environ)
+    environ = dict(zip(CACHE_VARIABLES, values, strict=True))
+    credentials = [os.path.join(home, name) for name in places.CREDENTIAL_PATHS]
+    found: list[tuple[PackageCache, str, tuple[tuple[str, bytes], ...]]] = []
+    for each in PACKAGE_CACHES:
+        folder = _resolve_folder(each, home, environ)
         wanted = [os.path.join(folder, part) for part in each.parts] or [folder]
-        shown = [place for place in wanted if place != home and places.inside(place, home)]
-        ways = [(place, os.fsencode(os.path.relpath(place, home))) for place in shown if _is_apart(place, credentials)]
-        found.append((each, folder, tuple(ways)))
+        shown = [place for place in wanted if place != home and places.is_inside(place, home)]
+        parts = [(place, os.fsencode(os.path.relpath(place, home))) for place in shown if _is_apart(place, credentials)]
+        found.append((each, folder, tuple(parts)))
     return tuple(found)
 
 
-def _folder(cache: Cache, home: str, environ: Mapping[str, str]) -> str:
-    around, way = cache.within
-    if not cache.option and (named := environ[cache.variable]):
+def _resolve_folder(cache: PackageCache, home: str, environ: Mapping[str, str]) -> str:
+    outer_variable, rel_path = cache.within
+    if not cache.value_prefix and (named := environ[cache.variable]):
         return os.path.normpath(named)
-    if around and (named := environ[around]):
-        return os.path.normpath(os.path.join(named, way))
+    if outer_variable and (named := environ[outer_variable]):
+        return os.path.normpath(os.path.join(named, rel_path))
     return os.path.join(home, cache.folder)
 
 
 def _is_apart(place: str, others: Sequence[str]) -> bool:
-    return not any(places.inside(place, each) or places.inside(each, place) for each in others)
+    return not any(places.is_inside(place, each) or places.is_inside(each, place) for each in others)
 
 
-def _is_folder(top: int, way: bytes) -> bool:
+def _is_folder(top: int, rel_path: bytes) -> bool:
     try:
-        os.close(openat2(top, way, IS_FOLDER))
+        os.close(openat2(top, rel_path, FOLDER_OPEN_HOW))
     except OSError:
         return False
     return True
 
 
-def usable_caches(roots: Sequence[str], hidden: Sequence[str]) -> Caches:
+def find_usable_caches(roots: Sequence[str], hidden: Sequence[str]) -> PackageCaches:
     """Of the user whose HOME is ours, where that is hidden from commands and they would not find them otherwise."""
-    home = next(iter(places.homes()), "")
-    if home not in places.hidden():
-        return Caches()
+    home = next(iter(places.find_homes()), "")
+    if home not in places.list_hidden_folders():
+        return PackageCaches()
     return find_caches(home, os.environ, (*roots, *hidden))
 
 
-def lay_caches(caches: Caches, behind: Sequence[str], shown: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+def build_cache_flags(
+    caches: PackageCaches, overlaid: Sequence[str], exposed: Sequence[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
     """Places and the flags for them; a cache that no overlay can be laid over is read-only."""
     for place in caches.folders:
-        if not places.below_any(place, shown):
+        if not places.is_inside_any(place, exposed):
             yield place, ("--tmpfs", place)
-    for place in caches.places:
+    for place in caches.paths:
         yield (
             place,
-            (("--overlay-src", place, "--tmp-overlay") if place in behind else ("--ro-bind", place)) + (place,),
+            (("--overlay-src", place, "--tmp-overlay") if place in overlaid else ("--ro-bind", place)) + (place,),
         )

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM
 from pathlib import Path
 
-SECONDS = 5
-SYSCTLS = Path("/proc/sys")
-MOST, CLONE = "user.max_user_namespaces", "kernel.unprivileged_userns_clone"
-APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
-STATUS = Path("/proc/self/status")
+PROBE_TIMEOUT_SECONDS = 5
+SYSCTL_FOLDER = Path("/proc/sys")
+MAX_NAMESPACES_SYSCTL, UNPRIVILEGED_CLONE_SYSCTL = "user.max_user_namespaces", "kernel.unprivileged_userns_clone"
+APPARMOR_SYSCTL = "kernel.apparmor_restrict_unprivileged_userns"
+STATUS_FILE = Path("/proc/self/status")
 
 # Prints the error number of making a user namespace, and of making a mount namespace with the rights that it gives.
-TRIAL = """
+PROBE_SCRIPT = """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 def unshare(flag):
@@ -26,7 +26,7 @@ def unshare(flag):
 print(unshare(0x10000000), unshare(0x00020000))
 """
 
-PROFILE = """\
+PROFILE_TEMPLATE = """\
 abi <abi/4.0>,
 include <tunables/global>
 
@@ -46,28 +46,48 @@ class Cause:
 
 def find_cause(bubblewrap: str) -> Cause | None:
     """What keeps the bubblewrap at a path from making its namespaces; None if nothing that we know."""
-    settings = {name: _setting(name) for name in (MOST, CLONE, APPARMOR)}
-    return cause_of(*_tried(), settings, is_filtered=_is_filtered(), is_root=os.geteuid() == 0, bubblewrap=bubblewrap)
+    settings = {
+        name: _read_sysctl(name) for name in (MAX_NAMESPACES_SYSCTL, UNPRIVILEGED_CLONE_SYSCTL, APPARMOR_SYSCTL)
+    }
+    return diagnose(
+        *_probe_namespaces(),
+        settings,
+        is_filtered=_has_seccomp_filter(),
+        is_root=os.geteuid() == 0,
+        bubblewrap=bubblewrap,
+    )
 
 
-def cause_of(
-    made: int, used: int, settings: Mapping[str, int | None], *, is_filtered: bool, is_root: bool, bubblewrap: str
+def diagnose(
+    create_errno: int,
+    use_errno: int,
+    settings: Mapping[str, int | None],
+    *,
+    is_filtered: bool,
+    is_root: bool,
+    bubblewrap: str,
 ) -> Cause | None:
     """By the error numbers of making a user namespace and of using it, and by what the settings say."""
-    if not made and not used:
+    if not create_errno and not use_errno:
         return None
-    if made in (ENOSYS, EINVAL):
+    if create_errno in (ENOSYS, EINVAL):
         return Cause("this kernel has no user namespaces", "A kernel with CONFIG_USER_NS, or a container that has one")
-    if made == ENOSPC or settings[MOST] == 0:
-        return Cause(f"{MOST} is {settings[MOST]}", _sysctl(MOST, 15_000))
-    if not is_root and settings[CLONE] == 0:
-        return Cause(f"{CLONE} is 0: only root may make user namespaces", _sysctl(CLONE, 1))
-    if not is_root and settings[APPARMOR] == 1:
+    if create_errno == ENOSPC or settings[MAX_NAMESPACES_SYSCTL] == 0:
         return Cause(
-            f"AppArmor gives programs without a profile no rights in user namespaces ({APPARMOR} is 1)",
-            _profile(bubblewrap),
+            f"{MAX_NAMESPACES_SYSCTL} is {settings[MAX_NAMESPACES_SYSCTL]}",
+            _format_sysctl_remedy(MAX_NAMESPACES_SYSCTL, 15_000),
         )
-    if made == EPERM and is_filtered:
+    if not is_root and settings[UNPRIVILEGED_CLONE_SYSCTL] == 0:
+        return Cause(
+            f"{UNPRIVILEGED_CLONE_SYSCTL} is 0: only root may make user namespaces",
+            _format_sysctl_remedy(UNPRIVILEGED_CLONE_SYSCTL, 1),
+        )
+    if not is_root and settings[APPARMOR_SYSCTL] == 1:
+        return Cause(
+            f"AppArmor gives programs without a profile no rights in user namespaces ({APPARMOR_SYSCTL} is 1)",
+            _format_profile_remedy(bubblewrap),
+        )
+    if create_errno == EPERM and is_filtered:
         return Cause(
             "a system-call filter forbids user namespaces, as the default one of container engines does",
             "Start the container with a seccomp profile that allows clone, unshare, mount, umount2 and pivot_root; or\n"
@@ -76,45 +96,49 @@ def cause_of(
     return None
 
 
-def _sysctl(name: str, value: int) -> str:
+def _format_sysctl_remedy(name: str, value: int) -> str:
     return (
         f"sudo sysctl -w {name}={value}\n"
         f"echo '{name} = {value}' | sudo tee /etc/sysctl.d/60-handhold.conf  # and after the next start"
     )
 
 
-def _profile(bubblewrap: str) -> str:
+def _format_profile_remedy(bubblewrap: str) -> str:
     """For this bubblewrap alone; the setting would lift the restriction for every program."""
     return (
-        f"sudo tee {PROFILE_FILE} >/dev/null <<'END'\n{PROFILE.format(path=_quoted(bubblewrap))}END\n"
+        f"sudo tee {PROFILE_FILE} >/dev/null <<'END'\n{PROFILE_TEMPLATE.format(path=_quote_path(bubblewrap))}END\n"
         f"sudo apparmor_parser --replace {PROFILE_FILE}"
     )
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """As AppArmor reads it: some characters stand for many names, unless they are escaped."""
     return '"' + "".join(f"\\{each}" if each in '\\"*?[]{}^@' else each for each in path) + '"'
 
 
-def _setting(name: str) -> int | None:
+def _read_sysctl(name: str) -> int | None:
     """None if this kernel does not have it."""
     try:
-        return int((SYSCTLS / name.replace(".", "/")).read_text())
+        return int((SYSCTL_FOLDER / name.replace(".", "/")).read_text())
     except (OSError, ValueError):
         return None
 
 
-def _is_filtered() -> bool:
-    lines = dict(line.split(":\t", 1) for line in STATUS.read_text().splitlines() if ":\t" in line)
+def _has_seccomp_filter() -> bool:
+    lines = dict(line.split(":\t", 1) for line in STATUS_FILE.read_text().splitlines() if ":\t" in line)
     return lines.get("Seccomp", "0").strip() == "2"
 
 
-def _tried() -> tuple[int, int]:
+def _probe_namespaces() -> tuple[int, int]:
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", TRIAL], capture_output=True, text=True, timeout=SECONDS, check=True
+            [sys.executable, "-I", "-S", "-c", PROBE_SCRIPT],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_TIMEOUT_SECONDS,
+            check=True,
         )
-        made, used = map(int, done.stdout.split())
+        create_errno, use_errno = map(int, done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0, 0  # nobody can tell
-    return made, used
+    return create_errno, use_errno

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from handhold.world.shell import places
 
-KEPT = frozenset(
+KEPT_VARIABLES = frozenset(
     (
         *("PATH", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "CI", "SOURCE_DATE_EPOCH"),
         *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "JAVA_HOME", "GOROOT", "NVM_BIN", "PYENV_VERSION"),
@@ -18,13 +18,13 @@ KEPT = frozenset(
     )
 )
 # Where a network is open: how to reach it, unless that holds a password.
-NETWORK = (
+NETWORK_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "npm_config_registry", "GOPROXY"),
 )
 # Where it is shut: package managers use what they have, and fail at once instead of trying again for a minute.
-OFFLINE = {
+OFFLINE_VARIABLES = {
     "npm_config_offline": "true",
     "npm_config_update_notifier": "false",
     "npm_config_audit": "false",
@@ -39,7 +39,7 @@ OFFLINE = {
     "CONDA_OFFLINE": "true",
     "HF_HUB_OFFLINE": "1",
 }
-LOOKING_IS_NO_CHANGE = {
+READ_ONLY_GIT_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",  # `git status` would write its index, and have to be asked about
     # A repository may name programs that git runs whenever somebody looks at it. Hooks are for those who change it.
     "GIT_CONFIG_COUNT": "1",
@@ -52,45 +52,45 @@ LOOKING_IS_NO_CHANGE = {
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 
 
-def environment(given: Mapping[str, str], *, home: str, tmp: str, network: bool) -> dict[str, str]:
+def build_environment(overrides: Mapping[str, str], *, home: str, tmp: str, network: bool) -> dict[str, str]:
     """What is kept of ours, then what is always so, then what was given for this command."""
     ours = os.environ
-    kept = {name: ours[name] for name in ours if name in KEPT or name.startswith("LC_")}
+    kept = {name: ours[name] for name in ours if name in KEPT_VARIABLES or name.startswith("LC_")}
     if network:
-        kept |= {name: ours[name] for name in NETWORK if name in ours and "@" not in ours[name]}
+        kept |= {name: ours[name] for name in NETWORK_VARIABLES if name in ours and "@" not in ours[name]}
     else:
-        kept |= OFFLINE
-    kept |= _installations()
+        kept |= OFFLINE_VARIABLES
+    kept |= _find_installations()
     kept["PATH"] = f"{kept.get('PATH') or SYSTEM_PATH}:{home}/.local/bin"
-    return kept | {"HOME": home, "TMPDIR": tmp, "TERM": "dumb", **LOOKING_IS_NO_CHANGE} | dict(given)
+    return kept | {"HOME": home, "TMPDIR": tmp, "TERM": "dumb", **READ_ONLY_GIT_VARIABLES} | dict(overrides)
 
 
 @cache
-def systems(name: str) -> str:
+def find_system_program(name: str) -> str:
     """The path of a program of the system's; the bare name if it has none."""
     paths = (f"{folder}/{name}" for folder in SYSTEM_PATH.split(":"))
     return next((path for path in paths if os.access(path, os.X_OK)), name)
 
 
 @cache
-def _installations() -> dict[str, str]:
+def _find_installations() -> dict[str, str]:
     """Where programs that are installed in the real home find themselves, now that HOME is another."""
-    found = {name: os.environ[name] for name in places.INSTALLED.values() if name in os.environ}
-    for home in places.homes():
-        for name, variable in places.INSTALLED.items():
+    found = {name: os.environ[name] for name in places.INSTALLATION_VARIABLES.values() if name in os.environ}
+    for home in places.find_homes():
+        for name, variable in places.INSTALLATION_VARIABLES.items():
             if variable and os.path.isdir(place := os.path.join(home, name)):
                 found.setdefault(variable, place)
     return found
 
 
-def inner_home() -> str:
+def choose_inner_home() -> str:
     """HOME as a command sees it: beside the real homes, and none of them, so that nothing lies in it."""
     names = (os.path.join(os.path.realpath("/home"), name) for name in ("handhold", "handhold-layer"))
-    return next(name for name in names if name not in places.homes())
+    return next(name for name in names if name not in places.find_homes())
 
 
 @cache
-def passwd(home: str) -> bytes:
+def build_passwd(home: str) -> bytes:
     """The machine's list of users, where we live in another home: some programs ask it instead of HOME."""
     uid = str(os.getuid()).encode()
     lines = [line.split(b":") for line in Path("/etc/passwd").read_bytes().splitlines()]

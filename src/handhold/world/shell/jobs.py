@@ -9,92 +9,94 @@ from concurrent.futures import Future
 from secrets import token_hex
 from threading import Event, Lock, Thread
 
-from handhold.core.errors import NoShell, NoSuchJob, SystemTrouble, ToolError
-from handhold.core.facts import Exit, Held, Output
+from handhold.core.errors import NoShell, NoSuchJob, SystemFailure, ToolError
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.ports import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop
-from handhold.core.text.terminal import tidy
-from handhold.world.shell.output import Sink, decoded
-from handhold.world.shell.process import GRACE, Process
+from handhold.core.text.terminal import render_terminal_text
+from handhold.world.shell.output import OutputSink, decode
+from handhold.world.shell.process import KILL_TIMEOUT_SECONDS, CommandProcess
 
-MOST_RUNNING = 16
-MOST_KNOWN = 32  # that have ended and can still be asked
-SHOWN = 10_000  # characters, where nobody says how many
-AT_ONCE = 0.1  # seconds: what fails at once is told at once
-TAKEN_WITHIN = 2.0  # seconds for a job to read its input
+MAX_RUNNING_JOBS = 16
+MAX_ENDED_JOBS = 32  # that have ended and can still be asked
+DEFAULT_OUTPUT_CHARS = 10_000  # characters, where nobody says how many
+EARLY_EXIT_SECONDS = 0.1  # seconds: what fails at once is told at once
+INPUT_TIMEOUT_SECONDS = 2.0  # seconds for a job to read its input
+
+# A command that runs, and what to do when it has ended.
+StartCommand = Callable[[OutputSink], tuple[CommandProcess, Callable[[], None]]]
 
 
-Begin = Callable[[Sink], tuple[Process, Callable[[], None]]]  # a command that runs, and what to do when it has ended
-
-
-class Job:
+class BackgroundJob:
     """One of them. `begin` is called in its thread; what that raises is raised here."""
 
-    def __init__(self, begin: Begin, sink: Sink, seconds: float, held: Held) -> None:
+    def __init__(self, begin: StartCommand, sink: OutputSink, seconds: float, status: SandboxStatus) -> None:
         self.name = token_hex(3)
-        self.exit: Exit | None = None
-        self.told = 0  # up to here its output was shown
+        self.exit: ExitStatus | None = None
+        self.shown_offset = 0  # up to here its output was shown
         self.ended = Event()
         self._sink = sink
-        self._held = held
-        self._trouble: ToolError | None = None
-        begun: Future[Process] = Future()
+        self._status = status
+        self._error: ToolError | None = None
+        started: Future[CommandProcess] = Future()
         name = f"handhold job {self.name}"
-        self._thread: Thread | None = Thread(target=self._live, args=(begin, seconds, begun), name=name, daemon=True)
+        self._thread: Thread | None = Thread(target=self._run, args=(begin, seconds, started), name=name, daemon=True)
         self._thread.start()
-        self._process: Process | None = begun.result()
+        self._process: CommandProcess | None = started.result()
         if self.ended.is_set():
-            self._forget()
+            self._release()
 
-    def _live(self, begin: Begin, seconds: float, begun: "Future[Process]") -> None:
+    def _run(self, begin: StartCommand, seconds: float, started: "Future[CommandProcess]") -> None:
         try:
             process, close = begin(self._sink)
         except BaseException as error:  # noqa: BLE001 — whoever asked for it hears of it
-            begun.set_exception(error)
+            started.set_exception(error)
             return
-        begun.set_result(process)
+        started.set_result(process)
         try:
             self.exit = process.wait(seconds)
         except ToolError as error:
-            self._trouble = error
+            self._error = error
         finally:
             close()
             self._sink.close()
             self.ended.set()
-            self._forget()
+            self._release()
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         """Once it has ended it is known for long, and what it ran by is of no use."""
         self._process = self._thread = None
 
-    def state(self, offset: int | None, chars: int) -> JobState:
+    def read_state(self, offset: int | None, chars: int) -> JobState:
         """What it printed from an offset on, or since it was last asked; what went wrong with it, if something did."""
         ended = self.ended.is_set()
-        if self._trouble:
-            raise self._trouble
-        start, data = self._sink.page(self.told if offset is None else offset, chars, ended=ended)
-        text, replaced = decoded(data)
-        self.told = start + len(data)
-        output = Output(
-            tidy(text),
-            bytes=self._sink.total - start,
-            lines=data.count(b"\n") + (not data.endswith(b"\n") and bool(data)),
+        if self._error:
+            raise self._error
+        start, data = self._sink.read_page(self.shown_offset if offset is None else offset, chars, ended=ended)
+        text, replaced = decode(data)
+        self.shown_offset = start + len(data)
+        output = CommandOutput(
+            render_terminal_text(text),
+            total_bytes=self._sink.total - start,
+            total_lines=data.count(b"\n") + (not data.endswith(b"\n") and bool(data)),
             handle=self._sink.handle,
-            kept=self._sink.kept,
-            replaced=replaced,
+            kept_bytes=self._sink.kept_bytes,
+            has_undecodable_bytes=replaced,
         )
-        return JobState(self.name, not ended, self.exit if ended else None, output, start, self.told, self._held)
+        return JobState(
+            self.name, not ended, self.exit if ended else None, output, start, self.shown_offset, self._status
+        )
 
     def write(self, data: bytes) -> None:
-        """To its input; SystemTrouble if it does not read it."""
-        until = time.monotonic() + TAKEN_WITHIN
+        """To its input; SystemFailure if it does not read it."""
+        until = time.monotonic() + INPUT_TIMEOUT_SECONDS
         while data and (process := self._process):
             try:
                 data = data[process.write(data) :]
             except BrokenPipeError:
-                raise SystemTrouble(self.name, "nothing reads its input any more") from None
+                raise SystemFailure(self.name, "nothing reads its input any more") from None
             if data and time.monotonic() > until:
-                raise SystemTrouble(self.name, f"it does not read its input: {len(data):,} bytes were not taken")
+                raise SystemFailure(self.name, f"it does not read its input: {len(data):,} bytes were not taken")
             if data:
                 self.ended.wait(0.01)
 
@@ -102,40 +104,40 @@ class Job:
         """It is gone when this returns."""
         process, thread = self._process, self._thread
         if process:
-            process.end()
-        self.ended.wait(2 * GRACE)
+            process.cancel()
+        self.ended.wait(2 * KILL_TIMEOUT_SECONDS)
         if thread:
-            thread.join(GRACE)
+            thread.join(KILL_TIMEOUT_SECONDS)
 
 
-class Jobs:
+class JobTable:
     """All of a shell, by their names."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BackgroundJob] = {}
         self._lock = Lock()
 
     @property
-    def running(self) -> bool:
+    def has_running(self) -> bool:
         with self._lock:
             return any(not job.ended.is_set() for job in self._jobs.values())
 
-    def start(self, make: Callable[[], Job], chars: int) -> JobState:
+    def start(self, create_job: Callable[[], BackgroundJob], chars: int) -> JobState:
         """NoShell if too many run already."""
         with self._lock:
             running = [name for name, job in self._jobs.items() if not job.ended.is_set()]
-            if len(running) >= MOST_RUNNING:
-                raise NoShell(f"{MOST_RUNNING} commands run in the background already: {', '.join(running)}")
-            job = make()
+            if len(running) >= MAX_RUNNING_JOBS:
+                raise NoShell(f"{MAX_RUNNING_JOBS} commands run in the background already: {', '.join(running)}")
+            job = create_job()
             while job.name in self._jobs:
                 job.name = token_hex(3)
             self._jobs[job.name] = job
-            for name in [name for name, each in self._jobs.items() if each.ended.is_set()][:-MOST_KNOWN]:
+            for name in [name for name, each in self._jobs.items() if each.ended.is_set()][:-MAX_ENDED_JOBS]:
                 del self._jobs[name]
-        job.ended.wait(AT_ONCE)
-        return job.state(None, chars)
+        job.ended.wait(EARLY_EXIT_SECONDS)
+        return job.read_state(None, chars)
 
-    def answer(self, request: JobOutput | JobInput | JobStop) -> JobState:
+    def handle(self, request: JobOutput | JobInput | JobStop) -> JobState:
         with self._lock:
             job = self._jobs.get(request.job)
             known = tuple(self._jobs)
@@ -143,12 +145,12 @@ class Jobs:
             raise NoSuchJob(request.job, known)
         match request:
             case JobOutput(chars=chars, offset=offset):
-                return job.state(offset, chars)
+                return job.read_state(offset, chars)
             case JobInput(text=text):
                 job.write(text.encode("utf-8", "surrogateescape"))
             case JobStop():
                 job.stop()
-        return job.state(None, SHOWN)
+        return job.read_state(None, DEFAULT_OUTPUT_CHARS)
 
     def close(self) -> None:
         """None of them is left."""

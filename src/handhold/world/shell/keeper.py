@@ -14,8 +14,8 @@ import sys
 import time
 
 PR_SET_CHILD_SUBREAPER = 36
-REAP_MS = 1_000
-MOST_SECONDS = 5.0  # for a process that cannot be killed: one of another user, or one that hangs in the kernel
+REAP_INTERVAL_MS = 1_000
+KILL_TIMEOUT_SECONDS = 5.0  # for a process that cannot be killed: one of another user, or one that hangs in the kernel
 
 
 def main(lifeline: int, command: list[str]) -> int:
@@ -27,29 +27,29 @@ def main(lifeline: int, command: list[str]) -> int:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127
     status: int | None = None
-    with_pidfd = os.pidfd_open(shell)
+    shell_pidfd = os.pidfd_open(shell)
     ready = select.poll()
     ready.register(lifeline, 0)  # only that it is hung up
-    ready.register(with_pidfd, select.POLLIN)
-    while status is None and not any(fd == lifeline for fd, _ in ready.poll(REAP_MS)):
-        status = reaped().get(shell)
-    ended = end_all()
+    ready.register(shell_pidfd, select.POLLIN)
+    while status is None and not any(fd == lifeline for fd, _ in ready.poll(REAP_INTERVAL_MS)):
+        status = reap().get(shell)
+    ended = kill_all()
     status = ended.get(shell) if status is None else status
-    return 128 + signal.SIGKILL if status is None else exit_code(status)
+    return 128 + signal.SIGKILL if status is None else to_exit_code(status)
 
 
-def exit_code(status: int) -> int:
+def to_exit_code(status: int) -> int:
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def end_all() -> dict[int, int]:
+def kill_all() -> dict[int, int]:
     """Kill every child until there is none: what a killed one leaves becomes a child itself."""
     ended: dict[int, int] = {}
-    until = time.monotonic() + MOST_SECONDS
-    while (here := ours()) and time.monotonic() < until:
-        for pid in here:
+    until = time.monotonic() + KILL_TIMEOUT_SECONDS
+    while (children := list_children()) and time.monotonic() < until:
+        for pid in children:
             kill(pid)
-        ended |= reaped()
+        ended |= reap()
         time.sleep(0.001)
     return ended
 
@@ -65,15 +65,15 @@ def kill(pid: int) -> None:
         pass
 
 
-def ours() -> list[int]:
+def list_children() -> list[int]:
     """Children of this process, also on a kernel that does not list them."""
-    listed = children(os.getpid())
+    listed = read_children(os.getpid())
     if listed is not None:
         return listed
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(int(name)) == os.getpid()]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and read_parent(int(name)) == os.getpid()]
 
 
-def children(pid: int) -> list[int] | None:
+def read_children(pid: int) -> list[int] | None:
     """Of a process with one thread, the dead that are not reaped included; None if nobody can tell."""
     try:
         fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
@@ -87,16 +87,16 @@ def children(pid: int) -> list[int] | None:
         os.close(fd)
 
 
-def parent(pid: int) -> int:
+def read_parent(pid: int) -> int:
     """0 if there is no such process."""
-    return int(_status(pid)[1])
+    return int(_read_stat(pid)[1])
 
 
 def is_dead(pid: int) -> bool:
-    return _status(pid)[0] in (b"Z", b"X")
+    return _read_stat(pid)[0] in (b"Z", b"X")
 
 
-def _status(pid: int) -> list[bytes]:
+def _read_stat(pid: int) -> list[bytes]:
     """What the kernel says of a process, from its state on; as of a dead one if there is none."""
     gone = [b"X", b"0"]
     try:
@@ -111,7 +111,7 @@ def _status(pid: int) -> list[bytes]:
         os.close(fd)
 
 
-def reaped() -> dict[int, int]:
+def reap() -> dict[int, int]:
     """Those that have ended, and how."""
     found: dict[int, int] = {}
     try:

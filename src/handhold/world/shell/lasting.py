@@ -13,63 +13,67 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
-Lasts = Literal["nothing", "folder", "exports"]
+StatePersistence = Literal["nothing", "folder", "exports"]
 
-MOST_SAID = 128 * 1024  # bytes, folder and exports together
-FOLDER = "HANDHOLD_FOLDER"
-BEGIN = """\
+MAX_STATE_BYTES = 128 * 1024  # bytes, folder and exports together
+FOLDER_VARIABLE = "HANDHOLD_FOLDER"
+STARTUP_SCRIPT = """\
 builtin cd -- "${FOLDER}" 2>/dev/null
 builtin unset BASH_ENV {FOLDER} OLDPWD
 builtin exec {begins}<&-
 builtin trap '{{ builtin pwd -P && builtin printf "\\0"{exports} && builtin printf "{LAST}\\0"; }} >&{fd} 2>&-' EXIT
 """
-EXPORTS = " && builtin command -p env -0"
-LAST = "/end"  # no variable is called so
-OWN = frozenset(("BASH_ENV", FOLDER, "PWD", "OLDPWD", "SHLVL", "_", "LD_PRELOAD"))
+PRINT_EXPORTS = " && builtin command -p env -0"
+END_MARKER = "/end"  # no variable is called so
+UNSAVED_VARIABLES = frozenset(("BASH_ENV", FOLDER_VARIABLE, "PWD", "OLDPWD", "SHLVL", "_", "LD_PRELOAD"))
 
 
 @dataclass
-class Lasting:
+class PersistentShellState:
     """What one shell hands on to the next."""
 
-    lasts: Lasts
+    persistence: StatePersistence
     folder: str
     exports: dict[str, str] = field(default_factory=dict[str, str])
 
-    def begin(self, opened: ExitStack) -> "Memory | None":
+    def prepare(self, stack: ExitStack) -> "StateTransfer | None":
         """What the next shell needs to remember, and to say what the one after it should; None if nothing lasts."""
-        if self.lasts == "nothing":
+        if self.persistence == "nothing":
             return None
-        said = os.memfd_create("handhold", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        opened.callback(os.close, said)
-        os.ftruncate(said, MOST_SAID)
-        fcntl.fcntl(said, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)  # nobody fills our memory
-        exports = EXPORTS if self.lasts == "exports" else ""
-        begins = os.memfd_create("handhold", os.MFD_CLOEXEC)
-        opened.callback(os.close, begins)
-        with os.fdopen(begins, "w", closefd=False) as file:
-            file.write(BEGIN.format(FOLDER=FOLDER, LAST=LAST, exports=exports, fd=said, begins=begins))
-        env = self.exports | {"BASH_ENV": f"/proc/self/fd/{begins}", FOLDER: self.folder}
-        return Memory(env, (said, begins))
+        state_fd = os.memfd_create("handhold", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        stack.callback(os.close, state_fd)
+        os.ftruncate(state_fd, MAX_STATE_BYTES)
+        fcntl.fcntl(state_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)  # nobody fills our memory
+        exports = PRINT_EXPORTS if self.persistence == "exports" else ""
+        startup_fd = os.memfd_create("handhold", os.MFD_CLOEXEC)
+        stack.callback(os.close, startup_fd)
+        with os.fdopen(startup_fd, "w", closefd=False) as file:
+            file.write(
+                STARTUP_SCRIPT.format(
+                    FOLDER=FOLDER_VARIABLE, LAST=END_MARKER, exports=exports, fd=state_fd, begins=startup_fd
+                )
+            )
+        env = self.exports | {"BASH_ENV": f"/proc/self/fd/{startup_fd}", FOLDER_VARIABLE: self.folder}
+        return StateTransfer(env, (state_fd, startup_fd))
 
-    def learn(self, memory: "Memory", given: Mapping[str, str]) -> None:
-        """From a shell that has ended, which had been `given` its variables."""
-        said, whole, _ = os.pread(memory.fds[0], MOST_SAID, 0).partition(f"\0{LAST}\0".encode())
-        folder, *variables = said.split(b"\0")
-        if not whole or not folder.startswith(b"/"):
+    def load(self, transfer: "StateTransfer", command_env: Mapping[str, str]) -> None:
+        """From a shell that has ended; `command_env` are the variables that it had been given."""
+        data, end, _ = os.pread(transfer.fds[0], MAX_STATE_BYTES, 0).partition(f"\0{END_MARKER}\0".encode())
+        folder, *variables = data.split(b"\0")
+        if not end or not folder.startswith(b"/"):
             return
         self.folder = os.fsdecode(folder.removesuffix(b"\n"))
-        if self.lasts == "exports":
+        if self.persistence == "exports":
             pairs = (os.fsdecode(each).partition("=") for each in variables if each)
             before = self.exports
             self.exports = {
                 name: value
                 for name, _, value in pairs
-                if name not in OWN and (name in before or given.get(name) != value)
+                if name not in UNSAVED_VARIABLES and (name in before or command_env.get(name) != value)
             }
 
 
 @dataclass(frozen=True)
-class Memory:
+class StateTransfer:
     env: Mapping[str, str]
     fds: tuple[int, int]

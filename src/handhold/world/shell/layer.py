@@ -15,39 +15,49 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from handhold.core.errors import SystemTrouble
-from handhold.core.facts import Clash
-from handhold.core.plans import Conflict, FileChange, Folder, FolderTime
-from handhold.core.text.names import unmistakable
-from handhold.world.files.commit.copies import opened
-from handhold.world.files.commit.folders import directory_at
-from handhold.world.files.commit.likeness import attributes_of, own_attributes, same_bytes, stat_of
-from handhold.world.files.manifest import GONE, LIST, READ, Thing, allocated_by, file_hash, owner_of, thing, which
-from handhold.world.files.roots import Root, names
+from handhold.core.errors import SystemFailure
+from handhold.core.facts import ConflictKind
+from handhold.core.plans import Conflict, DirectoryMetadata, FileChange, FolderMtime
+from handhold.core.text.names import escape_ambiguous
+from handhold.world.files.commit.copies import force_open
+from handhold.world.files.commit.folders import open_proc_path_at
+from handhold.world.files.commit.likeness import has_same_bytes, list_xattrs, lstat_at, read_own_xattrs
+from handhold.world.files.manifest import (
+    LIST_FLAGS,
+    READ_FLAGS,
+    VANISHED_ERRNOS,
+    EntryState,
+    allocated_bytes,
+    file_id,
+    hash_file,
+    other_owner_of,
+    read_entry_state,
+)
+from handhold.world.files.roots import Root, split_names
 from handhold.world.files.walk import descend
-from handhold.world.shell.moves import Moves
-from handhold.world.shell.taking import Taking
+from handhold.world.shell.moves import MoveDetector
+from handhold.world.shell.taking import LayerExtractor
 from handhold.world.shell.traces import (
-    ELSEWHERE,
-    OPAQUE,
-    ORIGIN,
-    WHITEOUT,
-    clean,
-    grants_privileges,
+    OPAQUE_XATTR,
+    ORIGIN_XATTR,
+    PARTIAL_COPY_XATTRS,
+    WHITEOUT_XATTR,
+    clean_tree,
+    get_owner_ids,
+    is_privileged,
     is_whiteout,
-    owners,
-    strip,
+    strip_xattrs,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LayerDirectory:
     """A directory that is both in the layer and below it."""
 
-    way: str  # from the root, with a slash at its end; empty for the root itself
+    rel_path: str  # from the root, with a slash at its end; empty for the root itself
     upper: int
     lower: int
-    stirred: bool  # somebody else made, removed or renamed something in it since the command began
+    changed_by_others: bool  # somebody else made, removed or renamed something in it since the command began
 
 
 class Layer:
@@ -58,322 +68,342 @@ class Layer:
         root: Root,
         upper: str,
         *,
-        since: int,
-        taking: Taking,
-        protected: Callable[[str], bool],
-        withheld: Callable[[str], bool],
+        started_ns: int,
+        extractor: LayerExtractor,
+        is_protected: Callable[[str], bool],
+        is_withheld: Callable[[str], bool],
     ) -> None:
-        """`since` is the command's start, by its file system's clock. What is new and `withheld` is left out."""
+        """`started_ns` is the command's start, by its file system's clock. What is new and `is_withheld` is omitted."""
         self._root = root
-        self._since = since
-        self._taking = taking
-        self._protected = protected
-        self._withheld = withheld
-        self._top = Root.open(upper, writable=True)
-        self._moves = Moves(root, self._top)
-        self._ahead: list[str] = []
-        self._parted: list[str] = []  # files that had other names
-        self._bare: list[str] = []  # roots that the command closed
-        self._left_out: list[str] = []  # what is withheld
-        self._asked: list[str] = []  # protected places of the entry at hand: they count if it does
-        self._granting: list[str] = []  # those of its files that grant privileges, likewise
+        self._started_ns = started_ns
+        self._extractor = extractor
+        self._is_protected = is_protected
+        self._is_withheld = is_withheld
+        self._upper_root = Root.open(upper, writable=True)
+        self._move_detector = MoveDetector(root, self._upper_root)
+        self._pending_dirs: list[str] = []
+        self._split_links: list[str] = []  # files that had other names
+        self._closed_roots: list[str] = []  # roots that the command closed
+        self._withheld_paths: list[str] = []  # what is withheld
+        self._entry_protected: list[str] = []  # protected places of the entry at hand: they count if it does
+        self._entry_privileged: list[str] = []  # those of its files that grant privileges, likewise
         self.files: list[FileChange] = []
         self.conflicts: list[Conflict] = []
-        self.times: list[FolderTime] = []
-        self.guarded: set[str] = set()
+        self.times: list[FolderMtime] = []
+        self.protected: set[str] = set()
         self.privileged: set[str] = set()
 
     def read(self) -> None:
         try:
             self._compare_roots()
-            self._ahead = [""]
-            while self._ahead:
-                self._directory(self._ahead.pop())
+            self._pending_dirs = [""]
+            while self._pending_dirs:
+                self._read_directory(self._pending_dirs.pop())
         finally:
-            os.close(self._top.fd)
+            os.close(self._upper_root.fd)
 
     @property
     def notes(self) -> list[str]:
         """What a plain folder would have done, and this one did not."""
         said: list[str] = []
-        if self._parted:
-            said.append(f"{_some(self._parted)}: other names (hard links) of the file keep the old content")
-        if self._bare:
-            said.append(f"{_some(self._bare)}: mode, owner and attributes are left as they were: it would be closed")
-        if self._left_out:
-            said.append(f"{_some(self._left_out, 5)}: left out, since a rule denies reading it; the rest counts")
+        if self._split_links:
+            said.append(
+                f"{_format_paths(self._split_links)}: other names (hard links) of the file keep the old content"
+            )
+        if self._closed_roots:
+            said.append(
+                f"{_format_paths(self._closed_roots)}: mode, owner and attributes are left as they were:"
+                " it would be closed"
+            )
+        if self._withheld_paths:
+            said.append(
+                f"{_format_paths(self._withheld_paths, 5)}: left out, since a rule denies reading it; the rest counts"
+            )
         return said
 
-    def _directory(self, way: str) -> None:
+    def _read_directory(self, rel_path: str) -> None:
         lower = upper = -1
         try:
-            upper = listable(self._top, way)
-            lower = descend(self._root, names(way))
-            here = Here(way, upper, lower, os.fstat(lower).st_ctime_ns >= self._since)
+            upper = open_listable(self._upper_root, rel_path)
+            lower = descend(self._root, split_names(rel_path))
+            here = LayerDirectory(rel_path, upper, lower, os.fstat(lower).st_ctime_ns >= self._started_ns)
             for name in os.listdir(upper):
-                self._entry(here, name)
+                self._read_entry(here, name)
         except (FileNotFoundError, NotADirectoryError):
             if lower >= 0:
                 raise
-            self._conflict_at(way.rstrip("/"))  # somebody took it away this moment
+            self._add_conflict_at(rel_path.rstrip("/"))  # somebody took it away this moment
         finally:
             for fd in (upper, lower):
                 if fd >= 0:
                     os.close(fd)
 
-    def _entry(self, here: Here, name: str) -> None:
-        self._asked, self._granting = [], []
+    def _read_entry(self, here: LayerDirectory, name: str) -> None:
+        self._entry_protected, self._entry_privileged = [], []
         found = os.stat(name, dir_fd=here.upper, follow_symlinks=False)
-        lower = stat_of(here.lower, name)
+        lower = lstat_at(here.lower, name)
         mode = found.st_mode
-        if lower is None and not is_whiteout(found) and self._leaves_out(self._place(here.way + name)):
+        if (
+            lower is None
+            and not is_whiteout(found)
+            and self._should_leave_out(self._resolve_path(here.rel_path + name))
+        ):
             return
         if stat.S_ISREG(mode):
-            self._file(here, name, found, lower)
+            self._read_file(here, name, found, lower)
         elif stat.S_ISDIR(mode):
-            self._folder(here, name, found, lower)
+            self._read_folder(here, name, found, lower)
         elif is_whiteout(found):
-            self._deleted(here, name, lower)
-        elif not self._same_link(here, name, found, lower):
-            self._other(here, name, lower)
+            self._read_deletion(here, name, lower)
+        elif not self._is_same_link(here, name, found, lower):
+            self._read_other(here, name, lower)
 
-    def _place(self, way: str) -> str:
-        return unmistakable(self._root.prefix + way)
+    def _resolve_path(self, rel_path: str) -> str:
+        return escape_ambiguous(self._root.prefix + rel_path)
 
     # --- the four things that can be in a layer
 
-    def _deleted(self, here: Here, name: str, lower: os.stat_result | None) -> None:
+    def _read_deletion(self, here: LayerDirectory, name: str, lower: os.stat_result | None) -> None:
         if lower is None:
             return
-        way = here.way + name
-        before = self._below(here, name, lower)
-        if before is None or before.newest >= self._since:
-            self.conflicts.append(Conflict(self._place(way), "deleted"))
+        rel_path = here.rel_path + name
+        before = self._snapshot_lower(here, name, lower)
+        if before is None or before.newest_ctime_ns >= self._started_ns:
+            self.conflicts.append(Conflict(self._resolve_path(rel_path), "deleted"))
         else:
-            self._change(way, before, None, self._taking.reserve())
+            self._add_change(rel_path, before, None, self._extractor.reserve_slot())
 
-    def _file(self, here: Here, name: str, found: os.stat_result, lower: os.stat_result | None) -> None:
-        way = here.way + name
-        fd = opened(here.upper, name, found)
+    def _read_file(self, here: LayerDirectory, name: str, found: os.stat_result, lower: os.stat_result | None) -> None:
+        rel_path = here.rel_path + name
+        fd = force_open(here.upper, name, found)
         try:
-            attributes = attributes_of(fd)
-            if not found.st_size and WHITEOUT in attributes:
-                return self._deleted(here, name, lower)
-            self._must_be_whole(attributes, way)
+            attributes = list_xattrs(fd)
+            if not found.st_size and WHITEOUT_XATTR in attributes:
+                return self._read_deletion(here, name, lower)
+            self._check_complete(attributes, rel_path)
             before = None
             if lower is None:
-                if here.stirred and ORIGIN in attributes and not self._moves.has_moved(fd, found):  # it is deleted
-                    return self._conflict(here.upper, name, way)
-            elif self._same_file(here, name, fd, found, lower):
+                may_be_deleted = here.changed_by_others and ORIGIN_XATTR in attributes
+                if may_be_deleted and not self._move_detector.has_moved(fd, found):  # it is
+                    return self._add_conflict(here.upper, name, rel_path)
+            elif self._is_same_file(here, name, fd, found, lower):
                 return None
             else:
-                before = self._below(here, name, lower)
-                if before is None or before.newest >= self._since:
-                    return self._conflict(here.upper, name, way)
+                before = self._snapshot_lower(here, name, lower)
+                if before is None or before.newest_ctime_ns >= self._started_ns:
+                    return self._add_conflict(here.upper, name, rel_path)
                 if lower.st_nlink > 1 and stat.S_ISREG(lower.st_mode):
-                    self._parted.append(self._place(way))
-            strip(fd, attributes, found)
-            self._note_privileges(self._place(way), found.st_mode, attributes)
-            hash = file_hash(fd, found)
+                    self._split_links.append(self._resolve_path(rel_path))
+            strip_xattrs(fd, attributes, found)
+            self._note_privileged(self._resolve_path(rel_path), found.st_mode, attributes)
+            hash = hash_file(fd, found)
         finally:
             os.close(fd)
-        mode, owner, allocated = stat.S_IMODE(found.st_mode), owner_of(found), allocated_by(found)
-        after = Thing("file", hash, found.st_size, mode, which(found), found.st_mtime_ns, 1, 0, owner, allocated)
-        slot, after = self._taking.take(here.upper, name, after)
-        return self._change(way, before, after, slot)
+        mode, owner, allocated = stat.S_IMODE(found.st_mode), other_owner_of(found), allocated_bytes(found)
+        after = EntryState("file", hash, found.st_size, mode, file_id(found), found.st_mtime_ns, 1, 0, owner, allocated)
+        slot, after = self._extractor.move_to_slot(here.upper, name, after)
+        return self._add_change(rel_path, before, after, slot)
 
-    def _folder(self, here: Here, name: str, found: os.stat_result, lower: os.stat_result | None) -> None:
-        way = here.way + name
-        fd = opened(here.upper, name, found)
+    def _read_folder(
+        self, here: LayerDirectory, name: str, found: os.stat_result, lower: os.stat_result | None
+    ) -> None:
+        rel_path = here.rel_path + name
+        fd = force_open(here.upper, name, found)
         try:
-            attributes = attributes_of(fd)
-            self._must_be_whole(attributes, way)
-            if lower is None and ORIGIN in attributes:  # no rename brings a folder of the root here: it is deleted
-                return self._conflict(here.upper, name, way)
+            attributes = list_xattrs(fd)
+            self._check_complete(attributes, rel_path)
+            # No rename brings a folder of the root here: it is deleted.
+            if lower is None and ORIGIN_XATTR in attributes:
+                return self._add_conflict(here.upper, name, rel_path)
             if (
                 lower is None
                 or not stat.S_ISDIR(lower.st_mode)
-                or (OPAQUE in attributes and os.getxattr(fd, OPAQUE) == b"y")
+                or (OPAQUE_XATTR in attributes and os.getxattr(fd, OPAQUE_XATTR) == b"y")
             ):
-                return self._other(here, name, lower)
-            if here.stirred and lower.st_ctime_ns >= self._since > lower.st_mtime_ns:  # another one was put here
-                return self._conflict(here.upper, name, way)
-            if os.listdir(fd) and not _is_open(here.lower, name):
+                return self._read_other(here, name, lower)
+            # Another one was put here.
+            if here.changed_by_others and lower.st_ctime_ns >= self._started_ns > lower.st_mtime_ns:
+                return self._add_conflict(here.upper, name, rel_path)
+            if os.listdir(fd) and not _is_accessible(here.lower, name):
                 # A command may open a folder that is its own. We would have to do so too, and only a commit may.
-                return self._conflict(here.upper, name, way, "closed")
-            self._compare(self._place(way), fd, found, here.lower, name)
-            _open_up(fd, found)
+                return self._add_conflict(here.upper, name, rel_path, "closed")
+            self._compare_folders(self._resolve_path(rel_path), fd, found, here.lower, name)
+            _make_accessible(fd, found)
         finally:
             os.close(fd)
-        self._ahead.append(way + "/")
+        self._pending_dirs.append(rel_path + "/")
         return None
 
-    def _other(self, here: Here, name: str, lower: os.stat_result | None) -> None:
+    def _read_other(self, here: LayerDirectory, name: str, lower: os.stat_result | None) -> None:
         """A tree, a link or something odd: new, or in place of something else."""
-        way = here.way + name
+        rel_path = here.rel_path + name
         before = None
         if lower is not None:
-            before = self._below(here, name, lower)
-            if before is None or before.newest >= self._since:
-                return self._conflict(here.upper, name, way)
-        path = self._place(way)
+            before = self._snapshot_lower(here, name, lower)
+            if before is None or before.newest_ctime_ns >= self._started_ns:
+                return self._add_conflict(here.upper, name, rel_path)
+        path = self._resolve_path(rel_path)
 
-        def met(inside: str, mode: int, attributes: Sequence[str]) -> bool:
-            place = f"{path}/{unmistakable(inside)}"
-            if kept := not self._leaves_out(place):
-                self._ask(place)
-                self._note_privileges(place, mode, attributes)
+        def keep_entry(inner_path: str, mode: int, attributes: Sequence[str]) -> bool:
+            place = f"{path}/{escape_ambiguous(inner_path)}"
+            if kept := not self._should_leave_out(place):
+                self._note_protected(place)
+                self._note_privileged(place, mode, attributes)
             return kept
 
-        self._note_privileges(path, os.stat(name, dir_fd=here.upper, follow_symlinks=False).st_mode, ())
-        after = clean(here.upper, name, met)
-        slot, after = self._taking.take(here.upper, name, after)
-        return self._change(way, before, after, slot)
+        self._note_privileged(path, os.stat(name, dir_fd=here.upper, follow_symlinks=False).st_mode, ())
+        after = clean_tree(here.upper, name, keep_entry)
+        slot, after = self._extractor.move_to_slot(here.upper, name, after)
+        return self._add_change(rel_path, before, after, slot)
 
     # --- what they are compared with
 
-    def _below(self, here: Here, name: str, found: os.stat_result) -> Thing | None:
+    def _snapshot_lower(self, here: LayerDirectory, name: str, found: os.stat_result) -> EntryState | None:
         """What stands there in the root; None if it went away just now. All that is in a tree changes with it."""
-        prefix = f"{self._place(here.way + name)}/"
+        prefix = f"{self._resolve_path(here.rel_path + name)}/"
 
-        def meet(_directory: int, _name: str, inside: str, _found: os.stat_result, _fd: int) -> bool:
-            self._ask(prefix + unmistakable(inside))
+        def visit(_directory: int, _name: str, inner_path: str, _found: os.stat_result, _fd: int) -> bool:
+            self._note_protected(prefix + escape_ambiguous(inner_path))
             return True
 
         try:
-            return thing(name, dir_fd=here.lower, meet=meet, found=found)
+            return read_entry_state(name, dir_fd=here.lower, accept=visit, status=found)
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
             return None  # it is being moved about
 
-    def _same_file(self, here: Here, name: str, fd: int, found: os.stat_result, lower: os.stat_result) -> bool:
+    def _is_same_file(
+        self, here: LayerDirectory, name: str, fd: int, found: os.stat_result, lower: os.stat_result
+    ) -> bool:
         """Whether it was opened for writing, and that was all. One with several names counts in any case."""
         if (
             found.st_nlink > 1
             or lower.st_nlink > 1
             or found.st_mtime_ns != lower.st_mtime_ns
             or (found.st_size, found.st_mode) != (lower.st_size, lower.st_mode)
-            or owners(found) != owners(lower)
+            or get_owner_ids(found) != get_owner_ids(lower)
         ):
             return False
         try:
-            old = os.open(name, READ, dir_fd=here.lower)
+            old = os.open(name, READ_FLAGS, dir_fd=here.lower)
         except PermissionError:
             return False
         except OSError as error:
-            if error.errno not in GONE:
+            if error.errno not in VANISHED_ERRNOS:
                 raise
             return False
         try:
-            same = own_attributes(fd) == own_attributes(old) and same_bytes(fd, old)
+            same = read_own_xattrs(fd) == read_own_xattrs(old) and has_same_bytes(fd, old)
         finally:
             os.close(old)
         os.lseek(fd, 0, os.SEEK_SET)
         return same
 
-    def _same_link(self, here: Here, name: str, found: os.stat_result, lower: os.stat_result | None) -> bool:
+    def _is_same_link(
+        self, here: LayerDirectory, name: str, found: os.stat_result, lower: os.stat_result | None
+    ) -> bool:
         return (
             lower is not None
             and stat.S_ISLNK(found.st_mode)
             and stat.S_ISLNK(lower.st_mode)
             and found.st_nlink == lower.st_nlink == 1
             and found.st_mtime_ns == lower.st_mtime_ns
-            and owners(found) == owners(lower)
+            and get_owner_ids(found) == get_owner_ids(lower)
             and os.readlink(name, dir_fd=here.upper) == os.readlink(name, dir_fd=here.lower)
         )
 
-    def _compare(self, path: str, fd: int, found: os.stat_result, directory: int, name: str) -> None:
+    def _compare_folders(self, path: str, fd: int, found: os.stat_result, directory: int, name: str) -> None:
         """A folder that was there and stays: its mode, owner, attributes and time are taken over."""
         lower = os.stat(name, dir_fd=directory, follow_symlinks=False)
         before, after = lower.st_mtime_ns, found.st_mtime_ns
-        if lower.st_ctime_ns >= self._since:  # somebody else changed it, too
+        if lower.st_ctime_ns >= self._started_ns:  # somebody else changed it, too
             after = max(before, after)
         if before != after:
-            self.times.append(FolderTime(path, before, after))
-        was, now = Folder(stat.S_IMODE(lower.st_mode)), Folder(stat.S_IMODE(found.st_mode))
-        if owners(lower) != owners(found):
-            was, now = replace(was, owner=owners(lower)), replace(now, owner=owners(found))
-        with suppress(PermissionError), directory_at(directory, name) as place:
-            old, new = own_attributes(place), own_attributes(fd)
+            self.times.append(FolderMtime(path, before, after))
+        was, now = DirectoryMetadata(stat.S_IMODE(lower.st_mode)), DirectoryMetadata(stat.S_IMODE(found.st_mode))
+        if get_owner_ids(lower) != get_owner_ids(found):
+            was, now = replace(was, owner=get_owner_ids(lower)), replace(now, owner=get_owner_ids(found))
+        with suppress(PermissionError), open_proc_path_at(directory, name) as place:
+            old, new = read_own_xattrs(place), read_own_xattrs(fd)
             if old != new:
-                was, now = replace(was, attributes=_sorted(old)), replace(now, attributes=_sorted(new))
+                was, now = replace(was, xattrs=_sort_attributes(old)), replace(now, xattrs=_sort_attributes(new))
         if was == now:
             return
-        if lower.st_ctime_ns >= self._since:
+        if lower.st_ctime_ns >= self._started_ns:
             self.conflicts.append(Conflict(path, "mode"))
         else:
-            self._count(FileChange(path, was, now))
+            self._record_change(FileChange(path, was, now))
 
     def _compare_roots(self) -> None:
         """The layer's own folder stands for the root."""
-        above, name = os.path.split(self._top.real)
-        folder = os.open(above, LIST)
-        found = os.fstat(self._top.fd)
+        above, name = os.path.split(self._upper_root.real)
+        folder = os.open(above, LIST_FLAGS)
+        found = os.fstat(self._upper_root.fd)
         try:
-            fd = opened(folder, name, found)
+            fd = force_open(folder, name, found)
         finally:
             os.close(folder)
         try:
             if found.st_mode & 0o500 == 0o500:
-                self._compare(self._root.real, fd, found, self._root.fd, ".")
+                self._compare_folders(self._root.real, fd, found, self._root.fd, ".")
             else:  # with the root closed to us, nothing could be taken back any more
-                self._bare.append(self._root.real)
-            _open_up(fd, found)
+                self._closed_roots.append(self._root.real)
+            _make_accessible(fd, found)
         finally:
             os.close(fd)
 
-    def _must_be_whole(self, attributes: list[str], way: str) -> None:
-        if not ELSEWHERE.isdisjoint(attributes):
-            raise SystemTrouble(self._place(way), "the overlay kept only a part of it")
+    def _check_complete(self, attributes: list[str], rel_path: str) -> None:
+        if not PARTIAL_COPY_XATTRS.isdisjoint(attributes):
+            raise SystemFailure(self._resolve_path(rel_path), "the overlay kept only a part of it")
 
     # --- what comes of it
 
-    def _leaves_out(self, path: str) -> bool:
-        withheld = self._withheld(path)
-        self._left_out += [path] if withheld else []
-        return withheld
+    def _should_leave_out(self, path: str) -> bool:
+        left_out = self._is_withheld(path)
+        self._withheld_paths += [path] if left_out else []
+        return left_out
 
-    def _ask(self, path: str) -> None:
-        if self._protected(path):
-            self._asked.append(path)
+    def _note_protected(self, path: str) -> None:
+        if self._is_protected(path):
+            self._entry_protected.append(path)
 
-    def _note_privileges(self, path: str, mode: int, attributes: Sequence[str]) -> None:
-        if grants_privileges(mode, attributes):
-            self._granting.append(path)
+    def _note_privileged(self, path: str, mode: int, attributes: Sequence[str]) -> None:
+        if is_privileged(mode, attributes):
+            self._entry_privileged.append(path)
 
-    def _change(self, way: str, before: Thing | None, after: Thing | None, slot: str) -> None:
-        path = self._place(way)
-        self._count(FileChange(path, before and before.shelved(slot), after and after.shelved(slot)))
+    def _add_change(self, rel_path: str, before: EntryState | None, after: EntryState | None, slot: str) -> None:
+        path = self._resolve_path(rel_path)
+        self._record_change(FileChange(path, before and before.to_staged(slot), after and after.to_staged(slot)))
 
-    def _count(self, change: FileChange) -> None:
-        self._ask(change.path)
-        self.guarded.update(self._asked)
-        self.privileged.update(self._granting)
+    def _record_change(self, change: FileChange) -> None:
+        self._note_protected(change.path)
+        self.protected.update(self._entry_protected)
+        self.privileged.update(self._entry_privileged)
         self.files.append(change)
 
-    def _conflict(self, upper: int, name: str, way: str, clash: Clash = "changed") -> None:
-        clean(upper, name, lambda _way, _mode, _attributes: True)
-        self.conflicts.append(Conflict(self._place(way), clash, self._taking.keep(upper, name)))
+    def _add_conflict(self, upper: int, name: str, rel_path: str, clash: ConflictKind = "changed") -> None:
+        clean_tree(upper, name, lambda _way, _mode, _attributes: True)
+        self.conflicts.append(Conflict(self._resolve_path(rel_path), clash, self._extractor.move_aside(upper, name)))
 
-    def _conflict_at(self, way: str) -> None:
-        above, name = os.path.split(way)
-        upper = descend(self._top, names(above))
+    def _add_conflict_at(self, rel_path: str) -> None:
+        above, name = os.path.split(rel_path)
+        upper = descend(self._upper_root, split_names(above))
         try:
-            self._conflict(upper, name, way)
+            self._add_conflict(upper, name, rel_path)
         finally:
             os.close(upper)
 
 
-def listable(root: Root, way: str) -> int:
-    fd = descend(root, names(way))
+def open_listable(root: Root, rel_path: str) -> int:
+    fd = descend(root, split_names(rel_path))
     try:
-        return os.open(".", LIST, dir_fd=fd)
+        return os.open(".", LIST_FLAGS, dir_fd=fd)
     finally:
         os.close(fd)
 
 
-def _is_open(directory: int, name: str) -> bool:
+def _is_accessible(directory: int, name: str) -> bool:
     try:
         os.stat(f"{name}/.", dir_fd=directory)
     except PermissionError:
@@ -381,16 +411,16 @@ def _is_open(directory: int, name: str) -> bool:
     return True
 
 
-def _open_up(upper: int, found: os.stat_result) -> None:
+def _make_accessible(upper: int, found: os.stat_result) -> None:
     """Things will be taken out of it. Whatever its mode was, it is thrown away then."""
     if found.st_mode & 0o700 != 0o700:
         os.fchmod(upper, 0o700)
 
 
-def _sorted(attributes: dict[str, bytes]) -> tuple[tuple[str, bytes], ...]:
+def _sort_attributes(attributes: dict[str, bytes]) -> tuple[tuple[str, bytes], ...]:
     return tuple(sorted(attributes.items()))
 
 
-def _some(paths: list[str], most: int = 1) -> str:
-    more = len(paths) - most
-    return ", ".join(paths[:most]) + (f" and {more} more" if more > 0 else "")
+def _format_paths(paths: list[str], max_shown: int = 1) -> str:
+    more = len(paths) - max_shown
+    return ", ".join(paths[:max_shown]) + (f" and {more} more" if more > 0 else "")

@@ -11,53 +11,54 @@ from dataclasses import replace
 from pathlib import Path
 
 from handhold.core.errors import NoShell
-from handhold.core.facts import Held
-from handhold.core.text.names import escaped
-from handhold.world.state.folder import private
+from handhold.core.facts import SandboxStatus
+from handhold.core.text.names import escape_path
+from handhold.world.state.folder import ensure_private_folder
 
-MOST = 500  # for each mount bubblewrap reads the list of all, so a thousand would take seconds
-MOST_TOLD = 100
-FEW = 5
+MAX_MASKS = 500  # for each mount bubblewrap reads the list of all, so a thousand would take seconds
+MAX_LISTED_PATHS = 100
+MAX_EXAMPLE_PATHS = 5
 
 
-def masks(denied: Sequence[str], roots: Sequence[str], state: Path) -> Mapping[str, str]:
+def build_masks(denied_paths: Sequence[str], roots: Sequence[str], state: Path) -> Mapping[str, str]:
     """What to mount where. NoShell if that cannot be, and then nothing may run."""
-    if not denied:
+    if not denied_paths:
         return {}
-    if len(denied) > MOST:
+    if len(denied_paths) > MAX_MASKS:
         raise NoShell(
-            f"{len(denied):,} files and folders may not be read, and at most {MOST} can be hidden from a command"
+            f"{len(denied_paths):,} files and folders may not be read,"
+            f" and at most {MAX_MASKS} can be hidden from a command"
         )
-    if whole := next((place for place in denied if place in roots), ""):
-        raise NoShell(f"{whole} may not be read, and it is the workspace itself")
-    file, folder = closed(state)
-    return {place: folder if os.path.isdir(place) else file for place in denied if os.path.lexists(place)}
+    if denied_root := next((place for place in denied_paths if place in roots), ""):
+        raise NoShell(f"{denied_root} may not be read, and it is the workspace itself")
+    file, folder = create_mask_sources(state)
+    return {place: folder if os.path.isdir(place) else file for place in denied_paths if os.path.lexists(place)}
 
 
-def closed(state: Path) -> tuple[str, str]:
+def create_mask_sources(state: Path) -> tuple[str, str]:
     """A file and a folder, both empty, that nobody can open."""
-    shut = private(state / "shut")
-    file, folder = shut / "file", shut / "folder"
+    sources = ensure_private_folder(state / "shut")
+    file, folder = sources / "file", sources / "folder"
     if not os.path.lexists(file):
         os.close(os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0))
     folder.mkdir(0, exist_ok=True)
     return str(file), str(folder)
 
 
-def told(held: Held, denied: Sequence[str], first: str) -> Held:
+def add_hidden_paths(status: SandboxStatus, denied_paths: Sequence[str], first_root: str) -> SandboxStatus:
     """With what was hidden."""
-    names = tuple(named(place, first) for place in denied[:MOST_TOLD])
-    return replace(held, hidden=names, hidden_total=len(denied))
+    names = tuple(format_path(place, first_root) for place in denied_paths[:MAX_LISTED_PATHS])
+    return replace(status, hidden=names, hidden_total=len(denied_paths))
 
 
-def unhidden(denied: Sequence[str], first: str) -> str:
+def explain_unhidden(denied_paths: Sequence[str], first_root: str) -> str:
     """Why a command that nothing contains is not run; empty if there is nothing that it must not see."""
-    if not denied:
+    if not denied_paths:
         return ""
-    names = ", ".join(named(place, first) for place in denied[:FEW])
-    more = f" and {len(denied) - FEW:,} more" if len(denied) > FEW else ""
+    names = ", ".join(format_path(place, first_root) for place in denied_paths[:MAX_EXAMPLE_PATHS])
+    more = f" and {len(denied_paths) - MAX_EXAMPLE_PATHS:,} more" if len(denied_paths) > MAX_EXAMPLE_PATHS else ""
     return f"{names}{more} may not be read, and only a command that we contain ourselves can be kept from it"
 
 
-def named(place: str, first: str) -> str:
-    return escaped(place.removeprefix(first.rstrip("/") + "/"))
+def format_path(place: str, first_root: str) -> str:
+    return escape_path(place.removeprefix(first_root.rstrip("/") + "/"))

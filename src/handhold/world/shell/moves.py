@@ -10,60 +10,60 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 
-from handhold.world.files.commit.likeness import same_bytes
-from handhold.world.files.manifest import READ
-from handhold.world.files.roots import Root, names
+from handhold.world.files.commit.likeness import has_same_bytes
+from handhold.world.files.manifest import READ_FLAGS
+from handhold.world.files.roots import Root, split_names
 from handhold.world.files.walk import descend
 from handhold.world.shell.traces import is_whiteout
 
-Likeness = tuple[int, int, int]
+FileSignature = tuple[int, int, int]
 
 
-class Moves:
+class MoveDetector:
     """What a layer has taken away from its root, looked through when it is first asked about."""
 
     def __init__(self, root: Root, layer: Root) -> None:
         self._root = root
         self._layer = layer
-        self._gone: dict[Likeness, list[str]] | None = None  # and where they are
+        self._deleted_files: dict[FileSignature, list[str]] | None = None  # and where they are
 
     def has_moved(self, fd: int, found: os.stat_result) -> bool:
         """Whether this file, which is open at its beginning, was moved to where it is; it is there again afterwards."""
-        if self._gone is None:
-            self._gone = self._taken_away()
-        return any(self._is_same(fd, way) for way in self._gone.get(_likeness(found), ()))
+        if self._deleted_files is None:
+            self._deleted_files = self._collect_deleted()
+        return any(self._is_same(fd, rel_path) for rel_path in self._deleted_files.get(_get_signature(found), ()))
 
-    def _is_same(self, fd: int, way: str) -> bool:
-        above, name = os.path.split(way)
+    def _is_same(self, fd: int, rel_path: str) -> bool:
+        above, name = os.path.split(rel_path)
         with suppress(OSError):
-            directory = descend(self._root, names(above))
+            directory = descend(self._root, split_names(above))
             try:
-                old = os.open(name, READ, dir_fd=directory)
+                old = os.open(name, READ_FLAGS, dir_fd=directory)
             finally:
                 os.close(directory)
             try:
-                return same_bytes(fd, old)
+                return has_same_bytes(fd, old)
             finally:
                 os.close(old)
                 os.lseek(fd, 0, os.SEEK_SET)
         return False
 
-    def _taken_away(self) -> dict[Likeness, list[str]]:
-        found: defaultdict[Likeness, list[str]] = defaultdict(list)
+    def _collect_deleted(self) -> dict[FileSignature, list[str]]:
+        found: defaultdict[FileSignature, list[str]] = defaultdict(list)
         for folder, _, files, upper in os.fwalk(".", dir_fd=self._layer.fd):
-            gone = [name for name in files if is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))]
+            deleted = [name for name in files if is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))]
             with suppress(OSError):
-                directory = descend(self._root, names(os.path.normpath(folder).removeprefix(".")))
+                directory = descend(self._root, split_names(os.path.normpath(folder).removeprefix(".")))
                 try:
-                    for name in gone:
-                        for way, seen in _files(directory, name):
-                            found[_likeness(seen)].append(os.path.join(folder, way))
+                    for name in deleted:
+                        for rel_path, seen in _walk_files(directory, name):
+                            found[_get_signature(seen)].append(os.path.join(folder, rel_path))
                 finally:
                     os.close(directory)
         return found
 
 
-def _files(directory: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
+def _walk_files(directory: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
     """A file, or all that are in a folder."""
     seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISREG(seen.st_mode):
@@ -74,5 +74,5 @@ def _files(directory: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield os.path.join(folder, each), os.stat(each, dir_fd=fd, follow_symlinks=False)
 
 
-def _likeness(found: os.stat_result) -> Likeness:
+def _get_signature(found: os.stat_result) -> FileSignature:
     return found.st_mtime_ns, found.st_size, found.st_mode

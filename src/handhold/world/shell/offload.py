@@ -9,37 +9,37 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handhold.world.shell.places import RESULTS
+from handhold.world.shell.places import RESULTS_PATH
 
-MOST_KEPT = 1024**3  # bytes, of all outputs together and of one
+MAX_KEPT_BYTES = 1024**3  # bytes, of all outputs together and of one
 
 
 @dataclass
-class Spill:
+class SpillFile:
     """The file of one output, open until it is finished. What the disk does not take is not kept."""
 
     folder: Path
     name: str
     fd: int
-    kept: int = 0
-    _at: int = 0
+    kept_bytes: int = 0
+    _position: int = 0
     _full: bool = False
 
     @property
     def handle(self) -> str:
-        return f"{RESULTS}/{self.name}"
+        return f"{RESULTS_PATH}/{self.name}"
 
-    def write(self, data: memoryview | bytes, *, note: bool = False) -> None:
+    def write(self, data: memoryview | bytes, *, is_note: bool = False) -> None:
         """At its end. A note is ours: it does not count as kept."""
         data = memoryview(data)
         while data and not self._full:
             try:
-                written = os.pwrite(self.fd, data, self._at)
+                written = os.pwrite(self.fd, data, self._position)
             except OSError:  # no room: the command goes on, and what was kept stays
                 self._full = True
                 return
-            self._at += written
-            self.kept += 0 if note else written
+            self._position += written
+            self.kept_bytes += 0 if is_note else written
             data = data[written:]
 
     def read(self, start: int, size: int) -> bytes:
@@ -61,13 +61,13 @@ class Spill:
 
 
 @dataclass(frozen=True)
-class Results:
-    """The folder of offloaded outputs. The oldest go first once they hold more than `most` bytes together."""
+class ResultStore:
+    """The folder of offloaded outputs. The oldest go first once they hold more than `max_bytes` together."""
 
     folder: Path
-    most: int = field(default=MOST_KEPT)
+    max_bytes: int = field(default=MAX_KEPT_BYTES)
 
-    def new(self) -> Spill | None:
+    def create(self) -> SpillFile | None:
         """A file for an output; None where none can be made."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class Results:
                     fd = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 except FileExistsError:
                     continue
-                spill = Spill(self.folder, name, fd)
+                spill = SpillFile(self.folder, name, fd)
                 break
         except OSError:
             return None
@@ -87,34 +87,36 @@ class Results:
             pass
         return spill
 
-    def finish(self, spill: Spill) -> None:
+    def finish(self, spill: SpillFile) -> None:
         """It is whole: the others make room for it."""
         spill.close()
-        self.make_room(spare=spill.name)
+        self.make_room(keep_name=spill.name)
 
-    def drop(self, spill: Spill) -> None:
+    def drop(self, spill: SpillFile) -> None:
         spill.close()
         (self.folder / spill.name).unlink(missing_ok=True)
 
-    def make_room(self, spare: str = "") -> None:
+    def make_room(self, keep_name: str = "") -> None:
         with os.scandir(self.folder) as there:
-            files = [(status.st_mtime_ns, entry.name, status.st_size) for entry in there if (status := _status(entry))]
+            files = [
+                (status.st_mtime_ns, entry.name, status.st_size) for entry in there if (status := _stat_file(entry))
+            ]
         total = sum(size for *_, size in files)
         for _, name, size in sorted(files):
-            if total <= self.most:
+            if total <= self.max_bytes:
                 break
-            if name != spare and _unlinked(self.folder / name):
+            if name != keep_name and _try_unlink(self.folder / name):
                 total -= size
 
 
-def _status(entry: "os.DirEntry[str]") -> os.stat_result | None:
+def _stat_file(entry: "os.DirEntry[str]") -> os.stat_result | None:
     try:
         return entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
     except FileNotFoundError:  # somebody else made room
         return None
 
 
-def _unlinked(path: Path) -> bool:
+def _try_unlink(path: Path) -> bool:
     """Whether it could go: the output of a running command stays."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

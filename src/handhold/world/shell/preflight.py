@@ -9,39 +9,39 @@ import time
 from collections import deque
 from pathlib import Path
 
-from handhold.world.files.distant import ESCAPES, MOUNTS, mounts
+from handhold.world.files.distant import MOUNTINFO_ESCAPES, MOUNTINFO_PATH, list_mounts
 from handhold.world.files.roots import Root
 from handhold.world.shell.ids import has_id_range
-from handhold.world.shell.places import homes, inside
+from handhold.world.shell.places import find_homes, is_inside
 
-LONGEST = 0.25  # seconds to look for owners: some eighty thousand files
-SHARE = 1000  # looking again may take a thousandth of the time
-ESCAPED = frozenset(ESCAPES.values())
+SCAN_TIMEOUT_SECONDS = 0.25  # seconds to look for owners: some eighty thousand files
+RESCAN_FACTOR = 1000  # looking again may take a thousandth of the time
+ESCAPED_CHARS = frozenset(MOUNTINFO_ESCAPES.values())
 
-_looked: dict[tuple[int, int], tuple[float, str]] = {}  # by root: until when, and whose something is
+_scan_cache: dict[tuple[int, int], tuple[float, str]] = {}  # by root: until when, and whose something is
 
 
-def objection(root: Root) -> str:
+def find_overlay_obstacle(root: Root) -> str:
     """Why there can be no shadow of this root; empty if nothing speaks against it."""
     if root.real == "/":
         return "the workspace is the whole machine"
-    if any(inside(home, root.real) for home in homes()):
+    if any(is_inside(home, root.real) for home in find_homes()):
         return "the workspace holds the user's home"
-    if (mount := mount_below(root.real)) is not None:
+    if (mount := find_mount_below(root.real)) is not None:
         return f"{mount} is a mount point"
-    if not has_id_range() and (foreign := _foreign(root)):
+    if not has_id_range() and (foreign := _find_foreign_owner(root)):
         return f"{foreign} belongs to another user or group"
     return ""
 
 
-def mount_below(path: str) -> str | None:
+def find_mount_below(path: str) -> str | None:
     # Before every command: it is rarely there, and looking for its bytes takes a tenth of the time.
-    if not ESCAPED & {*path} and os.fsencode(f" {path}/") not in Path(MOUNTS).read_bytes():
+    if not ESCAPED_CHARS & {*path} and os.fsencode(f" {path}/") not in Path(MOUNTINFO_PATH).read_bytes():
         return None
-    return next((point for point, _ in mounts() if point.startswith(path + "/")), None)
+    return next((point for point, _ in list_mounts() if point.startswith(path + "/")), None)
 
 
-def _foreign(root: Root) -> str:
+def _find_foreign_owner(root: Root) -> str:
     """Something that an overlay could not copy, as far as the last look tells.
 
     Looking at every file before every command would cost more than most commands. Owners hardly change, so one look
@@ -49,16 +49,16 @@ def _foreign(root: Root) -> str:
     """
     found = os.fstat(root.fd)
     key = found.st_dev, found.st_ino
-    until, answer = _looked.get(key, (0.0, ""))
+    until, answer = _scan_cache.get(key, (0.0, ""))
     now = time.monotonic()
     if now >= until:
-        answer = _look(root, now + LONGEST)
+        answer = _scan_owners(root, now + SCAN_TIMEOUT_SECONDS)
         took = time.monotonic() - now
-        _looked[key] = now + took * SHARE, answer
+        _scan_cache[key] = now + took * RESCAN_FACTOR, answer
     return answer
 
 
-def _look(root: Root, deadline: float) -> str:
+def _scan_owners(root: Root, deadline: float) -> str:
     ours = os.geteuid(), os.getegid()
     everything = os.geteuid() == 0
     found = os.stat(root.real)

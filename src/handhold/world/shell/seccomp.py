@@ -10,33 +10,34 @@ import platform
 from functools import cache
 
 from handhold.world.filters import (
-    ALLOW,
-    ANY_BIT,
-    ARCH,
-    ARGS,
-    AT_LEAST,
-    EQUAL,
-    ERRNO,
-    MACHINES,
-    NR,
-    Machine,
-    answer,
-    load,
-    test,
+    ARCH_OFFSET,
+    ARCHITECTURES,
+    ARGS_OFFSET,
+    BPF_JUMP_ANY_BIT,
+    BPF_JUMP_EQUAL,
+    BPF_JUMP_GREATER_EQUAL,
+    NR_OFFSET,
+    SECCOMP_RET_ALLOW,
+    SECCOMP_RET_ERRNO,
+    Architecture,
+    jump_if,
+    load_word,
+    return_action,
 )
 
-X32 = 0x40000000
+X32_SYSCALL_BIT = 0x40000000
 
-NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
-NAMESPACES_OF_CLONE = NAMESPACES & ~0xFF  # whose low byte is the signal for the parent
-PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # 32 bit, Linux 2.6, no randomising; and the question
-UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
-ROUTE = 0  # the only netlink that ordinary programs speak: which addresses are there?
+NAMESPACE_FLAGS = 0x7E020080  # every CLONE_NEW… flag
+CLONE_NAMESPACE_FLAGS = NAMESPACE_FLAGS & ~0xFF  # whose low byte is the signal for the parent
+# 32 bit, Linux 2.6, no randomising; and the question.
+ALLOWED_PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0  # the only netlink that ordinary programs speak: which addresses are there?
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # typing into somebody's terminal
 
 
 # Each with its number on x86_64 and on aarch64; None where there is no such call.
-REFUSED: dict[str, tuple[int, int | None]] = {
+REFUSED_SYSCALLS: dict[str, tuple[int, int | None]] = {
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -87,90 +88,130 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "uselib": (134, None),
 }
 # What a debugger needs; the kernel asks for the right to trace before each of them.
-TRACING = ("ptrace", "process_vm_readv", "process_vm_writev")
+TRACING_SYSCALLS = ("ptrace", "process_vm_readv", "process_vm_writev")
 # Those that depend on their arguments.
 SET_USER_ID, SET_GROUP_ID = 0o4000, 0o2000
-CREATING = 0o20000100  # O_CREAT and the bit of O_TMPFILE that is its own: without them, open takes no mode
+CREATE_FLAGS = 0o20000100  # O_CREAT and the bit of O_TMPFILE that is its own: without them, open takes no mode
 # Each with the place of the mode among its arguments; where there are flags, they come right before it.
-CHANGE_MODE: dict[str, tuple[tuple[int, int | None], int]] = {
+CHANGE_MODE_SYSCALLS: dict[str, tuple[tuple[int, int | None], int]] = {
     "chmod": ((90, None), 1),
     "fchmod": ((91, 52), 1),
     "fchmodat": ((268, 53), 2),
     "fchmodat2": ((452, 452), 2),
 }
-MAKE_FILE: dict[str, tuple[tuple[int, int | None], int]] = {
+MAKE_FILE_SYSCALLS: dict[str, tuple[tuple[int, int | None], int]] = {
     "creat": ((85, None), 1),
     "mknod": ((133, None), 1),
     "mknodat": ((259, 33), 2),
 }
-OPEN_FILE: dict[str, tuple[tuple[int, int | None], int]] = {"open": ((2, None), 2), "openat": ((257, 56), 3)}
+OPEN_FILE_SYSCALLS: dict[str, tuple[tuple[int, int | None], int]] = {"open": ((2, None), 2), "openat": ((257, 56), 3)}
 OPENAT2 = (437, 437)
 CLONE, CLONE3, UNSHARE, PERSONALITY, SOCKET, IOCTL = (56, 220), (435, 435), (272, 97), (135, 92), (41, 198), (16, 29)
 
 
 @cache
-def program(machine: str = "", *, direct: bool = False, tracing: bool = False) -> bytes:
+def build_filter(machine: str = "", *, direct: bool = False, tracing: bool = False) -> bytes:
     """The filter for a kind of processor, this one unless said; empty if we have no numbers for it.
 
     No file may be made set-user-id. Set-group-id is left to chmod, since many folders have it and the filter cannot
     tell them from files; a file that has it is asked about when it is taken over. Where a command works on the files
     themselves (`direct`) nobody looks afterwards, so it is refused there too. `tracing` allows what a debugger needs.
     """
-    kind = MACHINES.get(machine or platform.machine())
-    return b"".join(_steps(kind, direct=direct, tracing=tracing)) if kind else b""
+    kind = ARCHITECTURES.get(machine or platform.machine())
+    return b"".join(_build_steps(kind, direct=direct, tracing=tracing)) if kind else b""
 
 
-def _steps(kind: Machine, *, direct: bool, tracing: bool) -> list[bytes]:
+def _build_steps(kind: Architecture, *, direct: bool, tracing: bool) -> list[bytes]:
     """Straight down: a test that fails goes on to the next one."""
     column = kind.column
-    refused = answer(ERRNO | errno.EPERM)
-    steps = [load(ARCH), test(EQUAL, kind.audit, 1, 0), refused, load(NR)]
+    refused = return_action(SECCOMP_RET_ERRNO | errno.EPERM)
+    steps = [load_word(ARCH_OFFSET), jump_if(BPF_JUMP_EQUAL, kind.audit_arch, 1, 0), refused, load_word(NR_OFFSET)]
     if column == 0:  # the same processor with half as long pointers has its own numbers, above all others
-        steps += [test(AT_LEAST, X32, 0, 1), refused]
+        steps += [jump_if(BPF_JUMP_GREATER_EQUAL, X32_SYSCALL_BIT, 0, 1), refused]
     for number in (CLONE3[column], OPENAT2[column]):  # their flags and modes lie where no filter can look
-        steps += _for(number, [answer(ERRNO | errno.ENOSYS)])
-    steps += _modes(column, CHANGE_MODE, SET_USER_ID | (SET_GROUP_ID if direct else 0), refused)
-    steps += _modes(column, MAKE_FILE, SET_USER_ID | SET_GROUP_ID, refused)
-    steps += _modes(column, OPEN_FILE, SET_USER_ID | SET_GROUP_ID, refused, flags=CREATING)
-    steps += _for(CLONE[column], [load(ARGS), test(ANY_BIT, NAMESPACES_OF_CLONE, 0, 1), refused, answer(ALLOW)])
-    steps += _for(UNSHARE[column], [load(ARGS), test(ANY_BIT, NAMESPACES, 0, 1), refused, answer(ALLOW)])
-    steps += _for(PERSONALITY[column], [load(ARGS), *_one_of(PERSONALITIES), refused])
-    steps += _for(IOCTL[column], [load(ARGS + 8), *_none_of((TIOCSTI, TIOCLINUX), refused), answer(ALLOW)])
-    steps += _for(
-        SOCKET[column],
+        steps += _match_syscall(number, [return_action(SECCOMP_RET_ERRNO | errno.ENOSYS)])
+    steps += _build_mode_checks(column, CHANGE_MODE_SYSCALLS, SET_USER_ID | (SET_GROUP_ID if direct else 0), refused)
+    steps += _build_mode_checks(column, MAKE_FILE_SYSCALLS, SET_USER_ID | SET_GROUP_ID, refused)
+    steps += _build_mode_checks(column, OPEN_FILE_SYSCALLS, SET_USER_ID | SET_GROUP_ID, refused, flags=CREATE_FLAGS)
+    steps += _match_syscall(
+        CLONE[column],
         [
-            *(load(ARGS), *_one_of((UNIX, INET, INET6))),
-            *(test(EQUAL, NETLINK, 1, 0), answer(ERRNO | errno.EAFNOSUPPORT)),
-            *(load(ARGS + 16), *_one_of((ROUTE,)), answer(ERRNO | errno.EPROTONOSUPPORT)),
+            load_word(ARGS_OFFSET),
+            jump_if(BPF_JUMP_ANY_BIT, CLONE_NAMESPACE_FLAGS, 0, 1),
+            refused,
+            return_action(SECCOMP_RET_ALLOW),
         ],
     )
-    for name, numbers in REFUSED.items():
-        if (number := numbers[column]) is not None and not (tracing and name in TRACING):
-            steps += [test(EQUAL, number, 0, 1), refused]
-    return [*steps, answer(ALLOW)]
+    steps += _match_syscall(
+        UNSHARE[column],
+        [
+            load_word(ARGS_OFFSET),
+            jump_if(BPF_JUMP_ANY_BIT, NAMESPACE_FLAGS, 0, 1),
+            refused,
+            return_action(SECCOMP_RET_ALLOW),
+        ],
+    )
+    steps += _match_syscall(
+        PERSONALITY[column], [load_word(ARGS_OFFSET), *_allow_values(ALLOWED_PERSONALITIES), refused]
+    )
+    steps += _match_syscall(
+        IOCTL[column],
+        [load_word(ARGS_OFFSET + 8), *_refuse_values((TIOCSTI, TIOCLINUX), refused), return_action(SECCOMP_RET_ALLOW)],
+    )
+    steps += _match_syscall(
+        SOCKET[column],
+        [
+            *(load_word(ARGS_OFFSET), *_allow_values((AF_UNIX, AF_INET, AF_INET6))),
+            *(jump_if(BPF_JUMP_EQUAL, AF_NETLINK, 1, 0), return_action(SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)),
+            *(
+                load_word(ARGS_OFFSET + 16),
+                *_allow_values((NETLINK_ROUTE,)),
+                return_action(SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT),
+            ),
+        ],
+    )
+    for name, numbers in REFUSED_SYSCALLS.items():
+        if (number := numbers[column]) is not None and not (tracing and name in TRACING_SYSCALLS):
+            steps += [jump_if(BPF_JUMP_EQUAL, number, 0, 1), refused]
+    return [*steps, return_action(SECCOMP_RET_ALLOW)]
 
 
-def _modes(
+def _build_mode_checks(
     column: int, calls: dict[str, tuple[tuple[int, int | None], int]], bits: int, refused: bytes, *, flags: int = 0
 ) -> list[bytes]:
     """Refused with one of these bits in the mode; a mode counts only with one of the flags, if there are any."""
     steps: list[bytes] = []
     for numbers, at in calls.values():
         if (number := numbers[column]) is not None:
-            counts = [load(ARGS + 8 * (at - 1)), test(ANY_BIT, flags, 1, 0), answer(ALLOW)] if flags else []
-            mode = [load(ARGS + 8 * at), test(ANY_BIT, bits, 0, 1), refused, answer(ALLOW)]
-            steps += _for(number, [*counts, *mode])
+            counts = (
+                [
+                    load_word(ARGS_OFFSET + 8 * (at - 1)),
+                    jump_if(BPF_JUMP_ANY_BIT, flags, 1, 0),
+                    return_action(SECCOMP_RET_ALLOW),
+                ]
+                if flags
+                else []
+            )
+            mode = [
+                load_word(ARGS_OFFSET + 8 * at),
+                jump_if(BPF_JUMP_ANY_BIT, bits, 0, 1),
+                refused,
+                return_action(SECCOMP_RET_ALLOW),
+            ]
+            steps += _match_syscall(number, [*counts, *mode])
     return steps
 
 
-def _for(number: int, steps: list[bytes]) -> list[bytes]:
-    return [test(EQUAL, number, 0, len(steps)), *steps]
+def _match_syscall(number: int, steps: list[bytes]) -> list[bytes]:
+    return [jump_if(BPF_JUMP_EQUAL, number, 0, len(steps)), *steps]
 
 
-def _one_of(values: tuple[int, ...]) -> list[bytes]:
+def _allow_values(values: tuple[int, ...]) -> list[bytes]:
     """Allowed if the value is one of these."""
-    return [step for value in values for step in (test(EQUAL, value, 0, 1), answer(ALLOW))]
+    return [
+        step for value in values for step in (jump_if(BPF_JUMP_EQUAL, value, 0, 1), return_action(SECCOMP_RET_ALLOW))
+    ]
 
 
-def _none_of(values: tuple[int, ...], refused: bytes) -> list[bytes]:
-    return [step for value in values for step in (test(EQUAL, value, 0, 1), refused)]
+def _refuse_values(values: tuple[int, ...], refused: bytes) -> list[bytes]:
+    return [step for value in values for step in (jump_if(BPF_JUMP_EQUAL, value, 0, 1), refused)]

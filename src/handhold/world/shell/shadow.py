@@ -14,31 +14,31 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from handhold.core.errors import SystemTrouble
-from handhold.core.plans import Conflict, Effects, FileChange, Shelved
-from handhold.world.files.commit.likeness import attributes_of
-from handhold.world.files.kinds import file_system
-from handhold.world.files.manifest import LIST
+from handhold.core.errors import SystemFailure
+from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
+from handhold.world.files.commit.likeness import list_xattrs
+from handhold.world.files.kinds import file_system_type
+from handhold.world.files.manifest import LIST_FLAGS
 from handhold.world.files.roots import Root
-from handhold.world.files.shelf import Shelf, remove_tree
-from handhold.world.files.trouble import named
+from handhold.world.files.shelf import StagingArea, remove_tree
+from handhold.world.files.trouble import translate_os_errors
 from handhold.world.shell.layer import Layer
 from handhold.world.shell.layout import Mount
-from handhold.world.shell.preflight import objection
-from handhold.world.shell.taking import Taking
-from handhold.world.shell.traces import OVERLAY
-from handhold.world.state.folder import private
+from handhold.world.shell.preflight import find_overlay_obstacle
+from handhold.world.shell.taking import LayerExtractor
+from handhold.world.shell.traces import XATTR_PREFIX
+from handhold.world.state.folder import ensure_private_folder
 
 # The kinds of file system that hold a layer: ext4 and its elders, XFS, Btrfs, tmpfs, F2FS, bcachefs, ZFS.
-HOLDERS = frozenset((0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0xCA451A4E, 0x2FC12FC1))
-MEMORY = Path("/dev/shm")
-PATIENCE = 0.1  # seconds for a file system's clock to move on
-PAUSE = 0.0005
+LAYER_FILE_SYSTEMS = frozenset((0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0xCA451A4E, 0x2FC12FC1))
+SHM_FOLDER = Path("/dev/shm")
+CLOCK_TIMEOUT_SECONDS = 0.1  # seconds for a file system's clock to move on
+CLOCK_POLL_SECONDS = 0.0005
 UPPER, WORK, MARKER = "upper", "work", "marker"
-PROBE = f"{OVERLAY}probe"
+PROBE_XATTR = f"{XATTR_PREFIX}probe"
 
 
-class NoShadow(Exception):
+class OverlayUnavailable(Exception):
     """There is none to be had of these roots."""
 
     def __init__(self, reason: str) -> None:
@@ -47,24 +47,26 @@ class NoShadow(Exception):
 
 
 @dataclass(frozen=True)
-class Over:
+class RootOverlay:
     """A layer over one root."""
 
     root: Root
-    shelf: Shelf  # with the slots
+    staging_area: StagingArea  # with the slots
     command: str
-    holder: Shelf  # with the layer
-    folder: str  # there
-    since: int
+    layer_area: StagingArea  # with the layer
+    layer_folder: str  # there
+    started_ns: int
 
     @property
     def mount(self) -> Mount:
-        return Mount(self.root.real, "shadow", os.path.join(self.folder, UPPER), os.path.join(self.folder, WORK))
+        return Mount(
+            self.root.real, "overlay", os.path.join(self.layer_folder, UPPER), os.path.join(self.layer_folder, WORK)
+        )
 
-    def clear(self) -> None:
+    def remove_layer(self) -> None:
         """Throw the layer away, whatever is in it. What cannot be removed now is swept another time."""
         try:
-            fd = os.open(self.folder, LIST)
+            fd = os.open(self.layer_folder, LIST_FLAGS)
         except FileNotFoundError:
             return
         try:
@@ -75,70 +77,75 @@ class Over:
             os.close(fd)
 
 
-class Shadow:
+class WorkspaceOverlay:
     """For one command. Whoever makes one discards it, in the end."""
 
-    def __init__(self, overs: Sequence[Over], others: Sequence[Mount], scratch: Path) -> None:
-        self._overs = overs
+    def __init__(self, overlays: Sequence[RootOverlay], other_mounts: Sequence[Mount], scratch: Path) -> None:
+        self._overlays = overlays
         self._scratch = scratch
         # One root may lie in another: the outer one is mounted first.
-        self.mounts = tuple(sorted((*(over.mount for over in overs), *others), key=lambda mount: mount.real))
+        self.mounts = tuple(sorted((*(over.mount for over in overlays), *other_mounts), key=lambda mount: mount.real))
 
     @classmethod
-    def over(
-        cls, roots: Sequence[Root], shelf_of: Callable[[Root], Shelf | None], *, scratch: Path, asked: bool = False
-    ) -> "Shadow":
-        """Of all roots that may be written, or of none: NoShadow says why. The others are mounted as they are.
+    def create(
+        cls,
+        roots: Sequence[Root],
+        get_staging_area: Callable[[Root], StagingArea | None],
+        *,
+        scratch: Path,
+        checked: bool = False,
+    ) -> "WorkspaceOverlay":
+        """Of all writable roots, or of none: OverlayUnavailable says why. The others are mounted as they are.
 
-        Whoever has `asked` a moment ago whether anything speaks against it spares us the question.
+        Whoever has `checked` a moment ago whether anything speaks against it spares us the question.
         """
         by_path = {root.real: root for root in roots}
         writable = [root for root in by_path.values() if root.writable]
-        others = [Mount(root.real, "read-only") for root in by_path.values() if not root.writable]
-        for root in () if asked else writable:
-            with named(root.real):
-                if why := objection(root):
-                    raise NoShadow(why)
-        overs: list[Over] = []
+        other_mounts = [Mount(root.real, "read-only") for root in by_path.values() if not root.writable]
+        for root in () if checked else writable:
+            with translate_os_errors(root.real):
+                if reason := find_overlay_obstacle(root):
+                    raise OverlayUnavailable(reason)
+        overlays: list[RootOverlay] = []
         try:
             for root in writable:
-                shelf = shelf_of(root)
-                if shelf is None:
-                    raise NoShadow(f"there is no place for its layer on the file system of {root.real}")
-                with named(root.real):
-                    overs.append(_over(root, shelf, scratch))
+                staging_area = get_staging_area(root)
+                if staging_area is None:
+                    raise OverlayUnavailable(f"there is no place for its layer on the file system of {root.real}")
+                with translate_os_errors(root.real):
+                    overlays.append(_create_root_overlay(root, staging_area, scratch))
         except BaseException:
-            cls(overs, (), scratch).discard()
+            cls(overlays, (), scratch).discard()
             raise
-        return cls(overs, others, scratch)
+        return cls(overlays, other_mounts, scratch)
 
-    def effects(
-        self, protected: Callable[[str], bool], withheld: Callable[[str], bool] = lambda _place: False
+    def collect_effects(
+        self, is_protected: Callable[[str], bool], is_withheld: Callable[[str], bool] = lambda _place: False
     ) -> Effects:
         """What the command did, once it has ended. The new things lie in their slots then, and the layers are gone."""
         layers: list[Layer] = []
-        for over in self._overs:
-            with named(over.root.real):
-                folder = over.shelf.open(over.command)
+        for overlay in self._overlays:
+            with translate_os_errors(overlay.root.real):
+                folder = overlay.staging_area.open_folder(overlay.command)
                 try:
-                    taking = Taking(folder, over.command, self._scratch / "conflicts")
+                    extractor = LayerExtractor(folder, overlay.command, self._scratch / "conflicts")
                     layer = Layer(
-                        over.root,
-                        over.mount.upper,
-                        since=over.since,
-                        taking=taking,
-                        protected=protected,
-                        withheld=withheld,
+                        overlay.root,
+                        overlay.mount.upper,
+                        started_ns=overlay.started_ns,
+                        extractor=extractor,
+                        is_protected=is_protected,
+                        is_withheld=is_withheld,
                     )
                     layer.read()
                 finally:
                     os.close(folder)
-                over.clear()
+                overlay.remove_layer()
             layers.append(layer)
         return Effects(
             tuple(sorted((change for layer in layers for change in layer.files), key=lambda change: change.path)),
             tuple(sorted((each for layer in layers for each in layer.conflicts), key=lambda each: each.path)),
-            tuple(sorted({path for layer in layers for path in layer.guarded})),
+            tuple(sorted({path for layer in layers for path in layer.protected})),
             tuple(sorted({path for layer in layers for path in layer.privileged})),
             tuple(note for layer in layers for note in layer.notes),
             tuple(time for layer in layers for time in layer.times),
@@ -146,60 +153,69 @@ class Shadow:
 
     def set_aside(self, change: FileChange) -> Conflict:
         """For a change that somebody else got ahead of: the new thing leaves its slot and is kept to be read."""
-        if not isinstance(change.after, Shelved):
+        if not isinstance(change.after, StagedContent):
             return Conflict(change.path, "mode" if change.after else "deleted")
         command, slot = change.after.slot.split("/")
-        over = next(each for each in self._overs if each.command == command)
-        with named(change.path):
-            folder = over.shelf.open(command)
+        overlay = next(each for each in self._overlays if each.command == command)
+        with translate_os_errors(change.path):
+            folder = overlay.staging_area.open_folder(command)
             try:
-                taking = Taking(folder, command, self._scratch / "conflicts")
-                return Conflict(change.path, "changed", taking.keep(folder, slot, os.path.basename(change.path)))
+                extractor = LayerExtractor(folder, command, self._scratch / "conflicts")
+                return Conflict(
+                    change.path, "changed", extractor.move_aside(folder, slot, os.path.basename(change.path))
+                )
             finally:
                 os.close(folder)
 
     def discard(self) -> None:
         """Throw away the layers, and the slots that no commit took over. Twice is as good as once."""
-        for over in self._overs:
-            over.clear()
-            if over.holder is not over.shelf:
-                over.holder.drop(os.path.basename(over.folder))
-            over.shelf.drop(over.command)
+        for overlay in self._overlays:
+            overlay.remove_layer()
+            if overlay.layer_area is not overlay.staging_area:
+                overlay.layer_area.drop(os.path.basename(overlay.layer_folder))
+            overlay.staging_area.drop(overlay.command)
 
 
-def _over(root: Root, shelf: Shelf, scratch: Path) -> Over:
+def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -> RootOverlay:
     # The overlay is laid over what the path leads to; what comes of it is put where the root was opened.
     if not os.path.samestat(os.stat(root.real), os.fstat(root.fd)):
-        raise SystemTrouble(root.real, "another folder stands there now")
-    command = shelf.new()
-    holder, held = shelf, command
+        raise SystemFailure(root.real, "another folder stands there now")
+    command = staging_area.create_folder()
+    layer_area, layer_command = staging_area, command
     try:
-        if not _holds_layers(shelf.folder):
-            holder = _elsewhere(scratch)
-            held = holder.new()
-        folder = holder.path(held)
+        if not _can_hold_layers(staging_area.folder):
+            layer_area = _find_layer_area(scratch)
+            layer_command = layer_area.create_folder()
+        folder = layer_area.path(layer_command)
         upper = os.path.join(folder, UPPER)
         os.mkdir(upper, 0o700)
         os.mkdir(os.path.join(folder, WORK), 0o700)
-        _make_like(upper, root)
-        over = Over(root, shelf, command, holder, folder, _moment(os.path.join(shelf.path(command), MARKER)))
+        _copy_root_metadata(upper, root)
+        overlay = RootOverlay(
+            root,
+            staging_area,
+            command,
+            layer_area,
+            folder,
+            _read_clock_ns(os.path.join(staging_area.path(command), MARKER)),
+        )
     except BaseException:
-        shelf.drop(command)
-        if holder is not shelf:
-            holder.drop(held)
+        staging_area.drop(command)
+        if layer_area is not staging_area:
+            layer_area.drop(layer_command)
         raise
-    return over
+    return overlay
 
 
 @cache
-def _holds_layers(folder: str) -> bool:
+def _can_hold_layers(folder: str) -> bool:
     """Whether an overlay can keep its layer, and its notes, on this file system."""
-    fd = os.open(folder, LIST)
+    fd = os.open(folder, LIST_FLAGS)
     try:
-        if file_system(fd) & 0xFFFFFFFF not in HOLDERS:
+        if file_system_type(fd) & 0xFFFFFFFF not in LAYER_FILE_SYSTEMS:
             return False
-        os.setxattr(fd, PROBE, b"")
-        os.removexattr(fd, PROBE)
+        os.setxattr(fd, PROBE_XATTR, b"")
+        os.removexattr(fd, PROBE_XATTR)
     except OSError:
         return False
     finally:
@@ -208,31 +224,31 @@ def _holds_layers(folder: str) -> bool:
 
 
 @cache
-def _elsewhere(scratch: Path) -> Shelf:
+def _find_layer_area(scratch: Path) -> StagingArea:
     """A place for layers in memory, else in the scratch folder. What dead processes left there is swept."""
-    for folder in (MEMORY / f"handhold-{os.geteuid()}", scratch / "layers"):
+    for folder in (SHM_FOLDER / f"handhold-{os.geteuid()}", scratch / "layers"):
         try:
-            private(folder)
-            shelf = Shelf(str(folder))
-            os.close(shelf.open("."))  # it is ours, and nobody else's
-            shelf.sweep(tuple)
+            ensure_private_folder(folder)
+            area = StagingArea(str(folder))
+            os.close(area.open_folder("."))  # it is ours, and nobody else's
+            area.sweep(tuple)
         except OSError:
             continue
-        if _holds_layers(str(folder)):
-            return shelf
-    raise NoShadow("no file system here can hold the layer of an overlay")
+        if _can_hold_layers(str(folder)):
+            return area
+    raise OverlayUnavailable("no file system here can hold the layer of an overlay")
 
 
-def _make_like(upper: str, root: Root) -> None:
+def _copy_root_metadata(upper: str, root: Root) -> None:
     """A layer's own folder stands for the root, to whoever looks at the root from inside."""
     found = os.stat(".", dir_fd=root.fd)
     with ExitStack() as opened:
-        source = os.open(".", LIST, dir_fd=root.fd)
+        source = os.open(".", LIST_FLAGS, dir_fd=root.fd)
         opened.callback(os.close, source)
-        fd = os.open(upper, LIST)
+        fd = os.open(upper, LIST_FLAGS)
         opened.callback(os.close, fd)
-        for name in attributes_of(source):
-            if not name.startswith(OVERLAY):
+        for name in list_xattrs(source):
+            if not name.startswith(XATTR_PREFIX):
                 with suppress(OSError):  # a label of the system's
                     os.setxattr(fd, name, os.getxattr(source, name))
         if os.geteuid() == 0:
@@ -241,19 +257,19 @@ def _make_like(upper: str, root: Root) -> None:
         os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def _moment(path: str) -> int:
+def _read_clock_ns(path: str) -> int:
     """Now, by the clock of the file system: later than anything that has happened there so far."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.unlink(path)
         first = os.fstat(fd).st_ctime_ns
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + CLOCK_TIMEOUT_SECONDS
         while True:
             os.fchmod(fd, 0o600)
             if (now := os.fstat(fd).st_ctime_ns) > first:
                 return now
             if time.monotonic() > deadline:
-                raise NoShadow("its file system cannot tell what happened before from what happened after")
-            time.sleep(PAUSE)
+                raise OverlayUnavailable("its file system cannot tell what happened before from what happened after")
+            time.sleep(CLOCK_POLL_SECONDS)
     finally:
         os.close(fd)

@@ -14,27 +14,31 @@ from pathlib import Path
 
 from handhold.world.shell import places
 
-BOUND = "/proc/net/unix"
-LONGEST_SEARCH = 0.1  # seconds, from the top down: sockets rarely lie deep
-SHARE = 1000  # searching again may take a thousandth of the time
+BOUND_SOCKETS_FILE = "/proc/net/unix"
+SEARCH_TIMEOUT_SECONDS = 0.1  # seconds, from the top down: sockets rarely lie deep
+SEARCH_AGAIN_FACTOR = 1000  # searching again may take a thousandth of the time
 
-_searched: dict[tuple[str, ...], tuple[float, list[str]]] = {}  # until when, and what was found
+_search_cache: dict[tuple[str, ...], tuple[float, list[str]]] = {}  # until when, and what was found
 
 
-def visible_sockets(shown: Mapping[str, bool]) -> list[str]:
-    """Real paths of the sockets below the folders that are `shown`; those with True are behind an overlay.
+def find_visible_sockets(folders: Mapping[str, bool]) -> list[str]:
+    """Real paths of the sockets below `folders`; those with True are behind an overlay.
 
     The innermost folder decides. By the names that they were bound to in our network namespace, and by searching the
     folders at the root of the machine, as far as the last search came.
     """
-    exposed = tuple(place for place, behind in shown.items() if not behind and place in places.top_level())
-    found = [place for place in (*_named(), *_search(exposed)) if _is_exposed(place, shown) and _is_socket(place)]
+    exposed = tuple(place for place, overlaid in folders.items() if not overlaid and place in places.list_top_level())
+    found = [
+        place
+        for place in (*_list_bound_paths(), *_search(exposed))
+        if _is_exposed(place, folders) and _is_socket(place)
+    ]
     return list(dict.fromkeys(found))
 
 
-def _is_exposed(place: str, shown: Mapping[str, bool]) -> bool:
-    around = [top for top in shown if places.inside(place, top)]
-    return bool(around) and not shown[max(around, key=len)]
+def _is_exposed(place: str, folders: Mapping[str, bool]) -> bool:
+    enclosing = [top for top in folders if places.is_inside(place, top)]
+    return bool(enclosing) and not folders[max(enclosing, key=len)]
 
 
 def _is_socket(place: str) -> bool:
@@ -45,19 +49,19 @@ def _is_socket(place: str) -> bool:
         return False
 
 
-def _named() -> Iterator[str]:
-    for line in Path(BOUND).read_bytes().splitlines():
+def _list_bound_paths() -> Iterator[str]:
+    for line in Path(BOUND_SOCKETS_FILE).read_bytes().splitlines():
         name = os.fsdecode(line[line.find(b" /") + 1 :])
         if name.startswith("/"):
             yield os.path.realpath(name)
 
 
 def _search(tops: tuple[str, ...]) -> list[str]:
-    until, found = _searched.get(tops, (0.0, []))
+    until, found = _search_cache.get(tops, (0.0, []))
     now = time.monotonic()
     if now >= until:
-        found = list(_walk(tops, now + LONGEST_SEARCH))
-        _searched[tops] = now + (time.monotonic() - now) * SHARE, found
+        found = list(_walk(tops, now + SEARCH_TIMEOUT_SECONDS))
+        _search_cache[tops] = now + (time.monotonic() - now) * SEARCH_AGAIN_FACTOR, found
     return found
 
 

@@ -7,46 +7,46 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 
-class Spot(NamedTuple):
+class EntryRef(NamedTuple):
     """A name in an open folder, and the place that it is."""
 
-    folder: int
+    dir_fd: int
     name: str
-    place: str
+    path: str
 
 
-def must_not_be_mounted(spot: Spot) -> None:
+def check_not_mount_point(entry: EntryRef) -> None:
     """The kernel looks for mount points in our namespace only: what is mounted in the command's would come off."""
     try:
-        fd = os.open(spot.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spot.folder)
+        fd = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.dir_fd)
     except FileNotFoundError:
         return
     try:
-        if _mount(fd) != _mount(spot.folder):
-            raise OSError(errno.EBUSY, spot.place)
+        if _read_mount_id(fd) != _read_mount_id(entry.dir_fd):
+            raise OSError(errno.EBUSY, entry.path)
     finally:
         os.close(fd)
 
 
-def _mount(fd: int) -> str:
+def _read_mount_id(fd: int) -> str:
     with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:  # noqa: PTH123
         return next(line for line in info if line.startswith("mnt_id:"))
 
 
-def is_folder(spot: Spot) -> bool:
+def is_folder(entry: EntryRef) -> bool:
     try:
-        return stat.S_ISDIR(os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False).st_mode)
+        return stat.S_ISDIR(os.stat(entry.name, dir_fd=entry.dir_fd, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False
 
 
-def entries_of(spot: Spot) -> Iterator[tuple[str, bool]]:
+def walk_entries(entry: EntryRef) -> Iterator[tuple[str, bool]]:
     """All that is in a folder. One that cannot be listed is not moved: nobody knows what is in it."""
 
     def fail(error: OSError) -> NoReturn:
         raise error
 
-    for above, folders, files, _ in os.fwalk(spot.name, dir_fd=spot.folder, follow_symlinks=False, onerror=fail):
-        inside = above.removeprefix(spot.name).lstrip("/")
+    for above, folders, files, _ in os.fwalk(entry.name, dir_fd=entry.dir_fd, follow_symlinks=False, onerror=fail):
+        inside = above.removeprefix(entry.name).lstrip("/")
         for names, below in ((folders, True), (files, False)):
             yield from ((f"{inside}/{name}" if inside else name, below) for name in names)

@@ -20,51 +20,52 @@ from threading import Lock, Thread
 from typing import NoReturn, TypeVar
 
 from handhold.world.files.openat2 import openat2
-from handhold.world.landlock import landlock_version
+from handhold.world.landlock import landlock_abi_version
 from handhold.world.shell.notifications import (
-    ADD_FD,
-    ADDED,
-    CONTINUE,
-    IS_VALID,
-    NOTIFICATION,
-    RECEIVE,
-    RESPONSE,
-    SEND,
-    SEND_TOO,
-    WRITES,
-    Asked,
-    give_up_rights,
-    is_guarded,
-    numbers,
+    ADDFD_FLAG_SEND,
+    ADDFD_STRUCT,
+    IOCTL_NOTIF_ADDFD,
+    IOCTL_NOTIF_ID_VALID,
+    IOCTL_NOTIF_RECV,
+    IOCTL_NOTIF_SEND,
+    NOTIF_STRUCT,
+    RESPONSE_FLAG_CONTINUE,
+    RESPONSE_STRUCT,
+    WRITE_FLAGS,
+    SyscallNotification,
+    drop_capabilities,
+    get_syscall_names,
+    is_refused_by_landlock,
 )
-from handhold.world.shell.spots import Spot, entries_of, is_folder, must_not_be_mounted
+from handhold.world.shell.spots import EntryRef, check_not_mount_point, is_folder, walk_entries
 
 AT_FDCWD, AT_SYMLINK_FOLLOW, AT_REMOVEDIR = -100, 0x400, 0x200
-NO_REPLACE, EXCHANGE = 1, 2
-IN_ROOT = 0x10  # openat2: the descriptor is the root, for links and for `..` too
-LONGEST_PATH = 4096
-PAGE = 4096
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+RESOLVE_IN_ROOT = 0x10  # openat2: the descriptor is the root, for links and for `..` too
+MAX_PATH_BYTES = 4096
+PAGE_BYTES = 4096
 
 T = TypeVar("T")
-Holds = Callable[[str, bool], bool]  # whether a place must stay as it is; the second says that a folder would be there
+# Whether a place must stay as it is; the second says that a folder would be there.
+WriteGuard = Callable[[str, bool], bool]
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_landlock = landlock_version()
-_alone = Lock()  # between judging a place and using it, no other command may move the folder it is in
+_landlock = landlock_abi_version()
+_syscall_lock = Lock()  # between judging a place and using it, no other command may move the folder it is in
 
 
-class GoOn(Exception):
+class ContinueSyscall(Exception):
     """The call is none of ours: the kernel decides, and Landlock with it."""
 
 
 class Supervisor:
     """Answers the calls of one command until it has ended or this is closed."""
 
-    def __init__(self, handed: socket.socket, places: Sequence[str], holds: Holds) -> None:
-        """The descriptor comes over `handed`. `places` are the folders that the command may change through us."""
-        self._handed = handed
-        self._places = tuple(place.rstrip("/") + "/" for place in places)
-        self._holds = holds
+    def __init__(self, channel: socket.socket, folders: Sequence[str], is_write_protected: WriteGuard) -> None:
+        """The descriptor comes over `channel`. `folders` are those that the command may change through us."""
+        self._channel = channel
+        self._prefixes = tuple(place.rstrip("/") + "/" for place in folders)
+        self._is_write_protected = is_write_protected
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = Thread(target=self._serve, name="handhold-supervisor", daemon=True)
         self._thread.start()
@@ -72,21 +73,21 @@ class Supervisor:
     def close(self) -> None:
         os.eventfd_write(self._stop, 1)
         with suppress(OSError):
-            self._handed.shutdown(socket.SHUT_RDWR)
+            self._channel.shutdown(socket.SHUT_RDWR)
         self._thread.join()
-        self._handed.close()
+        self._channel.close()
         os.close(self._stop)
 
     def _serve(self) -> None:
         try:
-            _, fds, _, _ = socket.recv_fds(self._handed, 1, 1)
+            _, fds, _, _ = socket.recv_fds(self._channel, 1, 1)
         except OSError:
             return
         if not fds:
             return  # the command never began
         listener = fds[0]
         try:
-            give_up_rights()
+            drop_capabilities()
             ready = select.poll()
             ready.register(listener, select.POLLIN)
             ready.register(self._stop, select.POLLIN)
@@ -99,280 +100,295 @@ class Supervisor:
             os.close(listener)  # whatever still waits gets ENOSYS
 
     def _answer(self, listener: int) -> None:
-        data = bytearray(NOTIFICATION.size)
+        data = bytearray(NOTIF_STRUCT.size)
         try:
-            fcntl.ioctl(listener, RECEIVE, data)
+            fcntl.ioctl(listener, IOCTL_NOTIF_RECV, data)
         except OSError:
             return  # it was killed meanwhile
-        call, pid, _, number, _, _, *arguments = NOTIFICATION.unpack(data)
-        asked = Asked(call, pid, numbers().get(number, ""), tuple(arguments))
+        notification_id, pid, _, number, _, _, *arguments = NOTIF_STRUCT.unpack(data)
+        notification = SyscallNotification(notification_id, pid, get_syscall_names().get(number, ""), tuple(arguments))
         error, flags = 0, 0
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             try:
-                fd = Carrying(asked, listener, self._places, self._holds, opened).carry_out()
+                fd = SyscallHandler(notification, listener, self._prefixes, self._is_write_protected, stack).handle()
                 if fd is not None:
-                    on_exec = os.O_CLOEXEC if fd[1] else 0
-                    fcntl.ioctl(listener, ADD_FD, ADDED.pack(call, SEND_TOO, fd[0], 0, on_exec))
+                    cloexec = os.O_CLOEXEC if fd[1] else 0
+                    fcntl.ioctl(
+                        listener,
+                        IOCTL_NOTIF_ADDFD,
+                        ADDFD_STRUCT.pack(notification_id, ADDFD_FLAG_SEND, fd[0], 0, cloexec),
+                    )
                     return
-            except GoOn:
-                flags = CONTINUE
+            except ContinueSyscall:
+                flags = RESPONSE_FLAG_CONTINUE
             except OSError as problem:
                 error = -(problem.errno or errno.EPERM)
             except Exception:  # noqa: BLE001 — a command waits, and a bug of ours must not let it do anything
                 error = -errno.EPERM
         with suppress(OSError):
-            fcntl.ioctl(listener, SEND, RESPONSE.pack(call, 0, error, flags))
+            fcntl.ioctl(listener, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notification_id, 0, error, flags))
 
 
-class Carrying:
+class SyscallHandler:
     """One call, carried out for the command as far as it concerns the places."""
 
-    def __init__(self, asked: Asked, listener: int, places: tuple[str, ...], holds: Holds, opened: ExitStack) -> None:
-        self._asked = asked
+    def __init__(
+        self,
+        notification: SyscallNotification,
+        listener: int,
+        prefixes: tuple[str, ...],
+        is_write_protected: WriteGuard,
+        stack: ExitStack,
+    ) -> None:
+        self._notification = notification
         self._listener = listener
-        self._places = places
-        self._holds = holds
-        self._opened = opened
+        self._prefixes = prefixes
+        self._is_write_protected = is_write_protected
+        self._stack = stack
 
-    def carry_out(self) -> tuple[int, bool] | None:
+    def handle(self) -> tuple[int, bool] | None:
         """The descriptor that the command gets, and whether it closes on exec; None: it gets 0.
 
         Every other command waits meanwhile, so nothing in here may wait for one of them.
         """
         try:
-            with _alone:
-                return self._carry_out()
-        except GoOn:
-            if is_guarded(self._asked, _landlock):
+            with _syscall_lock:
+                return self._dispatch()
+        except ContinueSyscall:
+            if is_refused_by_landlock(self._notification, _landlock):
                 raise
             raise PermissionError(errno.EACCES, "an old kernel would not refuse it") from None
 
-    def _carry_out(self) -> tuple[int, bool] | None:
-        name, given = self._asked.name, self._asked.arguments
+    def _dispatch(self) -> tuple[int, bool] | None:
+        name, arguments = self._notification.name, self._notification.arguments
         here = AT_FDCWD
         try:
-            self._root = self._open(f"/proc/{self._asked.pid}/root", os.O_PATH | os.O_DIRECTORY)
+            self._root = self._open(f"/proc/{self._notification.pid}/root", os.O_PATH | os.O_DIRECTORY)
         except OSError:
-            raise GoOn from None
+            raise ContinueSyscall from None
         match name:
             case "open":
-                return self._opens(here, given[0], given[1], given[2])
+                return self._open_file(here, arguments[0], arguments[1], arguments[2])
             case "creat":
-                return self._opens(here, given[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, given[1])
+                return self._open_file(here, arguments[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, arguments[1])
             case "openat":
-                return self._opens(_signed(given[0]), given[1], given[2], given[3])
+                return self._open_file(_to_signed(arguments[0]), arguments[1], arguments[2], arguments[3])
             case "openat2":
-                flags, mode, resolve = struct.unpack("=QQQ", self._memory(given[2], 24))
-                if not flags & WRITES:
-                    raise GoOn
+                flags, mode, resolve = struct.unpack("=QQQ", self._read_memory(arguments[2], 24))
+                if not flags & WRITE_FLAGS:
+                    raise ContinueSyscall
                 if resolve:
                     raise OSError(errno.ENOSYS, "as an older kernel would say")
-                return self._opens(_signed(given[0]), given[1], flags, mode)
+                return self._open_file(_to_signed(arguments[0]), arguments[1], flags, mode)
             case "mkdir" | "mkdirat":
-                folder, path, mode = (here, *given[:2]) if name == "mkdir" else given[:3]
-                spot = self._spot(_signed(folder), self._text(path))
-                self._may(spot, folder=True)
-                self._with_umask(lambda: os.mkdir(spot.name, mode & 0o1777, dir_fd=spot.folder))
+                folder, path, mode = (here, *arguments[:2]) if name == "mkdir" else arguments[:3]
+                entry = self._resolve_entry(_to_signed(folder), self._read_path(path))
+                self._check_writable(entry, folder=True)
+                self._with_umask(lambda: os.mkdir(entry.name, mode & 0o1777, dir_fd=entry.dir_fd))
             case "mknod" | "mknodat":
-                folder, path, mode = (here, *given[:2]) if name == "mknod" else given[:3]
+                folder, path, mode = (here, *arguments[:2]) if name == "mknod" else arguments[:3]
                 if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFIFO):
                     raise PermissionError(errno.EPERM, "neither a file nor a pipe")
-                spot = self._spot(_signed(folder), self._text(path))
-                self._may(spot)
-                self._with_umask(lambda: os.mknod(spot.name, mode & ~0o6000, dir_fd=spot.folder))
+                entry = self._resolve_entry(_to_signed(folder), self._read_path(path))
+                self._check_writable(entry)
+                self._with_umask(lambda: os.mknod(entry.name, mode & ~0o6000, dir_fd=entry.dir_fd))
             case "symlink" | "symlinkat":
-                target, folder, path = (given[0], here, given[1]) if name == "symlink" else given[:3]
-                spot = self._spot(_signed(folder), self._text(path))
-                self._may(spot)
-                os.symlink(self._text(target), spot.name, dir_fd=spot.folder)
+                target, folder, path = (arguments[0], here, arguments[1]) if name == "symlink" else arguments[:3]
+                entry = self._resolve_entry(_to_signed(folder), self._read_path(path))
+                self._check_writable(entry)
+                os.symlink(self._read_path(target), entry.name, dir_fd=entry.dir_fd)
             case "link" | "linkat":
                 if name == "link":
-                    self._links(here, given[0], here, given[1], 0)
+                    self._link(here, arguments[0], here, arguments[1], 0)
                 else:
-                    self._links(given[0], given[1], given[2], given[3], given[4])
+                    self._link(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4])
             case "rename" | "renameat" | "renameat2":
                 if name == "rename":
-                    self._renames(here, given[0], here, given[1], 0)
+                    self._rename(here, arguments[0], here, arguments[1], 0)
                 else:
-                    flags = given[4] if name == "renameat2" else 0
-                    self._renames(given[0], given[1], given[2], given[3], flags)
+                    flags = arguments[4] if name == "renameat2" else 0
+                    self._rename(arguments[0], arguments[1], arguments[2], arguments[3], flags)
             case "unlink" | "rmdir":
-                self._removes(here, given[0], folder=name == "rmdir")
+                self._remove(here, arguments[0], folder=name == "rmdir")
             case "unlinkat":
-                if given[2] & 0xFFFFFFFF & ~AT_REMOVEDIR:
-                    raise GoOn
-                self._removes(given[0], given[1], folder=bool(given[2] & AT_REMOVEDIR))
+                if arguments[2] & 0xFFFFFFFF & ~AT_REMOVEDIR:
+                    raise ContinueSyscall
+                self._remove(arguments[0], arguments[1], folder=bool(arguments[2] & AT_REMOVEDIR))
             case "truncate":
-                fd = self._existing(here, self._text(given[0]), follow=True)
-                os.ftruncate(self._reopen(fd, os.O_WRONLY), ctypes.c_int64(given[1]).value)
+                fd = self._open_existing(here, self._read_path(arguments[0]), follow=True)
+                os.ftruncate(self._reopen(fd, os.O_WRONLY), ctypes.c_int64(arguments[1]).value)
             case _:
-                raise GoOn
+                raise ContinueSyscall
         return None
 
     # --- the calls
 
-    def _opens(self, folder: int, path: int, flags: int, mode: int) -> tuple[int, bool]:
+    def _open_file(self, folder: int, path: int, flags: int, mode: int) -> tuple[int, bool]:
         flags &= 0xFFFFFFFF
         if flags & os.O_PATH:
-            raise GoOn  # nothing can be changed through it
+            raise ContinueSyscall  # nothing can be changed through it
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, "a file without a name would get one later")
-        text, on_exec = self._text(path), bool(flags & os.O_CLOEXEC)
+        text, cloexec = self._read_path(path), bool(flags & os.O_CLOEXEC)
         try:
-            fd = self._existing(folder, text, follow=not flags & os.O_NOFOLLOW)
+            fd = self._open_existing(folder, text, follow=not flags & os.O_NOFOLLOW)
         except FileNotFoundError:
             if not flags & os.O_CREAT:
-                raise GoOn from None
+                raise ContinueSyscall from None
         else:
             if flags & os.O_CREAT and flags & os.O_EXCL:
                 raise FileExistsError(errno.EEXIST, text)
-            return self._reopen(fd, flags & ~(os.O_CREAT | os.O_NOFOLLOW)), on_exec
-        spot = self._spot(folder, text)
-        self._may(spot)
-        made = flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            return self._reopen(fd, flags & ~(os.O_CREAT | os.O_NOFOLLOW)), cloexec
+        entry = self._resolve_entry(folder, text)
+        self._check_writable(entry)
+        create_flags = flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fd = self._with_umask(lambda: os.open(spot.name, made, mode & 0o1777, dir_fd=spot.folder))
+            fd = self._with_umask(lambda: os.open(entry.name, create_flags, mode & 0o1777, dir_fd=entry.dir_fd))
         except FileExistsError:
             if flags & os.O_EXCL:
                 raise
-            raise GoOn from None  # a link that leads nowhere, or somebody was faster
-        self._opened.callback(os.close, fd)
-        return fd, on_exec
+            raise ContinueSyscall from None  # a link that leads nowhere, or somebody was faster
+        self._stack.callback(os.close, fd)
+        return fd, cloexec
 
-    def _links(self, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> None:
-        source = self._text(old)
-        target = self._spot(_signed(new_folder), self._text(new))
+    def _link(self, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> None:
+        source = self._read_path(old)
+        target = self._resolve_entry(_to_signed(new_folder), self._read_path(new))
         if flags & ~AT_SYMLINK_FOLLOW:
-            raise GoOn
-        spot = self._spot(_signed(old_folder), source, anywhere=True)
-        if flags and os.path.islink(f"/proc/self/fd/{spot.folder}/{spot.name}"):
-            refuse(spot.place)  # it leads to a place that nobody has judged
-        self._may(spot)
-        self._may(target)
-        os.link(spot.name, target.name, src_dir_fd=spot.folder, dst_dir_fd=target.folder, follow_symlinks=False)
+            raise ContinueSyscall
+        entry = self._resolve_entry(_to_signed(old_folder), source, anywhere=True)
+        if flags and os.path.islink(f"/proc/self/fd/{entry.dir_fd}/{entry.name}"):
+            refuse(entry.path)  # it leads to a place that nobody has judged
+        self._check_writable(entry)
+        self._check_writable(target)
+        os.link(entry.name, target.name, src_dir_fd=entry.dir_fd, dst_dir_fd=target.dir_fd, follow_symlinks=False)
 
-    def _renames(self, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> None:
-        one = self._spot(_signed(old_folder), self._text(old), anywhere=True)
-        other = self._spot(_signed(new_folder), self._text(new), anywhere=True)
-        if not self._is_ours(one.place) and not self._is_ours(other.place):
-            raise GoOn
-        if flags & ~(NO_REPLACE | EXCHANGE):
+    def _rename(self, old_folder: int, old: int, new_folder: int, new: int, flags: int) -> None:
+        old_entry = self._resolve_entry(_to_signed(old_folder), self._read_path(old), anywhere=True)
+        new_entry = self._resolve_entry(_to_signed(new_folder), self._read_path(new), anywhere=True)
+        if not self._is_supervised(old_entry.path) and not self._is_supervised(new_entry.path):
+            raise ContinueSyscall
+        if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE):
             raise OSError(errno.EINVAL, "flags of rename")
-        must_not_be_mounted(one)
-        must_not_be_mounted(other)
-        self._may_move(one, other)
-        self._may_move(other, one)  # what is replaced goes; what is exchanged comes
-        if _libc.renameat2(one.folder, os.fsencode(one.name), other.folder, os.fsencode(other.name), flags):
+        check_not_mount_point(old_entry)
+        check_not_mount_point(new_entry)
+        self._check_move(old_entry, new_entry)
+        self._check_move(new_entry, old_entry)  # what is replaced goes; what is exchanged comes
+        if _libc.renameat2(
+            old_entry.dir_fd, os.fsencode(old_entry.name), new_entry.dir_fd, os.fsencode(new_entry.name), flags
+        ):
             raise OSError(ctypes.get_errno(), "rename")
 
-    def _removes(self, above: int, path: int, *, folder: bool) -> None:
-        text = self._text(path)
+    def _remove(self, above: int, path: int, *, folder: bool) -> None:
+        text = self._read_path(path)
         if text.endswith("/") and not folder:
-            raise GoOn
-        spot = self._spot(_signed(above), text)
-        os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)  # what is not there is not protected either
-        must_not_be_mounted(spot)
-        self._may(spot, folder=is_folder(spot))
-        (os.rmdir if folder else os.unlink)(spot.name, dir_fd=spot.folder)
+            raise ContinueSyscall
+        entry = self._resolve_entry(_to_signed(above), text)
+        os.stat(entry.name, dir_fd=entry.dir_fd, follow_symlinks=False)  # what is not there is not protected either
+        check_not_mount_point(entry)
+        self._check_writable(entry, folder=is_folder(entry))
+        (os.rmdir if folder else os.unlink)(entry.name, dir_fd=entry.dir_fd)
 
-    def _may_move(self, spot: Spot, to: Spot) -> None:
+    def _check_move(self, entry: EntryRef, target: EntryRef) -> None:
         """What is there, and what is in it, must be held neither where it is nor where it would be."""
-        folder = is_folder(spot)
-        if self._holds(spot.place, folder) or self._holds(to.place, folder):
-            refuse(spot.place)
+        folder = is_folder(entry)
+        if self._is_write_protected(entry.path, folder) or self._is_write_protected(target.path, folder):
+            refuse(entry.path)
         if folder:
-            for way, below in entries_of(spot):
-                if self._holds(f"{spot.place}/{way}", below) or self._holds(f"{to.place}/{way}", below):
-                    refuse(f"{spot.place}/{way}")
+            for rel_path, below_is_folder in walk_entries(entry):
+                if self._is_write_protected(f"{entry.path}/{rel_path}", below_is_folder) or self._is_write_protected(
+                    f"{target.path}/{rel_path}", below_is_folder
+                ):
+                    refuse(f"{entry.path}/{rel_path}")
 
-    def _may(self, spot: Spot, *, folder: bool = False) -> None:
-        if self._holds(spot.place, folder):
-            refuse(spot.place)
+    def _check_writable(self, entry: EntryRef, *, folder: bool = False) -> None:
+        if self._is_write_protected(entry.path, folder):
+            refuse(entry.path)
 
     # --- where it leads
 
-    def _existing(self, folder: int, text: str, *, follow: bool) -> int:
+    def _open_existing(self, folder: int, text: str, *, follow: bool) -> int:
         """A regular file of ours that may be written; FileNotFoundError if nothing is there."""
         flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        fd = self._resolve(self._full(folder, text), flags)
+        fd = self._resolve(self._make_absolute(folder, text), flags)
         place = os.readlink(f"/proc/self/fd/{fd}")
-        if not self._is_ours(place) or not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise GoOn
-        if self._holds(place, False):  # noqa: FBT003
+        if not self._is_supervised(place) or not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ContinueSyscall
+        if self._is_write_protected(place, False):  # noqa: FBT003
             refuse(place)
         return fd
 
-    def _spot(self, folder: int, text: str, *, anywhere: bool = False) -> Spot:
+    def _resolve_entry(self, folder: int, text: str, *, anywhere: bool = False) -> EntryRef:
         """Where a new name would be."""
-        above, _, name = self._full(folder, text).rstrip("/").rpartition("/")
+        above, _, name = self._make_absolute(folder, text).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
-            raise GoOn
+            raise ContinueSyscall
         try:
             fd = self._resolve(above or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise GoOn from None
+            raise ContinueSyscall from None
         place = os.readlink(f"/proc/self/fd/{fd}").rstrip("/") + f"/{name}"
-        if not anywhere and not self._is_ours(place):
-            raise GoOn
-        return Spot(fd, name, place)
+        if not anywhere and not self._is_supervised(place):
+            raise ContinueSyscall
+        return EntryRef(fd, name, place)
 
     def _resolve(self, path: str, flags: int) -> int:
         try:
-            fd = openat2(self._root, os.fsencode(path), struct.pack("QQQ", flags, 0, IN_ROOT))
+            fd = openat2(self._root, os.fsencode(path), struct.pack("QQQ", flags, 0, RESOLVE_IN_ROOT))
         except FileNotFoundError:
             raise
         except OSError:
-            raise GoOn from None  # the kernel says what is wrong, or resolves what only it can
-        self._opened.callback(os.close, fd)
+            raise ContinueSyscall from None  # the kernel says what is wrong, or resolves what only it can
+        self._stack.callback(os.close, fd)
         # Only now is it certain that the process whose paths these are is the one that waits.
         with suppress(OSError):
-            fcntl.ioctl(self._listener, IS_VALID, struct.pack("=Q", self._asked.id))
+            fcntl.ioctl(self._listener, IOCTL_NOTIF_ID_VALID, struct.pack("=Q", self._notification.id))
             return fd
-        raise GoOn
+        raise ContinueSyscall
 
-    def _full(self, folder: int, text: str) -> str:
+    def _make_absolute(self, folder: int, text: str) -> str:
         if text.startswith("/"):
             return text
         which = "cwd" if folder == AT_FDCWD else f"fd/{folder}"
         try:
-            above = os.readlink(f"/proc/{self._asked.pid}/{which}")
+            above = os.readlink(f"/proc/{self._notification.pid}/{which}")
         except OSError:
-            raise GoOn from None
+            raise ContinueSyscall from None
         if not text or not above.startswith("/"):
-            raise GoOn
+            raise ContinueSyscall
         return f"{above}/{text}"
 
-    def _is_ours(self, place: str) -> bool:
-        return place.startswith(self._places)
+    def _is_supervised(self, place: str) -> bool:
+        return place.startswith(self._prefixes)
 
     # --- what the process has
 
-    def _text(self, address: int) -> str:
+    def _read_path(self, address: int) -> str:
         data = b""
-        while b"\0" not in data and len(data) <= LONGEST_PATH:
+        while b"\0" not in data and len(data) <= MAX_PATH_BYTES:
             at = address + len(data)
-            data += self._memory(at, PAGE - at % PAGE)
+            data += self._read_memory(at, PAGE_BYTES - at % PAGE_BYTES)
         path, end, _ = data.partition(b"\0")
-        if not end or not path or len(path) >= LONGEST_PATH:
-            raise GoOn
+        if not end or not path or len(path) >= MAX_PATH_BYTES:
+            raise ContinueSyscall
         return os.fsdecode(path)
 
-    def _memory(self, address: int, size: int) -> bytes:
+    def _read_memory(self, address: int, size: int) -> bytes:
         try:
-            fd = os.open(f"/proc/{self._asked.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"/proc/{self._notification.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 data = os.pread(fd, size, address)
             finally:
                 os.close(fd)
         except (OSError, OverflowError):
-            raise GoOn from None
+            raise ContinueSyscall from None
         if not data:
-            raise GoOn
+            raise ContinueSyscall
         return data
 
     def _with_umask(self, make: Callable[[], T]) -> T:
         """This thread has an umask of its own."""
-        with open(f"/proc/{self._asked.pid}/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
+        with open(f"/proc/{self._notification.pid}/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
             umask = next((line.split()[1] for line in status if line.startswith("Umask:")), "077")
         os.umask(int(umask, 8))
         return make()
@@ -385,7 +401,7 @@ class Carrying:
 
     def _open(self, path: str, flags: int) -> int:
         fd = os.open(path, flags | os.O_CLOEXEC)
-        self._opened.callback(os.close, fd)
+        self._stack.callback(os.close, fd)
         return fd
 
 
@@ -393,5 +409,5 @@ def refuse(place: str) -> NoReturn:
     raise PermissionError(errno.EACCES, place)
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     return ctypes.c_int(number & 0xFFFFFFFF).value

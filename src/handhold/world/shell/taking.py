@@ -8,73 +8,73 @@ import os
 import stat
 from pathlib import Path
 
-from handhold.world.files.commit.copies import Copies
-from handhold.world.files.manifest import LIST, Thing, thing
+from handhold.world.files.commit.copies import TreeCopier
+from handhold.world.files.manifest import LIST_FLAGS, EntryState, read_entry_state
 from handhold.world.files.shelf import remove_tree
-from handhold.world.state.folder import private
+from handhold.world.state.folder import ensure_private_folder
 
-MOST_ASIDE = 32  # commands whose versions are kept; the oldest go first
+MAX_ASIDE_COMMANDS = 32  # commands whose versions are kept; the oldest go first
 
 
-class Taking:
+class LayerExtractor:
     """The slots of one command on one shelf."""
 
-    def __init__(self, folder: int, command: str, aside: Path) -> None:
-        """`folder` is the command's on the shelf; what is kept goes below `aside`, which is made when it is needed."""
-        self._folder = folder
+    def __init__(self, slots_fd: int, command: str, aside: Path) -> None:
+        """`slots_fd` holds the command's slots; what is kept goes below `aside`, which is made when it is needed."""
+        self._slots_fd = slots_fd
         self._command = command
         self._aside = aside
-        self._last = 0
-        self._kept = 0
-        self._copies = Copies(folder)
+        self._last_slot = 0
+        self._aside_count = 0
+        self._copies = TreeCopier(slots_fd)
 
-    def reserve(self) -> str:
+    def reserve_slot(self) -> str:
         """An empty slot."""
-        self._last += 1
-        return f"{self._command}/{self._last}"
+        self._last_slot += 1
+        return f"{self._command}/{self._last_slot}"
 
-    def take(self, directory: int, name: str, what: Thing) -> tuple[str, Thing]:
+    def move_to_slot(self, directory: int, name: str, entry: EntryState) -> tuple[str, EntryState]:
         """Move what stands there into a slot; which one, and what it is there."""
-        slot = self.reserve()
-        to = str(self._last)
-        if moved(directory, name, self._folder, to, mode=what.mode if what.kind == "tree" else None):
-            return slot, what
-        self._copies.copy(directory, name, to)
-        copied = thing(to, dir_fd=self._folder)
+        slot = self.reserve_slot()
+        slot_name = str(self._last_slot)
+        if try_rename(directory, name, self._slots_fd, slot_name, mode=entry.mode if entry.kind == "tree" else None):
+            return slot, entry
+        self._copies.copy(directory, name, slot_name)
+        copied = read_entry_state(slot_name, dir_fd=self._slots_fd)
         assert copied is not None
         return slot, copied
 
-    def keep(self, directory: int, name: str, to: str = "") -> str:
+    def move_aside(self, directory: int, name: str, new_name: str = "") -> str:
         """Move what stands there aside, under another name if told; its path there."""
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if not self._kept:
-            _make_room(private(self._aside))
-        self._kept += 1
-        while (self._aside / self._command / str(self._kept)).exists():
-            self._kept += 1
-        folder = private(self._aside / self._command / str(self._kept))
-        fd = os.open(folder, LIST)
+        if not self._aside_count:
+            _remove_oldest(ensure_private_folder(self._aside))
+        self._aside_count += 1
+        while (self._aside / self._command / str(self._aside_count)).exists():
+            self._aside_count += 1
+        folder = ensure_private_folder(self._aside / self._command / str(self._aside_count))
+        fd = os.open(folder, LIST_FLAGS)
         try:
             mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
-            if not moved(directory, name, fd, to or name, mode=mode):
-                Copies(fd).copy(directory, name, to or name)
+            if not try_rename(directory, name, fd, new_name or name, mode=mode):
+                TreeCopier(fd).copy(directory, name, new_name or name)
         finally:
             os.close(fd)
-        return str(folder / (to or name))
+        return str(folder / (new_name or name))
 
 
-def moved(directory: int, name: str, to_directory: int, to: str, *, mode: int | None) -> bool:
+def try_rename(directory: int, name: str, to_directory: int, new_name: str, *, mode: int | None) -> bool:
     """Rename; False if that cannot be, between two file systems. `mode` is a directory's."""
     try:
-        os.rename(name, to, src_dir_fd=directory, dst_dir_fd=to_directory)
+        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=to_directory)
     except PermissionError:
         if mode is None or mode & stat.S_IWUSR:
             raise
         # What must not be written must not be moved elsewhere either: its `..` is something in it.
         os.chmod(name, mode | stat.S_IWUSR, dir_fd=directory)
-        if not moved(directory, name, to_directory, to, mode=None):
+        if not try_rename(directory, name, to_directory, new_name, mode=None):
             return False
-        os.chmod(to, mode, dir_fd=to_directory)
+        os.chmod(new_name, mode, dir_fd=to_directory)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
@@ -82,11 +82,11 @@ def moved(directory: int, name: str, to_directory: int, to: str, *, mode: int | 
     return True
 
 
-def _make_room(aside: Path) -> None:
-    fd = os.open(aside, LIST)
+def _remove_oldest(aside: Path) -> None:
+    fd = os.open(aside, LIST_FLAGS)
     try:
         kept = sorted(os.listdir(fd), key=lambda name: os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns)
-        for name in kept[: max(0, len(kept) - MOST_ASIDE + 1)]:
+        for name in kept[: max(0, len(kept) - MAX_ASIDE_COMMANDS + 1)]:
             remove_tree(name, fd)
     except FileNotFoundError:
         pass  # somebody else makes room

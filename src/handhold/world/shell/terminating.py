@@ -12,46 +12,46 @@ from contextlib import suppress
 
 from handhold.world.shell import keeper
 
-STEP = 0.02  # seconds between two looks at what is left
+POLL_SECONDS = 0.02  # seconds between two looks at what is left
 
 
-def terminate(top: int, seconds: float, has_ended: Callable[[float], bool]) -> None:
-    """Send SIGTERM to everything below the process `top`; to its own children last, after at most so many seconds.
+def terminate(top_pid: int, seconds: float, has_ended: Callable[[float], bool]) -> None:
+    """Send SIGTERM to everything below the process `top_pid`; to its own children last, after at most so many seconds.
 
     `has_ended` waits until a time of the monotonic clock, and says whether the command has ended.
     """
-    shells = [(pid, top) for pid in keeper.children(top) or ()]
-    asked: set[int] = set()
+    shells = [(pid, top_pid) for pid in keeper.read_children(top_pid) or ()]
+    signalled: set[int] = set()
     for pid, parent in shells:
-        _send(pid, parent, signal.SIGSTOP)
+        _send_signal(pid, parent, signal.SIGSTOP)
     until = time.monotonic() + seconds
-    while left := [each for pid, _ in shells for each in _below(pid)]:
+    while left := [each for pid, _ in shells for each in _walk_descendants(pid)]:
         for pid, parent in left:
-            if pid not in asked:
-                _send(pid, parent, signal.SIGTERM)
-                asked.add(pid)
+            if pid not in signalled:
+                _send_signal(pid, parent, signal.SIGTERM)
+                signalled.add(pid)
         now = time.monotonic()
-        if now >= until or has_ended(min(now + STEP, until)):
+        if now >= until or has_ended(min(now + POLL_SECONDS, until)):
             break
     for pid, parent in shells:
-        _send(pid, parent, signal.SIGTERM)
-        _send(pid, parent, signal.SIGCONT)
+        _send_signal(pid, parent, signal.SIGTERM)
+        _send_signal(pid, parent, signal.SIGCONT)
 
 
-def _below(pid: int) -> Iterator[tuple[int, int]]:
+def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
     """Processes that descend from this one and are not dead, each with its parent."""
-    for child in keeper.children(pid) or ():
+    for child in keeper.read_children(pid) or ():
         if not keeper.is_dead(child):
             yield child, pid
-        yield from _below(child)
+        yield from _walk_descendants(child)
 
 
-def _send(pid: int, parent: int, number: signal.Signals) -> None:
+def _send_signal(pid: int, parent: int, signal_number: signal.Signals) -> None:
     """To a process by its number, unless that belongs to another one by now."""
     with suppress(OSError):
         fd = os.pidfd_open(pid)
         try:
-            if keeper.parent(pid) == parent:
-                signal.pidfd_send_signal(fd, number)
+            if keeper.read_parent(pid) == parent:
+                signal.pidfd_send_signal(fd, signal_number)
         finally:
             os.close(fd)

@@ -9,26 +9,26 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 
-from handhold.world.files.commit.copies import opened
-from handhold.world.files.commit.likeness import attributes_of
-from handhold.world.files.manifest import Thing, thing
-from handhold.world.files.roots import names
+from handhold.world.files.commit.copies import force_open
+from handhold.world.files.commit.likeness import list_xattrs
+from handhold.world.files.manifest import EntryState, read_entry_state
+from handhold.world.files.roots import split_names
 from handhold.world.files.shelf import remove_tree
 
-OVERLAY = "user.overlay."
-OPAQUE = f"{OVERLAY}opaque"  # nothing of the directory below shows through this one
-ORIGIN = f"{OVERLAY}origin"  # this was copied from below
-WHITEOUT = f"{OVERLAY}whiteout"  # on an empty file: something was deleted
-CAPABILITIES = "security.capability"
-ELSEWHERE = frozenset((f"{OVERLAY}redirect", f"{OVERLAY}metacopy"))  # the content is not here
+XATTR_PREFIX = "user.overlay."
+OPAQUE_XATTR = f"{XATTR_PREFIX}opaque"  # nothing of the directory below shows through this one
+ORIGIN_XATTR = f"{XATTR_PREFIX}origin"  # this was copied from below
+WHITEOUT_XATTR = f"{XATTR_PREFIX}whiteout"  # on an empty file: something was deleted
+CAPABILITY_XATTR = "security.capability"
+PARTIAL_COPY_XATTRS = frozenset((f"{XATTR_PREFIX}redirect", f"{XATTR_PREFIX}metacopy"))  # the content is not here
 
-STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def grants_privileges(mode: int, attributes: Iterable[str]) -> bool:
+def is_privileged(mode: int, attributes: Iterable[str]) -> bool:
     """Whether it is a program with rights that whoever starts it does not have, or a device."""
     if stat.S_ISREG(mode):
-        return bool(mode & (stat.S_ISUID | stat.S_ISGID)) or CAPABILITIES in attributes
+        return bool(mode & (stat.S_ISUID | stat.S_ISGID)) or CAPABILITY_XATTR in attributes
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
@@ -36,13 +36,13 @@ def is_whiteout(found: os.stat_result) -> bool:
     return found.st_rdev == 0 and stat.S_ISCHR(found.st_mode)
 
 
-def owners(found: os.stat_result) -> tuple[int, int]:
+def get_owner_ids(found: os.stat_result) -> tuple[int, int]:
     return found.st_uid, found.st_gid
 
 
-def strip(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
+def strip_xattrs(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
     """Take the notes off a file or directory. Its mode may forbid that, and is the same afterwards."""
-    ours = [name for name in attributes if name.startswith(OVERLAY)]
+    ours = [name for name in attributes if name.startswith(XATTR_PREFIX)]
     if not ours:
         return
     try:
@@ -60,65 +60,65 @@ def strip(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
             os.removexattr(fd, name)
 
 
-Met = Callable[[str, int, Sequence[str]], bool]
+KeepEntry = Callable[[str, int, Sequence[str]], bool]
 
 
-def clean(directory: int, name: str, met: Met) -> Thing:
+def clean_tree(directory: int, name: str, keep_entry: KeepEntry) -> EntryState:
     """Take the notes off whatever stands there, and off all that is in it; what it is then.
 
-    `met` is told the way to each entry, from here, with its mode and, of a file, the names of its attributes. What it
-    returns False for is removed.
+    `keep_entry` gets the way to each entry, from here, with its mode and, of a file, the names of its attributes. What
+    it returns False for is removed.
     """
-    return _Cleaning(directory, name, met).run()
+    return _TreeCleaner(directory, name, keep_entry).run()
 
 
-class _Cleaning:
-    def __init__(self, directory: int, name: str, met: Met) -> None:
-        self.directory = directory
+class _TreeCleaner:
+    def __init__(self, directory: int, name: str, keep_entry: KeepEntry) -> None:
+        self.open_directory = directory
         self.name = name
-        self.met = met
-        self.closed: list[tuple[str, int]] = []  # directories that could not be looked into, and their modes
+        self.keep_entry = keep_entry
+        self.unreadable: list[tuple[str, int]] = []  # directories that could not be looked into, and their modes
 
-    def run(self) -> Thing:
-        found = os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+    def run(self) -> EntryState:
+        found = os.stat(self.name, dir_fd=self.open_directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode):
-            self._strip(self.directory, self.name, found)
+            self._strip(self.open_directory, self.name, found)
         if stat.S_ISDIR(found.st_mode):
-            self._open_up(self.directory, self.name, "", found)
+            self._make_readable(self.open_directory, self.name, "", found)
         try:
-            cleaned = thing(self.name, dir_fd=self.directory, meet=self._meet)
+            cleaned = read_entry_state(self.name, dir_fd=self.open_directory, accept=self._visit)
         finally:
-            for way, mode in reversed(self.closed):
-                self._close(way, mode)
-        if self.closed:  # what the tree is to somebody who may not look into all of it
-            cleaned = thing(self.name, dir_fd=self.directory)
+            for rel_path, mode in reversed(self.unreadable):
+                self._restore_mode(rel_path, mode)
+        if self.unreadable:  # what the tree is to somebody who may not look into all of it
+            cleaned = read_entry_state(self.name, dir_fd=self.open_directory)
         assert cleaned is not None
         return cleaned
 
-    def _meet(self, directory: int, name: str, way: str, found: os.stat_result, fd: int) -> bool:
+    def _visit(self, directory: int, name: str, rel_path: str, found: os.stat_result, fd: int) -> bool:
         mode = found.st_mode
         attributes: list[str] = []
         if stat.S_ISREG(mode):
-            attributes = attributes_of(fd) if fd >= 0 else self._strip(directory, name, found)
+            attributes = list_xattrs(fd) if fd >= 0 else self._strip(directory, name, found)
             if attributes:
-                if WHITEOUT in attributes and not found.st_size:
+                if WHITEOUT_XATTR in attributes and not found.st_size:
                     return self._remove(directory, name)
                 if fd >= 0:
-                    strip(fd, attributes, found)
+                    strip_xattrs(fd, attributes, found)
         elif stat.S_ISDIR(mode):
             self._strip(directory, name, found)
-            self._open_up(directory, name, way, found)
+            self._make_readable(directory, name, rel_path, found)
         elif is_whiteout(found):
             return self._remove(directory, name)
-        if self.met(way, mode, attributes):
+        if self.keep_entry(rel_path, mode, attributes):
             return True
-        return self._remove_tree(directory, name, way) if stat.S_ISDIR(mode) else self._remove(directory, name)
+        return self._remove_tree(directory, name, rel_path) if stat.S_ISDIR(mode) else self._remove(directory, name)
 
     def _strip(self, directory: int, name: str, found: os.stat_result) -> list[str]:
-        fd = opened(directory, name, found)
+        fd = force_open(directory, name, found)
         try:
-            attributes = attributes_of(fd)
-            strip(fd, attributes, found)
+            attributes = list_xattrs(fd)
+            strip_xattrs(fd, attributes, found)
         finally:
             os.close(fd)
         return attributes
@@ -135,25 +135,25 @@ class _Cleaning:
         os.utime(directory, ns=(found.st_atime_ns, found.st_mtime_ns))
         return False
 
-    def _remove_tree(self, directory: int, name: str, way: str) -> bool:
+    def _remove_tree(self, directory: int, name: str, rel_path: str) -> bool:
         found = os.fstat(directory)
         remove_tree(name, directory)
-        self.closed = [each for each in self.closed if each[0] != way]
+        self.unreadable = [each for each in self.unreadable if each[0] != rel_path]
         os.utime(directory, ns=(found.st_atime_ns, found.st_mtime_ns))
         return False
 
-    def _open_up(self, directory: int, name: str, way: str, found: os.stat_result) -> None:
+    def _make_readable(self, directory: int, name: str, rel_path: str, found: os.stat_result) -> None:
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o500 != 0o500:
             os.chmod(name, 0o700, dir_fd=directory)
-            self.closed.append((way, mode))
+            self.unreadable.append((rel_path, mode))
 
-    def _close(self, way: str, mode: int) -> None:
-        *above, name = [self.name, *names(way)]
-        fd = os.dup(self.directory)
+    def _restore_mode(self, rel_path: str, mode: int) -> None:
+        *above, name = [self.name, *split_names(rel_path)]
+        fd = os.dup(self.open_directory)
         try:
             for each in above:
-                fd, parent = os.open(each, STEP, dir_fd=fd), fd
+                fd, parent = os.open(each, DIRECTORY_FLAGS, dir_fd=fd), fd
                 os.close(parent)
             os.chmod(name, mode, dir_fd=fd)
         finally:

@@ -5,26 +5,28 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from handhold.world.files.shelf import LIST, remove_tree
+from handhold.world.files.shelf import LIST_FLAGS, remove_tree
 
-WEEK = 7 * 24 * 3600.0
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
 
 
-def used(folder: Path) -> None:
+def mark_used(folder: Path) -> None:
     """As of now. A session that lasts may leave no other trace for long."""
     os.utime(folder)
 
 
-def sweep(folder: Path) -> None:
+def remove_unused(folder: Path) -> None:
     """Remove the folders in this one that are older."""
     try:
-        fd = os.open(folder, LIST)
+        fd = os.open(folder, LIST_FLAGS)
     except FileNotFoundError:
         return
     try:
-        before = time.time() - WEEK
+        before = time.time() - MAX_AGE_SECONDS
         with os.scandir(fd) as entries:
-            old = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _time(entry) < before]
+            old = [
+                entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _read_mtime(entry) < before
+            ]
         for name in old:
             with suppress(OSError):  # what cannot be removed now goes another time
                 remove_tree(name, fd)
@@ -32,7 +34,7 @@ def sweep(folder: Path) -> None:
         os.close(fd)
 
 
-def _time(entry: "os.DirEntry[str]") -> float:
+def _read_mtime(entry: "os.DirEntry[str]") -> float:
     try:
         return entry.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:  # somebody else removed it

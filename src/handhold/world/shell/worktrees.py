@@ -8,36 +8,36 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-LONGEST = 8192  # bytes: twice the longest path
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+MAX_LINE_BYTES = 8192  # bytes: twice the longest path
+OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def linked_repository(root: str) -> str:
+def find_linked_repository(root: str) -> str:
     """The git directory of the repository that a root is a linked worktree of; empty if it is none."""
-    pointer = _line(os.path.join(root, ".git"))
+    pointer = _read_line(os.path.join(root, ".git"))
     if not pointer.startswith("gitdir: "):
         return ""
     gitdir = os.path.normpath(os.path.join(root, pointer.removeprefix("gitdir: ")))
     worktrees, name = os.path.split(gitdir)
     common = os.path.dirname(worktrees)
-    back = os.path.normpath(os.path.join(gitdir, _line(os.path.join(gitdir, "gitdir"))))
-    is_one = (
+    back = os.path.normpath(os.path.join(gitdir, _read_line(os.path.join(gitdir, "gitdir"))))
+    is_worktree = (
         worktrees == os.path.join(common, "worktrees")
         and name != ""
         and os.path.realpath(gitdir) == gitdir
         and back == os.path.join(root, ".git")
-        and os.path.normpath(os.path.join(gitdir, _line(os.path.join(gitdir, "commondir")))) == common
+        and os.path.normpath(os.path.join(gitdir, _read_line(os.path.join(gitdir, "commondir")))) == common
         and os.path.isfile(os.path.join(common, "HEAD"))
         and all(os.path.isdir(os.path.join(common, each)) for each in ("objects", "refs"))
     )
-    return common if is_one else ""
+    return common if is_worktree else ""
 
 
-def advise(roots: Iterable[str], printed: str) -> tuple[str, ...]:
+def advise_on_worktrees(roots: Iterable[str], output: str) -> tuple[str, ...]:
     """How to go on for whoever was told that such a repository cannot be written."""
-    if "Read-only file system" not in printed:
+    if "Read-only file system" not in output:
         return ()
-    outside = dict.fromkeys(common for root in roots if (common := linked_repository(root)) and common in printed)
+    outside = dict.fromkeys(common for root in roots if (common := find_linked_repository(root)) and common in output)
     return tuple(
         f"{each} is outside the workspace, so git can only read it. To let it commit, ask the user to open "
         f"that folder as a second root (--root {each})"
@@ -45,11 +45,11 @@ def advise(roots: Iterable[str], printed: str) -> tuple[str, ...]:
     )
 
 
-def _line(path: str) -> str:
+def _read_line(path: str) -> str:
     """What a small file holds, without the end of its line; empty if it is no file, or holds more."""
     with suppress(OSError, ValueError):
-        with os.fdopen(os.open(path, READ), "rb") as file:
-            held = file.read(LONGEST + 1)
+        with os.fdopen(os.open(path, OPEN_FLAGS), "rb") as file:
+            held = file.read(MAX_LINE_BYTES + 1)
         line = os.fsdecode(held).removesuffix("\n").removesuffix("\r")
-        return line if len(held) <= LONGEST and "\n" not in line and "\0" not in line else ""
+        return line if len(held) <= MAX_LINE_BYTES and "\n" not in line and "\0" not in line else ""
     return ""

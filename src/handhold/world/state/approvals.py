@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from handhold.core.ports import Asked, Consent
+from handhold.core.ports import ApprovalAnswer, PendingApproval
 from handhold.world.state import asked as rules
 from handhold.world.state.contents import pack, unpack
 from handhold.world.state.database import Database
@@ -29,117 +29,117 @@ SCHEMA = (
         PRIMARY KEY (session, key)
     ) WITHOUT ROWID""",
 )
-ASKED = "SELECT session, hash, at, packed, body, answer, approver, spent FROM asked"
-ONE = "WHERE session = ? AND hash = ?"
-STATE = f"SELECT answer, spent, answered, at FROM asked {ONE}"
-WAITING = "SELECT count(*), coalesce(sum(length(body)), 0) FROM asked WHERE answer = ''"
-UNANSWERED = "DELETE FROM asked WHERE answer = '' AND abs(? - at) > ?"
+SELECT_QUESTIONS = "SELECT session, hash, at, packed, body, answer, approver, spent FROM asked"
+WHERE_KEY = "WHERE session = ? AND hash = ?"
+SELECT_STATE = f"SELECT answer, spent, answered, at FROM asked {WHERE_KEY}"
+COUNT_PENDING = "SELECT count(*), coalesce(sum(length(body)), 0) FROM asked WHERE answer = ''"
+DELETE_UNANSWERED = "DELETE FROM asked WHERE answer = '' AND abs(? - at) > ?"
 # Of those that were answered and are over, the newest stay.
-OVER = """
+DELETE_CLOSED = """
     DELETE FROM asked WHERE n IN (
         SELECT n FROM asked WHERE answer != '' AND (spent OR abs(? - answered) > ?) ORDER BY n DESC LIMIT -1 OFFSET ?
     )
 """
 
 
-class SqliteApprovals:
+class SqliteApprovalStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def ask(self, asked: Asked) -> Asked | None:
-        session, _ = key = (to_bytes(asked.session), to_bytes(asked.hash))
-        question = replace(asked, id=rules.new_id())
-        body, packed = pack(_body(question))
+    def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
+        session, _ = key = (to_bytes(approval.session), to_bytes(approval.hash))
+        question = replace(approval, id=rules.new_id())
+        body, packed = pack(_encode_body(question))
         now = time.time()
-        with self._database.writing() as connection:
-            row = connection.execute(STATE, key).fetchone()
-            if row and not rules.is_over(*row, now=now):
-                return replace(asked, id=self._one(connection, key).id)
-            connection.execute(f"DELETE FROM asked {ONE}", key)
-            connection.execute(UNANSWERED, (now, rules.UNANSWERED_FOR))
-            connection.execute(OVER, (now, rules.GOOD_FOR, rules.MOST_OVER))
-            of_session = connection.execute(f"{WAITING} AND session = ?", (session,)).fetchone()
-            if not rules.has_room(of_session, connection.execute(WAITING).fetchone(), len(body)):
+        with self._database.write_transaction() as connection:
+            row = connection.execute(SELECT_STATE, key).fetchone()
+            if row and not rules.is_closed(*row, now=now):
+                return replace(approval, id=self._get(connection, key).id)
+            connection.execute(f"DELETE FROM asked {WHERE_KEY}", key)
+            connection.execute(DELETE_UNANSWERED, (now, rules.PENDING_TTL_SECONDS))
+            connection.execute(DELETE_CLOSED, (now, rules.ANSWER_TTL_SECONDS, rules.MAX_CLOSED_KEPT))
+            of_session = connection.execute(f"{COUNT_PENDING} AND session = ?", (session,)).fetchone()
+            if not rules.has_room(of_session, connection.execute(COUNT_PENDING).fetchone(), len(body)):
                 return None
             connection.execute(
                 "INSERT INTO asked (session, hash, at, packed, body, answer, approver, answered, spent)"
                 " VALUES (?, ?, ?, ?, ?, '', x'', 0, 0)",
-                (*key, asked.at, packed, body),
+                (*key, approval.at, packed, body),
             )
         return question
 
-    def waiting(self, session: str | None = None) -> Sequence[Asked]:
-        with self._database.reading() as connection:
-            every = self._all(connection)
+    def list_pending(self, session: str | None = None) -> Sequence[PendingApproval]:
+        with self._database.read_transaction() as connection:
+            every = self._list_all(connection)
         return [each for each in every if not each.answer and session in (None, each.session)]
 
-    def asked(self, which: str) -> Asked:
-        with self._database.reading() as connection:
-            return rules.meant(which, self._all(connection))
+    def get_pending(self, which: str) -> PendingApproval:
+        with self._database.read_transaction() as connection:
+            return rules.find_pending(which, self._list_all(connection))
 
-    def answer(self, which: str, answer: Consent, *, by: str) -> Asked:
+    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
         rules.check_answer(answer)
-        with self._database.writing(durable=True) as connection:
-            asked = rules.meant(which, self._all(connection))
+        with self._database.write_transaction(durable=True) as connection:
+            pending = rules.find_pending(which, self._list_all(connection))
             connection.execute(
-                f"UPDATE asked SET answer = ?, approver = ?, answered = ? {ONE}",
-                (answer, to_bytes(by), time.time(), to_bytes(asked.session), to_bytes(asked.hash)),
+                f"UPDATE asked SET answer = ?, approver = ?, answered = ? {WHERE_KEY}",
+                (answer, to_bytes(by), time.time(), to_bytes(pending.session), to_bytes(pending.hash)),
             )
-        return replace(asked, answer=answer, by=by)
+        return replace(pending, answer=answer, by=by)
 
-    def spend(self, hash: str, session: str) -> Asked | None:
+    def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
         key = (to_bytes(session), to_bytes(hash))
-        with self._database.writing(durable=True) as connection:
-            row = connection.execute(STATE, key).fetchone()
-            if row is None or not row[0] or rules.is_over(*row, now=time.time()):
+        with self._database.write_transaction(durable=True) as connection:
+            row = connection.execute(SELECT_STATE, key).fetchone()
+            if row is None or not row[0] or rules.is_closed(*row, now=time.time()):
                 return None
-            connection.execute(f"UPDATE asked SET spent = 1 {ONE}", key)
-            return self._one(connection, key)
+            connection.execute(f"UPDATE asked SET spent = 1 {WHERE_KEY}", key)
+            return self._get(connection, key)
 
-    def allow(self, session: str, key: str, *, by: str) -> None:
-        with self._database.writing(durable=True) as connection:
+    def grant(self, session: str, key: str, *, by: str) -> None:
+        with self._database.write_transaction(durable=True) as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO granted VALUES (?, ?, ?, ?)",
                 (to_bytes(session), to_bytes(key), to_bytes(by), time.time()),
             )
 
-    def allowed(self, session: str) -> Mapping[str, str]:
-        with self._database.reading() as connection:
+    def list_grants(self, session: str) -> Mapping[str, str]:
+        with self._database.read_transaction() as connection:
             rows = connection.execute(
                 "SELECT key, approver FROM granted WHERE session = ? AND abs(? - at) < ?",
-                (to_bytes(session), time.time(), rules.GOOD_FOR),
+                (to_bytes(session), time.time(), rules.ANSWER_TTL_SECONDS),
             )
             return {to_text(key): to_text(approver) for key, approver in rows}
 
-    def _all(self, connection: sqlite3.Connection) -> list[Asked]:
+    def _list_all(self, connection: sqlite3.Connection) -> list[PendingApproval]:
         """Oldest first."""
-        return [_asked(*row) for row in connection.execute(f"{ASKED} ORDER BY n")]
+        return [_decode_row(*row) for row in connection.execute(f"{SELECT_QUESTIONS} ORDER BY n")]
 
-    def _one(self, connection: sqlite3.Connection, key: tuple[bytes, bytes]) -> Asked:
-        return _asked(*connection.execute(f"{ASKED} {ONE}", key).fetchone())
+    def _get(self, connection: sqlite3.Connection, key: tuple[bytes, bytes]) -> PendingApproval:
+        return _decode_row(*connection.execute(f"{SELECT_QUESTIONS} {WHERE_KEY}", key).fetchone())
 
 
-def _body(asked: Asked) -> bytes:
+def _encode_body(pending: PendingApproval) -> bytes:
     """What is only shown, in one piece."""
     return json.dumps(
         {
-            "id": asked.id,
-            "tool": asked.tool,
-            "because": asked.because,
-            "command": asked.command,
-            "diff": asked.diff,
-            "uncut": asked.uncut,
-            "allows": asked.allows,
-            "patterns": asked.patterns,
+            "id": pending.id,
+            "tool": pending.tool,
+            "because": pending.because,
+            "command": pending.command,
+            "diff": pending.diff,
+            "uncut": pending.uncut,
+            "allows": pending.allows,
+            "patterns": pending.patterns,
         }
     ).encode()
 
 
-def _asked(
+def _decode_row(
     session: bytes, hash: bytes, at: float, packed: int, body: bytes, answer: Any, approver: bytes, spent: int
-) -> Asked:
+) -> PendingApproval:
     facts = json.loads(unpack(body, packed=bool(packed)))
-    return Asked(
+    return PendingApproval(
         id=facts["id"],
         hash=to_text(hash),
         session=to_text(session),

@@ -6,11 +6,11 @@ from contextlib import closing
 from functools import cached_property
 from os import PathLike, fspath
 
-from handhold.world.files.distant import Distant
+from handhold.world.files.distant import RemoteMounts
 
-SHARE = 4  # the divisor: a quarter
-LEAST = 256 * 1024**2  # bytes
-MOST = 64 * 1024**3
+FREE_SPACE_DIVISOR = 4  # a quarter
+MIN_BOUND_BYTES = 256 * 1024**2  # bytes
+MAX_BOUND_BYTES = 64 * 1024**3
 
 
 class DiskShare:
@@ -24,20 +24,20 @@ class DiskShare:
         self._roots = [os.path.realpath(root) for root in roots]
 
     def __call__(self, held: int) -> int:
-        free = min(map(free_bytes, self._folders))
-        return max(LEAST, min((free + held) // SHARE, MOST))
+        free = min(map(get_free_bytes, self._folders))
+        return max(MIN_BOUND_BYTES, min((free + held) // FREE_SPACE_DIVISOR, MAX_BOUND_BYTES))
 
     @cached_property
     def _folders(self) -> list[str]:
         """Without roots that are served from elsewhere: one that does not answer would stop changes to the others."""
-        return [self._state, *(root for root in self._roots if not is_distant(root))]
+        return [self._state, *(root for root in self._roots if not is_remote(root))]
 
 
-def free_bytes(folder: str) -> int:
+def get_free_bytes(folder: str) -> int:
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
-def is_distant(root: str) -> bool:
-    with closing(Distant([root])) as distant:
-        return bool(distant.named)
+def is_remote(root: str) -> bool:
+    with closing(RemoteMounts([root])) as mounts:
+        return bool(mounts.description)

@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from handhold.core.errors import Busy, NoSpace, PermissionRefused, StateDamaged, SystemTrouble, ToolError
+from handhold.core.errors import Busy, NoSpace, PermissionDenied, StateDamaged, SystemFailure, ToolError
 
-PATIENCE = 30.0  # seconds to wait for another process's transaction
-WAL_KEPT = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
-CACHE = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
-PAGE = 4096  # bytes
+BUSY_TIMEOUT_SECONDS = 30.0  # seconds to wait for another process's transaction
+WAL_LIMIT_BYTES = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
+CACHE_KIB = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
+PAGE_BYTES = 4096  # bytes
 IN_MEMORY = Path(":memory:")
-OURS = 0x48_48_4C_44  # "HHLD", in the header of the file
+APPLICATION_ID = 0x48_48_4C_44  # "HHLD", in the header of the file
 # What comes of values that nobody of ours wrote: SQLite keeps a value of any type in any column.
-UNREADABLE = (ValueError, TypeError, AttributeError, OverflowError, zlib.error)
+UNREADABLE_ERRORS = (ValueError, TypeError, AttributeError, OverflowError, zlib.error)
 
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
-_TROUBLE = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS)
+_BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_DAMAGED_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_REFUSED_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+_SYSTEM_CODES = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS)
 
 
 class Database:
@@ -43,47 +43,49 @@ class Database:
     def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self._full = False  # whether commits are flushed to the disk
+        self._full_sync = False  # whether commits are flushed to the disk
         if path != IN_MEMORY:
-            self._must_be_whole()
-            self._make_private()
-        with self._told():
-            self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._check_not_truncated()
+            self._create_private_file()
+        with self._translate_errors():
+            self._connection = sqlite3.connect(
+                path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            )
         try:
-            with self._told():
+            with self._translate_errors():
                 self._prepare(schema, version)
         except BaseException:
             self._connection.close()
             raise
 
     @contextmanager
-    def reading(self) -> Generator[sqlite3.Connection]:
+    def read_transaction(self) -> Generator[sqlite3.Connection]:
         """One consistent view, however many questions are asked of it."""
-        with self._lock, self._told():
+        with self._lock, self._translate_errors():
             self._connection.execute("BEGIN")
             try:
                 yield self._connection
-            except UNREADABLE as error:
+            except UNREADABLE_ERRORS as error:
                 because = f"a row of it cannot be read ({error}); `handhold log --verify` names the record"
                 raise StateDamaged(str(self.path), because) from error
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
 
-    def row(self, sql: str, values: Sequence[object] = ()) -> Any:
+    def fetch_row(self, sql: str, values: Sequence[object] = ()) -> Any:
         """The first row of an answer, or None. One question has one view by itself, and needs no transaction."""
         with self._lock:
             try:
                 return next(iter(self._connection.execute(sql, values).fetchall()), None)
             except sqlite3.DatabaseError as error:
-                raise self._fact(error) or error from error
+                raise self._to_tool_error(error) or error from error
 
     @contextmanager
-    def writing(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
+    def write_transaction(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
         """All that is written inside, or nothing. What is not durable survives a killed process, not a power cut."""
         with self._lock:
             try:
-                self._flush(durable)
+                self._set_synchronous(durable)
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._connection
@@ -93,32 +95,32 @@ class Database:
                         self._connection.execute("ROLLBACK")
                     raise
             except sqlite3.DatabaseError as error:
-                raise self._fact(error) or error from error
+                raise self._to_tool_error(error) or error from error
 
     def close(self) -> None:
         with self._lock:
             if self.path != IN_MEMORY:
                 self._connection.close()
 
-    def _flush(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
-        if full != self._full:
+    def _set_synchronous(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
+        if full != self._full_sync:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
-            self._full = full
+            self._full_sync = full
 
     # --- opening
 
-    def _must_be_whole(self) -> None:
+    def _check_not_truncated(self) -> None:
         """What SQLite overlooks: it takes a file of one byte or none for a new one, throws the log beside it away,
         and reads a last page that was cut off as if it ended in zeros. With a log, the file may be in the making."""
         log = self.path.with_name(self.path.name + "-wal")
         logged = log.exists() and log.stat().st_size
         size = self.path.stat().st_size if self.path.exists() else 0
-        if size == 1 or (logged and not size) or (not logged and size % PAGE):
+        if size == 1 or (logged and not size) or (not logged and size % PAGE_BYTES):
             raise StateDamaged(str(self.path), "a part of it is gone")
 
-    def _make_private(self) -> None:
+    def _create_private_file(self) -> None:
         # Only if it is new: closing a second descriptor of an open database drops SQLite's locks on it.
-        with told(self.path):
+        with translate_state_errors(self.path):
             try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
             except FileExistsError:
@@ -126,86 +128,88 @@ class Database:
 
     def _prepare(self, schema: tuple[str, ...], version: int) -> None:
         if self.path == IN_MEMORY:
-            _made_in_memory(schema, version).backup(self._connection)
+            _build_memory_template(schema, version).backup(self._connection)
             finalize(self, self._connection.close)
         elif self._is_new():
-            self._connection.execute(f"PRAGMA page_size={PAGE}")
-            self._log_ahead()
-            with self.writing(durable=True) as connection:
+            self._connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            self._enable_wal()
+            with self.write_transaction(durable=True) as connection:
                 if self._is_new():  # another process may have been faster
-                    _make(connection, schema, version)
-        if self._one("PRAGMA application_id") != OURS:
+                    _create_schema(connection, schema, version)
+        if self._fetch_value("PRAGMA application_id") != APPLICATION_ID:
             raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
-        if (found := self._one("PRAGMA user_version")) != version:
+        if (found := self._fetch_value("PRAGMA user_version")) != version:
             raise StateDamaged(str(self.path), f"it has version {found}; this Handhold knows version {version}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
-        self._full = False
-        self._connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT}")
-        self._connection.execute(f"PRAGMA cache_size=-{CACHE}")
+        self._full_sync = False
+        self._connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+        self._connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         # Without this a REPLACE would go around the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
 
     def _is_new(self) -> bool:
-        return not self._one("PRAGMA user_version") and not self._one("SELECT count(*) FROM sqlite_master")
+        return not self._fetch_value("PRAGMA user_version") and not self._fetch_value(
+            "SELECT count(*) FROM sqlite_master"
+        )
 
-    def _log_ahead(self) -> None:
+    def _enable_wal(self) -> None:
         """Switch to WAL. SQLite does not wait when two processes do that at once, so we do."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + BUSY_TIMEOUT_SECONDS
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode=WAL")
             except sqlite3.OperationalError as error:
-                if _code(error) not in _BUSY or time.monotonic() > until:
+                if _primary_code(error) not in _BUSY_CODES or time.monotonic() > until:
                     raise
                 time.sleep(0.01)
             else:
                 return
 
-    def _one(self, sql: str) -> int:
+    def _fetch_value(self, sql: str) -> int:
         return self._connection.execute(sql).fetchone()[0]
 
     # --- errors
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            fact = self._fact(error)
+            fact = self._to_tool_error(error)
             if fact is None:
                 raise
             raise fact from error
 
-    def _fact(self, error: sqlite3.DatabaseError) -> ToolError | None:
+    def _to_tool_error(self, error: sqlite3.DatabaseError) -> ToolError | None:
         """None is a mistake of ours: a broken rule of the schema, or wrong SQL."""
-        path, code, because = str(self.path), _code(error), str(error)
-        if code in _BUSY:
-            return Busy(path, PATIENCE)
-        if code in _DAMAGED:
+        path, code, because = str(self.path), _primary_code(error), str(error)
+        if code in _BUSY_CODES:
+            return Busy(path, BUSY_TIMEOUT_SECONDS)
+        if code in _DAMAGED_CODES:
             return StateDamaged(path, because)
         if code == sqlite3.SQLITE_FULL:
             return NoSpace(path, because)
-        if code in _REFUSED:
-            return PermissionRefused(path, because)
-        return SystemTrouble(path, because) if code in _TROUBLE else None
+        if code in _REFUSED_CODES:
+            return PermissionDenied(path, because)
+        return SystemFailure(path, because) if code in _SYSTEM_CODES else None
 
 
-def _make(connection: sqlite3.Connection, schema: Iterable[str], version: int) -> None:
+def _create_schema(connection: sqlite3.Connection, schema: Iterable[str], version: int) -> None:
     for statement in schema:
         connection.execute(statement)
-    connection.execute(f"PRAGMA application_id={OURS}")
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={version}")
 
 
 @cache
-def _made_in_memory(schema: tuple[str, ...], version: int) -> sqlite3.Connection:
+def _build_memory_template(schema: tuple[str, ...], version: int) -> sqlite3.Connection:
     """An empty one, to be copied: that takes an eighth of the time that making it does."""
     connection = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
-    _make(connection, schema, version)
+    _create_schema(connection, schema, version)
     return connection
 
 
-def checked(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
+def check_types(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
     """The same rows. TypeError at the first with a value of another type than its column's."""
     for row in rows:
         if not all(map(isinstance, row, types)):
@@ -214,7 +218,7 @@ def checked(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def told(path: Path) -> Generator[None]:
+def translate_state_errors(path: Path) -> Generator[None]:
     """What the system refuses in the state folder becomes a fact."""
     try:
         yield
@@ -223,11 +227,11 @@ def told(path: Path) -> Generator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(str(path), because) from error
         if isinstance(error, PermissionError):
-            raise PermissionRefused(str(path), because) from error
-        raise SystemTrouble(str(path), because) from error
+            raise PermissionDenied(str(path), because) from error
+        raise SystemFailure(str(path), because) from error
 
 
-def _code(error: sqlite3.Error) -> int | None:
+def _primary_code(error: sqlite3.Error) -> int | None:
     """The primary code: the low byte of the extended one. Errors of the Python module have none."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

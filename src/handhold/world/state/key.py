@@ -4,22 +4,22 @@ import os
 from pathlib import Path
 from secrets import token_hex
 
-NAME = "server.key"
-LENGTH = 32
+KEY_FILE = "server.key"
+KEY_BYTES = 32
 
 
-def kept_key(folder: Path) -> bytes:
+def load_or_create_key(folder: Path) -> bytes:
     """The one that is there, or a new one; of two that make it at once, the first counts."""
-    file = folder / NAME
+    file = folder / KEY_FILE
     while True:
-        there = file.exists()
-        if there and len(key := file.read_bytes()) == LENGTH:
+        exists = file.exists()
+        if exists and len(key := file.read_bytes()) == KEY_BYTES:
             return key
-        made = folder / f"{NAME}.{token_hex(8)}"
+        made = folder / f"{KEY_FILE}.{token_hex(8)}"
         made.touch(mode=0o600, exist_ok=False)
-        made.write_bytes(os.urandom(LENGTH))
+        made.write_bytes(os.urandom(KEY_BYTES))
         try:
-            if there:  # a part of one proves nothing
+            if exists:  # a part of one proves nothing
                 made.replace(file)
             else:
                 os.link(made, file)  # whole or not at all, and never over another

@@ -17,54 +17,54 @@ from pathlib import Path
 from threading import Event, Lock
 
 from handhold.core.errors import Busy
-from handhold.world.state.database import told
+from handhold.world.state.database import translate_state_errors
 
-PATIENCE = 30.0  # seconds to wait for somebody else
-SHORTEST, LONGEST = 0.0005, 0.02  # seconds between two tries
-OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.0005, 0.02  # seconds between two tries
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Lines:
+class LockQueues:
     """Who waits for what in this process, in the order in which they came."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._lines: dict[Path, deque[Event]] = {}
+        self._queues: dict[Path, deque[Event]] = {}
 
     @contextmanager
-    def turn(self, path: Path, *, wait: bool) -> Generator[None]:
+    def wait_turn(self, path: Path, *, wait: bool) -> Generator[None]:
         """At the head of the line; Busy if it does not get there in time."""
-        mine, patience = Event(), PATIENCE if wait else 0.0
+        mine, timeout = Event(), LOCK_TIMEOUT_SECONDS if wait else 0.0
         with self._lock:
-            line = self._lines.setdefault(path, deque())
-            line.append(mine)
-            if line[0] is mine:
+            queue = self._queues.setdefault(path, deque())
+            queue.append(mine)
+            if queue[0] is mine:
                 mine.set()
         try:
-            if not mine.wait(patience):
-                raise Busy(str(path), patience)
+            if not mine.wait(timeout):
+                raise Busy(str(path), timeout)
             yield
         finally:
             with self._lock:
-                line.remove(mine)
-                if line:
-                    line[0].set()
+                queue.remove(mine)
+                if queue:
+                    queue[0].set()
                 else:
-                    self._lines.pop(path, None)
+                    self._queues.pop(path, None)
 
 
-_lines = Lines()
-os.register_at_fork(after_in_child=_lines.__init__)  # of those who waited, only the one that forked is there
+_lock_queues = LockQueues()
+os.register_at_fork(after_in_child=_lock_queues.__init__)  # of those who waited, only the one that forked is there
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool) -> Generator[None]:
-    until = time.monotonic() + (PATIENCE if wait else 0.0)
-    with _lines.turn(path, wait=wait):
-        with told(path):
-            lock = os.open(path, OPEN, 0o600)
+def hold_lock(path: Path, *, wait: bool) -> Generator[None]:
+    until = time.monotonic() + (LOCK_TIMEOUT_SECONDS if wait else 0.0)
+    with _lock_queues.wait_turn(path, wait=wait):
+        with translate_state_errors(path):
+            lock = os.open(path, LOCK_FLAGS, 0o600)
         try:
-            _take(lock, path, until)
+            _acquire(lock, path, until)
             try:
                 yield
             finally:
@@ -75,17 +75,17 @@ def locked(path: Path, *, wait: bool) -> Generator[None]:
             os.close(lock)
 
 
-def _take(lock: int, path: Path, until: float) -> None:
-    pause = SHORTEST
-    while not _taken(lock, path):
+def _acquire(lock: int, path: Path, until: float) -> None:
+    pause = MIN_RETRY_SECONDS
+    while not _try_acquire(lock, path):
         if time.monotonic() >= until:
-            raise Busy(str(path), PATIENCE)
+            raise Busy(str(path), LOCK_TIMEOUT_SECONDS)
         time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST)
+        pause = min(pause * 1.5, MAX_RETRY_SECONDS)
 
 
-def _taken(lock: int, path: Path) -> bool:
-    with told(path):
+def _try_acquire(lock: int, path: Path) -> bool:
+    with translate_state_errors(path):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -4,71 +4,71 @@ import json
 from collections.abc import Collection
 from functools import lru_cache
 
-from handhold.core.facts import Identity
-from handhold.core.ports import Mark, Seen
+from handhold.core.facts import FileIdentity
+from handhold.core.ports import ReadRecord, SeenPage
 from handhold.world.state.database import Database
 from handhold.world.state.text import to_bytes, to_text
 
 
-class SqliteMarks:
+class SqliteReadRecords:
     """What one session has seen."""
 
     def __init__(self, database: Database, session: str) -> None:
         self._database = database
         self._session = to_bytes(session)
 
-    def get(self, path: str, identity: Identity | None) -> Mark | None:
+    def get(self, path: str, identity: FileIdentity | None) -> ReadRecord | None:
         sql = "SELECT path, body FROM marks WHERE session = ? AND path = ?"
-        row = self._database.row(sql, (self._session, to_bytes(path)))
+        row = self._database.fetch_row(sql, (self._session, to_bytes(path)))
         if row is None and identity:
             sql = "SELECT path, body FROM marks WHERE session = ? AND file = ? ORDER BY id DESC LIMIT 1"
-            row = self._database.row(sql, (self._session, _file(identity)))
-        return _mark(*row) if row else None
+            row = self._database.fetch_row(sql, (self._session, _file_key(identity)))
+        return _decode_record(*row) if row else None
 
-    def put(self, mark: Mark) -> None:
-        with self._database.writing() as connection:
+    def put(self, record: ReadRecord) -> None:
+        with self._database.write_transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO marks (session, path, file, body) VALUES (?, ?, ?, ?)",
-                (self._session, to_bytes(mark.path), _file(mark.identity), _body(mark)),
+                (self._session, to_bytes(record.path), _file_key(record.identity), _encode_body(record)),
             )
 
     def drop(self, path: str) -> None:
-        with self._database.writing() as connection:
+        with self._database.write_transaction() as connection:
             connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, to_bytes(path)))
 
     def paths(self) -> Collection[str]:
-        with self._database.reading() as connection:
+        with self._database.read_transaction() as connection:
             rows = connection.execute("SELECT path FROM marks WHERE session = ?", (self._session,))
             return [to_text(path) for (path,) in rows]
 
 
-def _file(identity: Identity) -> str:
+def _file_key(identity: FileIdentity) -> str:
     # Some file systems use the highest bit of an inode number, and SQLite's integers are signed.
     return f"{identity.device}:{identity.inode}"
 
 
-def _body(mark: Mark) -> bytes:
-    identity = mark.identity
+def _encode_body(record: ReadRecord) -> bytes:
+    identity = record.identity
     return json.dumps(
         {
             "identity": [identity.device, identity.inode, identity.size, identity.mtime_ns, identity.ctime_ns],
-            "hash": mark.hash,
-            "lines": mark.lines,
-            "whole": mark.whole,
-            "pages": [[seen.start, seen.end, seen.hash] for seen in mark.pages],
+            "hash": record.hash,
+            "lines": record.lines,
+            "whole": record.is_complete,
+            "pages": [[seen.start, seen.end, seen.hash] for seen in record.pages],
         },
         separators=(",", ":"),
     ).encode()
 
 
 @lru_cache(maxsize=16)  # one call asks twice or three times for the same
-def _mark(path: bytes, body: bytes) -> Mark:
+def _decode_record(path: bytes, body: bytes) -> ReadRecord:
     facts = json.loads(body)
-    return Mark(
+    return ReadRecord(
         path=to_text(path),
-        identity=Identity(*facts["identity"]),
+        identity=FileIdentity(*facts["identity"]),
         hash=facts["hash"],
         lines=tuple((first, last) for first, last in facts["lines"]),
-        whole=facts["whole"],
-        pages=tuple(Seen(*seen) for seen in facts["pages"]),
+        is_complete=facts["whole"],
+        pages=tuple(SeenPage(*seen) for seen in facts["pages"]),
     )

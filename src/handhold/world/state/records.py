@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 
-from handhold.core.plans import Content, Directory, FileChange, Folder, Shelved
-from handhold.core.ports import Call, Decision
+from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent
+from handhold.core.ports import Call, CallDecision
 from handhold.world.state.text import to_bytes
 
-VERSION = 1
-MICROSECONDS = 1_000_000  # in a second
+RECORD_VERSION = 1
+MICROSECONDS_PER_SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class IntentRecord:
     seq: int
     at: int
     transaction: str
-    decision: Decision
+    decision: CallDecision
     files: tuple[FileChange, ...]
     takes_back: tuple[int, ...]
 
@@ -47,7 +47,7 @@ class OutcomeRecord:
     code: str | None
     time_us: int
     reply: str | None
-    decision: Decision | None
+    decision: CallDecision | None
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ JournalRecord = CallRecord | IntentRecord | OutcomeRecord | FinishRecord
 Quote = Callable[[str], str]
 
 
-def encode(record: JournalRecord, number: int, previous: bytes) -> bytes:
+def encode_record(record: JournalRecord, number: int, previous: bytes) -> bytes:
     """The record that comes after the one with the hash `previous`. Its members are written in their order."""
     try:
-        return _line(record, number, previous, encode_basestring).encode()
+        return _format_line(record, number, previous, encode_basestring).encode()
     except UnicodeEncodeError:
-        return _line(record, number, previous, _quote_any).encode()
+        return _format_line(record, number, previous, _quote_any).encode()
 
 
 def _quote_any(text: str) -> str:
@@ -80,15 +80,15 @@ def _quote_any(text: str) -> str:
     return encode_basestring(text)
 
 
-def _line(record: JournalRecord, number: int, previous: bytes, quote: Quote) -> str:
-    kind, body = _body(record, quote)
+def _format_line(record: JournalRecord, number: int, previous: bytes, quote: Quote) -> str:
+    kind, body = _format_body(record, quote)
     return (
         f'{{"at":{record.at},"body":{body},"kind":"{kind}","previous":"{previous.hex()}",'
-        f'"record":{number},"seq":{record.seq},"version":{VERSION}}}'
+        f'"record":{number},"seq":{record.seq},"version":{RECORD_VERSION}}}'
     )
 
 
-def _body(record: JournalRecord, quote: Quote) -> tuple[str, str]:
+def _format_body(record: JournalRecord, quote: Quote) -> tuple[str, str]:
     match record:
         case CallRecord(call=call):
             return "call", (
@@ -97,48 +97,54 @@ def _body(record: JournalRecord, quote: Quote) -> tuple[str, str]:
             )
         case IntentRecord():
             return "intent", (
-                f'{{"decision":{_decision(record.decision, quote)},'
-                f'"files":[{",".join([_change(each, quote) for each in record.files])}],'
+                f'{{"decision":{_format_decision(record.decision, quote)},'
+                f'"files":[{",".join([_format_change(each, quote) for each in record.files])}],'
                 f'"takes_back":[{",".join(map(str, record.takes_back))}],"transaction":{quote(record.transaction)}}}'
             )
         case OutcomeRecord():
             return "outcome", (
-                f'{{"code":{_or_null(record.code, quote)},"decision":{_decision(record.decision, quote)},'
-                f'"reply":{_or_null(record.reply, quote)},"status":{quote(record.status)},"time_us":{record.time_us}}}'
+                f'{{"code":{_quote_or_null(record.code, quote)},"decision":{_format_decision(record.decision, quote)},'
+                f'"reply":{_quote_or_null(record.reply, quote)},"status":{quote(record.status)},'
+                f'"time_us":{record.time_us}}}'
             )
         case FinishRecord():
             return "finish", "{}"
 
 
-def _or_null(text: str | None, quote: Quote) -> str:
+def _quote_or_null(text: str | None, quote: Quote) -> str:
     return "null" if text is None else quote(text)
 
 
-def _decision(decision: Decision | None, quote: Quote) -> str:
+def _format_decision(decision: CallDecision | None, quote: Quote) -> str:
     if decision is None:
         return "null"
     return f'{{"by":{quote(decision.by)},"rule":{quote(decision.rule)},"verdict":{quote(decision.verdict)}}}'
 
 
-def _change(change: FileChange, quote: Quote) -> str:
+def _format_change(change: FileChange, quote: Quote) -> str:
     mode = "null" if change.mode is None else change.mode
-    before, after = _content(change.before, quote), _content(change.after, quote)
+    before, after = _format_content(change.before, quote), _format_content(change.after, quote)
     return f'{{"after":{after},"before":{before},"mode":{mode},"path":{quote(change.path)}}}'
 
 
-def _content(content: Content | None, quote: Quote) -> str:
+def _format_content(content: Content | None, quote: Quote) -> str:
     match content:
         case None:
             return "null"
         case Directory():
             return '{"kind":"directory"}'
-        case Folder(mode=mode, owner=owner, attributes=attributes):
-            named = "null" if attributes is None else f"[{','.join([_attribute(*each, quote) for each in attributes])}]"
+        case DirectoryMetadata(mode=mode, owner=owner, xattrs=attributes):
+            named = (
+                "null"
+                if attributes is None
+                else f"[{','.join([_format_attribute(*each, quote) for each in attributes])}]"
+            )
             ids = "null" if owner is None else f"[{owner[0]},{owner[1]}]"
             return f'{{"attributes":{named},"kind":"folder","mode":{mode},"owner":{ids}}}'
-        case Shelved(inode=(device, inode)):  # whose numbers are texts, since many readers of JSON round large ones
+        case StagedContent(inode=(device, inode)):
+            # Their numbers are texts, since many readers of JSON round large ones.
             return (
-                f'{{"device":"{device}","entries":{content.entries},"hash":{quote(content.hash)},"inode":"{inode}",'
+                f'{{"device":"{device}","entries":{content.entry_count},"hash":{quote(content.hash)},"inode":"{inode}",'
                 f'"kind":"shelved","mode":{content.mode},"mtime_ns":"{content.mtime_ns}","size":{content.size},'
                 f'"slot":{quote(content.slot)},"thing":{quote(content.kind)}}}'
             )
@@ -146,5 +152,5 @@ def _content(content: Content | None, quote: Quote) -> str:
             return f'{{"hash":{quote(content.hash)},"kind":"file","size":{content.size}}}'
 
 
-def _attribute(name: str, value: bytes, quote: Quote) -> str:
+def _format_attribute(name: str, value: bytes, quote: Quote) -> str:
     return f'[{quote(name)},"{value.hex()}"]'

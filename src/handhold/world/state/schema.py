@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from handhold.world.state import approvals, contents, room, slots
 
-VERSION = 7
+SCHEMA_VERSION = 7
 
-JOURNAL = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
+JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
 
-def append_only(*tables: str) -> Iterator[str]:
+def make_append_only(*tables: str) -> Iterator[str]:
     for table in tables:
         for verb in ("UPDATE", "DELETE"):
             yield f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
@@ -62,7 +62,7 @@ SCHEMA = (
     """CREATE TABLE finished (
         seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, record INTEGER NOT NULL, digest BLOB NOT NULL
     )""",
-    *append_only(*JOURNAL),
+    *make_append_only(*JOURNAL_TABLES),
     "CREATE TABLE head (record INTEGER NOT NULL, digest BLOB NOT NULL)",
     "INSERT INTO head VALUES (0, zeroblob(32))",
     # What can be told from the journal, kept at hand.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from handhold.core.plans import FileChange, Shelved
+from handhold.core.plans import FileChange, StagedContent
 
 SCHEMA = (
     # By command: how much its slots hold as things lie now, and once they are swapped.
@@ -25,51 +25,53 @@ SCHEMA = (
 )
 
 
-class OnShelf(NamedTuple):
+class SlotBytes(NamedTuple):
     """Bytes that a command's slots hold once its changes are committed, and once they are taken back."""
 
     committed: int
-    taken_back: int
+    undone: int
 
 
-def commands_of(files: Iterable[FileChange]) -> Mapping[str, OnShelf]:
+def slot_bytes_by_command(files: Iterable[FileChange]) -> Mapping[str, SlotBytes]:
     """The commands whose slots these changes are about: committed, the old things lie there, taken back the new."""
-    held: defaultdict[str, OnShelf] = defaultdict(lambda: OnShelf(0, 0))
+    held: defaultdict[str, SlotBytes] = defaultdict(lambda: SlotBytes(0, 0))
     for each in files:
-        before, after = (side if isinstance(side, Shelved) else None for side in (each.before, each.after))
-        if thing := before or after:
-            command = thing.slot.partition("/")[0]
+        before, after = (side if isinstance(side, StagedContent) else None for side in (each.before, each.after))
+        if content := before or after:
+            command = content.slot.partition("/")[0]
             old, new = held[command]
-            held[command] = OnShelf(old + (before.allocated if before else 0), new + (after.allocated if after else 0))
+            held[command] = SlotBytes(
+                old + (before.allocated if before else 0), new + (after.allocated if after else 0)
+            )
     return held
 
 
 # Not the slots of a transaction that is not finished: it may still need them.
-GOING = """
+SELECT_DROPPABLE = """
     SELECT command, bytes FROM slots
     WHERE for_redo = ?
       AND NOT EXISTS (SELECT 1 FROM slot_uses JOIN pending USING (seq) WHERE slot_uses.command = slots.command)
     ORDER BY used
 """
-SWAP = "UPDATE slots SET bytes = swapped, swapped = bytes, for_redo = NOT for_redo"
+SWAP_SLOTS = "UPDATE slots SET bytes = swapped, swapped = bytes, for_redo = NOT for_redo"
 
 
 class SlotLedger:
     """Which slots are kept, how much they hold, and whether an undo needs them or only a redo."""
 
     def __init__(self) -> None:
-        self._gone: deque[str] = deque()  # commands whose slots went, and lie on the shelf still
+        self._dropped: deque[str] = deque()  # commands whose slots went, and lie on the shelf still
 
-    def use(self, connection: sqlite3.Connection, seq: int, held: Mapping[str, OnShelf]) -> None:
+    def record_use(self, connection: sqlite3.Connection, seq: int, slot_bytes: Mapping[str, SlotBytes]) -> None:
         """A call is about the slots of these commands: the first commits their changes, each later one swaps them."""
         now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
-        for command, (committed, taken_back) in held.items():
+        for command, (committed, undone) in slot_bytes.items():
             key = command.encode()
             known = connection.execute("SELECT 1 FROM slot_uses WHERE command = ? LIMIT 1", (key,)).fetchone()
             connection.execute("INSERT INTO slot_uses VALUES (?, ?)", (key, seq))
             if not known:
-                connection.execute("INSERT INTO slots VALUES (?, ?, ?, ?, 0)", (key, now, committed, taken_back))
-            elif not connection.execute(f"{SWAP}, used = ? WHERE command = ?", (now, key)).rowcount:
+                connection.execute("INSERT INTO slots VALUES (?, ?, ?, ?, 0)", (key, now, committed, undone))
+            elif not connection.execute(f"{SWAP_SLOTS}, used = ? WHERE command = ?", (now, key)).rowcount:
                 connection.execute("UPDATE lacking SET contents = contents + 1 WHERE seq = ?", (seq,))
 
     def discard(self, connection: sqlite3.Connection, seq: int) -> None:
@@ -80,17 +82,17 @@ class SlotLedger:
             (seq,),
         ).fetchall()
         connection.executemany("DELETE FROM slots WHERE command = ?", rows)
-        connection.execute(f"{SWAP} WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?)", (seq,))
-        self._gone.extend(command.decode() for (command,) in rows)
+        connection.execute(f"{SWAP_SLOTS} WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?)", (seq,))
+        self._dropped.extend(command.decode() for (command,) in rows)
 
-    def going(self, connection: sqlite3.Connection, *, for_redo: bool) -> Iterator[tuple[bytes, int]]:
+    def iter_droppable(self, connection: sqlite3.Connection, *, for_redo: bool) -> Iterator[tuple[bytes, int]]:
         """Those that may go, the oldest first: command and bytes."""
-        return connection.execute(GOING, (for_redo,))
+        return connection.execute(SELECT_DROPPABLE, (for_redo,))
 
     def drop(self, connection: sqlite3.Connection, victims: Collection[tuple[bytes, int]]) -> int:
         """Drop these; how many bytes that frees."""
         for command, _ in victims:
-            self._gone.append(command.decode())
+            self._dropped.append(command.decode())
             connection.execute("DELETE FROM slots WHERE command = ?", (command,))
             connection.execute(
                 "UPDATE lacking SET contents = contents + 1 WHERE seq IN (SELECT seq FROM slot_uses WHERE command = ?)",
@@ -99,9 +101,9 @@ class SlotLedger:
         connection.execute("UPDATE held SET dropped = dropped + ?", (len(victims),))
         return sum(size for _, size in victims)
 
-    def gone(self) -> Collection[str]:
-        gone: list[str] = []
+    def pop_dropped(self) -> Collection[str]:
+        dropped: list[str] = []
         with suppress(IndexError):  # another thread may take from it too
             while True:
-                gone.append(self._gone.popleft())
-        return gone
+                dropped.append(self._dropped.popleft())
+        return dropped

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.core.policy.modes import ON_THE_SHADOW
-from handhold.core.policy.shell import Standing, study
-from handhold.core.policy.shell.words import SHOWN
+from handhold.core.policy.modes import CLASSES_JUDGED_BY_EFFECTS
+from handhold.core.policy.shell import ShellContext, analyze_command
+from handhold.core.policy.shell.words import ELLIPSIS
 
-STANDING = Standing(roots=("/ws/project",), folder="/ws/project", home="/home/user")
+STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 TELLS = """PATH=/nowhere
 command_not_found_handle() { printf '%s\\0' "$@" $'\\1' >&9; return 1; }
 """
@@ -44,7 +44,7 @@ def ran(script: str, folder: Path) -> tuple[list[tuple[str, ...]], list[str]]:
 
 def agrees(call: tuple[str, ...], found: tuple[str, ...]) -> bool:
     """A hole is any number of words, and a pattern may have been completed."""
-    return call == found or (call[0] == found[0] and any(SHOWN in word or set(word) & set("*?[") for word in found))
+    return call == found or (call[0] == found[0] and any(ELLIPSIS in word or set(word) & set("*?[") for word in found))
 
 
 PIECES = st.sampled_from(
@@ -59,8 +59,8 @@ def test_what_runs_unasked_runs_nothing_that_was_not_found(
     tmp_path_factory: pytest.TempPathFactory, text: str, around: str
 ):
     script = around.replace("{{", "{").replace("}}", "}").replace("{}", text)
-    found = study(script, STANDING)
-    if found.kind not in ON_THE_SHADOW:
+    found = analyze_command(script, STANDING)
+    if found.kind not in CLASSES_JUDGED_BY_EFFECTS:
         return
     calls, made = ran(script, tmp_path_factory.mktemp("bash"))
     assert [call for call in calls if not any(agrees(call, words) for words in found.commands)] == []
@@ -82,7 +82,7 @@ def test_c84_what_runs_unasked_evaluates_no_value_that_is_not_known(
     script = ("x=1; y=2; a=(1 2); " if constant else "") + around.replace("{{", "{").replace("}}", "}").replace(
         "{}", text
     )
-    if study(script, STANDING).kind in ON_THE_SHADOW:
+    if analyze_command(script, STANDING).kind in CLASSES_JUDGED_BY_EFFECTS:
         calls, _ = ran(script, tmp_path_factory.mktemp("bash"))
         assert ("zz",) not in calls
 
@@ -101,7 +101,7 @@ def test_c84_what_runs_unasked_evaluates_no_value_that_is_not_known(
 )
 def test_c84_bash_runs_the_code_in_a_value_that_it_evaluates(script: str, tmp_path: Path):
     assert ("zz",) in ran(script, tmp_path)[0]
-    assert study(script, STANDING).kind == "unknown"
+    assert analyze_command(script, STANDING).kind == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_c84_bash_runs_the_code_in_a_value_that_it_evaluates(script: str, tmp_pa
 )
 def test_where_the_grammar_and_bash_disagree_it_is_asked_or_rightly_found(script: str, tmp_path: Path):
     """Each of these was read in one way by the grammar's parser and in another by bash."""
-    found = study(script, STANDING)
+    found = analyze_command(script, STANDING)
     calls, _ = ran(script, tmp_path)
-    assert found.kind not in ON_THE_SHADOW or all(
+    assert found.kind not in CLASSES_JUDGED_BY_EFFECTS or all(
         any(agrees(call, words) for words in found.commands) for call in calls
     )
 
@@ -145,7 +145,7 @@ def test_where_the_grammar_and_bash_disagree_it_is_asked_or_rightly_found(script
     ],
 )
 def test_words_are_what_bash_makes_of_them(script: str, commands: list[tuple[str, ...]], tmp_path: Path):
-    found = study(script, STANDING)
+    found = analyze_command(script, STANDING)
     assert list(found.commands) == commands
     calls, _ = ran(script, tmp_path)
     assert calls

@@ -11,24 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.errors import ExtraMissing
-from handhold.core.policy.modes import ON_THE_SHADOW
-from handhold.core.policy.shell import WEIGHT, Standing, grammar, matches, study
-from handhold.core.policy.shell.invisible import invisible
-from handhold.core.ports import Study
+from handhold.core.policy.modes import CLASSES_JUDGED_BY_EFFECTS
+from handhold.core.policy.shell import CLASSES_BY_SEVERITY, ShellContext, analyze_command, grammar, matches
+from handhold.core.policy.shell.invisible import find_invisible
+from handhold.core.ports import CommandAnalysis
 
-STANDING = Standing(roots=("/ws/project",), folder="/ws/project", home="/home/user")
+STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 LIST = json.loads((Path(__file__).parents[1] / "commands.json").read_text(encoding="utf-8"))
 HARMFUL = [row["command"] for row in LIST if row["expect"] not in ("read-only", "workspace-write")]
-SEEN = [text for text in HARMFUL if not invisible(text)]
+SEEN = [text for text in HARMFUL if not find_invisible(text)]
 
 
-def looked(text: str) -> Study:
-    return study(text, STANDING)
+def looked(text: str) -> CommandAnalysis:
+    return analyze_command(text, STANDING)
 
 
 def runs_unasked(text: str) -> bool:
     found = looked(text)
-    return found.kind in ON_THE_SHADOW and not found.invisible
+    return found.kind in CLASSES_JUDGED_BY_EFFECTS and not found.invisible
 
 
 # --- what is said
@@ -54,7 +54,7 @@ def test_the_worst_part_decides_and_is_named(text: str, kind: str, because: str)
 
 
 def test_what_is_unknown_weighs_more_than_a_connection():
-    assert WEIGHT == ("read-only", "workspace-change", "network", "unknown", "dangerous")
+    assert CLASSES_BY_SEVERITY == ("read-only", "workspace-change", "network", "unknown", "dangerous")
 
 
 def test_commands_are_listed_with_their_wrappers_and_without():
@@ -126,22 +126,22 @@ def test_a_pattern_matches_the_command_that_it_was_made_of(text: str):
 
 
 def test_a_second_root_is_inside_and_the_folder_decides_what_a_name_means():
-    two = Standing(roots=("/ws/a", "/ws/b"), folder="/ws/a/src", home="/home/user")
-    assert study("cp ../x /ws/b/y", two).kind == "workspace-change"
-    assert study("cat ../../c/x", two).kind == "dangerous"
-    assert study("rm -rf /ws/b", two).kind == "dangerous"
+    two = ShellContext(roots=("/ws/a", "/ws/b"), cwd="/ws/a/src", home="/home/user")
+    assert analyze_command("cp ../x /ws/b/y", two).kind == "workspace-change"
+    assert analyze_command("cat ../../c/x", two).kind == "dangerous"
+    assert analyze_command("rm -rf /ws/b", two).kind == "dangerous"
 
 
 def test_a_workspace_in_the_home_is_inside_and_the_home_around_it_is_not():
-    home = Standing(roots=("/home/user/p",), folder="/home/user/p", home="/home/user")
-    assert study("cat ~/p/a && rm -rf ~/p/build", home).kind == "workspace-change"
-    assert study("cat ~/.netrc", home).kind == "dangerous"
+    home = ShellContext(roots=("/home/user/p",), cwd="/home/user/p", home="/home/user")
+    assert analyze_command("cat ~/p/a && rm -rf ~/p/build", home).kind == "workspace-change"
+    assert analyze_command("cat ~/.netrc", home).kind == "dangerous"
 
 
 def test_without_a_home_a_tilde_is_not_known():
-    nobody = Standing(roots=("/ws",), folder="/ws", home="")
-    assert study("cat ~/x", nobody).kind == "unknown"
-    assert study("cd && rm -rf x", nobody).kind == "unknown"
+    nobody = ShellContext(roots=("/ws",), cwd="/ws", home="")
+    assert analyze_command("cat ~/x", nobody).kind == "unknown"
+    assert analyze_command("cd && rm -rf x", nobody).kind == "unknown"
 
 
 # --- invisible characters
@@ -219,7 +219,7 @@ def test_what_is_nested_or_repeated_beyond_reason_is_unknown_in_under_a_second(t
     begun = time.perf_counter()
     found = looked(text)
     took = time.perf_counter() - begun
-    assert found.kind not in ON_THE_SHADOW
+    assert found.kind not in CLASSES_JUDGED_BY_EFFECTS
     assert took < 1
 
 
@@ -235,14 +235,14 @@ TOKENS = st.sampled_from(
 @settings(max_examples=400)
 def test_any_text_gets_a_class_and_none_raises(text: str):
     found = looked(text)
-    assert found.kind in WEIGHT
+    assert found.kind in CLASSES_BY_SEVERITY
     assert found.text == text
     assert not (found.patterns and found.kind != "network")
 
 
 @given(st.text(max_size=60))
 def test_any_characters_at_all_get_a_class(text: str):
-    assert looked(text).kind in WEIGHT
+    assert looked(text).kind in CLASSES_BY_SEVERITY
 
 
 QUOTES = st.sampled_from(
@@ -336,7 +336,7 @@ def test_no_program_that_runs_another_hides_a_harmful_one(words: list[str], wrap
 
 def test_without_the_grammar_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    grammar.language.cache_clear()
+    grammar.load_language.cache_clear()
     with pytest.raises(ExtraMissing) as raised:
-        study("ls -l /not/asked/before", STANDING)
+        analyze_command("ls -l /not/asked/before", STANDING)
     assert raised.value.extra == "shell"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.errors import ExtraMissing, NoShell, NotOnlyPatch
-from handhold.core.policy.shell.patch_call import PatchCall, patch_call
+from handhold.core.policy.shell.patch_call import PatchCall, parse_patch_call
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+it\'s "$HOME" `x` \\n\n*** End Patch\n'
 PLAIN = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"
@@ -129,20 +129,20 @@ def ids(command: list[str]) -> str:
 
 @pytest.mark.parametrize(("command", "patch", "folder"), TAKEN, ids=[ids(row[0]) for row in TAKEN])
 def test_c63_a_call_of_apply_patch_is_taken(command: list[str], patch: str, folder: str):
-    assert patch_call(command) == PatchCall(patch, folder)
+    assert parse_patch_call(command) == PatchCall(patch, folder)
 
 
 @pytest.mark.parametrize(("command", "because"), REFUSED, ids=[ids(row[0]) for row in REFUSED])
 def test_c63_what_is_more_than_a_call_of_apply_patch_is_refused_with_the_reason(command: list[str], because: str):
     with pytest.raises(NotOnlyPatch) as raised:
-        patch_call(command)
+        parse_patch_call(command)
     assert because in raised.value.because
 
 
 @pytest.mark.parametrize("command", OTHERS, ids=ids)
 def test_other_commands_are_not_run_here(command: list[str]):
     with pytest.raises(NoShell):
-        patch_call(command)
+        parse_patch_call(command)
 
 
 STAND_INS = """\
@@ -161,7 +161,7 @@ def really(script: str) -> PatchCall:
 
 @pytest.mark.parametrize("script", [row[0][2] for row in TAKEN if row[0][:2] == bash("")[:2] and "bash -lc" not in row[0][2]])  # fmt: skip
 def test_what_is_taken_is_what_bash_would_have_given(script: str):
-    assert patch_call(bash(script)) == really(script)
+    assert parse_patch_call(bash(script)) == really(script)
 
 
 PIECES = st.lists(
@@ -175,7 +175,7 @@ PIECES = st.lists(
 def test_any_script_is_refused_or_taken_as_bash_would(text: str, around: str):
     script = around.replace("{}", text)
     try:
-        call = patch_call(bash(script))
+        call = parse_patch_call(bash(script))
     except (NotOnlyPatch, NoShell):
         return
     assert call == really(script)
@@ -185,7 +185,7 @@ def test_a_plain_call_needs_no_grammar(monkeypatch: pytest.MonkeyPatch):
     from handhold.core.policy.shell import grammar
 
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    grammar.language.cache_clear()
-    assert patch_call(["apply_patch", PATCH]) == PatchCall(PATCH)
+    grammar.load_language.cache_clear()
+    assert parse_patch_call(["apply_patch", PATCH]) == PatchCall(PATCH)
     with pytest.raises(ExtraMissing):
-        patch_call(bash(f"apply_patch {HEREDOC}"))
+        parse_patch_call(bash(f"apply_patch {HEREDOC}"))

@@ -1,7 +1,7 @@
 """Commands, judged by the shell's grammar and never by looking for words in them."""
 
-from handhold.core.policy.shell.call import WEIGHT
-from handhold.core.policy.shell.look import matches, study
-from handhold.core.policy.shell.places import Standing
+from handhold.core.policy.shell.call import CLASSES_BY_SEVERITY
+from handhold.core.policy.shell.look import analyze_command, matches
+from handhold.core.policy.shell.places import ShellContext
 
-__all__ = ["WEIGHT", "Standing", "matches", "study"]
+__all__ = ["CLASSES_BY_SEVERITY", "ShellContext", "matches", "analyze_command"]

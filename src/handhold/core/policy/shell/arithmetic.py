@@ -6,59 +6,59 @@ So an expression is harmless if every value in it is known to be a number, or a 
 import re
 from collections.abc import Callable
 
-from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.marks import HOLE, NUMBER, is_number
+from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.marks import UNKNOWN, UNKNOWN_NUMBER, is_number
 
 COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
-NUMBERS = frozenset(
+NUMERIC_VARIABLES = frozenset(
     ("RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID", "SRANDOM", "EPOCHSECONDS", "OPTIND")
 )
 """Variables in which bash itself keeps a number."""
 _CODE = re.compile(r"[$`\\\0\1]")
-_NO_OPERAND = re.compile(r"[$`\\\0\1\[*?]")  # a value with a pattern in it may have become the name of a file
+_UNSAFE_OPERAND = re.compile(r"[$`\\\0\1\[*?]")  # a value with a pattern in it may have become the name of a file
 _OPERAND = re.compile(r"(?<![\w#\2])([A-Za-z_]\w*)(?!\w|\s*=(?!=))")
-_ASSIGNED = re.compile(
+_ASSIGNMENT = re.compile(
     r"(?:\+\+|--)\s*([A-Za-z_]\w*)"
     r"|([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:<<|>>|[-+*/%&|^])?=(?!=))"
 )
-_MAY_NOT_RUN = re.compile(r"&&|\|\||\?")
+_CONDITIONAL = re.compile(r"&&|\|\||\?")
 
 
 def check_operand(value: str) -> str:
     """A value that is put into an expression; Unsure if it may hold code."""
-    if _NO_OPERAND.search(value):
-        raise Unsure("a value in it would be evaluated as arithmetic, and may hold code")
+    if _UNSAFE_OPERAND.search(value):
+        raise AnalysisError("a value in it would be evaluated as arithmetic, and may hold code")
     return value
 
 
 def check_key(text: str) -> None:
     """The key of an associative array, where bash expands it once more; Unsure if that may run code."""
     if _CODE.search(text):
-        raise Unsure("a subscript in it would be expanded again, and may hold code")
+        raise AnalysisError("a subscript in it would be expanded again, and may hold code")
 
 
-def evaluate(text: str, value: Callable[[str], str | None]) -> dict[str, str]:
+def evaluate(text: str, lookup: Callable[[str], str | None]) -> dict[str, str]:
     """The variables that an expression sets, with their values; Unsure if evaluating it may run code."""
     assigned: dict[str, str] = {}
     for part in re.split("[,;]", text):
-        _check(part, lambda name: assigned.get(name) or value(name))
-        for found in _ASSIGNED.finditer(part):
+        _check_expression(part, lambda name: assigned.get(name) or lookup(name))
+        for found in _ASSIGNMENT.finditer(part):
             name = found[1] or found[2]
-            certain = not _MAY_NOT_RUN.search(part) or is_number(value(name) or "")
-            assigned[name] = NUMBER if certain else HOLE
+            is_certain = not _CONDITIONAL.search(part) or is_number(lookup(name) or "")
+            assigned[name] = UNKNOWN_NUMBER if is_certain else UNKNOWN
     return assigned
 
 
-def _check(text: str, value: Callable[[str], str | None]) -> None:
+def _check_expression(text: str, lookup: Callable[[str], str | None]) -> None:
     check_key(text)
     seen: set[str] = set()
-    waiting = [text]
-    while waiting:
-        for name in _OPERAND.findall(waiting.pop()):
+    pending = [text]
+    while pending:
+        for name in _OPERAND.findall(pending.pop()):
             if name in seen:
                 continue
             seen.add(name)
-            known = value(name)
+            known = lookup(name)
             if known is None:
-                raise Unsure(f"the value of {name} is not known, and would be evaluated as arithmetic")
-            waiting.append(check_operand(known))
+                raise AnalysisError(f"the value of {name} is not known, and would be evaluated as arithmetic")
+            pending.append(check_operand(known))

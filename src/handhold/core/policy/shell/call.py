@@ -7,56 +7,62 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.places import Place, Standing, looks_like_path, place, worst
-from handhold.core.policy.shell.words import HOLE, SHOWN, Word
+from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.places import (
+    ClassifiedPath,
+    ShellContext,
+    classify_path,
+    looks_like_path,
+    pick_most_severe,
+)
+from handhold.core.policy.shell.words import ELLIPSIS, UNKNOWN, Word
 from handhold.core.ports import CommandClass
 
-WEIGHT: tuple[CommandClass, ...] = ("read-only", "workspace-change", "network", "unknown", "dangerous")
+CLASSES_BY_SEVERITY: tuple[CommandClass, ...] = ("read-only", "workspace-change", "network", "unknown", "dangerous")
 """From the lightest to the heaviest. What is unknown may be anything, so it weighs more than a connection."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class CommandFinding:
     kind: CommandClass
     because: str
     pattern: str = ""  # that an approval of the like of it would name
 
 
 @dataclass(frozen=True)
-class Feed:
+class StdinContent:
     """What stands at an input: a text, if it is known, or nothing but names, or a file."""
 
     text: str | None = None
-    names: bool = False
+    is_names_only: bool = False
     file: str = ""
 
 
-class Hands(Protocol):
+class Analyzer(Protocol):
     """Who looks at what a command would run."""
 
-    def run(self, call: "Call") -> None: ...
+    def analyze_command(self, command: "SimpleCommand") -> None: ...
 
-    def script(self, text: str, call: "Call") -> None: ...
+    def analyze_script(self, text: str, command: "SimpleCommand") -> None: ...
 
-    def found(self, finding: Finding) -> None: ...
+    def add_finding(self, finding: CommandFinding) -> None: ...
 
-    def moved(self, folder: str) -> None: ...
+    def change_directory(self, path: str) -> None: ...
 
-    def assigned(self, name: str, value: Word) -> None: ...
+    def assign_variable(self, name: str, value: Word) -> None: ...
 
-    def evaluate(self, text: str) -> None: ...
+    def evaluate_arithmetic(self, text: str) -> None: ...
 
-    def check_name(self, text: str) -> None: ...
+    def check_variable_name(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True)
-class Call:
+class SimpleCommand:
     words: tuple[Word, ...]
-    standing: Standing
-    folders: frozenset[str]  # where it may stand; a HOLE is anywhere
-    hands: Hands
-    feed: Feed | None = None
+    context: ShellContext
+    cwds: frozenset[str]  # where it may stand; a HOLE is anywhere
+    analyzer: Analyzer
+    stdin: StdinContent | None = None
     background: bool = False
 
     @property
@@ -67,85 +73,85 @@ class Call:
     def arguments(self) -> tuple[Word, ...]:
         return self.words[1:]
 
-    def says(self, kind: CommandClass, because: str, pattern: str = "") -> None:
-        fixed = all(word.known and "://" not in word.text for word in self.words)
-        self.hands.found(Finding(kind, because, pattern if fixed else ""))
+    def report(self, kind: CommandClass, because: str, pattern: str = "") -> None:
+        is_literal = all(word.is_known and "://" not in word.text for word in self.words)
+        self.analyzer.add_finding(CommandFinding(kind, because, pattern if is_literal else ""))
 
-    def dangerous(self, because: str) -> None:
-        self.says("dangerous", because)
+    def report_dangerous(self, because: str) -> None:
+        self.report("dangerous", because)
 
-    def unknown(self, because: str) -> None:
-        self.says("unknown", because)
+    def report_unknown(self, because: str) -> None:
+        self.report("unknown", because)
 
-    def connects(self, *pattern: str) -> None:
+    def report_network(self, *pattern: str) -> None:
         """It reaches the network; an approval of the like of it would name these words."""
-        self.says("network", f"`{' '.join(pattern) or self.name}` connects to the network", " ".join(pattern))
+        self.report("network", f"`{' '.join(pattern) or self.name}` connects to the network", " ".join(pattern))
 
-    def changes(self) -> None:
-        self.says("workspace-change", f"`{self.name}` may change files of the workspace")
+    def report_change(self) -> None:
+        self.report("workspace-change", f"`{self.name}` may change files of the workspace")
 
     # --- what it runs
 
-    def runs(self, words: Sequence[Word]) -> None:
+    def analyze_nested(self, words: Sequence[Word]) -> None:
         """Another command, at the same place and input."""
         if words:
-            self.hands.run(replace(self, words=tuple(words)))
+            self.analyzer.analyze_command(replace(self, words=tuple(words)))
 
-    def code(self, word: Word) -> None:
+    def analyze_code(self, word: Word) -> None:
         """Code for a shell."""
-        if not word.known:
-            self.unknown(f"`{self.name}` would run code that is not known before it runs")
+        if not word.is_known:
+            self.report_unknown(f"`{self.name}` would run code that is not known before it runs")
         else:
-            self.hands.script(word.text, self)
+            self.analyzer.analyze_script(word.text, self)
 
     # --- what it touches
 
-    def where(self, text: str) -> Place:
-        return worst(place(text, folder, self.standing) for folder in self.folders)
+    def classify(self, text: str) -> ClassifiedPath:
+        return pick_most_severe(classify_path(text, folder, self.context) for folder in self.cwds)
 
-    def reads(self, word: Word) -> None:
-        at = self.where(word.text)
-        match at.region:
-            case "unknown" if word.text.startswith((HOLE, SHOWN)):
-                self.unknown(f"what `{self.name}` reads is not known before it runs")
+    def check_read(self, word: Word) -> None:
+        target = self.classify(word.text)
+        match target.region:
+            case "unknown" if word.text.startswith((UNKNOWN, ELLIPSIS)):
+                self.report_unknown(f"what `{self.name}` reads is not known before it runs")
             case "home" | "outside" | "private":
-                self.dangerous(f"`{self.name}` reaches {shown(at)}, which lies outside the workspace")
+                self.report_dangerous(f"`{self.name}` reaches {format_path(target)}, which lies outside the workspace")
             case "network":
-                self.connects()
+                self.report_network()
             case _:
                 pass
 
-    def writes(self, word: Word, *, whole: bool = False) -> None:
-        """A file that is made or changed; `whole`: it may be gone, with all that is in it."""
-        at = self.where(word.text)
-        deed = "takes away" if whole else "changes"
-        match at.region:
+    def check_write(self, word: Word, *, deletes: bool = False) -> None:
+        """A file that is made or changed; `deletes`: it may be gone, with all that is in it."""
+        target = self.classify(word.text)
+        action = "takes away" if deletes else "changes"
+        match target.region:
             case "nothing":
                 pass
             case "unknown":
-                self.unknown(f"what `{self.name}` {deed} is not known before it runs")
+                self.report_unknown(f"what `{self.name}` {action} is not known before it runs")
             case "temporary":
-                self.changes()
-            case "inside" if at.protected:
-                self.dangerous(f"`{self.name}` {deed} {shown(at)}: {at.protected}")
-            case "root" if whole:
-                self.dangerous(f"`{self.name}` {deed} {shown(at)}, the workspace itself")
+                self.report_change()
+            case "inside" if target.protection_reason:
+                self.report_dangerous(f"`{self.name}` {action} {format_path(target)}: {target.protection_reason}")
+            case "root" if deletes:
+                self.report_dangerous(f"`{self.name}` {action} {format_path(target)}, the workspace itself")
             case "inside" | "root":
-                self.changes()
+                self.report_change()
             case "network":
-                self.connects()
+                self.report_network()
             case _:
-                self.dangerous(f"`{self.name}` {deed} {shown(at)}, which lies outside the workspace")
+                self.report_dangerous(f"`{self.name}` {action} {format_path(target)}, which lies outside the workspace")
 
-    def sweep(self, words: Iterable[Word]) -> None:
+    def check_path_arguments(self, words: Iterable[Word]) -> None:
         """Of arguments whose meaning is not known: those that look like paths are read."""
         for word in words:
-            for text in _candidates(word.text):
+            for text in _path_candidates(word.text):
                 if looks_like_path(text):
-                    self.reads(Word(text))
+                    self.check_read(Word(text))
 
 
-def _candidates(text: str) -> list[str]:
+def _path_candidates(text: str) -> list[str]:
     """`/x`, and what stands behind `--option=`, `-o`, `name:` or `@`."""
     found = [text]
     if "=" in text:
@@ -157,24 +163,26 @@ def _candidates(text: str) -> list[str]:
     return found
 
 
-def shown(at: Place) -> str:
-    return Word(at.path).shown
+def format_path(path: ClassifiedPath) -> str:
+    return Word(path.path).display_text
 
 
 # --- options
 
 
 @dataclass(frozen=True)
-class Options:
+class ProgramArguments:
     """The arguments of a program: its options with their values, and the rest."""
 
-    given: tuple[tuple[str, Word | None], ...]
+    options: tuple[tuple[str, Word | None], ...]
     operands: tuple[Word, ...]
 
     @classmethod
-    def read(cls, words: Sequence[Word], takes: frozenset[str] = frozenset(), *, permute: bool = True) -> "Options":
-        """`takes`: those with a value that stands apart. Without `permute` the first operand ends them."""
-        given: list[tuple[str, Word | None]] = []
+    def parse(
+        cls, words: Sequence[Word], value_options: frozenset[str] = frozenset(), *, permute: bool = True
+    ) -> "ProgramArguments":
+        """`value_options`: those with a value that stands apart. Without `permute` the first operand ends them."""
+        options: list[tuple[str, Word | None]] = []
         operands: list[Word] = []
         at = 0
         while at < len(words):
@@ -189,41 +197,41 @@ class Options:
                     continue
                 operands += words[at:]
                 break
-            for name, value in _spelled(text, takes):
-                if value is None and name in takes and at < len(words):
-                    given.append((name, words[at]))
+            for name, value in _split_option(text, value_options):
+                if value is None and name in value_options and at < len(words):
+                    options.append((name, words[at]))
                     at += 1
                 else:
-                    given.append((name, value))
-        return cls(tuple(given), tuple(operands))
+                    options.append((name, value))
+        return cls(tuple(options), tuple(operands))
 
-    def named(self, *names: str) -> list[Word | None]:
+    def get_values(self, *names: str) -> list[Word | None]:
         """The values of these. A long option may be cut short, as GNU's and git's readers of options let it."""
-        return [value for name, value in self.given if any(is_option(name, each) for each in names)]
+        return [value for name, value in self.options if any(is_option_match(name, each) for each in names)]
 
-    def has(self, *names: str) -> bool:
-        return bool(self.named(*names))
+    def has_option(self, *names: str) -> bool:
+        return bool(self.get_values(*names))
 
 
-def is_option(given: str, name: str) -> bool:
+def is_option_match(given: str, name: str) -> bool:
     return given == name or (len(given) > 3 and given.startswith("--") and name.startswith(given))
 
 
-def _spelled(text: str, takes: frozenset[str]) -> list[tuple[str, Word | None]]:
+def _split_option(text: str, value_options: frozenset[str]) -> list[tuple[str, Word | None]]:
     if text.startswith("--"):
         name, equals, value = text.partition("=")
         return [(name, Word(value) if equals else None)]
     found: list[tuple[str, Word | None]] = []
     for at in range(1, len(text)):
         name = f"-{text[at]}"
-        if name in takes:
+        if name in value_options:
             rest = text[at + 1 :]
             return [*found, (name, Word(rest) if rest else None)]
         found.append((name, None))
     return found
 
 
-def sure(words: Iterable[Word], program: str) -> None:
+def require_single_words(words: Iterable[Word], program: str) -> None:
     """Unsure if a word that decides how a command is read may be several words, or none."""
-    if any(word.loose for word in words):
-        raise Unsure(f"what `{program}` would run is not known before it runs")
+    if any(word.can_split for word in words):
+        raise AnalysisError(f"what `{program}` would run is not known before it runs")

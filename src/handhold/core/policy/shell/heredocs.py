@@ -3,62 +3,62 @@
 import re
 from typing import TYPE_CHECKING
 
-from handhold.core.policy.shell.grammar import Source, Unsure
+from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from handhold.core.policy.shell.words import Reader
+    from handhold.core.policy.shell.words import WordExpander
 
 _DELIMITER = re.compile(r"'[\w .-]+'|\"[\w .-]+\"|\\?[\w.-]+")
-_OWN = ("heredoc_body", "heredoc_end")
-_EXPANDS = re.compile(r"[$`]|\\[\\\n]")  # where the delimiter is not quoted
+_BODY_NODES = ("heredoc_body", "heredoc_end")
+_EXPANSION = re.compile(r"[$`]|\\[\\\n]")  # where the delimiter is not quoted
 
 
 class Heredoc:
     """The text between, as bash takes it: up to the first line that is the delimiter and nothing else."""
 
-    def __init__(self, source: Source, start: "Node", *, tabs: bool) -> None:
-        spelled = source.text(start)
-        if not _DELIMITER.fullmatch(spelled):
-            raise Unsure("the heredoc's delimiter is not one word")
-        self.delimiter = spelled.strip("'\"\\")
-        self.quoted = self.delimiter != spelled
-        rest = source.between(start.end_byte, len(source.data))
-        self.behind, _, below = rest.partition("\n")
-        lines = [line.lstrip("\t") if tabs else line for line in below.split("\n")]
+    def __init__(self, tree: SyntaxTree, start: "Node", *, strip_tabs: bool) -> None:
+        raw_delimiter = tree.get_text(start)
+        if not _DELIMITER.fullmatch(raw_delimiter):
+            raise AnalysisError("the heredoc's delimiter is not one word")
+        self.delimiter = raw_delimiter.strip("'\"\\")
+        self.is_quoted = self.delimiter != raw_delimiter
+        rest = tree.get_slice(start.end_byte, len(tree.data))
+        self.rest_of_line, _, below = rest.partition("\n")
+        lines = [line.lstrip("\t") if strip_tabs else line for line in below.split("\n")]
         if self.delimiter not in lines:
-            raise Unsure("it is not complete")
+            raise AnalysisError("it is not complete")
         end = lines.index(self.delimiter)
         self.body = "".join(f"{line}\n" for line in lines[:end])
-        self.after = lines[end + 1 :]
-        self.first = start.end_byte + len(self.behind.encode("utf-8", "surrogatepass")) + 1
+        self.following_lines = lines[end + 1 :]
+        self.body_start = start.end_byte + len(self.rest_of_line.encode("utf-8", "surrogatepass")) + 1
         before = below.split("\n")[:end]
-        self.last = self.first + sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in before)
+        self.body_end = self.body_start + sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in before)
 
     @property
-    def expands(self) -> bool:
-        return not self.quoted and _EXPANDS.search(self.body) is not None
+    def has_expansions(self) -> bool:
+        return not self.is_quoted and _EXPANSION.search(self.body) is not None
 
 
-def heredoc(node: "Node", reader: "Reader") -> str | None:
+def read_heredoc(node: "Node", expander: "WordExpander") -> str | None:
     """What a command is fed; None if that is not known before it runs."""
     parts = {part.type: part for part in node.children}
     if "heredoc_start" not in parts or "heredoc_end" not in parts:
-        raise Unsure("a here-document in it is not complete")
-    found = Heredoc(reader.source, parts["heredoc_start"], tabs="<<-" in parts)
-    if any(part.end_byte >= found.first for part in node.children if part.type not in _OWN):
-        raise Unsure("a here-document in it begins in an odd place")
-    if "<<" in found.behind or "#" in found.behind:
-        raise Unsure("two here-documents, or a comment, stand on one line")
-    if reader.source.between(found.last, found.last + 1) == "\t":
-        found.last += len(reader.source.between(found.last, parts["heredoc_end"].start_byte))
+        raise AnalysisError("a here-document in it is not complete")
+    document = Heredoc(expander.tree, parts["heredoc_start"], strip_tabs="<<-" in parts)
+    if any(part.end_byte >= document.body_start for part in node.children if part.type not in _BODY_NODES):
+        raise AnalysisError("a here-document in it begins in an odd place")
+    if "<<" in document.rest_of_line or "#" in document.rest_of_line:
+        raise AnalysisError("two here-documents, or a comment, stand on one line")
+    if expander.tree.get_slice(document.body_end, document.body_end + 1) == "\t":
+        document.body_end += len(expander.tree.get_slice(document.body_end, parts["heredoc_end"].start_byte))
     body = parts.get("heredoc_body")
-    if parts["heredoc_end"].start_byte != found.last or (body and body.end_byte > found.last):
-        raise Unsure("a here-document in it ends in an odd place")
-    if not found.expands:
-        return found.body
+    if parts["heredoc_end"].start_byte != document.body_end or (body and body.end_byte > document.body_end):
+        raise AnalysisError("a here-document in it ends in an odd place")
+    if not document.has_expansions:
+        return document.body
     if body is None:
-        raise Unsure("a here-document in it cannot be read")
-    reader.inside(body)
+        raise AnalysisError("a here-document in it cannot be read")
+    expander.check_substitutions(body)
     return None

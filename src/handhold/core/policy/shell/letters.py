@@ -5,103 +5,103 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.marks import NUMBER
+from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.marks import UNKNOWN_NUMBER
 
-MOST_BRACES = 64  # words that braces may become
-RAW = re.compile(r"'[^']*'")
-PLAIN = re.compile(r"(?:[^\s\\'\"$`;&|<>()]|\\[^\n])+")
-STRING = re.compile(r'(?:[^"\\$`]|\\.|\$(?![\w({@*#?$!\-]|\\\n))*', re.DOTALL)
+MAX_BRACE_WORDS = 64  # words that braces may become
+SINGLE_QUOTED = re.compile(r"'[^']*'")
+UNQUOTED = re.compile(r"(?:[^\s\\'\"$`;&|<>()]|\\[^\n])+")
+DOUBLE_QUOTED = re.compile(r'(?:[^"\\$`]|\\.|\$(?![\w({@*#?$!\-]|\\\n))*', re.DOTALL)
 _RANGE = re.compile(r"-?\d{1,6}\.\.-?\d{1,6}|\w\.\.\w")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
-_ANSI = re.compile(
+_ANSI_C_ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|(c.)|(.))", re.DOTALL
 )
 
 Quoting = Literal["plain", "quoted", "value"]
 
 
-class Letter(NamedTuple):
+class WordChar(NamedTuple):
     char: str  # empty: that something was quoted here, though nothing stands in it
-    how: Quoting
+    quoting: Quoting
 
 
-def quoted(text: str) -> list[Letter]:
-    return [Letter("", "quoted"), *(Letter(char, "quoted") for char in text)]
+def to_quoted_chars(text: str) -> list[WordChar]:
+    return [WordChar("", "quoted"), *(WordChar(char, "quoted") for char in text)]
 
 
-def lettered(text: str, how: Quoting) -> list[Letter]:
-    return quoted(text) if how == "quoted" else [Letter(char, how) for char in text]
+def to_chars(text: str, quoting: Quoting) -> list[WordChar]:
+    return to_quoted_chars(text) if quoting == "quoted" else [WordChar(char, quoting) for char in text]
 
 
-def unquoted(text: str) -> Iterator[Letter]:
+def parse_unquoted(text: str) -> Iterator[WordChar]:
     at = 0
     while at < len(text):
         if text[at] == "\\":
-            yield Letter(text[at + 1], "quoted")
+            yield WordChar(text[at + 1], "quoted")
             at += 2
         else:
-            yield Letter(text[at], "plain")
+            yield WordChar(text[at], "plain")
             at += 1
 
 
-def unslashed(text: str) -> str:
+def decode_double_quoted(text: str) -> str:
     """A piece of what stands between double quotes."""
-    if not STRING.fullmatch(text):
-        raise Unsure("a string in it cannot be read")
-    return slashes_taken(text)
+    if not DOUBLE_QUOTED.fullmatch(text):
+        raise AnalysisError("a string in it cannot be read")
+    return remove_backslashes(text)
 
 
-def slashes_taken(text: str) -> str:
+def remove_backslashes(text: str) -> str:
     """What a backslash takes the meaning from, between double quotes."""
     return re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), text)
 
 
-def unescaped(text: str) -> str:
+def decode_ansi_c(text: str) -> str:
     """What stands between `$'` and `'`."""
-    return _ANSI.sub(_meant, text)
+    return _ANSI_C_ESCAPE.sub(_decode_ansi_c_escape, text)
 
 
-def _meant(escape: re.Match[str]) -> str:
+def _decode_ansi_c_escape(escape: re.Match[str]) -> str:
     x, u, long, octal, control, other = escape.groups()
     if control is not None:
-        raise Unsure("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be read")
     if other is not None:
         return _ESCAPES.get(other, other if other in "\\'\"?" else f"\\{other}")
     code = int(octal, 8) & 0xFF if octal else int(x or u or long, 16)
     if not 3 <= code < 0x80 and not (u or long):  # a byte of a longer character, or the end of the string
-        raise Unsure("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be read")
     if code < 3 or code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise Unsure("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be read")
     return chr(code)
 
 
-def joined(letters: Sequence[Letter]) -> str:
+def join_chars(letters: Sequence[WordChar]) -> str:
     return "".join(letter.char for letter in letters)
 
 
 # --- braces
 
 
-def expand_braces(letters: list[Letter]) -> list[list[Letter]]:
+def expand_braces(letters: list[WordChar]) -> list[list[WordChar]]:
     """`a{b,c}` is two words."""
-    done: list[list[Letter]] = []
-    waiting = [letters]
-    while waiting:
-        each = waiting.pop(0)
-        options = _first_brace(each)
+    done: list[list[WordChar]] = []
+    pending = [letters]
+    while pending:
+        each = pending.pop(0)
+        options = _expand_first_brace(each)
         if options is None:
             done.append(each)
         else:
-            waiting = [*options, *waiting]
-        if len(done) + len(waiting) > MOST_BRACES:
-            raise Unsure("its braces become too many words to look at")
+            pending = [*options, *pending]
+        if len(done) + len(pending) > MAX_BRACE_WORDS:
+            raise AnalysisError("its braces become too many words to look at")
     return done
 
 
-def _first_brace(letters: list[Letter]) -> list[list[Letter]] | None:
+def _expand_first_brace(letters: list[WordChar]) -> list[list[WordChar]] | None:
     for start, letter in enumerate(letters):
-        if letter != ("{", "plain") or not (found := _brace(letters, start)):
+        if letter != ("{", "plain") or not (found := _find_brace_end(letters, start)):
             continue
         end, commas = found
         before, after = letters[:start], letters[end + 1 :]
@@ -110,20 +110,20 @@ def _first_brace(letters: list[Letter]) -> list[list[Letter]] | None:
             cuts = [start, *commas, end]
             parts = [letters[a + 1 : b] for a, b in pairwise(cuts)]
         elif _RANGE.fullmatch(inner):
-            parts = [[Letter(char, "quoted") for char in each] for each in _range(inner)]
+            parts = [[WordChar(char, "quoted") for char in each] for each in _expand_range(inner)]
         elif ".." in inner:
-            raise Unsure("its braces cannot be read")
+            raise AnalysisError("its braces cannot be read")
         else:
             continue
         return [[*before, *part, *after] for part in parts]
     return None
 
 
-def _brace(letters: list[Letter], start: int) -> tuple[int, list[int]] | None:
+def _find_brace_end(letters: list[WordChar], start: int) -> tuple[int, list[int]] | None:
     depth, commas = 0, list[int]()
     for at in range(start, len(letters)):
-        char, how = letters[at]
-        if how != "plain":
+        char, quoting = letters[at]
+        if quoting != "plain":
             continue
         depth += (char == "{") - (char == "}")
         if char == "," and depth == 1:
@@ -133,10 +133,10 @@ def _brace(letters: list[Letter], start: int) -> tuple[int, list[int]] | None:
     return None
 
 
-def _range(inner: str) -> list[str]:
+def _expand_range(inner: str) -> list[str]:
     first, _, last = inner.partition("..")
     if first.lstrip("-").isdigit() and last.lstrip("-").isdigit():
         low, high = sorted((int(first), int(last)))
-        return [NUMBER] if high - low >= MOST_BRACES else [str(each) for each in range(low, high + 1)]
+        return [UNKNOWN_NUMBER] if high - low >= MAX_BRACE_WORDS else [str(each) for each in range(low, high + 1)]
     low, high = sorted((ord(first), ord(last)))
     return [chr(each) for each in range(low, high + 1)]

@@ -5,45 +5,47 @@ The worst that is found in it decides. What only running could tell is not guess
 
 from functools import lru_cache
 
-from handhold.core.policy.shell.call import WEIGHT, Finding
-from handhold.core.policy.shell.grammar import LONGEST, Unsure
-from handhold.core.policy.shell.invisible import invisible
-from handhold.core.policy.shell.places import Standing
-from handhold.core.policy.shell.walk import Walk
-from handhold.core.ports import Study
+from handhold.core.policy.shell.call import CLASSES_BY_SEVERITY, CommandFinding
+from handhold.core.policy.shell.grammar import MAX_COMMAND_BYTES, AnalysisError
+from handhold.core.policy.shell.invisible import find_invisible
+from handhold.core.policy.shell.places import ShellContext
+from handhold.core.policy.shell.walk import ShellAnalyzer
+from handhold.core.ports import CommandAnalysis
 
-NOTHING = Finding("read-only", "it only looks")
-ASKED = ("dangerous", "unknown", "network")
+READ_ONLY_FINDING = CommandFinding("read-only", "it only looks")
+CLASSES_TO_ASK = ("dangerous", "unknown", "network")
 
 
-def study(text: str, standing: Standing) -> Study:
+def analyze_command(text: str, context: ShellContext) -> CommandAnalysis:
     """ExtraMissing if the shell's grammar is not installed."""
-    if len(text) > LONGEST:
-        return Study(text, "unknown", "it is too long to look at", invisible=invisible(text))
-    return _studied(text, standing)
+    if len(text) > MAX_COMMAND_BYTES:
+        return CommandAnalysis(text, "unknown", "it is too long to look at", invisible=find_invisible(text))
+    return _analyze_cached(text, context)
 
 
 @lru_cache(maxsize=64)  # rules and approvals ask again
-def _studied(text: str, standing: Standing) -> Study:
-    if unseen := invisible(text):
-        return Study(text, "unknown", "it holds characters that nobody can see", invisible=unseen)
-    walk = Walk(standing)
+def _analyze_cached(text: str, context: ShellContext) -> CommandAnalysis:
+    if invisible_chars := find_invisible(text):
+        return CommandAnalysis(text, "unknown", "it holds characters that nobody can see", invisible=invisible_chars)
+    analyzer = ShellAnalyzer(context)
     try:
-        walk.text(text)
-    except Unsure as unsure:
-        walk.found(Finding("unknown", unsure.because))
-    worst = max((NOTHING, *walk.findings), key=lambda finding: WEIGHT.index(finding.kind))
-    commands = tuple(dict.fromkeys(tuple(word.shown for word in words) for words in walk.commands))
-    connects = next((finding.because for finding in walk.findings if finding.kind == "network"), "")
-    return Study(text, worst.kind, worst.because, commands, _patterns(walk.findings), connects=connects)
+        analyzer.analyze_text(text)
+    except AnalysisError as error:
+        analyzer.add_finding(CommandFinding("unknown", error.because))
+    worst = max((READ_ONLY_FINDING, *analyzer.findings), key=lambda finding: CLASSES_BY_SEVERITY.index(finding.kind))
+    commands = tuple(dict.fromkeys(tuple(word.display_text for word in words) for words in analyzer.commands))
+    connects = next((finding.because for finding in analyzer.findings if finding.kind == "network"), "")
+    return CommandAnalysis(
+        text, worst.kind, worst.because, commands, _collect_patterns(analyzer.findings), connects=connects
+    )
 
 
-def _patterns(findings: list[Finding]) -> tuple[str, ...]:
+def _collect_patterns(findings: list[CommandFinding]) -> tuple[str, ...]:
     """Those that together cover all that is asked about; none if something has no like."""
-    asked = [finding for finding in findings if finding.kind in ASKED]
-    if not all(finding.pattern for finding in asked):
+    to_ask = [finding for finding in findings if finding.kind in CLASSES_TO_ASK]
+    if not all(finding.pattern for finding in to_ask):
         return ()
-    return tuple(dict.fromkeys(finding.pattern for finding in asked))
+    return tuple(dict.fromkeys(finding.pattern for finding in to_ask))
 
 
 def matches(pattern: str, words: tuple[str, ...]) -> bool:
@@ -53,10 +55,10 @@ def matches(pattern: str, words: tuple[str, ...]) -> bool:
         wanted = wanted[:-1]
     if not wanted or len(wanted) > len(words):
         return not wanted and bool(pattern)
-    return all(_like(each, word) for each, word in zip(wanted, words, strict=False))
+    return all(_matches_word(each, word) for each, word in zip(wanted, words, strict=False))
 
 
-def _like(pattern: str, word: str) -> bool:
+def _matches_word(pattern: str, word: str) -> bool:
     """In one pass: a regular expression would try every way in which the stars could share a long word."""
     first, *between = pattern.split("*")
     if not between:

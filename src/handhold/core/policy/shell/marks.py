@@ -2,11 +2,11 @@
 
 import re
 
-HOLE = "\0"  # anything
-NAME = "\1"  # nothing but a name or a number
-NUMBER = "\2"  # an integer
-SHOWN = "…"  # what they look like in the words that others see
-MARKS = re.compile("[\0\1\2]")
+UNKNOWN = "\0"  # anything
+UNKNOWN_NAME = "\1"  # nothing but a name or a number
+UNKNOWN_NUMBER = "\2"  # an integer
+ELLIPSIS = "…"  # what they look like in the words that others see
+PLACEHOLDERS = re.compile("[\0\1\2]")
 _INTEGER = re.compile("[-+]?[0-9\2]+")
 
 

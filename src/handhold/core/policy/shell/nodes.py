@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from handhold.core.policy.shell.grammar import Unsure
+from handhold.core.policy.shell.grammar import AnalysisError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-def three(node: "Node") -> tuple["Node", "Node", "Node"]:
+def split_list(node: "Node") -> tuple["Node", "Node", "Node"]:
     parts = [part for part in node.children if part.type != "comment"]
     if len(parts) != 3:
-        raise Unsure("a list in it cannot be read")
+        raise AnalysisError("a list in it cannot be read")
     return parts[0], parts[1], parts[2]
 
 
-def ends_simply(node: "Node") -> bool:
+def is_simple_substitution(node: "Node") -> bool:
     """Whether a substitution shows what one simple command prints."""
     statements = [part for part in node.named_children if part.type != "comment"]
     while len(statements) == 1 and statements[0].type in ("pipeline", "redirected_statement"):
@@ -25,35 +25,35 @@ def ends_simply(node: "Node") -> bool:
     return len(statements) == 1 and statements[0].type == "command"
 
 
-def bodies(node: "Node") -> list["Node"]:
+def get_bodies(node: "Node") -> list["Node"]:
     return [part for at, part in enumerate(node.children) if node.field_name_for_child(at) == "body"]
 
 
-def tokens(node: "Node") -> Iterator["Node"]:
+def iter_tokens(node: "Node") -> Iterator["Node"]:
     for part in node.children:
         yield part
         if part.type.endswith("_expression"):
-            yield from tokens(part)
+            yield from iter_tokens(part)
 
 
-def destinations(node: "Node") -> list["Node"]:
+def get_destinations(node: "Node") -> list["Node"]:
     """Where a redirection leads, and the words of the command that stand behind it."""
     if node.type != "file_redirect":
         return []
     return [part for at, part in enumerate(node.children) if node.field_name_for_child(at) == "destination"]
 
 
-def behind_heredoc(node: "Node") -> tuple[list["Node"], list["Node"]]:
+def split_after_heredoc(node: "Node") -> tuple[list["Node"], list["Node"]]:
     """Words of the command, and other statements, that stand on the line of a heredoc's beginning."""
     words: list[Node] = []
-    follow: list[Node] = []
+    following: list[Node] = []
     for at, part in enumerate(node.children):
         if not part.is_named or part.type in ("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"):
             continue
         if part.type == "file_redirect":
-            words += destinations(part)[1:]
+            words += get_destinations(part)[1:]
         elif node.field_name_for_child(at) == "argument":
             words.append(part)
         else:
-            follow.append(part)
-    return words, follow
+            following.append(part)
+    return words, following

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from handhold.core.errors import NoShell, NotOnlyPatch
-from handhold.core.policy.shell.grammar import Source, Unsure, every
+from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree, iter_nodes
 from handhold.core.policy.shell.heredocs import Heredoc
-from handhold.core.policy.shell.letters import PLAIN, RAW, STRING, slashes_taken, unescaped
+from handhold.core.policy.shell.letters import DOUBLE_QUOTED, SINGLE_QUOTED, UNQUOTED, decode_ansi_c, remove_backslashes
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-NOT_ITSELF = "it is not the command itself"
-NAMES = ("apply_patch", "applypatch")
+NOT_THE_COMMAND = "it is not the command itself"
+PATCH_PROGRAMS = ("apply_patch", "applypatch")
 SHELLS = re.compile(r"(?:/usr/bin/|/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash)")
 SCRIPT_FLAGS = (("-lc",), ("-c",), ("-l", "-c"), ("-cl",))
 
@@ -64,150 +64,152 @@ class PatchCall:
     folder: str = ""
 
 
-def patch_call(command: Sequence[str]) -> PatchCall:
+def parse_patch_call(command: Sequence[str]) -> PatchCall:
     """The call that this command is. NotOnlyPatch if it is one and more, NoShell if it is none."""
     match [*command]:
-        case [name, patch] if name in NAMES:
+        case [name, patch] if name in PATCH_PROGRAMS:
             return PatchCall(patch)
-        case [name, *rest] if name in NAMES:
+        case [name, *rest] if name in PATCH_PROGRAMS:
             raise NotOnlyPatch(f"it has {len(rest)} arguments, and the patch is the only one")
         case [shell, *flags, script] if SHELLS.fullmatch(shell) and tuple(flags) in SCRIPT_FLAGS:
-            return _in_script(script)
+            return _parse_script(script)
         case _:
-            mentions = any(word in NAMES for word in command)
-            raise _another(" ".join(command), mentions=mentions, because=NOT_ITSELF)
+            mentions = any(word in PATCH_PROGRAMS for word in command)
+            raise _make_refusal(" ".join(command), names_patch=mentions, because=NOT_THE_COMMAND)
 
 
-def _another(command: str, *, mentions: bool, because: str) -> NotOnlyPatch | NoShell:
-    return NotOnlyPatch(because) if mentions else NoShell(command=command)
+def _make_refusal(command: str, *, names_patch: bool, because: str) -> NotOnlyPatch | NoShell:
+    return NotOnlyPatch(because) if names_patch else NoShell(command=command)
 
 
 # --- scripts
 
 
-def _in_script(script: str) -> PatchCall:
-    source = Source.read(script, extra="codex")
+def _parse_script(script: str) -> PatchCall:
+    tree = SyntaxTree.from_text(script, extra="codex")
     try:
-        if source.root.has_error:
-            raise Unsure(REASONS["ERROR"])
-        return _Script(source).call(source.root)
-    except Unsure as other:
-        raise _another(script, mentions=_calls(source.root), because=other.because) from None
+        if tree.root.has_error:
+            raise AnalysisError(REASONS["ERROR"])
+        return _ScriptParser(tree).parse_call(tree.root)
+    except AnalysisError as error:
+        raise _make_refusal(script, names_patch=_has_patch_word(tree.root), because=error.because) from None
 
 
-def _calls(root: "Node") -> bool:
+def _has_patch_word(root: "Node") -> bool:
     """Whether apply_patch is a word of it, so that the refusal can speak of that."""
-    return any(node.type == "word" and node.text in (b"apply_patch", b"applypatch") for node in every(root))
+    return any(node.type == "word" and node.text in (b"apply_patch", b"applypatch") for node in iter_nodes(root))
 
 
 @dataclass(frozen=True)
-class _Script:
-    source: Source
+class _ScriptParser:
+    tree: SyntaxTree
 
-    def call(self, root: "Node") -> PatchCall:
-        self._only_blanks_between(root)
+    def parse_call(self, root: "Node") -> PatchCall:
+        self._check_gaps(root)
         statement, *rest = [node for node in root.children if node.type != "comment"] or [root]
         for node in rest:
-            raise Unsure(REASONS.get(node.type, REASONS[";"]))
+            raise AnalysisError(REASONS.get(node.type, REASONS[";"]))
         heredoc = None
         if statement.type == "redirected_statement":
             statement, *redirects = statement.children
-            heredoc = self._heredoc(redirects)
+            heredoc = self._read_heredoc(redirects)
         folder = ""
         if statement.type == "list":
-            folder, statement = self._after_cd(statement)
+            folder, statement = self._split_cd(statement)
         if statement.type != "command":
-            raise Unsure(REASONS.get(statement.type, NOT_ITSELF))
-        name, *arguments = self._words(statement)
+            raise AnalysisError(REASONS.get(statement.type, NOT_THE_COMMAND))
+        name, *arguments = self._read_words(statement)
         if heredoc is None and (shell := [name, *arguments])[1:] and SHELLS.fullmatch(name) and not folder:
-            return self._nested(shell)
-        if name not in NAMES:
-            raise Unsure(NOT_ITSELF)
+            return self._parse_nested(shell)
+        if name not in PATCH_PROGRAMS:
+            raise AnalysisError(NOT_THE_COMMAND)
         if len(arguments) != (heredoc is None):
-            raise Unsure("the patch is not its only argument" if arguments else "it is called without a patch")
+            raise AnalysisError("the patch is not its only argument" if arguments else "it is called without a patch")
         return PatchCall(arguments[0] if heredoc is None else heredoc, folder)
 
-    def _nested(self, command: list[str]) -> PatchCall:
+    def _parse_nested(self, command: list[str]) -> PatchCall:
         try:
-            return patch_call(command)
+            return parse_patch_call(command)
         except NoShell:
-            raise Unsure(NOT_ITSELF) from None
+            raise AnalysisError(NOT_THE_COMMAND) from None
 
-    def _after_cd(self, both: "Node") -> tuple[str, "Node"]:
+    def _split_cd(self, node: "Node") -> tuple[str, "Node"]:
         """`cd folder && …`: the folder, and the rest."""
-        if len(both.children) != 3:
-            raise Unsure("a comment stands in the middle of it")
-        first, operator, second = both.children
+        if len(node.children) != 3:
+            raise AnalysisError("a comment stands in the middle of it")
+        first, operator, second = node.children
         if operator.type != "&&" or first.type not in ("command", "list"):
-            raise Unsure(REASONS[operator.type])
+            raise AnalysisError(REASONS[operator.type])
         if first.type == "list":
-            raise Unsure("more than one command stands before it")
-        match [*self._words(first)]:
+            raise AnalysisError("more than one command stands before it")
+        match [*self._read_words(first)]:
             case ["cd", folder] if folder and not folder.startswith("-"):
                 return folder, second
             case ["cd", *_]:
-                raise Unsure("the cd before it does not name one folder")
+                raise AnalysisError("the cd before it does not name one folder")
             case _:
-                raise Unsure(REASONS["list"])
+                raise AnalysisError(REASONS["list"])
 
-    def _only_blanks_between(self, node: "Node") -> None:
+    def _check_gaps(self, node: "Node") -> None:
         """The grammar's parser passes over some escapes: what no part of the tree stands for must be blank."""
         if node.type not in ("program", "redirected_statement", "list", "command", "concatenation"):
             return
-        for gap in self.source.gaps(node):
+        for gap in self.tree.iter_gaps(node):
             if gap.strip() or (node.type == "concatenation" and gap):
-                raise Unsure("it holds an escape that is not taken")
+                raise AnalysisError("it holds an escape that is not taken")
         for part in node.children:
-            self._only_blanks_between(part)
+            self._check_gaps(part)
 
     # --- words
 
-    def _words(self, command: "Node") -> Iterator[str]:
+    def _read_words(self, command: "Node") -> Iterator[str]:
         for node in command.children:
-            yield self._word(node.children[0] if node.type == "command_name" else node)
+            yield self._read_word(node.children[0] if node.type == "command_name" else node)
 
-    def _word(self, node: "Node") -> str:
+    def _read_word(self, node: "Node") -> str:
         """What the shell makes of a word, if that can be said without running it.
 
         Read again by letters, since the grammar's parser lets some through that bash does not.
         """
-        text = self.source.text(node)
+        text = self.tree.get_text(node)
         match node.type:
             case "concatenation":
-                return "".join(self._word(part) for part in node.children)
+                return "".join(self._read_word(part) for part in node.children)
             case "word" | "number" if _GLOB.search(text):
-                raise Unsure("the shell would complete a pattern in it")
-            case "word" | "number" if PLAIN.fullmatch(text) and not text.startswith("#"):
+                raise AnalysisError("the shell would complete a pattern in it")
+            case "word" | "number" if UNQUOTED.fullmatch(text) and not text.startswith("#"):
                 return re.sub(r"\\(.)", r"\1", text)
-            case "raw_string" if RAW.fullmatch(text):
+            case "raw_string" if SINGLE_QUOTED.fullmatch(text):
                 return text[1:-1]
-            case "string" if STRING.fullmatch(text[1:-1]) and "$" not in re.sub(r"\\.", "", text, flags=re.DOTALL):
-                return slashes_taken(text[1:-1])
+            case "string" if DOUBLE_QUOTED.fullmatch(text[1:-1]) and "$" not in re.sub(
+                r"\\.", "", text, flags=re.DOTALL
+            ):
+                return remove_backslashes(text[1:-1])
             case "ansi_c_string" if _ANSI_C.fullmatch(text):
-                return unescaped(text[2:-1])
+                return decode_ansi_c(text[2:-1])
             case "string":
-                odd = (part.type for part in node.children if part.type not in ('"', "string_content"))
-                raise Unsure(REASONS.get(next(odd, "expansion"), REASONS["expansion"]))
+                unexpected = (part.type for part in node.children if part.type not in ('"', "string_content"))
+                raise AnalysisError(REASONS.get(next(unexpected, "expansion"), REASONS["expansion"]))
             case kind:
-                raise Unsure(REASONS.get(kind, f"it holds a {kind.replace('_', ' ')}"))
+                raise AnalysisError(REASONS.get(kind, f"it holds a {kind.replace('_', ' ')}"))
 
     # --- heredocs
 
-    def _heredoc(self, redirects: Sequence["Node"]) -> str:
+    def _read_heredoc(self, redirects: Sequence["Node"]) -> str:
         if not redirects:
-            raise Unsure(NOT_ITSELF)
+            raise AnalysisError(NOT_THE_COMMAND)
         for node in redirects:
             if node.type != "heredoc_redirect" or len(redirects) > 1:
-                raise Unsure(REASONS.get(node.type, "it is redirected"))
+                raise AnalysisError(REASONS.get(node.type, "it is redirected"))
         parts = {node.type: node for node in redirects[0].children}
         for kind in parts:
             if kind not in ("<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end"):
-                raise Unsure(REASONS.get(kind, "something stands behind the heredoc's delimiter"))
-        found = Heredoc(self.source, parts["heredoc_start"], tabs="<<-" in parts)
-        if found.behind.strip():
-            raise Unsure(REASONS["ERROR"])
-        if any(line.strip() and not line.lstrip().startswith("#") for line in found.after):
-            raise Unsure(REASONS[";"])
-        if found.expands:
-            raise Unsure("the heredoc's delimiter is not quoted, so the shell would expand what is in the patch")
-        return found.body
+                raise AnalysisError(REASONS.get(kind, "something stands behind the heredoc's delimiter"))
+        document = Heredoc(self.tree, parts["heredoc_start"], strip_tabs="<<-" in parts)
+        if document.rest_of_line.strip():
+            raise AnalysisError(REASONS["ERROR"])
+        if any(line.strip() and not line.lstrip().startswith("#") for line in document.following_lines):
+            raise AnalysisError(REASONS[";"])
+        if document.has_expansions:
+            raise AnalysisError("the heredoc's delimiter is not quoted, so the shell would expand what is in the patch")
+        return document.body

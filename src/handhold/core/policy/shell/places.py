@@ -5,108 +5,120 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from handhold.core.policy.protected import MOUNTED, why_protected
-from handhold.core.policy.shell.marks import HOLE, NAME, NUMBER, SHOWN
+from handhold.core.policy.protected import READ_ONLY_MOUNTS, find_protection_reason
+from handhold.core.policy.shell.marks import ELLIPSIS, UNKNOWN, UNKNOWN_NAME, UNKNOWN_NUMBER
 
 Region = Literal["inside", "root", "temporary", "nothing", "system", "home", "network", "private", "outside", "unknown"]
 
-SYSTEM = ("/usr", "/etc", "/var", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/sys", "/proc")
-TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
-RESULTS = "/large_tool_results"  # where long output is kept, to be read
-BINS = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/run/current-system/sw/bin")
+SYSTEM_FOLDERS = ("/usr", "/etc", "/var", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/sys", "/proc")
+TEMPORARY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+RESULTS_FOLDER = "/large_tool_results"  # where long output is kept, to be read
+SYSTEM_BIN_FOLDERS = (
+    "/bin",
+    "/sbin",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/run/current-system/sw/bin",
+)
 
-_NOTHING = re.compile(
+_HARMLESS_DEVICE = re.compile(
     r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd(?:/[\d\0-\2]*)?)|/proc/self/fd/[012]"
 )
-_NETWORK = re.compile(r"/dev/(?:tcp|udp)(?:/.*)?")
-_PRIVATE = re.compile(
+_NETWORK_DEVICE = re.compile(r"/dev/(?:tcp|udp)(?:/.*)?")
+_PRIVATE_PATH = re.compile(
     r"/dev(?:/.*)?"
     r"|/proc/(?:kcore|kmem|sysrq-trigger|[^/]+/(?:task/[^/]+/)?(?:environ|mem|root|cwd|fd|exe|map_files|auxv)(?:/.*)?)"
     r"|/etc/(?:g?shadow-?|sudoers(?:\.d)?|ssl/private|ssh/ssh_host.*|krb5\.keytab|kubernetes)(?:/.*)?"
     r"|/var/(?:run|spool/cron|lib/docker|lib/kubelet|lib/cloud)(?:/.*)?"
 )
 _PATH_LIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/\.\.(?:/|$)", re.DOTALL)
-_DOTTED = tuple(dict.fromkeys(name.split("/")[0] for name in MOUNTED))
+_PROTECTED_TOP_NAMES = tuple(dict.fromkeys(name.split("/")[0] for name in READ_ONLY_MOUNTS))
 
 
 @dataclass(frozen=True)
-class Standing:
+class ShellContext:
     """Where a command stands: the roots of the workspace, the folder it starts in, and the user's home."""
 
     roots: tuple[str, ...]
-    folder: str
+    cwd: str
     home: str
 
 
 @dataclass(frozen=True)
-class Place:
+class ClassifiedPath:
     path: str
     region: Region
-    protected: str = ""  # why nobody changes it unasked
+    protection_reason: str = ""  # why nobody changes it unasked
 
 
 def looks_like_path(text: str) -> bool:
     return "://" not in text and "\n" not in text and _PATH_LIKE.match(text) is not None
 
 
-def place(text: str, folder: str, standing: Standing) -> Place:
+def classify_path(text: str, cwd: str, context: ShellContext) -> ClassifiedPath:
     """The place that a word names, seen from a folder; either may have holes."""
     if text == "~" or text.startswith("~/"):
-        text = standing.home + text[1:]
-    if text.startswith((HOLE, SHOWN)) or (folder == HOLE and not text.startswith("/")):
-        return Place(text, "unknown")
-    path = normal(text if text.startswith("/") else f"{folder}/{text}")
-    roots = [normal(root) for root in standing.roots]
+        text = context.home + text[1:]
+    if text.startswith((UNKNOWN, ELLIPSIS)) or (cwd == UNKNOWN and not text.startswith("/")):
+        return ClassifiedPath(text, "unknown")
+    path = normalize_path(text if text.startswith("/") else f"{cwd}/{text}")
+    roots = [normalize_path(root) for root in context.roots]
     if path in roots:
-        return Place(path, "root")
-    if root := next((root for root in roots if below(path, root)), None):
-        return Place(path, "inside", protects(path[len(root) :].lstrip("/")))
-    return Place(path, _region(path, standing))
+        return ClassifiedPath(path, "root")
+    if root := next((root for root in roots if is_below(path, root)), None):
+        return ClassifiedPath(path, "inside", find_glob_protection_reason(path[len(root) :].lstrip("/")))
+    return ClassifiedPath(path, _find_region(path, context))
 
 
-def _region(path: str, standing: Standing) -> Region:
-    if _NOTHING.fullmatch(path):
+def _find_region(path: str, context: ShellContext) -> Region:
+    if _HARMLESS_DEVICE.fullmatch(path):
         return "nothing"
-    if any(path == each or below(path, each) for each in TEMPORARY):
+    if any(path == each or is_below(path, each) for each in TEMPORARY_FOLDERS):
         return "temporary"
-    if _NETWORK.fullmatch(path):
+    if _NETWORK_DEVICE.fullmatch(path):
         return "network"
-    if _PRIVATE.fullmatch(path):
+    if _PRIVATE_PATH.fullmatch(path):
         return "private"
-    if path in ("/", RESULTS) or below(path, RESULTS):
+    if path in ("/", RESULTS_FOLDER) or is_below(path, RESULTS_FOLDER):
         return "system"
-    if standing.home and (path == standing.home or below(path, standing.home)):
+    if context.home and (path == context.home or is_below(path, context.home)):
         return "home"
-    return "system" if any(path == each or below(path, each) for each in SYSTEM) else "outside"
+    return "system" if any(path == each or is_below(path, each) for each in SYSTEM_FOLDERS) else "outside"
 
 
-def protects(way: str) -> str:
+def find_glob_protection_reason(relative_path: str) -> str:
     """Why a path below a root is protected. One with a pattern in it is, if it could be completed to one that is."""
-    if because := why_protected(way):
+    if because := find_protection_reason(relative_path):
         return because
-    parts = way.split("/")
+    parts = relative_path.split("/")
     for at, part in enumerate(parts):
         if part.startswith(".") and re.search(r"[*?\[\0-\2]", part):
-            for name in _DOTTED:
-                if could_be(part, name):
-                    return why_protected("/".join((*parts[:at], name)))
-    if ".git" in parts and re.search(r"[*?\[\0-\2]", way):
-        return why_protected(".git/config")
+            for name in _PROTECTED_TOP_NAMES:
+                if can_expand_to(part, name):
+                    return find_protection_reason("/".join((*parts[:at], name)))
+    if ".git" in parts and re.search(r"[*?\[\0-\2]", relative_path):
+        return find_protection_reason(".git/config")
     return ""
 
 
-def could_be(pattern: str, name: str) -> bool:
+def can_expand_to(pattern: str, name: str) -> bool:
     """Whether the shell could complete a pattern to this name."""
     pieces = re.split(r"([*\0-\2]|\?|\[[^\]]*\]?)", pattern)
     expression = "".join(
-        ".*" if each in ("*", HOLE, NAME, NUMBER) else "." if each == "?" or each.startswith("[") else re.escape(each)
+        ".*"
+        if each in ("*", UNKNOWN, UNKNOWN_NAME, UNKNOWN_NUMBER)
+        else "."
+        if each == "?" or each.startswith("[")
+        else re.escape(each)
         for each in pieces
         if each
     )
     return re.fullmatch(expression, name, re.IGNORECASE | re.DOTALL) is not None
 
 
-def normal(path: str) -> str:
+def normalize_path(path: str) -> str:
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -117,20 +129,20 @@ def normal(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-def below(path: str, top: str) -> bool:
+def is_below(path: str, top: str) -> bool:
     return path.startswith(top.rstrip("/") + "/") and path != top
 
 
-def in_a_bin(path: str) -> bool:
-    return path.rpartition("/")[0] in BINS
+def is_in_system_bin(path: str) -> bool:
+    return path.rpartition("/")[0] in SYSTEM_BIN_FOLDERS
 
 
-def worst(places: Iterable[Place]) -> Place:
+def pick_most_severe(paths: Iterable[ClassifiedPath]) -> ClassifiedPath:
     """The one to speak of."""
-    return max(places, key=lambda each: (bool(each.protected), ORDER.index(each.region)))
+    return max(paths, key=lambda each: (bool(each.protection_reason), REGIONS_BY_SEVERITY.index(each.region)))
 
 
-ORDER: tuple[Region, ...] = (
+REGIONS_BY_SEVERITY: tuple[Region, ...] = (
     *("nothing", "temporary", "inside", "system", "root"),
     *("unknown", "outside", "home", "private", "network"),
 )

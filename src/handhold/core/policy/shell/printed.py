@@ -3,95 +3,102 @@
 import re
 from collections.abc import Collection, Sequence
 
-from handhold.core.policy.shell.call import Feed
-from handhold.core.policy.shell.marks import HOLE, MARKS, NAME, is_number
-from handhold.core.policy.shell.places import Standing, below, normal
-from handhold.core.policy.shell.words import Word, listed
+from handhold.core.policy.shell.call import StdinContent
+from handhold.core.policy.shell.marks import PLACEHOLDERS, UNKNOWN, UNKNOWN_NAME, is_number
+from handhold.core.policy.shell.places import ShellContext, is_below, normalize_path
+from handhold.core.policy.shell.words import Word, split_words
 
-NAMERS = listed("""
+NAME_PRINTERS = split_words("""
     ls find fd fdfind basename dirname date wc nproc seq whoami hostname id uname arch git mktemp realpath readlink tty
     du stat pwd getconf which
 """)
 """Programs that print names of what is there, or numbers."""
-LISTING = re.compile(r"-[a-dg-zA-Z]*[lLc][a-dg-zA-Z0]*|--files(?:-with(?:out)?-match(?:es)?)?|--count")
-PASSING = listed("sort uniq head tail grep rg wc cut tr rev tac nl xargs shuf")
+LISTING_OPTION = re.compile(r"-[a-dg-zA-Z]*[lLc][a-dg-zA-Z0]*|--files(?:-with(?:out)?-match(?:es)?)?|--count")
+FILTER_PROGRAMS = split_words("sort uniq head tail grep rg wc cut tr rev tac nl xargs shuf")
 """Programs that print some of what they are fed."""
-_COUNTED = re.compile(r"-[lwcmL]+|--(?:lines|words|bytes|chars)")
-_TIME = re.compile(r"\+(?:%-?[a-zA-Z])+")
-_SPEAKERS = listed("show log cat-file blame grep diff config for-each-ref notes")
+_COUNT_OPTION = re.compile(r"-[lwcmL]+|--(?:lines|words|bytes|chars)")
+_DATE_FORMAT = re.compile(r"\+(?:%-?[a-zA-Z])+")
+_GIT_CONTENT_COMMANDS = split_words("show log cat-file blame grep diff config for-each-ref notes")
 
 
-def text(commands: Sequence[Sequence[Word]], folders: Collection[str], standing: Standing) -> str:
+def predict_text(commands: Sequence[Sequence[Word]], cwds: Collection[str], context: ShellContext) -> str:
     """What a substitution becomes."""
     if len(commands) == 1:
         match [word.text for word in commands[0]]:
-            case ["pwd"] if len(folders) == 1:
-                return next(iter(folders))
+            case ["pwd"] if len(cwds) == 1:
+                return next(iter(cwds))
             case ["mktemp", *_]:
-                return f"/tmp/{NAME}"
-            case ["git", "rev-parse", "--show-toplevel"] if len(folders) == 1:
-                folder = next(iter(folders))
-                roots = (normal(root) for root in standing.roots)
-                return next((root for root in roots if folder == root or below(folder, root)), HOLE)
-            case ["echo", *words] if _plainly(words):
+                return f"/tmp/{UNKNOWN_NAME}"
+            case ["git", "rev-parse", "--show-toplevel"] if len(cwds) == 1:
+                folder = next(iter(cwds))
+                roots = (normalize_path(root) for root in context.roots)
+                return next((root for root in roots if folder == root or is_below(folder, root)), UNKNOWN)
+            case ["echo", *words] if _is_literal(words):
                 return " ".join(words)
             case _:
                 pass
-    shown = feed(commands, None, folders)
-    return NAME if shown.names else shown.text.rstrip("\n") if shown.text is not None else HOLE
+    output = predict_stdin(commands, None, cwds)
+    return UNKNOWN_NAME if output.is_names_only else output.text.rstrip("\n") if output.text is not None else UNKNOWN
 
 
-def feed(commands: Sequence[Sequence[Word]], before: Feed | None, folders: Collection[str]) -> Feed:
+def predict_stdin(
+    commands: Sequence[Sequence[Word]], before: StdinContent | None, cwds: Collection[str]
+) -> StdinContent:
     """What commands that ran one after another give to the next one in a pipe."""
     if not commands:
-        return Feed()
+        return StdinContent()
     if len(commands) == 1:
         match [word.text for word in commands[0]]:
-            case ["echo", *words] if _plainly(words):
-                return Feed(" ".join(words) + "\n")
-            case ["printf", "%s" | "%s\\n", one] if _plainly([one]):
-                return Feed(one)
+            case ["echo", *words] if _is_literal(words):
+                return StdinContent(" ".join(words) + "\n")
+            case ["printf", "%s" | "%s\\n", one] if _is_literal([one]):
+                return StdinContent(one)
             case ["cat"] if before:
                 return before
             case _:
                 pass
-    fed = before is not None and before.names
+    is_names_only = before is not None and before.is_names_only
     for words in commands:
-        fed = _names(words, fed=fed)
-        if not fed:
-            return Feed()
-    return Feed(names=HOLE not in folders)
+        is_names_only = _is_names_only(words, has_names_input=is_names_only)
+        if not is_names_only:
+            return StdinContent()
+    return StdinContent(is_names_only=UNKNOWN not in cwds)
 
 
-def _plainly(words: Sequence[str]) -> bool:
-    return not any(MARKS.search(word) or "\\" in word or word.startswith("-") for word in words)
+def _is_literal(words: Sequence[str]) -> bool:
+    return not any(PLACEHOLDERS.search(word) or "\\" in word or word.startswith("-") for word in words)
 
 
-def _names(words: Sequence[Word], *, fed: bool) -> bool:
+def _is_names_only(words: Sequence[Word], *, has_names_input: bool) -> bool:
     """Whether what a command prints is nothing but names, given whether its input is."""
     name, *rest = [word.text.rpartition("/")[2] if at == 0 else word.text for at, word in enumerate(words)]
-    if any(HOLE in each for each in rest) or any(each.startswith(("/", "-printf", "--format")) for each in rest):
+    if any(UNKNOWN in each for each in rest) or any(each.startswith(("/", "-printf", "--format")) for each in rest):
         return False
     if name == "git":
-        return not any(each in _SPEAKERS for each in rest) or "--name-only" in rest or "--format=%H" in rest
-    if name in ("grep", "rg", "ag") and any(LISTING.fullmatch(each) for each in rest):
+        return not any(each in _GIT_CONTENT_COMMANDS for each in rest) or "--name-only" in rest or "--format=%H" in rest
+    if name in ("grep", "rg", "ag") and any(LISTING_OPTION.fullmatch(each) for each in rest):
         return True
-    return name in NAMERS or (fed and name in PASSING)
+    return name in NAME_PRINTERS or (has_names_input and name in FILTER_PROGRAMS)
 
 
-def is_numeric(words: Sequence[Word]) -> bool:
+def is_numeric_output(words: Sequence[Word]) -> bool:
     """Whether a command prints nothing but numbers."""
     match [word.text for word in words]:
         case ["nproc"] | ["id", "-u" | "-g"] | ["tput", "cols" | "lines"] | ["git", "rev-list", "--count", *_]:
             return True
         case ["wc", *options]:
-            return all(_COUNTED.fullmatch(each) for each in options)
+            return all(_COUNT_OPTION.fullmatch(each) for each in options)
         case ["seq", *rest]:
             return all(is_number(each) for each in rest)
         case ["date", form] | ["date", "-u", form]:
-            return _TIME.fullmatch(form) is not None
+            return _DATE_FORMAT.fullmatch(form) is not None
         case ["grep" | "rg", option, pattern, *files]:
-            count = re.fullmatch(r"-[ciEFvwx]*c[iEFvwx]*", option) is not None
-            return count and not pattern.startswith("-") and len(files) <= 1 and not any(each.glob for each in words)
+            is_count = re.fullmatch(r"-[ciEFvwx]*c[iEFvwx]*", option) is not None
+            return (
+                is_count
+                and not pattern.startswith("-")
+                and len(files) <= 1
+                and not any(each.has_glob for each in words)
+            )
         case _:
             return False

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable
 
-from handhold.core.policy.shell.places import BINS
-from handhold.core.policy.shell.words import HOLE, Word
+from handhold.core.policy.shell.places import SYSTEM_BIN_FOLDERS
+from handhold.core.policy.shell.words import UNKNOWN, Word
 
-_SPARED = re.compile(
+_HARMLESS_NAMES = re.compile(
     r"GIT_(?:(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|TERMINAL_PROMPT|OPTIONAL_LOCKS|TRACE|CURL_VERBOSE|MERGE_AUTOEDIT"
     r"|ADVICE|LITERAL_PATHSPECS|REFLOG_ACTION)"
 )
-_RULES = re.compile(
+_RISKY_NAMES = re.compile(
     r"PATH|CDPATH|IFS|ENV|BASH_.*|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4]|GLOBIGNORE|HOME|SHELL|EXECIGNORE"
     r"|LD_.*|DYLD_.*|GIT_.*|MALLOC_.*|GCONV_PATH|LOCPATH|HOSTALIASES|RES_OPTIONS|GETCONF_DIR|NLSPATH|TERMINFO"
     r"|.*PAGER|.*EDITOR|VISUAL|BROWSER|LESS|LESSOPEN|LESSCLOSE|LESSKEY.*|LESSEDIT|MORE|LV|MANOPT|VIMINIT|EXINIT|SSH_ASKPASS|SUDO_ASKPASS|.*_ASKPASS"
@@ -23,36 +23,40 @@ _RULES = re.compile(
     r"|http_proxy|https_proxy|all_proxy|HTTPS?_PROXY|ALL_PROXY|DOCKER_HOST|KUBECONFIG"
 )
 _HARMLESS_PROGRAM = re.compile(r"|cat|less|more|true|false|:|/bin/(?:cat|true)|less -[A-Za-z]+")
-_FOLDERS = re.compile(r"(?:\.?\.?/?[\w.@-]+(?:/[\w.@-]+)*/?|\.)?")
-_TOOLS = re.compile(r".*/(?:node_modules/\.bin|\.?venv/bin|env/bin|\.cargo/bin|\.local/bin|go/bin|\.bun/bin|shims)/?")
-_NODE = re.compile(r"(?:--(?:max-old-space-size=\d+|no-warnings|no-deprecation|experimental-[\w-]+|trace-\w+)\s*)*")
-_JAVA = re.compile(r"(?:-X(?:m[xsn]|ss)\d+[kmgKMG]?\s*|-D[\w.]+=[\w./-]*\s*)*")
+_RELATIVE_FOLDER = re.compile(r"(?:\.?\.?/?[\w.@-]+(?:/[\w.@-]+)*/?|\.)?")
+_TOOL_FOLDER = re.compile(
+    r".*/(?:node_modules/\.bin|\.?venv/bin|env/bin|\.cargo/bin|\.local/bin|go/bin|\.bun/bin|shims)/?"
+)
+_NODE_OPTIONS = re.compile(
+    r"(?:--(?:max-old-space-size=\d+|no-warnings|no-deprecation|experimental-[\w-]+|trace-\w+)\s*)*"
+)
+_JAVA_OPTIONS = re.compile(r"(?:-X(?:m[xsn]|ss)\d+[kmgKMG]?\s*|-D[\w.]+=[\w./-]*\s*)*")
 
 
-def _path(value: str) -> bool:
-    return all(entry in BINS or _TOOLS.fullmatch(f"/{entry}") for entry in value.split(":"))
+def _is_safe_path(value: str) -> bool:
+    return all(entry in SYSTEM_BIN_FOLDERS or _TOOL_FOLDER.fullmatch(f"/{entry}") for entry in value.split(":"))
 
 
-def _beneath(value: str) -> bool:
+def _is_below_workspace(value: str) -> bool:
     """Folders of the workspace, from where it stands: what runs there is the workspace's own anyway."""
     return ".." not in value and all(
-        _FOLDERS.fullmatch(entry) for entry in value.split(":") if not entry.startswith("/")
+        _RELATIVE_FOLDER.fullmatch(entry) for entry in value.split(":") if not entry.startswith("/")
     )
 
 
-HARMLESS: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
-    (re.compile("PATH"), _path),
+HARMLESS_VALUES: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
+    (re.compile("PATH"), _is_safe_path),
     (
         re.compile(r".*PAGER|.*EDITOR|VISUAL|LESS|MORE"),
         _HARMLESS_PROGRAM.fullmatch,
     ),
     (re.compile("LESS"), re.compile(r"-?[A-Za-z]*").fullmatch),
-    (re.compile("PYTHONPATH|NODE_PATH|CLASSPATH|RUBYLIB|PERL5LIB"), _beneath),
+    (re.compile("PYTHONPATH|NODE_PATH|CLASSPATH|RUBYLIB|PERL5LIB"), _is_below_workspace),
     (re.compile("PYTHONBREAKPOINT"), re.compile("0?").fullmatch),
     (re.compile("PYTHONWARNINGS"), re.compile(r"[\w:,.]*").fullmatch),
     (re.compile("PYTHONINSPECT"), re.compile("0?").fullmatch),
-    (re.compile("NODE_OPTIONS"), _NODE.fullmatch),
-    (re.compile("MAVEN_OPTS|GRADLE_OPTS"), _JAVA.fullmatch),
+    (re.compile("NODE_OPTIONS"), _NODE_OPTIONS.fullmatch),
+    (re.compile("MAVEN_OPTS|GRADLE_OPTS"), _JAVA_OPTIONS.fullmatch),
     (re.compile("MAKEFLAGS"), re.compile(r"-?j?\s*\d*[ksw]*").fullmatch),
     (re.compile("GOFLAGS"), re.compile(r"(?:-(?:mod|count|v|race|tags)(?:=[\w,]+)?\s*)*").fullmatch),
     (re.compile("IFS"), re.compile(r"[\n\t ,:;|]*").fullmatch),
@@ -66,10 +70,10 @@ HARMLESS: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
 """Of some of them, the values that people set every day."""
 
 
-def why_it_rules(name: str, value: Word) -> str:
+def find_assignment_risk(name: str, value: Word) -> str:
     """Why setting this variable is more than setting a value; empty if it is not."""
-    if _SPARED.fullmatch(name) or not _RULES.fullmatch(name):
+    if _HARMLESS_NAMES.fullmatch(name) or not _RISKY_NAMES.fullmatch(name):
         return ""
-    if HOLE not in value.text and any(names.fullmatch(name) and test(value.text) for names, test in HARMLESS):
+    if UNKNOWN not in value.text and any(names.fullmatch(name) and test(value.text) for names, test in HARMLESS_VALUES):
         return ""
     return f"the variable {name} decides which programs run, or how"

@@ -12,461 +12,480 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from handhold.core.policy.shell import printed
-from handhold.core.policy.shell.arithmetic import COMPARISONS, NUMBERS, check_key
-from handhold.core.policy.shell.call import Call, Feed, Finding
-from handhold.core.policy.shell.grammar import LOST, Source, Unsure, every, parse
-from handhold.core.policy.shell.heredocs import heredoc
-from handhold.core.policy.shell.marks import HOLE, MARKS, NUMBER, SHOWN, is_number
-from handhold.core.policy.shell.nodes import behind_heredoc, bodies, destinations, ends_simply, three, tokens
-from handhold.core.policy.shell.places import Standing, normal
-from handhold.core.policy.shell.programs import judge
-from handhold.core.policy.shell.variables import why_it_rules
-from handhold.core.policy.shell.words import EVALUATED, Reader, Word, listed
+from handhold.core.policy.shell.arithmetic import COMPARISONS, NUMERIC_VARIABLES, check_key
+from handhold.core.policy.shell.call import CommandFinding, SimpleCommand, StdinContent
+from handhold.core.policy.shell.grammar import DROPPED_DASH, AnalysisError, SyntaxTree, iter_nodes, parse
+from handhold.core.policy.shell.heredocs import read_heredoc
+from handhold.core.policy.shell.marks import ELLIPSIS, PLACEHOLDERS, UNKNOWN, UNKNOWN_NUMBER, is_number
+from handhold.core.policy.shell.nodes import (
+    get_bodies,
+    get_destinations,
+    is_simple_substitution,
+    iter_tokens,
+    split_after_heredoc,
+    split_list,
+)
+from handhold.core.policy.shell.places import ShellContext, normalize_path
+from handhold.core.policy.shell.programs import analyze_program
+from handhold.core.policy.shell.variables import find_assignment_risk
+from handhold.core.policy.shell.words import SUBSCRIPT_CODE, Word, WordExpander, split_words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_RUNS = 400  # commands looked at, each wrapper and each round of a loop counted
-DEEPEST = 30  # statements within statements, also of texts within texts
-MOST_ROUNDS = 12  # of a loop over known words
-SPLITS = "IFS"  # while it is another than at first, nobody knows what a value is split into
-WRITING = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<>"))
-RESERVED = listed("if then else elif fi do done case esac while until for select function in coproc { } ! [[ ]]")
+MAX_ANALYZED_COMMANDS = 400  # commands looked at, each wrapper and each round of a loop counted
+MAX_NESTING = 30  # statements within statements, also of texts within texts
+MAX_LOOP_WORDS = 12  # of a loop over known words
+IFS_VARIABLE = "IFS"  # while it is another than at first, nobody knows what a value is split into
+WRITE_OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<>"))
+RESERVED_WORDS = split_words(
+    "if then else elif fi do done case esac while until for select function in coproc { } ! [[ ]]"
+)
 
 
-_EVALUATING = re.compile(r"(?<=\s)-(?:eq|ne|lt|le|gt|ge|v|R)(?=\s)")
+_EVALUATING_OPERATOR = re.compile(r"(?<=\s)-(?:eq|ne|lt|le|gt|ge|v|R)(?=\s)")
 
 
-class Enough(Unsure):
+class AnalysisLimitExceeded(AnalysisError):
     """It is not worth going on."""
 
 
 @dataclass(frozen=True)
-class Known:
+class AnalysisState:
     """What is known at one point of the text."""
 
-    values: dict[str, str]
-    folders: frozenset[str]
-    associative: frozenset[str] = frozenset()  # arrays whose subscripts are texts
+    variables: dict[str, str]
+    cwds: frozenset[str]
+    associative_arrays: frozenset[str] = frozenset()  # arrays whose subscripts are texts
 
-    def joined(self, other: "Known") -> "Known":
+    def join(self, other: "AnalysisState") -> "AnalysisState":
         same: dict[str, str] = {}
-        for name, value in self.values.items():
-            there = other.values.get(name)
-            if there == value:
+        for name, value in self.variables.items():
+            other_value = other.variables.get(name)
+            if other_value == value:
                 same[name] = value
-            elif there is not None and is_number(value) and is_number(there):
-                same[name] = NUMBER
-        if SPLITS in self.values or SPLITS in other.values:
-            same[SPLITS] = HOLE
-        return Known(same, self.folders | other.folders, self.associative & other.associative)
+            elif other_value is not None and is_number(value) and is_number(other_value):
+                same[name] = UNKNOWN_NUMBER
+        if IFS_VARIABLE in self.variables or IFS_VARIABLE in other.variables:
+            same[IFS_VARIABLE] = UNKNOWN
+        return AnalysisState(same, self.cwds | other.cwds, self.associative_arrays & other.associative_arrays)
 
 
 @dataclass(frozen=True)
-class Around:
+class InheritedContext:
     """What a statement gets from where it stands: its input, redirections and words that follow it."""
 
-    feed: Feed | None = None
+    stdin: StdinContent | None = None
     background: bool = False
     redirects: tuple["Node", ...] = ()
-    words: tuple["Node", ...] = ()
-    lost: tuple[Word, ...] = ()  # that the grammar's parser did not see
+    extra_words: tuple["Node", ...] = ()
+    dropped_words: tuple[Word, ...] = ()  # that the grammar's parser did not see
 
 
-class Walk:
-    def __init__(self, standing: Standing) -> None:
-        self.standing = standing
-        self.findings: list[Finding] = []
+class ShellAnalyzer:
+    def __init__(self, context: ShellContext) -> None:
+        self.context = context
+        self.findings: list[CommandFinding] = []
         self.commands: list[tuple[Word, ...]] = []
-        self.defining: list[str] = []
-        self.functions: set[str] = set()
-        self.ever_assigned: set[str] = set()
-        self.redirected = 0  # outputs that went elsewhere
-        self.never_known: set[str] = set()
-        self.known = Known(self._at_first(), frozenset((normal(standing.folder),)))
-        self.deep = self.rounds = 0
-        self.reader = self._reader(Source.read(""))
+        self.function_stack: list[str] = []
+        self.defined_functions: set[str] = set()
+        self.assigned_names: set[str] = set()
+        self.redirect_count = 0  # outputs that went elsewhere
+        self.untracked_names: set[str] = set()
+        self.state = AnalysisState(self._initial_variables(), frozenset((normalize_path(context.cwd),)))
+        self.depth = self.loop_rounds = 0
+        self.expander = self._make_expander(SyntaxTree.from_text(""))
 
-    def _at_first(self) -> dict[str, str]:
-        home = {"HOME": self.standing.home} if self.standing.home else {}
-        return {"PWD": self.standing.folder, "TMPDIR": "/tmp", "PATH": "/usr/bin:/bin", **home}
+    def _initial_variables(self) -> dict[str, str]:
+        home = {"HOME": self.context.home} if self.context.home else {}
+        return {"PWD": self.context.cwd, "TMPDIR": "/tmp", "PATH": "/usr/bin:/bin", **home}
 
-    def _reader(self, source: Source) -> Reader:
-        return Reader(
-            source,
-            self._value,
-            self._printed,
-            self._operand,
-            self.assigned,
-            lambda name: name in self.known.associative,
-            self.standing.home or HOLE,
+    def _make_expander(self, tree: SyntaxTree) -> WordExpander:
+        return WordExpander(
+            tree,
+            self._lookup,
+            self._substitute,
+            self._lookup_operand,
+            self.assign_variable,
+            lambda name: name in self.state.associative_arrays,
+            self.context.home or UNKNOWN,
         )
 
     # --- what is known
 
-    def _value(self, name: str) -> str | None:
-        if name in self.never_known or SPLITS in self.known.values or SPLITS in self.never_known:
+    def _lookup(self, name: str) -> str | None:
+        if name in self.untracked_names or IFS_VARIABLE in self.state.variables or IFS_VARIABLE in self.untracked_names:
             return None
-        return self.known.values.get(name)
+        return self.state.variables.get(name)
 
-    def _operand(self, name: str) -> str | None:
+    def _lookup_operand(self, name: str) -> str | None:
         """What a variable holds where it is evaluated: it is not split."""
-        if name in NUMBERS and name not in self.ever_assigned:
-            return NUMBER
-        return None if name in self.never_known else self.known.values.get(name)
+        if name in NUMERIC_VARIABLES and name not in self.assigned_names:
+            return UNKNOWN_NUMBER
+        return None if name in self.untracked_names else self.state.variables.get(name)
 
-    def assigned(self, name: str, value: Word) -> None:
+    def assign_variable(self, name: str, value: Word) -> None:
         """A variable is set. It may be one that decides what runs."""
-        if because := why_it_rules(name, value):
-            self.found(Finding("unknown", because))
-        if EVALUATED.search(value.text):
-            raise Unsure("a subscript in it would be run as code")
-        self.ever_assigned.add(name)
-        values = {each: text for each, text in self.known.values.items() if each != name}
-        if HOLE not in value.text or name == SPLITS:
+        if because := find_assignment_risk(name, value):
+            self.add_finding(CommandFinding("unknown", because))
+        if SUBSCRIPT_CODE.search(value.text):
+            raise AnalysisError("a subscript in it would be run as code")
+        self.assigned_names.add(name)
+        values = {each: text for each, text in self.state.variables.items() if each != name}
+        if UNKNOWN not in value.text or name == IFS_VARIABLE:
             values[name] = value.text
-        self.known = replace(self.known, values=values)
+        self.state = replace(self.state, variables=values)
 
-    def moved(self, folder: str) -> None:
-        if folder.startswith(HOLE):
-            folders = frozenset((HOLE,))
-        elif folder.startswith("/"):
-            folders = frozenset((normal(folder),))
+    def change_directory(self, path: str) -> None:
+        if path.startswith(UNKNOWN):
+            cwds = frozenset((UNKNOWN,))
+        elif path.startswith("/"):
+            cwds = frozenset((normalize_path(path),))
         else:
-            folders = frozenset(at if at == HOLE else normal(f"{at}/{folder}") for at in self.known.folders)
-        values = {name: value for name, value in self.known.values.items() if name != "PWD"}
-        if len(folders) == 1 and HOLE not in (only := next(iter(folders))):
+            cwds = frozenset(at if at == UNKNOWN else normalize_path(f"{at}/{path}") for at in self.state.cwds)
+        values = {name: value for name, value in self.state.variables.items() if name != "PWD"}
+        if len(cwds) == 1 and UNKNOWN not in (only := next(iter(cwds))):
             values["PWD"] = only
-        self.known = replace(self.known, values=values, folders=folders)
+        self.state = replace(self.state, variables=values, cwds=cwds)
 
-    def found(self, finding: Finding) -> None:
+    def add_finding(self, finding: CommandFinding) -> None:
         self.findings.append(finding)
 
     @contextmanager
-    def _aside(self) -> Generator[None]:
+    def _subshell(self) -> Generator[None]:
         """What happens here does not last: a shell within the shell."""
-        before = self.known
+        before = self.state
         try:
             yield
         finally:
-            self.known = before
+            self.state = before
 
     @contextmanager
-    def _deeper(self) -> Generator[None]:
-        self.deep += 1
+    def _nested(self) -> Generator[None]:
+        self.depth += 1
         try:
-            if self.deep > DEEPEST:
-                raise Enough("it is nested too deeply to look at")
+            if self.depth > MAX_NESTING:
+                raise AnalysisLimitExceeded("it is nested too deeply to look at")
             yield
         finally:
-            self.deep -= 1
+            self.depth -= 1
 
     # --- texts
 
-    def text(self, text: str) -> None:
+    def analyze_text(self, text: str) -> None:
         """All of a text, in what is known now."""
-        source = parse(text)
-        before, self.reader = self.reader, self._reader(source)
+        tree = parse(text)
+        before, self.expander = self.expander, self._make_expander(tree)
         try:
-            with self._deeper():
-                self._sequence(source.root.children, Around())
+            with self._nested():
+                self._visit_sequence(tree.root.children, InheritedContext())
         finally:
-            self.reader = before
+            self.expander = before
 
-    def script(self, text: str, call: Call) -> None:
+    def analyze_script(self, text: str, command: SimpleCommand) -> None:
         """Code for a shell: of its own, except for `eval`."""
-        if call.name == "eval":
-            self.text(text)
+        if command.name == "eval":
+            self.analyze_text(text)
             return
-        with self._aside():
-            self.known = Known(self._at_first(), call.folders)
-            self.text(text)
+        with self._subshell():
+            self.state = AnalysisState(self._initial_variables(), command.cwds)
+            self.analyze_text(text)
 
     # --- statements
 
-    def _sequence(self, nodes: Sequence["Node"], around: Around) -> None:
+    def _visit_sequence(self, nodes: Sequence["Node"], inherited: InheritedContext) -> None:
         for at, node in enumerate(nodes):
             if node.is_named and node.type != "comment":
                 ends = nodes[at + 1].type if at + 1 < len(nodes) else ""
-                self._statement(node, replace(around, background=around.background or ends == "&"))
+                self._visit_statement(node, replace(inherited, background=inherited.background or ends == "&"))
 
-    def _statement(self, node: "Node", around: Around) -> None:
+    def _visit_statement(self, node: "Node", inherited: InheritedContext) -> None:
         try:
-            with self._deeper():
-                if around.background:
-                    with self._aside():
-                        self._visit(node, around)
+            with self._nested():
+                if inherited.background:
+                    with self._subshell():
+                        self._visit(node, inherited)
                 else:
-                    self._visit(node, around)
-        except Enough:
+                    self._visit(node, inherited)
+        except AnalysisLimitExceeded:
             raise
-        except Unsure as unsure:
-            self.found(Finding("unknown", unsure.because))
+        except AnalysisError as error:
+            self.add_finding(CommandFinding("unknown", error.because))
 
-    def _visit(self, node: "Node", around: Around) -> None:
+    def _visit(self, node: "Node", inherited: InheritedContext) -> None:
         match node.type:
             case "command":
-                self._command(node, around)
+                self._visit_command(node, inherited)
             case "redirected_statement":
-                self._redirected(node, around)
+                self._visit_redirected(node, inherited)
             case "list":
-                self._list(node, around)
+                self._visit_list(node, inherited)
             case "pipeline":
-                self._pipeline([part for part in node.children if part.is_named], around)
+                self._visit_pipeline([part for part in node.children if part.is_named], inherited)
             case "negated_command":
-                self._sequence(node.children, around)
+                self._visit_sequence(node.children, inherited)
             case "variable_assignment":
-                self._assignment(node)
-                self._no_words(around)
+                self._visit_assignment(node)
+                self._reject_words(inherited)
             case "variable_assignments":
                 for part in node.named_children:
-                    self._assignment(part)
-                self._no_words(around)
+                    self._visit_assignment(part)
+                self._reject_words(inherited)
             case "declaration_command" | "unset_command":
-                self._declaration(node)
-                self._no_words(around)
+                self._visit_declaration(node)
+                self._reject_words(inherited)
             case "test_command":
-                self._test(node)
-                self._no_words(around)
+                self._visit_test(node)
+                self._reject_words(inherited)
             case "ERROR":
-                raise Unsure("it is not complete")
+                raise AnalysisError("it is not complete")
             case _:
-                self._compound(node, around)
+                self._visit_compound(node, inherited)
 
-    def _compound(self, node: "Node", around: Around) -> None:
-        inner = Around(self._redirect(around), around.background)
-        if around.words or around.lost:
-            raise Unsure("words stand where none belong")
+    def _visit_compound(self, node: "Node", inherited: InheritedContext) -> None:
+        inner = InheritedContext(self._apply_redirects(inherited), inherited.background)
+        if inherited.extra_words or inherited.dropped_words:
+            raise AnalysisError("words stand where none belong")
         match node.type:
             case "compound_statement" if node.children[0].type == "((":
-                self.reader.arithmetic(node)
+                self.expander.evaluate_node(node)
             case "compound_statement" | "do_group":
-                self._sequence(node.children, inner)
+                self._visit_sequence(node.children, inner)
             case "subshell":
-                with self._aside():
-                    self._sequence(node.children, inner)
+                with self._subshell():
+                    self._visit_sequence(node.children, inner)
             case "if_statement" | "elif_clause" | "else_clause":
-                self._condition(node, inner)
+                self._visit_if(node, inner)
             case "case_statement":
-                self._case(node, inner)
+                self._visit_case(node, inner)
             case "while_statement":
-                self._rounds(lambda: self._sequence(node.children, inner))
+                self._iterate_to_fixpoint(lambda: self._visit_sequence(node.children, inner))
             case "for_statement":
-                self._for(node, inner)
+                self._visit_for(node, inner)
             case "c_style_for_statement":
-                self._counting(node, inner)
+                self._visit_c_style_for(node, inner)
             case "function_definition":
-                self._function(node, inner)
+                self._visit_function(node, inner)
             case kind:
-                raise Unsure(f"it holds a {kind.replace('_', ' ')}, which is not looked into")
+                raise AnalysisError(f"it holds a {kind.replace('_', ' ')}, which is not looked into")
 
-    def _list(self, node: "Node", around: Around) -> None:
+    def _visit_list(self, node: "Node", inherited: InheritedContext) -> None:
         """`a && b || c`: what comes later may not run."""
         links: list[tuple[str, Node]] = []
         while node.type == "list":
-            left, operator, right = three(node)
+            left, operator, right = split_list(node)
             links.insert(0, (operator.type, right))
             node = left
-        alone = Around(around.feed, around.background)
-        failed = self.known
-        self._statement(node, alone)
-        reached = ends = self.known
-        failed = failed.joined(ends)
+        without_redirects = InheritedContext(inherited.stdin, inherited.background)
+        state_if_failed = self.state
+        self._visit_statement(node, without_redirects)
+        state_if_reached = end_state = self.state
+        state_if_failed = state_if_failed.join(end_state)
         for at, (operator, right) in enumerate(links):
-            self.known = reached if operator == "&&" else failed
-            self._statement(right, around if at == len(links) - 1 else alone)
-            reached = self.known if operator == "&&" else reached.joined(self.known)
-            ends, failed = ends.joined(self.known), failed.joined(self.known)
-        self.known = ends
+            self.state = state_if_reached if operator == "&&" else state_if_failed
+            self._visit_statement(right, inherited if at == len(links) - 1 else without_redirects)
+            state_if_reached = self.state if operator == "&&" else state_if_reached.join(self.state)
+            end_state, state_if_failed = end_state.join(self.state), state_if_failed.join(self.state)
+        self.state = end_state
 
-    def _pipeline(self, parts: Sequence["Node"], around: Around) -> None:
-        feed = around.feed
+    def _visit_pipeline(self, parts: Sequence["Node"], inherited: InheritedContext) -> None:
+        stdin = inherited.stdin
         for at, part in enumerate(parts):
             last = at == len(parts) - 1
-            with self._aside():
+            with self._subshell():
                 start = len(self.commands)
-                elsewhere = self.redirected
-                self._statement(part, replace(around, feed=feed) if last else Around(feed, around.background))
-                shown = self.redirected == elsewhere
-                feed = printed.feed(self.commands[start:], feed, self.known.folders) if shown else Feed()
+                redirects_before = self.redirect_count
+                self._visit_statement(
+                    part, replace(inherited, stdin=stdin) if last else InheritedContext(stdin, inherited.background)
+                )
+                is_piped = self.redirect_count == redirects_before
+                stdin = (
+                    printed.predict_stdin(self.commands[start:], stdin, self.state.cwds) if is_piped else StdinContent()
+                )
 
-    def _condition(self, node: "Node", around: Around) -> None:
+    def _visit_if(self, node: "Node", inherited: InheritedContext) -> None:
         thens = [at for at, part in enumerate(node.children) if part.type == "then"]
         split = thens[0] if thens else 0
-        self._sequence(node.children[:split], around)
-        reached = self.known
+        self._visit_sequence(node.children[:split], inherited)
+        start_state = self.state
         clauses = [part for part in node.children if part.type in ("elif_clause", "else_clause")]
-        ends = reached
+        end_state = start_state
         for group in [[p for p in node.children[split:] if p not in clauses], *([each] for each in clauses)]:
-            self.known = reached
-            self._sequence(group, around)
-            ends = ends.joined(self.known)
-        self.known = ends
+            self.state = start_state
+            self._visit_sequence(group, inherited)
+            end_state = end_state.join(self.state)
+        self.state = end_state
 
-    def _case(self, node: "Node", around: Around) -> None:
-        reached = ends = self.known
+    def _visit_case(self, node: "Node", inherited: InheritedContext) -> None:
+        start_state = end_state = self.state
         for part in node.children:
             if part.type == "case_item":
                 body = [each for at, each in enumerate(part.children) if part.field_name_for_child(at) != "value"]
                 for at, each in enumerate(part.children):
                     if part.field_name_for_child(at) == "value":
-                        self.reader.inside(each)
-                self.known = reached
-                self._sequence(body, around)
-                ends = ends.joined(self.known)
+                        self.expander.check_substitutions(each)
+                self.state = start_state
+                self._visit_sequence(body, inherited)
+                end_state = end_state.join(self.state)
             elif part.is_named and part.type != "comment":
-                self.reader.inside(part)
-        self.known = ends
+                self.expander.check_substitutions(part)
+        self.state = end_state
 
-    def _rounds(self, once: Callable[[], None]) -> None:
+    def _iterate_to_fixpoint(self, visit_body: Callable[[], None]) -> None:
         """A loop: what one round leaves, the next one finds, until a round leaves nothing new."""
-        for turn in count():
-            self.rounds += 1
-            if self.rounds > MOST_RUNS:
-                raise Enough("its loops have too many rounds to look at")
-            before = self.known
-            once()
-            after = before.joined(self.known)
-            wanders = turn > 0 and after.folders != before.folders
-            self.known = replace(after, folders=frozenset((HOLE,))) if wanders else after
-            if self.known == before:
+        for iteration in count():
+            self.loop_rounds += 1
+            if self.loop_rounds > MAX_ANALYZED_COMMANDS:
+                raise AnalysisLimitExceeded("its loops have too many rounds to look at")
+            before = self.state
+            visit_body()
+            after = before.join(self.state)
+            changes_cwd = iteration > 0 and after.cwds != before.cwds
+            self.state = replace(after, cwds=frozenset((UNKNOWN,))) if changes_cwd else after
+            if self.state == before:
                 return
 
-    def _for(self, node: "Node", around: Around) -> None:
+    def _visit_for(self, node: "Node", inherited: InheritedContext) -> None:
         fields = [(node.field_name_for_child(at), part) for at, part in enumerate(node.children)]
-        name = self.reader.source.text(next(part for field, part in fields if field == "variable"))
-        words = [word for field, part in fields if field == "value" for word in self.reader.words(part)]
-        if not words or len(words) > MOST_ROUNDS:
-            words = [Word(NUMBER if words and all(is_number(word.text) for word in words) else HOLE)]
+        name = self.expander.tree.get_text(next(part for field, part in fields if field == "variable"))
+        words = [word for field, part in fields if field == "value" for word in self.expander.expand_words(part)]
+        if not words or len(words) > MAX_LOOP_WORDS:
+            words = [Word(UNKNOWN_NUMBER if words and all(is_number(word.text) for word in words) else UNKNOWN)]
         for word in words:
 
-            def once(word: Word = word) -> None:
-                self.assigned(name, replace(word, loose=False))
-                self._sequence(bodies(node), around)
+            def visit_body(word: Word = word) -> None:
+                self.assign_variable(name, replace(word, can_split=False))
+                self._visit_sequence(get_bodies(node), inherited)
 
-            self._rounds(once)
+            self._iterate_to_fixpoint(visit_body)
 
-    def _counting(self, node: "Node", around: Around) -> None:
+    def _visit_c_style_for(self, node: "Node", inherited: InheritedContext) -> None:
         """`for ((first; condition; last))`."""
-        marks = [part for part in node.children if part.type in ("((", ";", "))")][:4]
-        if [part.type for part in marks] != ["((", ";", ";", "))"]:
-            raise Unsure("a loop in it cannot be read")
-        first, condition, last = [(left.end_byte, right.start_byte) for left, right in pairwise(marks)]
-        reader = self.reader
+        delimiters = [part for part in node.children if part.type in ("((", ";", "))")][:4]
+        if [part.type for part in delimiters] != ["((", ";", ";", "))"]:
+            raise AnalysisError("a loop in it cannot be read")
+        first, condition, last = [(left.end_byte, right.start_byte) for left, right in pairwise(delimiters)]
+        expander = self.expander
 
-        def once() -> None:
-            reader.evaluate(reader.expanded(node, *condition))
-            self._sequence(bodies(node), around)
-            reader.evaluate(reader.expanded(node, *last))
+        def visit_body() -> None:
+            expander.evaluate(expander.expand_operands(node, *condition))
+            self._visit_sequence(get_bodies(node), inherited)
+            expander.evaluate(expander.expand_operands(node, *last))
 
-        reader.evaluate(reader.expanded(node, *first))
-        self._rounds(once)
+        expander.evaluate(expander.expand_operands(node, *first))
+        self._iterate_to_fixpoint(visit_body)
 
-    def _function(self, node: "Node", around: Around) -> None:
+    def _visit_function(self, node: "Node", inherited: InheritedContext) -> None:
         """Looked into where it is made, whoever calls it later: its arguments are holes."""
-        name = self.reader.source.text(node.children[1] if node.children[0].type == "function" else node.children[0])
-        self.defining.append(name)
-        self.functions.add(name)
-        before, assigned_before = self.known, self.ever_assigned
-        self.ever_assigned = set()
+        name = self.expander.tree.get_text(
+            node.children[1] if node.children[0].type == "function" else node.children[0]
+        )
+        self.function_stack.append(name)
+        self.defined_functions.add(name)
+        before, assigned_before = self.state, self.assigned_names
+        self.assigned_names = set()
         try:
             redirects = tuple(part for part in node.children if part.type.endswith("_redirect"))
-            self.known = replace(before, values={}, associative=frozenset())
-            self._sequence(bodies(node), replace(around, redirects=redirects))
+            self.state = replace(before, variables={}, associative_arrays=frozenset())
+            self._visit_sequence(get_bodies(node), replace(inherited, redirects=redirects))
         finally:
-            self.never_known |= self.ever_assigned
-            self.ever_assigned |= assigned_before
-            self.defining.pop()
-            self.known = replace(before, folders=before.folders | self.known.folders)
+            self.untracked_names |= self.assigned_names
+            self.assigned_names |= assigned_before
+            self.function_stack.pop()
+            self.state = replace(before, cwds=before.cwds | self.state.cwds)
 
     # --- redirections
 
-    def _redirected(self, node: "Node", around: Around) -> None:
+    def _visit_redirected(self, node: "Node", inherited: InheritedContext) -> None:
         """Redirections stand behind the last command of what they follow, and words may stand behind them."""
         body = node.child_by_field_name("body")
         redirects = [part for part in node.children if part != body]
-        follow: list[Node] = []
+        following: list[Node] = []
         words: list[Node] = []
         for redirect in redirects:
             if redirect.type == "heredoc_redirect":
-                more, behind = behind_heredoc(redirect)
+                more, after_heredoc = split_after_heredoc(redirect)
                 words += more
-                follow += behind
+                following += after_heredoc
             elif redirect.type == "file_redirect":
-                words += destinations(redirect)[1:]
-        within = [part for each in redirects for part in each.children if part.type.endswith("_redirect")]
+                words += get_destinations(redirect)[1:]
+        nested_redirects = [part for each in redirects for part in each.children if part.type.endswith("_redirect")]
         inner = replace(
-            around,
-            redirects=(*redirects, *within, *around.redirects),
-            words=(*words, *around.words),
-            lost=self._lost(node, body, bare=not words and not around.words),
+            inherited,
+            redirects=(*redirects, *nested_redirects, *inherited.redirects),
+            extra_words=(*words, *inherited.extra_words),
+            dropped_words=self._recover_dropped_words(node, body, has_no_words=not words and not inherited.extra_words),
         )
         start = len(self.commands)
         if body is None:
-            self._simple([], words, inner)
+            self._analyze_simple([], words, inner)
         else:
             self._visit(body, inner)
-        if follow:
-            self._behind(follow, around, printed.feed(self.commands[start:], inner.feed, self.known.folders))
+        if following:
+            self._visit_after_heredoc(
+                following, inherited, printed.predict_stdin(self.commands[start:], inner.stdin, self.state.cwds)
+            )
 
-    def _lost(self, node: "Node", body: "Node | None", *, bare: bool) -> tuple[Word, ...]:
-        if not any(LOST.fullmatch(gap) for gap in self.reader.source.gaps(node)):
+    def _recover_dropped_words(self, node: "Node", body: "Node | None", *, has_no_words: bool) -> tuple[Word, ...]:
+        if not any(DROPPED_DASH.fullmatch(gap) for gap in self.expander.tree.iter_gaps(node)):
             return ()
-        behind = node.children[1].type if len(node.children) == 2 else ""
-        if body is None or behind != "heredoc_redirect" or not bare:
-            raise Unsure("a word of it cannot be read")
+        redirect_type = node.children[1].type if len(node.children) == 2 else ""
+        if body is None or redirect_type != "heredoc_redirect" or not has_no_words:
+            raise AnalysisError("a word of it cannot be read")
         return (Word("-"),)
 
-    def _behind(self, parts: Sequence["Node"], around: Around, feed: Feed) -> None:
+    def _visit_after_heredoc(self, parts: Sequence["Node"], inherited: InheritedContext, stdin: StdinContent) -> None:
         """What stands on the line of a heredoc's beginning, after a `|` or `&&`."""
         for part in parts:
             if part.type == "pipeline":
-                self._pipeline([each for each in part.children if each.is_named], Around(feed, around.background))
+                self._visit_pipeline(
+                    [each for each in part.children if each.is_named], InheritedContext(stdin, inherited.background)
+                )
             else:
-                self._statement(part, Around(around.feed, around.background))
+                self._visit_statement(part, InheritedContext(inherited.stdin, inherited.background))
 
-    def _redirect(self, around: Around) -> Feed | None:
+    def _apply_redirects(self, inherited: InheritedContext) -> StdinContent | None:
         """What the redirections read and write; the input that they leave."""
-        feed = around.feed
-        for node in around.redirects:
+        stdin = inherited.stdin
+        for node in inherited.redirects:
             match node.type:
                 case "file_redirect":
-                    feed = self._file(node, feed)
+                    stdin = self._apply_file_redirect(node, stdin)
                 case "herestring_redirect":
-                    text = self.reader.text_of(node.named_children[-1])
-                    feed = Feed(None if HOLE in text else text)
+                    text = self.expander.expand_text(node.named_children[-1])
+                    stdin = StdinContent(None if UNKNOWN in text else text)
                 case "heredoc_redirect":
-                    feed = Feed(heredoc(node, self.reader))
+                    stdin = StdinContent(read_heredoc(node, self.expander))
                 case _:
-                    raise Unsure("a redirection in it cannot be read")
-        return feed
+                    raise AnalysisError("a redirection in it cannot be read")
+        return stdin
 
-    def _file(self, node: "Node", feed: Feed | None) -> Feed | None:
+    def _apply_file_redirect(self, node: "Node", stdin: StdinContent | None) -> StdinContent | None:
         operators = [part.type for part in node.children if not part.is_named]
-        targets = destinations(node)
+        targets = get_destinations(node)
         operator = operators[0] if operators else ""
         if operator in (">&-", "<&-") or not targets:
-            return feed
-        words = self.reader.words(targets[0])
-        if len(words) != 1 or words[0].loose:
-            raise Unsure("where it would write is not known before it runs")
+            return stdin
+        words = self.expander.expand_words(targets[0])
+        if len(words) != 1 or words[0].can_split:
+            raise AnalysisError("where it would write is not known before it runs")
         word = words[0]
-        if operator not in ("<", "<&") and self.reader.source.text(node.children[0]) != "2":
-            self.redirected += 1
+        if operator not in ("<", "<&") and self.expander.tree.get_text(node.children[0]) != "2":
+            self.redirect_count += 1
         if operator in (">&", "<&") and (word.text.rstrip("-").isdigit() or word.text == "-"):
-            return Feed() if operator == "<&" else feed
-        call = Call((Word(operator), word), self.standing, self.known.folders, self)
-        if operator in WRITING:
-            call.writes(word)
-            return feed
+            return StdinContent() if operator == "<&" else stdin
+        command = SimpleCommand((Word(operator), word), self.context, self.state.cwds, self)
+        if operator in WRITE_OPERATORS:
+            command.check_write(word)
+            return stdin
         if operator not in ("<", "<&"):
-            raise Unsure("a redirection in it cannot be read")
-        call.reads(word)
-        return Feed(file=word.text)
+            raise AnalysisError("a redirection in it cannot be read")
+        command.check_read(word)
+        return StdinContent(file=word.text)
 
     # --- simple commands
 
-    def _command(self, node: "Node", around: Around) -> None:
+    def _visit_command(self, node: "Node", inherited: InheritedContext) -> None:
         assignments: list[Node] = []
         words: list[Node] = []
         redirects: list[Node] = []
@@ -475,133 +494,147 @@ class Walk:
                 assignments.append(part)
             elif part.type.endswith("_redirect"):
                 redirects.append(part)
-                words += destinations(part)[1:]
+                words += get_destinations(part)[1:]
             else:
                 words.append(part.children[0] if part.type == "command_name" else part)
-        self._simple(assignments, [*words, *around.words], replace(around, redirects=(*redirects, *around.redirects)))
+        self._analyze_simple(
+            assignments,
+            [*words, *inherited.extra_words],
+            replace(inherited, redirects=(*redirects, *inherited.redirects)),
+        )
 
-    def _simple(self, assignments: Sequence["Node"], nodes: Sequence["Node"], around: Around) -> None:
-        if nodes and self.reader.source.text(nodes[0]) in RESERVED:
-            raise Unsure("a word of the shell's grammar stands where a program should")
-        with self._aside() if nodes else _here():
+    def _analyze_simple(
+        self, assignments: Sequence["Node"], nodes: Sequence["Node"], inherited: InheritedContext
+    ) -> None:
+        if nodes and self.expander.tree.get_text(nodes[0]) in RESERVED_WORDS:
+            raise AnalysisError("a word of the shell's grammar stands where a program should")
+        with self._subshell() if nodes else _current_shell():
             for node in assignments:
-                self._assignment(node)
-        words = [*(word for node in nodes for word in self.reader.words(node)), *around.lost]
-        feed = self._redirect(around)
+                self._visit_assignment(node)
+        words = [*(word for node in nodes for word in self.expander.expand_words(node)), *inherited.dropped_words]
+        stdin = self._apply_redirects(inherited)
         if words:
-            self.run(Call(tuple(words), self.standing, self.known.folders, self, feed, around.background))
+            self.analyze_command(
+                SimpleCommand(tuple(words), self.context, self.state.cwds, self, stdin, inherited.background)
+            )
 
-    def run(self, call: Call) -> None:
+    def analyze_command(self, command: SimpleCommand) -> None:
         """One command, also one that another command runs."""
-        self.commands.append(call.words)
-        if len(self.commands) > MOST_RUNS:
-            raise Enough("it runs too many commands to look at")
-        word = call.words[0]
-        if not word.known or word.glob or SHOWN in word.text or not word.text:
-            raise Unsure("which program it would run is not known before it runs")
-        if word.text in self.defining:
-            call.dangerous(f"the function `{word.shown}` calls itself")
+        self.commands.append(command.words)
+        if len(self.commands) > MAX_ANALYZED_COMMANDS:
+            raise AnalysisLimitExceeded("it runs too many commands to look at")
+        word = command.words[0]
+        if not word.is_known or word.has_glob or ELLIPSIS in word.text or not word.text:
+            raise AnalysisError("which program it would run is not known before it runs")
+        if word.text in self.function_stack:
+            command.report_dangerous(f"the function `{word.display_text}` calls itself")
             return
-        with self._deeper():
-            judge(call)
+        with self._nested():
+            analyze_program(command)
 
-    def _assignment(self, node: "Node") -> None:
+    def _visit_assignment(self, node: "Node") -> None:
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
-        if name is None or self.reader.source.text(name)[:1].isdigit():
-            raise Unsure("a variable of it cannot be read")
-        text = self.reader.source.text(name)
-        more = any(part.type == "+=" for part in node.children)
+        if name is None or self.expander.tree.get_text(name)[:1].isdigit():
+            raise AnalysisError("a variable of it cannot be read")
+        text = self.expander.tree.get_text(name)
+        is_append = any(part.type == "+=" for part in node.children)
         if name.type != "variable_name":  # name[subscript]
-            self.reader.inside(name)
-            text, more = text.partition("[")[0], True
-        word = self.reader.value_of(value, keys=text in self.known.associative)
-        if more:
-            numbers = is_number(word.text) and is_number(self._operand(text) or "")
-            word = Word(NUMBER if numbers else HOLE)
-        self.assigned(text, word)
+            self.expander.check_substitutions(name)
+            text, is_append = text.partition("[")[0], True
+        word = self.expander.expand_assigned(value, is_associative=text in self.state.associative_arrays)
+        if is_append:
+            is_numeric = is_number(word.text) and is_number(self._lookup_operand(text) or "")
+            word = Word(UNKNOWN_NUMBER if is_numeric else UNKNOWN)
+        self.assign_variable(text, word)
 
-    def _declaration(self, node: "Node") -> None:
-        keyword = self.reader.source.text(node.children[0])
+    def _visit_declaration(self, node: "Node") -> None:
+        keyword = self.expander.tree.get_text(node.children[0])
         words: list[Word] = [Word(keyword)]
-        names = [self.reader.source.text(part).partition("=")[0] for part in node.children[1:]]
+        names = [self.expander.tree.get_text(part).partition("=")[0] for part in node.children[1:]]
         if keyword == "unset":
-            self.known = replace(self.known, associative=frozenset())
+            self.state = replace(self.state, associative_arrays=frozenset())
         elif any(re.fullmatch(r"-\w*A\w*", name) for name in names):
-            new = [name for name in names if name not in self.ever_assigned]
-            self.known = replace(self.known, associative=self.known.associative.union(new))
+            new = [name for name in names if name not in self.assigned_names]
+            self.state = replace(self.state, associative_arrays=self.state.associative_arrays.union(new))
         for part, name in zip(node.children[1:], names, strict=True):
             if part.type == "variable_assignment":
-                self._assignment(part)
-                words.append(Word(name.partition("[")[0] if "[" in name else self.reader.source.text(part)))
+                self._visit_assignment(part)
+                words.append(Word(name.partition("[")[0] if "[" in name else self.expander.tree.get_text(part)))
             elif part.type == "variable_name":
-                words.append(Word(self.reader.source.text(part)))
+                words.append(Word(self.expander.tree.get_text(part)))
             else:
-                words += self.reader.words(part)
-        self.run(Call(tuple(words), self.standing, self.known.folders, self))
+                words += self.expander.expand_words(part)
+        self.analyze_command(SimpleCommand(tuple(words), self.context, self.state.cwds, self))
 
-    def _test(self, node: "Node") -> None:
-        self.reader.inside(node)
-        single = node.children[0].type == "["
-        self._evaluated_by(node, single=single)
-        if single and any(part.type in ("&&", "||", "<", ">", "(", ")") for part in tokens(node)):
-            raise Unsure("a condition in it cannot be read")
-        self.commands.append((Word("[" if single else "[["),))
+    def _visit_test(self, node: "Node") -> None:
+        self.expander.check_substitutions(node)
+        is_single_bracket = node.children[0].type == "["
+        self._evaluate_test_operands(node, is_single_bracket=is_single_bracket)
+        if is_single_bracket and any(part.type in ("&&", "||", "<", ">", "(", ")") for part in iter_tokens(node)):
+            raise AnalysisError("a condition in it cannot be read")
+        self.commands.append((Word("[" if is_single_bracket else "[["),))
 
-    def _evaluated_by(self, node: "Node", *, single: bool) -> None:
+    def _evaluate_test_operands(self, node: "Node", *, is_single_bracket: bool) -> None:
         """Operands that a condition evaluates: of -v, and between `[[` and `]]` those of a comparison of numbers."""
-        read = 0
-        for part in every(node):
-            operators = [self.reader.source.text(each) for each in part.children if each.type == "test_operator"]
+        operator_count = 0
+        for part in iter_nodes(node):
+            operators = [self.expander.tree.get_text(each) for each in part.children if each.type == "test_operator"]
             operator = operators[0] if len(operators) == 1 else ""
-            read += operator in ("-v", "-R") or operator in COMPARISONS
+            operator_count += operator in ("-v", "-R") or operator in COMPARISONS
             if operator in ("-v", "-R"):
-                self.check_name(self.reader.expanded(part, part.children[0].end_byte, part.end_byte).strip())
-            elif operator in COMPARISONS and not single:
+                self.check_variable_name(
+                    self.expander.expand_operands(part, part.children[0].end_byte, part.end_byte).strip()
+                )
+            elif operator in COMPARISONS and not is_single_bracket:
                 for each in part.children:
-                    self.reader.evaluate(self.reader.operand_of(each) if each.type != "test_operator" else "")
-        if len(_EVALUATING.findall(self.reader.source.text(node))) > read:
-            raise Unsure("a condition in it cannot be read")
+                    self.expander.evaluate(self.expander.expand_operand(each) if each.type != "test_operator" else "")
+        if len(_EVALUATING_OPERATOR.findall(self.expander.tree.get_text(node))) > operator_count:
+            raise AnalysisError("a condition in it cannot be read")
 
-    def check_name(self, text: str) -> None:
+    def check_variable_name(self, text: str) -> None:
         """The name of a variable, as a builtin reads it; Unsure if it holds a subscript that may run code."""
         name, bracket, rest = text.partition("[")
-        if MARKS.search(name) or re.search("[*?]", name):  # a pattern may have become the name of a file
-            raise Unsure("which variable it names is not known before it runs")
-        if bracket and name in self.known.associative:
+        if PLACEHOLDERS.search(name) or re.search("[*?]", name):  # a pattern may have become the name of a file
+            raise AnalysisError("which variable it names is not known before it runs")
+        if bracket and name in self.state.associative_arrays:
             check_key(rest)
         elif bracket and rest.rstrip("]") not in ("@", "*"):
-            self.evaluate(rest)
+            self.evaluate_arithmetic(rest)
 
-    def evaluate(self, text: str) -> None:
-        self.reader.evaluate(text)
+    def evaluate_arithmetic(self, text: str) -> None:
+        self.expander.evaluate(text)
 
-    def _no_words(self, around: Around) -> None:
-        if around.words or around.lost:
-            raise Unsure("words stand where none belong")
-        self._redirect(around)
+    def _reject_words(self, inherited: InheritedContext) -> None:
+        if inherited.extra_words or inherited.dropped_words:
+            raise AnalysisError("words stand where none belong")
+        self._apply_redirects(inherited)
 
     # --- substitutions
 
-    def _printed(self, node: "Node") -> str:
-        text = self.reader.source.expansion(node)
+    def _substitute(self, node: "Node") -> str:
+        text = self.expander.tree.get_expansion_text(node)
         if text.startswith("`") and "\\" in text:
-            raise Unsure("a substitution in it cannot be read")
-        start, elsewhere = len(self.commands), self.redirected
-        with self._aside():
-            if bare := [part for part in node.children if part.type.endswith("_redirect")]:
-                self._simple([], [], Around(redirects=tuple(bare)))
-                return HOLE
-            with self._deeper():
-                self._sequence(node.children[1:-1], Around(Feed() if text.startswith(">") else None))
-            ran = self.commands[start:]
-            if self.redirected != elsewhere or any(words[0].text in self.functions for words in ran):
-                return HOLE
-            if ran and ends_simply(node) and printed.is_numeric(ran[-1]):
-                return NUMBER
-            return printed.text(self.commands[start:], self.known.folders, self.standing)
+            raise AnalysisError("a substitution in it cannot be read")
+        start, redirects_before = len(self.commands), self.redirect_count
+        with self._subshell():
+            if redirects := [part for part in node.children if part.type.endswith("_redirect")]:
+                self._analyze_simple([], [], InheritedContext(redirects=tuple(redirects)))
+                return UNKNOWN
+            with self._nested():
+                self._visit_sequence(
+                    node.children[1:-1], InheritedContext(StdinContent() if text.startswith(">") else None)
+                )
+            commands = self.commands[start:]
+            if self.redirect_count != redirects_before or any(
+                words[0].text in self.defined_functions for words in commands
+            ):
+                return UNKNOWN
+            if commands and is_simple_substitution(node) and printed.is_numeric_output(commands[-1]):
+                return UNKNOWN_NUMBER
+            return printed.predict_text(self.commands[start:], self.state.cwds, self.context)
 
 
 @contextmanager
-def _here() -> Generator[None]:
+def _current_shell() -> Generator[None]:
     yield

@@ -11,293 +11,295 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from handhold.core.policy.shell import arithmetic
-from handhold.core.policy.shell.grammar import Source, Unsure, every
+from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree, iter_nodes
 from handhold.core.policy.shell.letters import (
-    PLAIN,
-    RAW,
-    Letter,
+    SINGLE_QUOTED,
+    UNQUOTED,
     Quoting,
+    WordChar,
+    decode_ansi_c,
+    decode_double_quoted,
     expand_braces,
-    joined,
-    lettered,
-    quoted,
-    unescaped,
-    unquoted,
-    unslashed,
+    join_chars,
+    parse_unquoted,
+    to_chars,
+    to_quoted_chars,
 )
-from handhold.core.policy.shell.marks import HOLE, MARKS, NAME, NUMBER, SHOWN, is_number
+from handhold.core.policy.shell.marks import ELLIPSIS, PLACEHOLDERS, UNKNOWN, UNKNOWN_NAME, UNKNOWN_NUMBER, is_number
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_VALUES = frozenset(
+_EXPANSION_NODES = frozenset(
     (
         *("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"),
         *("string", "translated_string", "raw_string", "ansi_c_string"),
     )
 )
 
-_VARIABLE = re.compile(r"\$(?:\w+|[@*#?$!\-])|\$\{\w+\}")
-_NAMES = frozenset(("HOSTNAME", "OSTYPE"))
-_KEYS = re.compile(r"\$\{!\w+(?:\[[@*]\]|[@*])\}")
-_LENGTH = re.compile(r"\$\{#\w+(?:\[[\w@*]+\])?\}")
-_ELEMENT = re.compile(r"\$\{(\w+)\[[^@*].*\]\}", re.DOTALL)
+_SIMPLE_VARIABLE = re.compile(r"\$(?:\w+|[@*#?$!\-])|\$\{\w+\}")
+_NAME_VARIABLES = frozenset(("HOSTNAME", "OSTYPE"))
+_KEYS_EXPANSION = re.compile(r"\$\{!\w+(?:\[[@*]\]|[@*])\}")
+_LENGTH_EXPANSION = re.compile(r"\$\{#\w+(?:\[[\w@*]+\])?\}")
+_ELEMENT_EXPANSION = re.compile(r"\$\{(\w+)\[[^@*].*\]\}", re.DOTALL)
 _SUBSCRIPT = re.compile(r"\[(.*)\]\+?=", re.DOTALL)
-_CODE = re.compile(r"`|\$\((?!\()|[<>]\(")
-EVALUATED = re.compile(r"\[.*(?:\$\(|`)", re.DOTALL)
-_ARITHMETIC = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,#$()\[\]{}\0-\2]*")
+_SUBSTITUTION_START = re.compile(r"`|\$\((?!\()|[<>]\(")
+SUBSCRIPT_CODE = re.compile(r"\[.*(?:\$\(|`)", re.DOTALL)
+_ARITHMETIC_CHARS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,#$()\[\]{}\0-\2]*")
 
 
 @dataclass(frozen=True)
 class Word:
     text: str
-    loose: bool = False  # it may become several words, or none
-    glob: bool = False  # the shell completes a pattern in it
+    can_split: bool = False  # it may become several words, or none
+    has_glob: bool = False  # the shell completes a pattern in it
 
     @property
-    def known(self) -> bool:
-        return not MARKS.search(self.text)
+    def is_known(self) -> bool:
+        return not PLACEHOLDERS.search(self.text)
 
     @property
-    def shown(self) -> str:
-        return MARKS.sub(SHOWN, self.text)
+    def display_text(self) -> str:
+        return PLACEHOLDERS.sub(ELLIPSIS, self.text)
 
 
-def listed(words: str) -> frozenset[str]:
+def split_words(words: str) -> frozenset[str]:
     """A table of words, as it is written down."""
     return frozenset(words.split())
 
 
 @dataclass(frozen=True)
-class Reader:
+class WordExpander:
     """Reads the words of one text, given what variables hold and what a substitution would print."""
 
-    source: Source
-    value: Callable[[str], str | None]
-    printed: Callable[["Node"], str]
-    operand: Callable[[str], str | None]  # what a variable holds where it is evaluated
-    assigned: Callable[[str, Word], None]
+    tree: SyntaxTree
+    lookup: Callable[[str], str | None]
+    substitute: Callable[["Node"], str]
+    lookup_operand: Callable[[str], str | None]  # what a variable holds where it is evaluated
+    assign: Callable[[str, Word], None]
     is_associative: Callable[[str], bool]
     home: str
 
-    def words(self, node: "Node") -> list[Word]:
+    def expand_words(self, node: "Node") -> list[Word]:
         """A word of the text, as the words that it becomes."""
-        if self.source.data[node.start_byte : node.start_byte + 1] == b"#":
-            raise Unsure("what looks like a word may be a comment")
-        letters = self.letters(node)
-        return [word for each in expand_braces(letters) for word in _split(self._at_home(each))]
+        if self.tree.data[node.start_byte : node.start_byte + 1] == b"#":
+            raise AnalysisError("what looks like a word may be a comment")
+        letters = self.expand_chars(node)
+        return [word for each in expand_braces(letters) for word in _split_fields(self._expand_tildes(each))]
 
-    def value_of(self, node: "Node | None", *, keys: bool = False) -> Word:
-        """What is assigned: neither split nor completed. `keys`: to an associative array."""
+    def expand_assigned(self, node: "Node | None", *, is_associative: bool = False) -> Word:
+        """What is assigned: neither split nor completed. `is_associative`: to an associative array."""
         if node is None:
             return Word("")
         if node.type == "array":
             for each in node.named_children:
-                if not keys and self.source.text(each).startswith("["):  # [subscript]=value, which is not split
-                    self.evaluate(self.text_of(each).replace("]=", ","))
-            return _array([word for each in node.named_children for word in self.words(each)])
-        return Word(joined(self._at_home(self.letters(node), colons=True)))
+                if not is_associative and self.tree.get_text(each).startswith(
+                    "["
+                ):  # [subscript]=value, which is not split
+                    self.evaluate(self.expand_text(each).replace("]=", ","))
+            return _summarize_array([word for each in node.named_children for word in self.expand_words(each)])
+        return Word(join_chars(self._expand_tildes(self.expand_chars(node), after_colons=True)))
 
-    def text_of(self, node: "Node") -> str:
+    def expand_text(self, node: "Node") -> str:
         """A word that stays one, as behind `<<<`."""
-        return joined(self._at_home(self.letters(node)))
+        return join_chars(self._expand_tildes(self.expand_chars(node)))
 
     # --- letters
 
-    def letters(self, node: "Node", how: Quoting = "plain") -> list[Letter]:
-        text = self.source.text(node)
+    def expand_chars(self, node: "Node", quoting: Quoting = "plain") -> list[WordChar]:
+        text = self.tree.get_text(node)
         match node.type:
             case "concatenation":
-                behind = [*node.children[1:], None]
+                following_parts = [*node.children[1:], None]
                 return [
                     letter
-                    for part, following in zip(node.children, behind, strict=True)
+                    for part, following in zip(node.children, following_parts, strict=True)
                     if not (part.type == "$" and following is not None and following.type == "string")  # $"…"
-                    for letter in self.letters(part, how)
+                    for letter in self.expand_chars(part, quoting)
                 ]
-            case "raw_string" if RAW.fullmatch(text):
-                return quoted(text[1:-1])
+            case "raw_string" if SINGLE_QUOTED.fullmatch(text):
+                return to_quoted_chars(text[1:-1])
             case "ansi_c_string":
-                return quoted(unescaped(text[2:-1]))
+                return to_quoted_chars(decode_ansi_c(text[2:-1]))
             case "string" | "translated_string":
-                return self._string(node)
+                return self._expand_string(node)
             case "simple_expansion" | "expansion":
-                return self._expansion(node, "value" if how == "plain" else how)
+                return self._expand_parameter(node, "value" if quoting == "plain" else quoting)
             case "command_substitution":
-                return lettered(self.printed(node), "value" if how == "plain" else how)
+                return to_chars(self.substitute(node), "value" if quoting == "plain" else quoting)
             case "process_substitution":
-                self.printed(node)
-                return quoted(f"/dev/fd/{HOLE}")
+                self.substitute(node)
+                return to_quoted_chars(f"/dev/fd/{UNKNOWN}")
             case "arithmetic_expansion":
-                self.arithmetic(node)
-                return quoted(NUMBER)
-            case _ if PLAIN.fullmatch(text):
-                return list(unquoted(text))
+                self.evaluate_node(node)
+                return to_quoted_chars(UNKNOWN_NUMBER)
+            case _ if UNQUOTED.fullmatch(text):
+                return list(parse_unquoted(text))
             case "$" if text == "$":  # it may also be $$, the number of the shell
-                return quoted("$")
+                return to_quoted_chars("$")
             case _:
-                raise Unsure("a word of it cannot be read")
+                raise AnalysisError("a word of it cannot be read")
 
-    def _string(self, node: "Node") -> list[Letter]:
+    def _expand_string(self, node: "Node") -> list[WordChar]:
         inner = [part for part in node.children if part.type not in ('"', "string_content", "$", '$"')]
-        opening = 2 if self.source.text(node).startswith("$") else 1
-        found, at = [Letter("", "quoted")], node.start_byte + opening
+        opening = 2 if self.tree.get_text(node).startswith("$") else 1
+        found, at = [WordChar("", "quoted")], node.start_byte + opening
         for part in [*inner, None]:
-            piece = self.source.between(at, self.source.start(part) if part else node.end_byte - 1)
-            if piece.startswith("\\\n") and self.source.data[at - 1 : at] not in (b'"', b"}", b")", b"`"):
-                raise Unsure("a line continuation in it may split the name of a variable")
-            found += quoted(unslashed(piece))
+            piece = self.tree.get_slice(at, self.tree.find_expansion_start(part) if part else node.end_byte - 1)
+            if piece.startswith("\\\n") and self.tree.data[at - 1 : at] not in (b'"', b"}", b")", b"`"):
+                raise AnalysisError("a line continuation in it may split the name of a variable")
+            found += to_quoted_chars(decode_double_quoted(piece))
             if part:
-                found += self.letters(part, "quoted")
+                found += self.expand_chars(part, "quoted")
                 at = part.end_byte
         return found
 
-    def _expansion(self, node: "Node", how: Quoting) -> list[Letter]:
-        text = self.source.expansion(node)
-        if not _VARIABLE.fullmatch(text):
-            return self._computed(node, how)
+    def _expand_parameter(self, node: "Node", quoting: Quoting) -> list[WordChar]:
+        text = self.tree.get_expansion_text(node)
+        if not _SIMPLE_VARIABLE.fullmatch(text):
+            return self._expand_computed(node, quoting)
         name = text.strip("${}")
         if name in ("@", "*"):
-            return [Letter(HOLE, "value")]
-        if (value := self.value(name)) is not None:
-            return lettered(value, how)
-        if name in ("#", "?", "$", "!") or self.operand(name) == NUMBER:
-            return lettered(NUMBER, how)
-        return lettered(NAME if name in _NAMES else HOLE, how)
+            return [WordChar(UNKNOWN, "value")]
+        if (value := self.lookup(name)) is not None:
+            return to_chars(value, quoting)
+        if name in ("#", "?", "$", "!") or self.lookup_operand(name) == UNKNOWN_NUMBER:
+            return to_chars(UNKNOWN_NUMBER, quoting)
+        return to_chars(UNKNOWN_NAME if name in _NAME_VARIABLES else UNKNOWN, quoting)
 
-    def _computed(self, node: "Node", how: Quoting) -> list[Letter]:
+    def _expand_computed(self, node: "Node", quoting: Quoting) -> list[WordChar]:
         """`${name…}` with more in it. Its own substitutions run; what it becomes is not known."""
-        text = self.source.expansion(node)
-        self.inside(node)
+        text = self.tree.get_expansion_text(node)
+        self.check_substitutions(node)
         if found := re.match(r"\$\{(\w+):?=", text):
-            self.assigned(found[1], Word(HOLE))
-        if _LENGTH.fullmatch(text):
-            return lettered(NUMBER, how)
+            self.assign(found[1], Word(UNKNOWN))
+        if _LENGTH_EXPANSION.fullmatch(text):
+            return to_chars(UNKNOWN_NUMBER, quoting)
         if "@]" in text or text.startswith(("${@", "${!")):
-            return [Letter(HOLE, "value")]
-        numbers = (found := _ELEMENT.fullmatch(text)) and self.operand(found[1]) == NUMBER
-        return lettered(NUMBER if numbers else HOLE, how)
+            return [WordChar(UNKNOWN, "value")]
+        is_numeric = (found := _ELEMENT_EXPANSION.fullmatch(text)) and self.lookup_operand(found[1]) == UNKNOWN_NUMBER
+        return to_chars(UNKNOWN_NUMBER if is_numeric else UNKNOWN, quoting)
 
     # --- what runs inside of something else
 
-    def inside(self, node: "Node") -> None:
+    def check_substitutions(self, node: "Node") -> None:
         """Run whatever is substituted in this part; Unsure if there may be more than the grammar found."""
         rest: list[str] = []
-        self._rest(node, rest)
-        if _CODE.search(re.sub(r"\\.", "", "".join(rest), flags=re.DOTALL)):
-            raise Unsure("a substitution in it cannot be read")
+        self._collect_unquoted(node, rest)
+        if _SUBSTITUTION_START.search(re.sub(r"\\.", "", "".join(rest), flags=re.DOTALL)):
+            raise AnalysisError("a substitution in it cannot be read")
 
-    def _rest(self, node: "Node", rest: list[str]) -> None:
+    def _collect_unquoted(self, node: "Node", rest: list[str]) -> None:
         """The text of a part without what is quoted in it, or run."""
         match node.type:
             case "command_substitution" | "process_substitution":
-                self.printed(node)
+                self.substitute(node)
             case "raw_string" | "ansi_c_string":
-                if EVALUATED.search(self.source.text(node)):
-                    raise Unsure("a subscript in it would be run as code")
+                if SUBSCRIPT_CODE.search(self.tree.get_text(node)):
+                    raise AnalysisError("a subscript in it would be run as code")
             case "arithmetic_expansion":
-                self.arithmetic(node)
+                self.evaluate_node(node)
             case "subscript":
-                self._subscript(node, rest)
+                self._check_subscript(node, rest)
             case "expansion":
-                self._rest_of(node, self._checked(node), rest)
+                self._collect_parts(node, self._check_expansion(node), rest)
             case _ if node.children:
-                self._rest_of(node, node.children, rest)
+                self._collect_parts(node, node.children, rest)
             case _:
-                rest.append(self.source.text(node))
+                rest.append(self.tree.get_text(node))
 
-    def _rest_of(self, node: "Node", parts: Sequence["Node"], rest: list[str]) -> None:
+    def _collect_parts(self, node: "Node", parts: Sequence["Node"], rest: list[str]) -> None:
         at = node.start_byte
         for part in parts:
-            rest.append(self.source.between(at, part.start_byte))
-            self._rest(part, rest)
+            rest.append(self.tree.get_slice(at, part.start_byte))
+            self._collect_unquoted(part, rest)
             at = part.end_byte
         if len(parts) == len(node.children):
-            rest.append(self.source.between(at, node.end_byte))
+            rest.append(self.tree.get_slice(at, node.end_byte))
 
-    def _checked(self, node: "Node") -> list["Node"]:
+    def _check_expansion(self, node: "Node") -> list["Node"]:
         """The parts of an expansion, without an offset, which is evaluated here; Unsure if it would run its value."""
-        text = self.source.expansion(node)
+        text = self.tree.get_expansion_text(node)
         if "@P}" in text or "\\\n" in text or not text.startswith("${"):
-            raise Unsure("a value would be run as code")
-        if text.startswith("${!") and not _KEYS.fullmatch(text):
-            raise Unsure("which variable it names is not known before it runs")
+            raise AnalysisError("a value would be run as code")
+        if text.startswith("${!") and not _KEYS_EXPANSION.fullmatch(text):
+            raise AnalysisError("which variable it names is not known before it runs")
         colon = next((at for at, part in enumerate(node.children) if part.type == ":"), None)
         if colon is None:
             return node.children
-        offset = self.expanded(node, node.children[colon].end_byte, node.children[-1].start_byte)
+        offset = self.expand_operands(node, node.children[colon].end_byte, node.children[-1].start_byte)
         self.evaluate(offset.replace(":", ","))
         return node.children[:colon]
 
-    def _subscript(self, node: "Node", rest: list[str]) -> None:
+    def _check_subscript(self, node: "Node", rest: list[str]) -> None:
         name, opening, *_, closing = node.children
-        if self.is_associative(self.source.text(name)):
-            self._rest_of(node, node.children, rest)
-        elif (text := self.expanded(node, opening.end_byte, closing.start_byte)) not in ("@", "*"):
+        if self.is_associative(self.tree.get_text(name)):
+            self._collect_parts(node, node.children, rest)
+        elif (text := self.expand_operands(node, opening.end_byte, closing.start_byte)) not in ("@", "*"):
             self.evaluate(text)
 
     # --- arithmetic
 
     def evaluate(self, text: str) -> None:
         """Set the variables that an expression sets; Unsure if evaluating it may run code."""
-        for name, value in arithmetic.evaluate(text, self.operand).items():
-            self.assigned(name, Word(value))
+        for name, value in arithmetic.evaluate(text, self.lookup_operand).items():
+            self.assign(name, Word(value))
 
-    def expanded(self, node: "Node", start: int, end: int) -> str:
+    def expand_operands(self, node: "Node", start: int, end: int) -> str:
         """A stretch of a part as bash evaluates it: values in place of expansions, without quotes."""
         text, at = "", start
         for part in node.children:
             if start <= part.start_byte and part.end_byte <= end:
-                text += self.source.between(at, part.start_byte) + self.operand_of(part)
+                text += self.tree.get_slice(at, part.start_byte) + self.expand_operand(part)
                 at = part.end_byte
-        return text + self.source.between(at, end)
+        return text + self.tree.get_slice(at, end)
 
-    def operand_of(self, node: "Node") -> str:
-        if node.type in _VALUES:
-            return arithmetic.check_operand(joined(self.letters(node, "quoted")))
-        return self.expanded(node, node.start_byte, node.end_byte)
+    def expand_operand(self, node: "Node") -> str:
+        if node.type in _EXPANSION_NODES:
+            return arithmetic.check_operand(join_chars(self.expand_chars(node, "quoted")))
+        return self.expand_operands(node, node.start_byte, node.end_byte)
 
-    def arithmetic(self, node: "Node") -> None:
+    def evaluate_node(self, node: "Node") -> None:
         """Bash takes `((` for two subshells where the brackets do not agree; then this is no sum."""
         start, end = node.children[0].end_byte, node.children[-1].start_byte
         inner, at = "", start
-        for part in every(node):
+        for part in iter_nodes(node):
             if part.type == "command_substitution" and part.start_byte >= at:
-                inner += self.source.between(at, part.start_byte) + NAME
+                inner += self.tree.get_slice(at, part.start_byte) + UNKNOWN_NAME
                 at = part.end_byte
-        inner = (inner + self.source.between(at, end)).replace('"', "")
-        if not _ARITHMETIC.fullmatch(inner) or not _balanced(inner) or re.search(r"\w\s+\w|\$\(|`", inner):
-            raise Unsure("a sum in it cannot be read")
-        self.evaluate(self.expanded(node, start, end))
+        inner = (inner + self.tree.get_slice(at, end)).replace('"', "")
+        if not _ARITHMETIC_CHARS.fullmatch(inner) or not _is_balanced(inner) or re.search(r"\w\s+\w|\$\(|`", inner):
+            raise AnalysisError("a sum in it cannot be read")
+        self.evaluate(self.expand_operands(node, start, end))
 
     # --- tildes
 
-    def _at_home(self, letters: Sequence[Letter], *, colons: bool = False) -> list[Letter]:
-        found: list[Letter] = []
-        begins = True
+    def _expand_tildes(self, letters: Sequence[WordChar], *, after_colons: bool = False) -> list[WordChar]:
+        found: list[WordChar] = []
+        is_start = True
         for at, letter in enumerate(letters):
-            if begins and letter == ("~", "plain"):
-                name = "".join(each.char for each in _until_slash(letters[at + 1 :]))
-                found += quoted(self.home if name == "" else ("/home/" if name.isidentifier() else HOLE))
+            if is_start and letter == ("~", "plain"):
+                name = "".join(each.char for each in _take_until_slash(letters[at + 1 :]))
+                found += to_quoted_chars(self.home if name == "" else ("/home/" if name.isidentifier() else UNKNOWN))
             else:
                 found.append(letter)
-            begins = colons and letter == (":", "plain")
+            is_start = after_colons and letter == (":", "plain")
         return found
 
 
-def _array(words: list[Word]) -> Word:
-    numbers = all(is_number(_SUBSCRIPT.sub("", word.text)) for word in words)
-    return Word(NUMBER if words and numbers else HOLE, loose=bool(words))
+def _summarize_array(words: list[Word]) -> Word:
+    is_numeric = all(is_number(_SUBSCRIPT.sub("", word.text)) for word in words)
+    return Word(UNKNOWN_NUMBER if words and is_numeric else UNKNOWN, can_split=bool(words))
 
 
-def _until_slash(letters: Sequence[Letter]) -> Iterator[Letter]:
+def _take_until_slash(letters: Sequence[WordChar]) -> Iterator[WordChar]:
     for letter in letters:
         if letter.char in ("/", ":"):
             return
         yield letter
 
 
-def _balanced(text: str) -> bool:
+def _is_balanced(text: str) -> bool:
     depth = 0
     for char in text:
         depth += (char == "(") - (char == ")")
@@ -306,20 +308,22 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
-def _split(letters: Sequence[Letter]) -> Iterator[Word]:
-    piece: list[Letter] = []
+def _split_fields(letters: Sequence[WordChar]) -> Iterator[Word]:
+    piece: list[WordChar] = []
     for letter in letters:
-        if letter.how == "value" and letter.char in (" ", "\t", "\n"):
+        if letter.quoting == "value" and letter.char in (" ", "\t", "\n"):
             if piece:
-                yield _word(piece)
+                yield _make_word(piece)
             piece = []
         else:
             piece.append(letter)
     if piece:
-        yield _word(piece)
+        yield _make_word(piece)
 
 
-def _word(letters: Sequence[Letter]) -> Word:
-    loose = any(letter.char in (HOLE, NAME, NUMBER) and letter.how == "value" for letter in letters)
-    glob = any(letter.char in ("*", "?", "[") and letter.how != "quoted" for letter in letters)
-    return Word(joined(letters), loose, glob)
+def _make_word(letters: Sequence[WordChar]) -> Word:
+    can_split = any(
+        letter.char in (UNKNOWN, UNKNOWN_NAME, UNKNOWN_NUMBER) and letter.quoting == "value" for letter in letters
+    )
+    has_glob = any(letter.char in ("*", "?", "[") and letter.quoting != "quoted" for letter in letters)
+    return Word(join_chars(letters), can_split, has_glob)

@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from handhold.world.files.commit.likeness import READ, carry, file_of
-from handhold.world.files.manifest import LIST
+from handhold.world.files.commit.likeness import READ_FLAGS, copy_metadata, file_id
+from handhold.world.files.manifest import LIST_FLAGS
 
-MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-STRETCH = 1 << 30  # bytes the kernel is asked to copy at once
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+COPY_CHUNK_BYTES = 1 << 30  # bytes the kernel is asked to copy at once
 FICLONE = 0x40049409  # one file is made of the blocks of another
 
 
 def copy_tree(directory: int, name: str, into: int, to: str) -> None:
     """Copy whatever it is, with all that is in it; PermissionError if the copy would not be like the original."""
-    Copies(into).copy(directory, name, to)
+    TreeCopier(into).copy(directory, name, to)
 
 
-def opened(directory: int, name: str, found: os.stat_result) -> int:
+def force_open(directory: int, name: str, status: os.stat_result) -> int:
     """A file or directory of our own, for reading, whatever its mode says; it is the same afterwards."""
-    flags = LIST if stat.S_ISDIR(found.st_mode) else READ
+    flags = LIST_FLAGS if stat.S_ISDIR(status.st_mode) else READ_FLAGS
     try:
         return os.open(name, flags, dir_fd=directory)
     except PermissionError:
@@ -34,56 +34,60 @@ def opened(directory: int, name: str, found: os.stat_result) -> int:
     try:
         return os.open(name, flags, dir_fd=directory)
     finally:
-        os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=directory)
+        os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=directory)
 
 
 @dataclass(slots=True)
-class _Folder:
+class _DirectoryCopy:
     """A directory that is being copied."""
 
     source: int
-    made: int
-    way: str
-    found: os.stat_result
-    ahead: Iterator[str]
+    target: int
+    rel_path: str
+    status: os.stat_result
+    remaining: Iterator[str]
 
 
-class Copies:
+class TreeCopier:
     """Copies into one folder. A file that has several names is one file there too, whichever call copied it."""
 
     def __init__(self, into: int) -> None:
         self._into = into
-        self._made: dict[tuple[int, int], str] = {}  # files with several names, and where a copy lies
+        self._hard_links: dict[tuple[int, int], str] = {}  # files with several names, and where a copy lies
 
     def copy(self, directory: int, name: str, to: str) -> None:
-        inside: list[_Folder] = []
+        stack: list[_DirectoryCopy] = []
         try:
-            self._copy(directory, name, self._into, to, to, inside)
-            while inside:
-                here = inside[-1]
-                deep = len(inside)
-                for each in here.ahead:
-                    self._copy(here.source, each, here.made, each, f"{here.way}/{each}", inside)
-                    if len(inside) > deep:
+            self._copy_entry(directory, name, self._into, to, to, stack)
+            while stack:
+                current = stack[-1]
+                depth = len(stack)
+                for each in current.remaining:
+                    self._copy_entry(current.source, each, current.target, each, f"{current.rel_path}/{each}", stack)
+                    if len(stack) > depth:
                         break
                 else:
-                    _make_like(here.source, here.made, here.found)
-                    _close(inside.pop())
+                    _copy_metadata_and_times(current.source, current.target, current.status)
+                    _close_directory(stack.pop())
         finally:
-            while inside:
-                _close(inside.pop())
+            while stack:
+                _close_directory(stack.pop())
 
-    def _copy(self, directory: int, name: str, into: int, to: str, way: str, inside: list[_Folder]) -> None:
+    def _copy_entry(
+        self, directory: int, name: str, into: int, to: str, rel_path: str, stack: list[_DirectoryCopy]
+    ) -> None:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         mode = found.st_mode
         if stat.S_ISDIR(mode):
             os.mkdir(to, 0o700, dir_fd=into)
-            source = opened(directory, name, found)
+            source = force_open(directory, name, found)
             if mode & 0o500 != 0o500:
                 os.fchmod(source, 0o700)
-            inside.append(_Folder(source, os.open(to, LIST, dir_fd=into), way, found, iter(os.listdir(source))))
+            stack.append(
+                _DirectoryCopy(source, os.open(to, LIST_FLAGS, dir_fd=into), rel_path, found, iter(os.listdir(source)))
+            )
         elif stat.S_ISREG(mode):
-            self._file(directory, name, into, to, way, found)
+            self._copy_file(directory, name, into, to, rel_path, found)
         else:
             if stat.S_ISLNK(mode):
                 os.symlink(os.readlink(name, dir_fd=directory), to, dir_fd=into)
@@ -95,35 +99,35 @@ class Copies:
                 os.chown(to, found.st_uid, found.st_gid, dir_fd=into, follow_symlinks=False)
             os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=into, follow_symlinks=False)
 
-    def _file(self, directory: int, name: str, into: int, to: str, way: str, found: os.stat_result) -> None:
-        if found.st_nlink > 1:
-            if (first := self._made.get(file_of(found))) is not None:
+    def _copy_file(self, directory: int, name: str, into: int, to: str, rel_path: str, status: os.stat_result) -> None:
+        if status.st_nlink > 1:
+            if (first := self._hard_links.get(file_id(status))) is not None:
                 return os.link(first, to, src_dir_fd=self._into, dst_dir_fd=into, follow_symlinks=False)
-            self._made[file_of(found)] = way
-        source = opened(directory, name, found)
+            self._hard_links[file_id(status)] = rel_path
+        source = force_open(directory, name, status)
         try:
-            made = os.open(to, MAKE, 0o600, dir_fd=into)
+            target = os.open(to, CREATE_FLAGS, 0o600, dir_fd=into)
             try:
-                _pour(source, made, found.st_size)
-                _make_like(source, made, found)
+                _copy_data(source, target, status.st_size)
+                _copy_metadata_and_times(source, target, status)
             finally:
-                os.close(made)
+                os.close(target)
         finally:
             os.close(source)
         return None
 
 
-def _close(folder: _Folder) -> None:
-    if folder.found.st_mode & 0o500 != 0o500:
-        os.fchmod(folder.source, stat.S_IMODE(folder.found.st_mode))
+def _close_directory(folder: _DirectoryCopy) -> None:
+    if folder.status.st_mode & 0o500 != 0o500:
+        os.fchmod(folder.source, stat.S_IMODE(folder.status.st_mode))
     os.close(folder.source)
-    os.close(folder.made)
+    os.close(folder.target)
 
 
-def _pour(source: int, made: int, size: int) -> None:
+def _copy_data(source: int, target: int, size: int) -> None:
     """The content: the same blocks where the file system shares them; where there is a hole, there is one again."""
     with suppress(OSError):
-        fcntl.ioctl(made, FICLONE, source)
+        fcntl.ioctl(target, FICLONE, source)
         return
     at = 0
     while at < size:
@@ -134,13 +138,13 @@ def _pour(source: int, made: int, size: int) -> None:
                 raise
             break  # nothing but a hole is left
         end = os.lseek(source, at, os.SEEK_HOLE)
-        os.lseek(made, at, os.SEEK_SET)
-        while at < end and (sent := os.sendfile(made, source, at, min(end - at, STRETCH))):
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end and (sent := os.sendfile(target, source, at, min(end - at, COPY_CHUNK_BYTES))):
             at += sent
-    os.ftruncate(made, size)
+    os.ftruncate(target, size)
 
 
-def _make_like(source: int, made: int, found: os.stat_result) -> None:
-    if not carry(source, made, found):
+def _copy_metadata_and_times(source: int, target: int, status: os.stat_result) -> None:
+    if not copy_metadata(source, target, status):
         raise PermissionError(errno.EPERM, "a copy would not have the owner and the attributes of the original")
-    os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -5,76 +5,80 @@ from dataclasses import dataclass
 
 from handhold.core.errors import NotDirectory, NotFound, ToolError
 from handhold.core.plans import Directory, FileChange
-from handhold.core.ports import Broken
-from handhold.progress import counted
-from handhold.world.files.commit.hands import Hands, clear_up, second_name, temp_name, trouble_of
-from handhold.world.files.commit.likeness import bytes_at, file_of, fingerprint
+from handhold.core.ports import IncompleteTransaction
+from handhold.progress import track
+from handhold.world.files.commit.hands import FileOps, backup_name, remove_backups, temp_name, to_commit_error
+from handhold.world.files.commit.likeness import file_id, fingerprint, read_file_at
 
 
-class Repair:
+class ContentRecovery:
     """Takes back a transaction from its journal entry and what lies on the disk.
 
     Every step leaves a state that a next run understands, so it may be killed and run again.
     """
 
-    def __init__(self, hands: Hands, broken: Broken) -> None:
-        self._hands = hands
-        self._broken = broken
+    def __init__(self, ops: FileOps, incomplete: IncompleteTransaction) -> None:
+        self._ops = ops
+        self._incomplete = incomplete
 
     def run(self) -> tuple[str, ...]:
-        if self._broken.settled:
-            clear_up(self._hands, self._broken.transaction, self._broken.files)
+        if self._incomplete.is_recorded:
+            remove_backups(self._ops, self._incomplete.transaction, self._incomplete.files)
             return ()
-        return self._take_back()
+        return self._roll_back()
 
-    def _take_back(self) -> tuple[str, ...]:
+    def _roll_back(self) -> tuple[str, ...]:
         changed: list[str] = []
         failed: ToolError | None = None
-        for index, change in counted(list(enumerate(self._broken.files))[::-1], "files taken back"):
+        for index, change in track(list(enumerate(self._incomplete.files))[::-1], "files taken back"):
             try:
-                if not self._back(change, temp_name(self._broken.transaction, index)):
+                if not self._roll_back_change(change, temp_name(self._incomplete.transaction, index)):
                     changed.append(change.path)
             except OSError as error:  # the others need not wait for this one
-                failed = trouble_of(error, change.path)
+                failed = to_commit_error(error, change.path)
         if failed:
             raise failed
         try:
-            self._hands.sync_directories([change.path for change in self._broken.files])
+            self._ops.sync_directories([change.path for change in self._incomplete.files])
         except OSError as error:
-            raise trouble_of(error, self._broken.files[0].path) from error
+            raise to_commit_error(error, self._incomplete.files[0].path) from error
         return tuple(reversed(changed))
 
-    def _back(self, change: FileChange, temp: str) -> bool:
+    def _roll_back_change(self, change: FileChange, temp: str) -> bool:
         if isinstance(change.before, Directory):
             return True  # it goes only once all is settled
         if isinstance(change.after, Directory):
-            self._hands.remove_directory(change.path)
+            self._ops.remove_directory(change.path)
             return True
         try:
-            directory, name = self._hands.open(change.path)
+            directory, name = self._ops.open_parent(change.path)
         except (NotFound, NotDirectory):
             return change.before is None
         return self._restore(change, directory, name, temp)
 
     def _restore(self, change: FileChange, directory: int, name: str, temp: str) -> bool:
         """Whether the path is its `before` again. What somebody else put there stays."""
-        target, aside = There.at(directory, name), There.at(directory, temp)
+        target, moved_aside = FileFingerprint.read(directory, name), FileFingerprint.read(directory, temp)
         if change.before is None:
             assert change.after is not None
             # While the staged file lies there, a file under the target's name is somebody else's.
-            if target and target.hash == change.after.hash and (aside is None or aside.file == target.file):
+            if (
+                target
+                and target.hash == change.after.hash
+                and (moved_aside is None or moved_aside.file_id == target.file_id)
+            ):
                 os.unlink(name, dir_fd=directory)
                 target = None
-            self._hands.clear(change.path, temp)
+            self._ops.remove_files(change.path, temp)
             return target is None
         if change.after is None:
-            if aside and target is None:
-                self._hands.move(directory, temp, name)
-                target, aside = aside, None
-            if aside and aside.hash == change.before.hash:
-                self._hands.clear(change.path, temp)
+            if moved_aside and target is None:
+                self._ops.move(directory, temp, name)
+                target, moved_aside = moved_aside, None
+            if moved_aside and moved_aside.hash == change.before.hash:
+                self._ops.remove_files(change.path, temp)
             return target is not None and target.hash == change.before.hash
-        return self._restore_replaced(change, directory, name, temp, target, aside)
+        return self._restore_replaced(change, directory, name, temp, target, moved_aside)
 
     def _restore_replaced(
         self,
@@ -82,47 +86,47 @@ class Repair:
         directory: int,
         name: str,
         temp: str,
-        target: "There | None",
-        aside: "There | None",
+        target: "FileFingerprint | None",
+        moved_aside: "FileFingerprint | None",
     ) -> bool:
         assert change.before is not None
         assert change.after is not None
-        hands, old = self._hands, second_name(temp)
-        known = aside is None or self._known(aside, change, directory, temp)
-        came_out = aside is not None and (aside.hash == change.before.hash or not known)
+        ops, backup = self._ops, backup_name(temp)
+        is_ours = moved_aside is None or self._is_ours(moved_aside, change, directory, temp)
+        was_swapped = moved_aside is not None and (moved_aside.hash == change.before.hash or not is_ours)
         if (
             target
             and target.hash == change.after.hash
-            and (came_out or There.at(directory, old))
-            and hands.put_back(directory, name, temp, old, target.file)
+            and (was_swapped or FileFingerprint.read(directory, backup))
+            and ops.put_back(directory, name, temp, backup, target.file_id)
         ):
-            target, known = There.at(directory, name), True
-        if target and target.hash not in ("", change.before.hash) and hands.restore(change, directory, name):
-            target = There.at(directory, name)
-        back = target is not None and target.hash == change.before.hash
-        if known or back:
-            hands.clear(change.path, temp, old)
-        return back
+            target, is_ours = FileFingerprint.read(directory, name), True
+        if target and target.hash not in ("", change.before.hash) and ops.restore_content(change, directory, name):
+            target = FileFingerprint.read(directory, name)
+        is_restored = target is not None and target.hash == change.before.hash
+        if is_ours or is_restored:
+            ops.remove_files(change.path, temp, backup)
+        return is_restored
 
-    def _known(self, aside: "There", change: FileChange, directory: int, temp: str) -> bool:
+    def _is_ours(self, moved_aside: "FileFingerprint", change: FileChange, directory: int, temp: str) -> bool:
         """Whether a file aside is the old one or the beginning of the new one; else it is somebody else's work."""
         assert change.before is not None
         assert change.after is not None
-        if aside.hash in (change.before.hash, change.after.hash):
+        if moved_aside.hash in (change.before.hash, change.after.hash):
             return True
-        after = self._hands.find(change.after)
-        return after is not None and aside.size < len(after) and after.startswith(bytes_at(directory, temp))
+        after = self._ops.find_content(change.after)
+        return after is not None and moved_aside.size < len(after) and after.startswith(read_file_at(directory, temp))
 
 
 @dataclass(frozen=True)
-class There:
+class FileFingerprint:
     """What stands under a name. Only a regular file has a hash."""
 
-    file: tuple[int, int]
+    file_id: tuple[int, int]
     size: int
     hash: str
 
     @classmethod
-    def at(cls, directory: int, name: str) -> "There | None":
+    def read(cls, directory: int, name: str) -> "FileFingerprint | None":
         found, hash = fingerprint(directory, name)
-        return None if found is None else cls(file_of(found), found.st_size, hash)
+        return None if found is None else cls(file_id(found), found.st_size, hash)

@@ -13,30 +13,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handhold.core.errors import ContentDropped
-from handhold.core.ports import Contents
-from handhold.world.files.commit.hands import Tree
-from handhold.world.files.shelf import LEFT, Shelf
+from handhold.core.ports import ContentStore
+from handhold.world.files.commit.hands import CommitTree
+from handhold.world.files.shelf import KEEP_FILE, StagingArea
 
-NOTE = "note"
-WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+PARENT_RECORD_FILE = "note"
+WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Parents = dict[str, tuple[int, int]]  # by path: permission bits and mtime
+ParentStates = dict[str, tuple[int, int]]  # by path: permission bits and mtime
 
 
 @dataclass
-class Note:
+class ParentRecord:
     """What is known of the directories around a command's changes."""
 
     transaction: str = ""  # the last one that began
-    now: Parents = field(default_factory=Parents)  # as they were when it did
+    now: ParentStates = field(default_factory=ParentStates)  # as they were when it did
     before: dict[str, int] = field(default_factory=dict[str, int])  # mtimes before the command counted
     after: dict[str, int] = field(default_factory=dict[str, int])  # and afterwards
 
     @classmethod
-    def read(cls, directory: int) -> "Note":
+    def read(cls, directory: int) -> "ParentRecord":
         try:
-            with os.fdopen(os.open(NOTE, READ, dir_fd=directory), "rb") as file:
+            with os.fdopen(os.open(PARENT_RECORD_FILE, READ_FLAGS, dir_fd=directory), "rb") as file:
                 facts: dict[str, Any] = json.loads(file.read())
         except (FileNotFoundError, ValueError):
             return cls()
@@ -44,12 +44,12 @@ class Note:
         return cls(facts["transaction"], now, facts["before"], facts["after"])
 
     def write(self, directory: int) -> None:
-        fd = os.open(f"{NOTE}.new", WRITE, 0o600, dir_fd=directory)
+        fd = os.open(f"{PARENT_RECORD_FILE}.new", WRITE_FLAGS, 0o600, dir_fd=directory)
         with os.fdopen(fd, "wb") as file:
             file.write(json.dumps(self.__dict__).encode())
-        os.rename(f"{NOTE}.new", NOTE, src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(f"{PARENT_RECORD_FILE}.new", PARENT_RECORD_FILE, src_dir_fd=directory, dst_dir_fd=directory)
 
-    def was(self, path: str) -> int | None:
+    def mtime_to_restore(self, path: str) -> int | None:
         """The mtime that a directory gets back, if nobody else has changed it since we did."""
         mtime = self.now[path][1]
         if mtime == self.after.get(path):
@@ -60,52 +60,52 @@ class Note:
 class Slots:
     """The folders of commands on the shelves, as descriptors."""
 
-    def __init__(self, tree: Tree, contents: Contents) -> None:
+    def __init__(self, tree: CommitTree, contents: ContentStore) -> None:
         self._tree = tree
         self._contents = contents
-        self._open: dict[str, int] = {}  # by command: no two have one name
-        self._shelves: dict[str, Shelf] = {}
+        self._fds: dict[str, int] = {}  # by command: no two have one name
+        self._staging_areas: dict[str, StagingArea] = {}
 
     @contextmanager
-    def closing(self) -> Generator["Slots"]:
+    def close_on_exit(self) -> Generator["Slots"]:
         try:
             yield self
         finally:
-            while self._open:
-                os.close(self._open.popitem()[1])
+            while self._fds:
+                os.close(self._fds.popitem()[1])
 
-    def folder(self, path: str, slot: str) -> tuple[int, str]:
+    def open_folder(self, path: str, slot: str) -> tuple[int, str]:
         """The folder that the slot of this path is in, and its name there."""
         command, _, name = slot.partition("/")
-        if command not in self._open:
-            shelf = self._tree.shelf_at(path)
-            if shelf is None:
+        if command not in self._fds:
+            area = self._tree.find_staging_area(path)
+            if area is None:
                 raise ContentDropped((path,))
             try:
-                self._open[command] = shelf.open(command)
+                self._fds[command] = area.open_folder(command)
             except FileNotFoundError:
                 raise ContentDropped((path,)) from None
-            self._shelves[command] = shelf
-        return self._open[command], name
+            self._staging_areas[command] = area
+        return self._fds[command], name
 
-    def hand_over(self) -> None:
-        for command, shelf in self._shelves.items():
-            shelf.hand_over(command)
+    def release(self) -> None:
+        for command, area in self._staging_areas.items():
+            area.release(command)
 
     def sweep(self) -> None:
         """Remove what had to go meanwhile. What others left is swept when a shelf is opened: that takes longer."""
-        if gone := self._contents.gone():
-            for shelf in self._tree.shelves:
-                shelf.sweep(self._contents.slots, gone)
+        if dropped := self._contents.pop_dropped_slots():
+            for area in self._tree.staging_areas:
+                area.sweep(self._contents.slots, dropped)
 
-    def leave(self) -> None:
+    def mark_kept(self) -> None:
         """Mark them as holding what nobody could place: they are not swept."""
-        for fd in self._open.values():
-            os.close(os.open(LEFT, WRITE, 0o600, dir_fd=fd))
+        for fd in self._fds.values():
+            os.close(os.open(KEEP_FILE, WRITE_FLAGS, 0o600, dir_fd=fd))
 
     @property
     def descriptors(self) -> Collection[int]:
-        return self._open.values()
+        return self._fds.values()
 
 
 def set_mtime(fd: int, mtime: int) -> None:
@@ -115,5 +115,5 @@ def set_mtime(fd: int, mtime: int) -> None:
             os.utime(fd, ns=(found.st_atime_ns, mtime))
 
 
-def mode_of(found: os.stat_result) -> int:
-    return stat.S_IMODE(found.st_mode)
+def permission_bits(status: os.stat_result) -> int:
+    return stat.S_IMODE(status.st_mode)

@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from handhold.core.policy.shell.call import Call
-from handhold.core.policy.shell.places import in_a_bin
+from handhold.core.policy.shell.call import SimpleCommand
+from handhold.core.policy.shell.places import is_in_system_bin
 from handhold.core.policy.shell.programs import builtins, files, filters, git, interpreters, packages, wrappers
 from handhold.core.policy.shell.programs.table import PROGRAMS
-from handhold.core.policy.shell.words import Word, listed
+from handhold.core.policy.shell.words import Word, split_words
 
-Judge = Callable[[Call], None]
+ProgramHandler = Callable[[SimpleCommand], None]
 
-DANGEROUS = listed("""
+DANGEROUS_PROGRAMS = split_words("""
     mount umount mkfs fdisk sfdisk parted wipefs hdparm losetup cryptsetup shutdown reboot halt poweroff init
     telinit service crontab at batch anacron useradd userdel usermod groupadd passwd chpasswd visudo vipw iptables
     ip6tables nft ufw sysctl modprobe insmod rmmod kexec swapon swapoff setcap debugfs gpg gpg2 ssh-add ssh-agent
@@ -26,113 +26,118 @@ DANGEROUS = listed("""
     csrutil dscl fuser logrotate run-parts ld.so gconftool dbus-send gdbus busctl wall write
 """)
 
-JUDGES: dict[str, Judge] = {
-    **{name: program.judge for name, program in PROGRAMS.items()},
-    **{name: manager.judge for name, manager in packages.MANAGERS.items()},
-    **{name: wrappers.wrapper for name in wrappers.TAKES},
-    **{name: interpreters.interpreter for name in interpreters.INTERPRETERS},
-    **{name: interpreters.shell for name in interpreters.SHELLS},
-    **{name: interpreters.other_shell for name in interpreters.OTHER_SHELLS},
-    **{name: files.copy for name in ("cp", "mv", "ln", "install", "link", "symlink")},
-    **{name: builtins.declares for name in ("export", "declare", "local", "readonly", "typeset", "unset")},
-    **{name: builtins.reads_variables for name in ("read", "mapfile", "readarray", "getopts")},
-    **{name: builtins.rarely for name in ("enable", "hash", "complete", "compgen", "compopt", "bind", "fc", "history")},
-    **{name: builtins.test for name in ("test", "[")},
-    **{name: wrappers.fd for name in ("fd", "fdfind")},
-    **{name: wrappers.become for name in ("su", "runuser", "script", "sg", "newgrp")},
-    "uniq": files.uniq,
-    "dd": files.dd,
-    "tar": files.tar,
-    "rsync": files.rsync,
-    "sqlite3": files.sqlite,
-    "sed": filters.sed,
-    "awk": filters.awk,
-    "git": git.git,
-    "npx": packages.npx,
-    "env": wrappers.env,
-    "xargs": wrappers.xargs,
-    "parallel": wrappers.parallel,
-    "find": wrappers.find,
-    "flock": wrappers.flock,
-    "watch": wrappers.joined,
-    "entr": wrappers.joined,
-    "hyperfine": wrappers.each_code,
-    "eval": interpreters.eval_,
-    "source": interpreters.source,
-    ".": interpreters.source,
-    "cd": builtins.cd,
-    "pushd": builtins.cd,
-    "popd": builtins.popd,
-    "printf": builtins.prints,
-    "let": builtins.let,
-    "alias": builtins.alias,
-    "unalias": builtins.alias,
-    "shopt": builtins.shopt,
-    "set": builtins.sets,
-    "trap": builtins.trap,
-    "disown": builtins.disown,
+PROGRAM_HANDLERS: dict[str, ProgramHandler] = {
+    **{name: program.analyze for name, program in PROGRAMS.items()},
+    **{name: manager.analyze for name, manager in packages.PACKAGE_MANAGERS.items()},
+    **{name: wrappers.analyze_wrapper for name in wrappers.WRAPPER_VALUE_OPTIONS},
+    **{name: interpreters.analyze_interpreter for name in interpreters.INTERPRETERS},
+    **{name: interpreters.analyze_shell for name in interpreters.SHELLS},
+    **{name: interpreters.analyze_other_shell for name in interpreters.OTHER_SHELLS},
+    **{name: files.analyze_copy for name in ("cp", "mv", "ln", "install", "link", "symlink")},
+    **{name: builtins.analyze_declaration for name in ("export", "declare", "local", "readonly", "typeset", "unset")},
+    **{name: builtins.analyze_read for name in ("read", "mapfile", "readarray", "getopts")},
+    **{
+        name: builtins.analyze_rebinding
+        for name in ("enable", "hash", "complete", "compgen", "compopt", "bind", "fc", "history")
+    },
+    **{name: builtins.analyze_test for name in ("test", "[")},
+    **{name: wrappers.analyze_fd for name in ("fd", "fdfind")},
+    **{name: wrappers.analyze_su for name in ("su", "runuser", "script", "sg", "newgrp")},
+    "uniq": files.analyze_uniq,
+    "dd": files.analyze_dd,
+    "tar": files.analyze_tar,
+    "rsync": files.analyze_rsync,
+    "sqlite3": files.analyze_sqlite,
+    "sed": filters.analyze_sed,
+    "awk": filters.analyze_awk,
+    "git": git.analyze_git,
+    "npx": packages.analyze_npx,
+    "env": wrappers.analyze_env,
+    "xargs": wrappers.analyze_xargs,
+    "parallel": wrappers.analyze_parallel,
+    "find": wrappers.analyze_find,
+    "flock": wrappers.analyze_flock,
+    "watch": wrappers.analyze_watch,
+    "entr": wrappers.analyze_watch,
+    "hyperfine": wrappers.analyze_hyperfine,
+    "eval": interpreters.analyze_eval,
+    "source": interpreters.analyze_source,
+    ".": interpreters.analyze_source,
+    "cd": builtins.analyze_cd,
+    "pushd": builtins.analyze_cd,
+    "popd": builtins.analyze_popd,
+    "printf": builtins.analyze_printf,
+    "let": builtins.analyze_let,
+    "alias": builtins.analyze_alias,
+    "unalias": builtins.analyze_alias,
+    "shopt": builtins.analyze_shopt,
+    "set": builtins.analyze_set,
+    "trap": builtins.analyze_trap,
+    "disown": builtins.analyze_disown,
 }
-OWN_TOOLS = re.compile(r"(?:.*/)?(?:node_modules/\.bin|\.?v?env[\w.-]*/bin|vendor/bin|\.tox/[^/]+/bin)")
-HOME_TOOLS = re.compile(r".*/(?:bin|shims|current|scripts)")
+PROJECT_BIN_FOLDER = re.compile(r"(?:.*/)?(?:node_modules/\.bin|\.?v?env[\w.-]*/bin|vendor/bin|\.tox/[^/]+/bin)")
+HOME_BIN_FOLDER = re.compile(r".*/(?:bin|shims|current|scripts)")
 
 
-def judge(call: Call) -> None:
+def analyze_program(command: SimpleCommand) -> None:
     """Whatever is known of the program that this command names."""
-    word = call.words[0].text
+    word = command.words[0].text
     if "/" in word:
-        _by_path(call, word)
+        _analyze_by_path(command, word)
         return
-    _by_name(call)
+    _analyze_by_name(command)
 
 
-def _by_name(call: Call) -> None:
-    name = interpreters.plain_name(call.name)
-    if name.startswith("mkfs") or name in DANGEROUS:
-        call.dangerous(f"`{call.name}` reaches the machine, or what lies outside the workspace")
-        call.sweep(call.arguments)
-    elif name in packages.NETWORK:
-        if packages.name_only_loopback(call.arguments):
-            call.unknown(f"what answers `{call.name}` on this machine is not known before it runs")
+def _analyze_by_name(command: SimpleCommand) -> None:
+    name = interpreters.normalize_program_name(command.name)
+    if name.startswith("mkfs") or name in DANGEROUS_PROGRAMS:
+        command.report_dangerous(f"`{command.name}` reaches the machine, or what lies outside the workspace")
+        command.check_path_arguments(command.arguments)
+    elif name in packages.NETWORK_PROGRAMS:
+        if packages.has_only_loopback(command.arguments):
+            command.report_unknown(f"what answers `{command.name}` on this machine is not known before it runs")
         else:
-            call.connects(*_pattern(call))
-        call.sweep(call.arguments)
-    elif name in JUDGES:
-        JUDGES[name](call if name == call.name else replace(call, words=(Word(name), *call.arguments)))
+            command.report_network(*_approval_words(command))
+        command.check_path_arguments(command.arguments)
+    elif name in PROGRAM_HANDLERS:
+        PROGRAM_HANDLERS[name](
+            command if name == command.name else replace(command, words=(Word(name), *command.arguments))
+        )
     else:
-        call.sweep(call.arguments)
-        call.changes()
+        command.check_path_arguments(command.arguments)
+        command.report_change()
 
 
-def _pattern(call: Call) -> tuple[str, ...]:
+def _approval_words(command: SimpleCommand) -> tuple[str, ...]:
     """Of a program with subcommands. One that takes an address and no more has no like."""
-    if call.name in ("docker", "podman", "kubectl", "helm", "gh", "glab") and call.arguments:
-        words = [word.text for word in call.arguments[:2] if re.fullmatch(r"[a-z][a-z-]*", word.text)]
+    if command.name in ("docker", "podman", "kubectl", "helm", "gh", "glab") and command.arguments:
+        words = [word.text for word in command.arguments[:2] if re.fullmatch(r"[a-z][a-z-]*", word.text)]
         if words and words[0] not in ("exec", "run", "auth", "api", "secret", "login"):
-            return (call.name, *(words if call.name in ("gh", "glab") else words[:1]))
+            return (command.name, *(words if command.name in ("gh", "glab") else words[:1]))
     return ()
 
 
-def _by_path(call: Call, path: str) -> None:
+def _analyze_by_path(command: SimpleCommand, path: str) -> None:
     """A program named by its place: the system's, the project's own, or one that only bears a known name."""
-    at = call.where(path)
-    folder = at.path.rpartition("/")[0]
-    if in_a_bin(at.path):
-        _by_name(call)
-    elif at.region in ("inside", "temporary") and OWN_TOOLS.fullmatch(folder):
-        call.changes()
-        _by_name(call)
-    elif at.region in ("inside", "temporary"):
-        if _known(call.name):
-            call.dangerous(f"`{call.words[0].shown}` bears the name of a program that it is not")
-        call.sweep(call.arguments)
-        call.changes()
-    elif at.region in ("home", "system") and HOME_TOOLS.fullmatch(folder):
-        call.changes()
-        _by_name(call)
+    target = command.classify(path)
+    folder = target.path.rpartition("/")[0]
+    if is_in_system_bin(target.path):
+        _analyze_by_name(command)
+    elif target.region in ("inside", "temporary") and PROJECT_BIN_FOLDER.fullmatch(folder):
+        command.report_change()
+        _analyze_by_name(command)
+    elif target.region in ("inside", "temporary"):
+        if _is_known_program(command.name):
+            command.report_dangerous(f"`{command.words[0].display_text}` bears the name of a program that it is not")
+        command.check_path_arguments(command.arguments)
+        command.report_change()
+    elif target.region in ("home", "system") and HOME_BIN_FOLDER.fullmatch(folder):
+        command.report_change()
+        _analyze_by_name(command)
     else:
-        call.unknown(f"`{call.words[0].shown}` lies where no programs should")
+        command.report_unknown(f"`{command.words[0].display_text}` lies where no programs should")
 
 
-def _known(name: str) -> bool:
-    name = interpreters.plain_name(name)
-    return name in JUDGES or name in packages.NETWORK or name in DANGEROUS
+def _is_known_program(name: str) -> bool:
+    name = interpreters.normalize_program_name(name)
+    return name in PROGRAM_HANDLERS or name in packages.NETWORK_PROGRAMS or name in DANGEROUS_PROGRAMS

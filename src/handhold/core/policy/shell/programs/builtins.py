@@ -3,128 +3,130 @@
 import re
 from itertools import pairwise
 
-from handhold.core.policy.shell.call import Call, Options, sure
-from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.words import HOLE, NAME, Word, listed
+from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
+from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.words import UNKNOWN, UNKNOWN_NAME, Word, split_words
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_PLAIN_OPTIONS = listed("globstar nullglob dotglob failglob nocaseglob nocasematch inherit_errexit checkwinsize")
-_SET_LETTERS = re.compile(r"[-+][euxvfCaho]*")
-_SET_NAMES = listed("pipefail errexit nounset xtrace noglob noclobber verbose")
-_READ_TAKES = listed("-p -d -n -N -t -u -i -a")
+_SAFE_SHOPT_NAMES = split_words(
+    "globstar nullglob dotglob failglob nocaseglob nocasematch inherit_errexit checkwinsize"
+)
+_SAFE_SET_LETTERS = re.compile(r"[-+][euxvfCaho]*")
+_SAFE_SET_NAMES = split_words("pipefail errexit nounset xtrace noglob noclobber verbose")
+_READ_VALUE_OPTIONS = split_words("-p -d -n -N -t -u -i -a")
 
 
-def cd(call: Call) -> None:
-    words = [word for word in call.arguments if not re.fullmatch(r"-[LPen@]+|--", word.text)]
-    sure(words, call.name)
+def analyze_cd(command: SimpleCommand) -> None:
+    words = [word for word in command.arguments if not re.fullmatch(r"-[LPen@]+|--", word.text)]
+    require_single_words(words, command.name)
     if not words:
-        call.hands.moved(call.standing.home or HOLE)
+        command.analyzer.change_directory(command.context.home or UNKNOWN)
     elif words[0].text == "-" or re.fullmatch(r"[-+]\d+", words[0].text):
-        call.hands.moved(HOLE)
+        command.analyzer.change_directory(UNKNOWN)
     else:
-        call.reads(words[0])
-        call.hands.moved(words[0].text)
+        command.check_read(words[0])
+        command.analyzer.change_directory(words[0].text)
 
 
-def popd(call: Call) -> None:
-    call.hands.moved(HOLE)
+def analyze_popd(command: SimpleCommand) -> None:
+    command.analyzer.change_directory(UNKNOWN)
 
 
-def test(call: Call) -> None:
-    for operator, word in pairwise(call.arguments):
+def analyze_test(command: SimpleCommand) -> None:
+    for operator, word in pairwise(command.arguments):
         if operator.text in ("-v", "-R"):
-            call.hands.check_name(word.text)
+            command.analyzer.check_variable_name(word.text)
 
 
-def declares(call: Call) -> None:
+def analyze_declaration(command: SimpleCommand) -> None:
     """export, declare, local, readonly, typeset, unset."""
-    options = [word.text for word in call.arguments if word.text.startswith("-")]
-    if any("n" in each or "i" in each for each in options if call.name not in ("export", "unset", "readonly")):
-        raise Unsure("a variable of it stands for another, or for a sum")
-    for word in call.arguments:
+    options = [word.text for word in command.arguments if word.text.startswith("-")]
+    if any("n" in each or "i" in each for each in options if command.name not in ("export", "unset", "readonly")):
+        raise AnalysisError("a variable of it stands for another, or for a sum")
+    for word in command.arguments:
         name, equals, value = word.text.partition("=")
         if _NAME.match(name):
-            call.hands.check_name(word.text if "[" in name else name)
+            command.analyzer.check_variable_name(word.text if "[" in name else name)
         if not _NAME.match(name):
-            if not word.text.startswith("-") and (not word.known or re.search("[*?]", word.text)):
-                call.unknown("which variable it sets is not known before it runs")
+            if not word.text.startswith("-") and (not word.is_known or re.search("[*?]", word.text)):
+                command.report_unknown("which variable it sets is not known before it runs")
             continue
-        if call.name == "unset":
-            call.hands.assigned(name.partition("[")[0], Word(HOLE))
-        elif equals and not word.known:
-            call.hands.assigned(name, Word(value))
+        if command.name == "unset":
+            command.analyzer.assign_variable(name.partition("[")[0], Word(UNKNOWN))
+        elif equals and not word.is_known:
+            command.analyzer.assign_variable(name, Word(value))
 
 
-def reads_variables(call: Call) -> None:
+def analyze_read(command: SimpleCommand) -> None:
     """read, mapfile, getopts: variables take what is at the input."""
-    takes = _READ_TAKES if call.name == "read" else _READ_TAKES | listed("-O -s -C -c")
-    options = Options.read(call.arguments, takes)
-    if call.name in ("mapfile", "readarray") and options.has("-C"):
-        call.dangerous(f"`{call.name} -C` runs code")
-    words = [*options.operands, *(value for value in options.named("-a") if value)]
-    if call.name == "getopts":
+    value_options = _READ_VALUE_OPTIONS if command.name == "read" else _READ_VALUE_OPTIONS | split_words("-O -s -C -c")
+    options = ProgramArguments.parse(command.arguments, value_options)
+    if command.name in ("mapfile", "readarray") and options.has_option("-C"):
+        command.report_dangerous(f"`{command.name} -C` runs code")
+    words = [*options.operands, *(value for value in options.get_values("-a") if value)]
+    if command.name == "getopts":
         words = words[1:2]
-    value = NAME if call.feed is not None and call.feed.names else HOLE
+    value = UNKNOWN_NAME if command.stdin is not None and command.stdin.is_names_only else UNKNOWN
     for word in words or [Word("REPLY")]:
-        if not word.known:
-            call.unknown("which variable it sets is not known before it runs")
+        if not word.is_known:
+            command.report_unknown("which variable it sets is not known before it runs")
         else:
-            call.hands.check_name(word.text)
-            call.hands.assigned(word.text.partition("[")[0], Word(value))
+            command.analyzer.check_variable_name(word.text)
+            command.analyzer.assign_variable(word.text.partition("[")[0], Word(value))
 
 
-def prints(call: Call) -> None:
+def analyze_printf(command: SimpleCommand) -> None:
     """printf -v sets a variable."""
-    words = call.arguments
+    words = command.arguments
     if words and words[0].text.startswith("-v"):
-        named = Word(words[0].text[2:]) if words[0].text != "-v" else words[1] if words[1:] else Word(HOLE)
-        call.hands.check_name(named.text)
-        if not named.known:
-            call.unknown("which variable it sets is not known before it runs")
-        call.hands.assigned(named.text.partition("[")[0], Word(HOLE))
-    elif words and words[0].loose:
-        call.unknown("what `printf` would do is not known before it runs")
+        variable = Word(words[0].text[2:]) if words[0].text != "-v" else words[1] if words[1:] else Word(UNKNOWN)
+        command.analyzer.check_variable_name(variable.text)
+        if not variable.is_known:
+            command.report_unknown("which variable it sets is not known before it runs")
+        command.analyzer.assign_variable(variable.text.partition("[")[0], Word(UNKNOWN))
+    elif words and words[0].can_split:
+        command.report_unknown("what `printf` would do is not known before it runs")
 
 
-def let(call: Call) -> None:
-    for word in call.arguments:
-        call.hands.evaluate(word.text)
+def analyze_let(command: SimpleCommand) -> None:
+    for word in command.arguments:
+        command.analyzer.evaluate_arithmetic(word.text)
 
 
-def alias(call: Call) -> None:
-    if call.name == "unalias" or any("=" in word.text or not word.known for word in call.arguments):
-        call.unknown("an alias changes what later words mean")
+def analyze_alias(command: SimpleCommand) -> None:
+    if command.name == "unalias" or any("=" in word.text or not word.is_known for word in command.arguments):
+        command.report_unknown("an alias changes what later words mean")
 
 
-def shopt(call: Call) -> None:
-    names = [word.text for word in call.arguments if not word.text.startswith("-")]
-    if names and not set(names) <= _PLAIN_OPTIONS:
-        call.unknown(f"`shopt {names[0]}` changes how the rest is read")
+def analyze_shopt(command: SimpleCommand) -> None:
+    names = [word.text for word in command.arguments if not word.text.startswith("-")]
+    if names and not set(names) <= _SAFE_SHOPT_NAMES:
+        command.report_unknown(f"`shopt {names[0]}` changes how the rest is read")
 
 
-def sets(call: Call) -> None:
-    words = [word.text for word in call.arguments]
+def analyze_set(command: SimpleCommand) -> None:
+    words = [word.text for word in command.arguments]
     while words and words[0] != "--":
         text = words.pop(0)
         if text in ("-o", "+o") or re.fullmatch(r"[-+][a-zA-Z]+o", text):
-            if words and words[0] not in _SET_NAMES:
-                call.unknown("`set` changes how the rest is read")
+            if words and words[0] not in _SAFE_SET_NAMES:
+                command.report_unknown("`set` changes how the rest is read")
             words = words[1:]
-        if not _SET_LETTERS.fullmatch(text) and text.startswith(("-", "+")):
-            call.unknown("`set` changes how the rest is read")
+        if not _SAFE_SET_LETTERS.fullmatch(text) and text.startswith(("-", "+")):
+            command.report_unknown("`set` changes how the rest is read")
 
 
-def trap(call: Call) -> None:
-    words = [word for word in call.arguments if word.text not in ("-l", "-p", "--")]
+def analyze_trap(command: SimpleCommand) -> None:
+    words = [word for word in command.arguments if word.text not in ("-l", "-p", "--")]
     if len(words) > 1 and words[0].text not in ("-", ""):
-        call.code(words[0])
+        command.analyze_code(words[0])
 
 
-def rarely(call: Call) -> None:
+def analyze_rebinding(command: SimpleCommand) -> None:
     """enable, hash -p, complete, compgen, bind, fc, jobs -x: ways to run something by another name."""
-    if call.arguments and not (call.name == "hash" and all(word.text == "-r" for word in call.arguments)):
-        call.dangerous(f"`{call.name}` changes what a name runs, or runs code")
+    if command.arguments and not (command.name == "hash" and all(word.text == "-r" for word in command.arguments)):
+        command.report_dangerous(f"`{command.name}` changes what a name runs, or runs code")
 
 
-def disown(call: Call) -> None:
-    call.dangerous("`disown` is meant to let something outlive the command")
+def analyze_disown(command: SimpleCommand) -> None:
+    command.report_dangerous("`disown` is meant to let something outlive the command")

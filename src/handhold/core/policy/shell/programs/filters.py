@@ -2,61 +2,61 @@
 
 import re
 
-from handhold.core.policy.shell.call import Call, Options
-from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.words import HOLE, Word
+from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand
+from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.words import UNKNOWN, Word
 
 # --- sed
 
-_SED_TAKES = frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-length"))
-_ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|\+\d+|~\d+)")
+_SED_VALUE_OPTIONS = frozenset(("-e", "--expression", "-f", "--file", "-l", "--line-length"))
+_SED_ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|\+\d+|~\d+)")
 
 
-def sed(call: Call) -> None:
-    words, in_place = list(call.arguments), False
+def analyze_sed(command: SimpleCommand) -> None:
+    words, in_place = list(command.arguments), False
     for at, word in enumerate(words):  # -i takes its suffix only right behind it
         if re.fullmatch(r"-[nErsuz]*i.*", word.text) and not word.text.startswith("--"):
             words[at], in_place = Word("-n"), True
-    options = Options.read(words, _SED_TAKES)
-    in_place = in_place or options.has("--in-place")
-    scripts = [value for value in options.named("-e", "--expression") if value]
-    files = [value for value in options.named("-f", "--file") if value]
+    options = ProgramArguments.parse(words, _SED_VALUE_OPTIONS)
+    in_place = in_place or options.has_option("--in-place")
+    scripts = [value for value in options.get_values("-e", "--expression") if value]
+    files = [value for value in options.get_values("-f", "--file") if value]
     operands = options.operands
     if not scripts and not files:
         scripts, operands = list(operands[:1]), operands[1:]
     for script in scripts:
-        _sed_script(call, script)
+        _analyze_sed_script(command, script)
     for word in files:
-        _script_file(call, word)
+        _analyze_script_file(command, word)
     for word in operands:
-        (call.writes if in_place else call.reads)(word)
+        (command.check_write if in_place else command.check_read)(word)
     if in_place:
-        call.changes()
+        command.report_change()
 
 
-def _sed_script(call: Call, script: Word) -> None:
-    if HOLE in script.text:
-        call.unknown("the script of `sed` is not known before it runs")
+def _analyze_sed_script(command: SimpleCommand, script: Word) -> None:
+    if UNKNOWN in script.text:
+        command.report_unknown("the script of `sed` is not known before it runs")
         return
-    for command, argument in sed_commands(re.sub("[\1\2]", "1", script.text)):
-        match command:
+    for sed_command, argument in parse_sed_commands(re.sub("[\1\2]", "1", script.text)):
+        match sed_command:
             case "e":
-                call.dangerous("`sed` runs a program with its `e`")
+                command.report_dangerous("`sed` runs a program with its `e`")
             case "w" | "W":
-                call.writes(Word(argument))
-                call.changes()
+                command.check_write(Word(argument))
+                command.report_change()
             case "r" | "R":
-                call.reads(Word(argument))
+                command.check_read(Word(argument))
             case _:
                 pass
 
 
-def sed_commands(script: str) -> list[tuple[str, str]]:
+def parse_sed_commands(script: str) -> list[tuple[str, str]]:
     """The commands of a script that do more than change text, with the file that they name."""
     found: list[tuple[str, str]] = []
     at = 0
     while at < len(script):
-        at = _past_addresses(script, at)
+        at = _skip_addresses(script, at)
         if at >= len(script):
             break
         char = script[at]
@@ -64,36 +64,36 @@ def sed_commands(script: str) -> list[tuple[str, str]]:
         if char in "{};\n \t":
             continue
         if char in "sy":
-            at, flags, name = _substitution(script, at)
+            at, flags, name = _parse_substitution(script, at)
             found += [("e", "")] if "e" in flags else []
             found += [("w", name)] if "w" in flags else []
         elif char in "wWrRe":
-            end = _line_end(script, at)
+            end = _find_line_end(script, at)
             found.append((char, script[at:end].strip()))
             at = end
         elif char in "aic":
-            at = _text_end(script, at)
+            at = _find_text_end(script, at)
         elif char in ":btT":
-            at = _past(r"[^;\n}]*", script, at)
+            at = _skip_match(r"[^;\n}]*", script, at)
         elif char in "qQlL":
-            at = _past(r"\s*\d*", script, at)
+            at = _skip_match(r"\s*\d*", script, at)
         elif char == "#":
-            at = _line_end(script, at)
+            at = _find_line_end(script, at)
         elif char not in "=dDgGhHnNpPxzF":
-            raise Unsure("the script of `sed` cannot be read")
+            raise AnalysisError("the script of `sed` cannot be read")
     return found
 
 
-def _past_addresses(script: str, at: int) -> int:
+def _skip_addresses(script: str, at: int) -> int:
     while at < len(script):
-        if found := _ADDRESS.match(script, at):
+        if found := _SED_ADDRESS.match(script, at):
             at = found.end()
         elif script[at] == "/":
-            at = _expression(script, at + 1, "/")
-            at = _past(r"[IM]*", script, at)
+            at = _skip_regex(script, at + 1, "/")
+            at = _skip_match(r"[IM]*", script, at)
         elif script[at] == "\\" and at + 1 < len(script):
-            at = _expression(script, at + 2, script[at + 1])
-            at = _past(r"[IM]*", script, at)
+            at = _skip_regex(script, at + 2, script[at + 1])
+            at = _skip_match(r"[IM]*", script, at)
         elif script[at] in ", \t!;\n{":
             at += 1
         else:
@@ -101,16 +101,16 @@ def _past_addresses(script: str, at: int) -> int:
     return at
 
 
-def _expression(script: str, at: int, end: str) -> int:
+def _skip_regex(script: str, at: int, end: str) -> int:
     """Behind a regular expression. A delimiter in brackets ends it for some versions of sed, and not for others."""
-    stop = _delimited(script, at, end)
+    stop = _skip_delimited(script, at, end)
     for bracket in re.finditer(r"\[\^?\]?[^\]\n]*\]", script[at:]):
         if bracket.start() < stop - at <= bracket.end() and end != "[":
-            raise Unsure("the script of `sed` cannot be read")
+            raise AnalysisError("the script of `sed` cannot be read")
     return stop
 
 
-def _delimited(script: str, at: int, end: str) -> int:
+def _skip_delimited(script: str, at: int, end: str) -> int:
     """Behind the next delimiter."""
     while at < len(script):
         if script[at] == "\\":
@@ -119,122 +119,124 @@ def _delimited(script: str, at: int, end: str) -> int:
             return at + 1
         else:
             at += 1
-    raise Unsure("the script of `sed` cannot be read")
+    raise AnalysisError("the script of `sed` cannot be read")
 
 
-def _substitution(script: str, at: int) -> tuple[int, str, str]:
+def _parse_substitution(script: str, at: int) -> tuple[int, str, str]:
     if at >= len(script) or script[at] in "\\\n":
-        raise Unsure("the script of `sed` cannot be read")
+        raise AnalysisError("the script of `sed` cannot be read")
     end = script[at]
-    at = _delimited(script, _expression(script, at + 1, end), end)
-    start, at = at, _past(r"[gpiImMe0-9]*", script, at)
+    at = _skip_delimited(script, _skip_regex(script, at + 1, end), end)
+    start, at = at, _skip_match(r"[gpiImMe0-9]*", script, at)
     flags = script[start:at]
     if at < len(script) and script[at] == "w":
-        stop = _line_end(script, at)
+        stop = _find_line_end(script, at)
         return stop, flags + "w", script[at + 1 : stop].strip()
     return at, flags, ""
 
 
-def _past(expression: str, script: str, at: int) -> int:
+def _skip_match(expression: str, script: str, at: int) -> int:
     found = re.compile(expression).match(script, at)
     return found.end() if found else at
 
 
-def _line_end(script: str, at: int) -> int:
+def _find_line_end(script: str, at: int) -> int:
     end = script.find("\n", at)
     return len(script) if end < 0 else end
 
 
-def _text_end(script: str, at: int) -> int:
+def _find_text_end(script: str, at: int) -> int:
     """The text of a, i and c goes on where a line ends with a backslash."""
     while at < len(script):
-        end = _line_end(script, at)
+        end = _find_line_end(script, at)
         if not script[at:end].endswith("\\"):
             return end
         at = end + 1
     return at
 
 
-def _script_file(call: Call, word: Word) -> None:
+def _analyze_script_file(command: SimpleCommand, word: Word) -> None:
     """A script of the workspace is daily work; one that a substitution hands over nobody could look at."""
     if word.text.startswith("/dev/") or word.text == "-":
-        call.unknown(f"the script of `{call.name}` is not known before it runs")
-    call.reads(word)
-    call.changes()
+        command.report_unknown(f"the script of `{command.name}` is not known before it runs")
+    command.check_read(word)
+    command.report_change()
 
 
 # --- awk
 
-_AWK_TAKES = frozenset(
+_AWK_VALUE_OPTIONS = frozenset(
     ("-F", "-v", "-f", "-i", "-l", "-e", "-E", "--field-separator", "--assign", "--file", "--source")
 )
-_AWK_CODE = re.compile(r"\bsystem\b|@|\|&|(?<!\|)\|(?!\|)|\bfflush\b(?!\s*\()")
-_OPERAND_ENDS = re.compile(r"[\w)\]$\x02](?<!\bprint)(?<!\bprintf)(?<!\breturn)\s*\Z")
+_AWK_EXEC = re.compile(r"\bsystem\b|@|\|&|(?<!\|)\|(?!\|)|\bfflush\b(?!\s*\()")
+_OPERAND_END = re.compile(r"[\w)\]$\x02](?<!\bprint)(?<!\bprintf)(?<!\breturn)\s*\Z")
 
 
-def awk(call: Call) -> None:
-    options = Options.read(call.arguments, _AWK_TAKES, permute=False)
-    if options.has("-l", "--load", "-i", "--include", "-E", "--exec", "-D", "--debug", "-p", "--profile", "-o", "-d"):
-        call.dangerous(f"`{call.name}` loads more than its program, or writes a file")
-    files = [value for value in options.named("-f", "--file") if value]
-    sources = [value for value in options.named("-e", "--source") if value]
+def analyze_awk(command: SimpleCommand) -> None:
+    options = ProgramArguments.parse(command.arguments, _AWK_VALUE_OPTIONS, permute=False)
+    if options.has_option(
+        "-l", "--load", "-i", "--include", "-E", "--exec", "-D", "--debug", "-p", "--profile", "-o", "-d"
+    ):
+        command.report_dangerous(f"`{command.name}` loads more than its program, or writes a file")
+    files = [value for value in options.get_values("-f", "--file") if value]
+    sources = [value for value in options.get_values("-e", "--source") if value]
     operands = options.operands
     if not files and not sources:
         sources, operands = list(operands[:1]), operands[1:]
     for word in files:
-        _script_file(call, word)
+        _analyze_script_file(command, word)
     for word in sources:
-        _awk_program(call, word.text)
+        _analyze_awk_program(command, word.text)
     for word in operands:
         if not re.match(r"\w+=", word.text):
-            call.reads(word)
+            command.check_read(word)
 
 
-def _awk_program(call: Call, code: str) -> None:
-    if HOLE in code:
-        call.unknown("the program of `awk` is not known before it runs")
+def _analyze_awk_program(command: SimpleCommand, code: str) -> None:
+    if UNKNOWN in code:
+        command.report_unknown("the program of `awk` is not known before it runs")
         return
-    bare, strings = _without_strings(code)
+    bare, strings = _extract_strings(code)
     bare = re.sub(r"(,|&&|\|\||\\)\s*\n", r"\1 ", bare)  # where a statement goes on
-    if _AWK_CODE.search(bare):
-        call.unknown("`awk` would run another program")
+    if _AWK_EXEC.search(bare):
+        command.report_unknown("`awk` would run another program")
     if any(text.startswith("/inet") for text in strings):
-        call.connects()
+        command.report_network()
     for found in re.finditer(r"\bprintf?\b([^;}\n]*)", bare):
-        _awk_output(call, found[1], strings)
+        _analyze_awk_output(command, found[1], strings)
     for found in re.finditer(r"\bgetline\b[^;}\n<]*<\s*(?:\x02(\d+)\x02)?", bare):
-        call.reads(_named(found[1], strings))
+        command.check_read(_resolve_file_word(found[1], strings))
 
 
-def _awk_output(call: Call, rest: str, strings: list[str]) -> None:
+def _analyze_awk_output(command: SimpleCommand, rest: str, strings: list[str]) -> None:
     """Behind `print`, a `>` outside brackets is a file."""
     depth = 0
     for at, char in enumerate(rest):
         depth += (char in "([") - (char in ")]")
         if char == ">" and depth <= 0:
             named = re.match(r">?\s*\x02(\d+)\x02\s*\Z", rest[at + 1 :])
-            call.writes(_named(named[1] if named else None, strings))
-            call.changes()
+            command.check_write(_resolve_file_word(named[1] if named else None, strings))
+            command.report_change()
             return
 
 
-def _named(number: str | None, strings: list[str]) -> Word:
-    text = strings[int(number)] if number else HOLE
-    return Word(HOLE if "\\" in text else text)
+def _resolve_file_word(number: str | None, strings: list[str]) -> Word:
+    text = strings[int(number)] if number else UNKNOWN
+    return Word(UNKNOWN if "\\" in text else text)
 
 
-def _without_strings(code: str) -> tuple[str, list[str]]:
+def _extract_strings(code: str) -> tuple[str, list[str]]:
     """The code with a number for each string, and nothing for each expression and comment."""
     bare, strings, at = "", list[str](), 0
     while at < len(code):
         char = code[at]
         if char == '"':
-            end = _closed(code, at + 1, '"')
+            end = _find_closing(code, at + 1, '"')
             bare += f"\x02{len(strings)}\x02"
             strings.append(code[at + 1 : end - 1])
             at = end
-        elif char == "/" and not _OPERAND_ENDS.search(bare):
-            at = _closed(code, at + 1, "/")
+        elif char == "/" and not _OPERAND_END.search(bare):
+            at = _find_closing(code, at + 1, "/")
             bare += "\x03"
         elif char == "#":
             at = code.find("\n", at) if "\n" in code[at:] else len(code)
@@ -244,7 +246,7 @@ def _without_strings(code: str) -> tuple[str, list[str]]:
     return bare, strings
 
 
-def _closed(code: str, at: int, end: str) -> int:
+def _find_closing(code: str, at: int, end: str) -> int:
     while at < len(code):
         if code[at] == "\\":
             at += 2
@@ -252,4 +254,4 @@ def _closed(code: str, at: int, end: str) -> int:
             return at + 1
         else:
             at += 1
-    raise Unsure("the program of `awk` cannot be read")
+    raise AnalysisError("the program of `awk` cannot be read")

@@ -4,44 +4,48 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from handhold.core.policy.shell.call import Call, Options, sure
-from handhold.core.policy.shell.words import HOLE, Word, listed
+from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
+from handhold.core.policy.shell.words import UNKNOWN, Word, split_words
 
-LOOKING = listed("""
+READ_ONLY_COMMANDS = split_words("""
     status log diff show blame annotate grep ls-files ls-tree rev-parse rev-list describe cat-file shortlog name-rev
     merge-base for-each-ref show-ref var help version count-objects check-ignore check-attr whatchanged diff-tree
     diff-index diff-files cherry range-diff fsck show-branch merge-tree patch-id verify-pack stripspace
     check-ref-format fmt-merge-msg get-tar-commit-id column
 """)
-CHANGING = listed("""
+CHANGE_COMMANDS = split_words("""
     add commit checkout switch restore reset merge rebase cherry-pick revert stash branch tag rm mv clean apply am
     init worktree notes gc prune sparse-checkout update-index read-tree write-tree commit-tree hash-object
     update-ref symbolic-ref reflog replace rerere pack-refs repack mktree mktag format-patch archive bundle stage
     pack-objects unpack-objects index-pack checkout-index mailsplit mailinfo merge-file maintenance cherry bisect
     submodule config remote diff interpret-trailers clone
 """)
-NETWORK = listed("push pull fetch clone ls-remote send-email svn p4 lfs fetch-pack send-pack request-pull daemon")
-CODE = listed("""
+NETWORK_COMMANDS = split_words(
+    "push pull fetch clone ls-remote send-email svn p4 lfs fetch-pack send-pack request-pull daemon"
+)
+CODE_COMMANDS = split_words("""
     filter-branch difftool mergetool instaweb gui citool gitk web--browse credential hook cvsserver shell
     http-backend imap-send upload-pack receive-pack remote-ext remote-fd credential-store credential-cache
 """)
-RUNS = (
+EXEC_OPTIONS = (
     *("--ext-diff", "--textconv", "--open-files-in-pager", "-O", "--upload-pack", "--receive-pack", "--exec"),
     *("--exec-path", "--config-env", "--template", "--separate-git-dir", "--show-signature", "--gpg-sign", "-S"),
 )
-_ONLY = {
+_EXEC_OPTION_COMMANDS = {
     "-O": ("grep",),
     "-S": ("commit", "merge", "rebase", "cherry-pick", "revert"),
     "--exec": ("push", "fetch", "ls-remote", "clone", "archive", "pull"),
     "--gpg-sign": ("commit", "merge", "rebase", "cherry-pick", "revert"),
 }
 """Where these mean what they say here; elsewhere they are something harmless."""
-_GLOBAL_TAKES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"))
-_TEXTS = (
+_GLOBAL_VALUE_OPTIONS = frozenset(
+    ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env")
+)
+_TEXT_OPTIONS = (
     *("-m", "--message", "--grep", "--author", "--committer", "-G", "-S", "--format", "--pretty", "--date", "--since"),
     *("--until", "--after", "--before", "-e", "-L", "--trailer", "--subject-prefix", "-n"),
 )
-_TAKES = {
+_VALUE_OPTIONS = {
     "commit": ("-m", "-F", "-C", "-c", "-t"),
     "tag": ("-m", "-F", "-u"),
     "notes": ("-m", "-F"),
@@ -71,117 +75,127 @@ _SAFE_SETTING = re.compile(
 )
 
 
-def git(call: Call) -> None:
-    options = Options.read(call.arguments, _GLOBAL_TAKES, permute=False)
-    before = len(call.arguments) - len(options.operands)
-    sure(call.arguments[: before + 1], "git")
-    for name, value in options.given:
-        call = _global(call, name, value)
+def analyze_git(command: SimpleCommand) -> None:
+    options = ProgramArguments.parse(command.arguments, _GLOBAL_VALUE_OPTIONS, permute=False)
+    before = len(command.arguments) - len(options.operands)
+    require_single_words(command.arguments[: before + 1], "git")
+    for name, value in options.options:
+        command = _apply_global_option(command, name, value)
     if not options.operands:
         return
-    verb, rest = options.operands[0].text, options.operands[1:]
+    subcommand, rest = options.operands[0].text, options.operands[1:]
     if any(
-        word.text.startswith(("ext::", "fd::")) or ("--config" in word.text[:9] and verb == "clone") for word in rest
+        word.text.startswith(("ext::", "fd::")) or ("--config" in word.text[:9] and subcommand == "clone")
+        for word in rest
     ):
-        call.dangerous("a remote or a setting of it would run a program")
-    _options(call, verb, rest)
-    if verb in CODE:
-        call.dangerous(f"`git {verb}` runs other programs")
-    elif _connects(verb, rest):
-        call.connects("git", *_verbs(verb, rest))
-    elif verb not in LOOKING and verb not in CHANGING:
-        call.unknown(f"`git {verb}` is no command of git that is known here")
-    elif _changes(verb, rest):
-        call.says("workspace-change", f"`git {verb}` may change the workspace")
-    _special(call, verb, rest)
+        command.report_dangerous("a remote or a setting of it would run a program")
+    _analyze_options(command, subcommand, rest)
+    if subcommand in CODE_COMMANDS:
+        command.report_dangerous(f"`git {subcommand}` runs other programs")
+    elif _needs_network(subcommand, rest):
+        command.report_network("git", *_approval_words(subcommand, rest))
+    elif subcommand not in READ_ONLY_COMMANDS and subcommand not in CHANGE_COMMANDS:
+        command.report_unknown(f"`git {subcommand}` is no command of git that is known here")
+    elif _can_change_workspace(subcommand, rest):
+        command.report("workspace-change", f"`git {subcommand}` may change the workspace")
+    _analyze_subcommand(command, subcommand, rest)
 
 
-def _global(call: Call, name: str, value: Word | None) -> Call:
+def _apply_global_option(command: SimpleCommand, name: str, value: Word | None) -> SimpleCommand:
     if name in ("-C", "--work-tree", "--git-dir") and value:
-        call.reads(value)
+        command.check_read(value)
         if name == "-C":
-            at = call.where(value.text)
-            if at.region == "system":
-                call.dangerous(f"`git` would obey the settings of {value.shown}, outside the workspace")
-            return replace(call, folders=frozenset((HOLE if at.region == "unknown" else at.path,)))
-    elif name == "-c" and value and not _safe(value.text):
-        call.dangerous(f"`git -c {value.shown}` may run a program")
+            target = command.classify(value.text)
+            if target.region == "system":
+                command.report_dangerous(
+                    f"`git` would obey the settings of {value.display_text}, outside the workspace"
+                )
+            return replace(command, cwds=frozenset((UNKNOWN if target.region == "unknown" else target.path,)))
+    elif name == "-c" and value and not _is_safe_setting(value.text):
+        command.report_dangerous(f"`git -c {value.display_text}` may run a program")
     elif name in ("--exec-path", "--config-env") and value:
-        call.dangerous(f"`git {name}` decides which programs run")
-    return call
+        command.report_dangerous(f"`git {name}` decides which programs run")
+    return command
 
 
-def _safe(setting: str) -> bool:
+def _is_safe_setting(setting: str) -> bool:
     name, equals, value = setting.partition("=")
-    return HOLE not in name and _SAFE_SETTING.fullmatch(f"{name.lower()}{equals}{value}") is not None
+    return UNKNOWN not in name and _SAFE_SETTING.fullmatch(f"{name.lower()}{equals}{value}") is not None
 
 
-def _verbs(verb: str, rest: Sequence[Word]) -> tuple[str, ...]:
-    if verb in ("remote", "submodule") and rest:
-        return verb, rest[0].text
-    return (verb,)
+def _approval_words(subcommand: str, rest: Sequence[Word]) -> tuple[str, ...]:
+    if subcommand in ("remote", "submodule") and rest:
+        return subcommand, rest[0].text
+    return (subcommand,)
 
 
-def _connects(verb: str, rest: Sequence[Word]) -> bool:
+def _needs_network(subcommand: str, rest: Sequence[Word]) -> bool:
     first = next((word.text for word in rest if not word.text.startswith("-")), "")
-    if verb == "remote":
+    if subcommand == "remote":
         return first in ("update", "prune") or (first == "show" and not any(word.text == "-n" for word in rest))
-    if verb == "submodule":
+    if subcommand == "submodule":
         return first in ("update", "add", "sync")
-    if verb == "clone":
-        return any(":" in word.text or not word.known for word in rest if not word.text.startswith("-"))
-    if verb == "archive":
+    if subcommand == "clone":
+        return any(":" in word.text or not word.is_known for word in rest if not word.text.startswith("-"))
+    if subcommand == "archive":
         return any(word.text.startswith("--remote") for word in rest)
-    return verb in NETWORK
+    return subcommand in NETWORK_COMMANDS
 
 
-def _options(call: Call, verb: str, rest: Sequence[Word]) -> None:
-    takes = frozenset((*_TAKES.get(verb, ()), *(each for each in _TEXTS if each.startswith("--")), "--output"))
-    options = Options.read(rest, takes)
-    for name, value in options.given:
-        one = Options(((name, value),), ())
+def _analyze_options(command: SimpleCommand, subcommand: str, rest: Sequence[Word]) -> None:
+    value_options = frozenset(
+        (*_VALUE_OPTIONS.get(subcommand, ()), *(each for each in _TEXT_OPTIONS if each.startswith("--")), "--output")
+    )
+    options = ProgramArguments.parse(rest, value_options)
+    for name, value in options.options:
+        option = ProgramArguments(((name, value),), ())
         if name in ("--no-ext-diff", "--no-textconv", "--exclude-standard", "--exec-path", "--text"):
             continue
-        if any(one.has(each) and verb in _ONLY.get(each, (verb,)) for each in RUNS):
-            call.dangerous(f"`git {verb} {name}` runs other programs")
-        if value is None or name in _TEXTS:
+        if any(
+            option.has_option(each) and subcommand in _EXEC_OPTION_COMMANDS.get(each, (subcommand,))
+            for each in EXEC_OPTIONS
+        ):
+            command.report_dangerous(f"`git {subcommand} {name}` runs other programs")
+        if value is None or name in _TEXT_OPTIONS:
             continue
-        if one.has("--output", "--output-directory") or (name == "-o" and verb in ("archive", "format-patch")):
-            call.writes(value)
+        if option.has_option("--output", "--output-directory") or (
+            name == "-o" and subcommand in ("archive", "format-patch")
+        ):
+            command.check_write(value)
         else:
-            call.sweep((value,))
+            command.check_path_arguments((value,))
     for word in options.operands:
-        if HOLE in word.text[:1] and word.loose:
-            call.unknown(f"what `git {verb}` would do is not known before it runs")
-    if verb not in ("commit", "tag", "grep", "config"):
-        call.sweep(options.operands)
+        if UNKNOWN in word.text[:1] and word.can_split:
+            command.report_unknown(f"what `git {subcommand}` would do is not known before it runs")
+    if subcommand not in ("commit", "tag", "grep", "config"):
+        command.check_path_arguments(options.operands)
 
 
-def _changes(verb: str, rest: Sequence[Word]) -> bool:
+def _can_change_workspace(subcommand: str, rest: Sequence[Word]) -> bool:
     words = [word.text for word in rest]
     first = next((word for word in words if not word.startswith("-")), "")
-    match verb:
+    match subcommand:
         case "branch" | "tag":
             return bool(first) and not {"--list", "-l", "--contains", "--merged", "--no-merged", "--points-at"} & set(
                 words
             )
         case "stash" | "worktree" | "reflog" | "notes":
-            return first not in ("list", "show") and not (verb in ("reflog", "notes") and not first)
+            return first not in ("list", "show") and not (subcommand in ("reflog", "notes") and not first)
         case "remote":
             return first not in ("", "get-url", "show")
         case "submodule":
             return first not in ("status", "summary", "")
         case "config":
-            return not _reads_setting(words)
+            return not _is_config_read(words)
         case "bundle":
             return first not in ("verify", "list-heads")
         case "symbolic-ref" | "hash-object":
             return len([word for word in words if not word.startswith("-")]) > 1 or "-w" in words
         case _:
-            return verb not in LOOKING
+            return subcommand not in READ_ONLY_COMMANDS
 
 
-def _reads_setting(words: Sequence[str]) -> bool:
+def _is_config_read(words: Sequence[str]) -> bool:
     if any(
         word in ("--get", "--get-all", "--get-regexp", "-l", "--list", "--get-urlmatch", "--get-color")
         for word in words
@@ -195,25 +209,27 @@ def _reads_setting(words: Sequence[str]) -> bool:
     )
 
 
-def _special(call: Call, verb: str, rest: Sequence[Word]) -> None:
+def _analyze_subcommand(command: SimpleCommand, subcommand: str, rest: Sequence[Word]) -> None:
     words = [word.text for word in rest]
-    if verb == "config" and not _reads_setting(words):
+    if subcommand == "config" and not _is_config_read(words):
         plain = [word for word in words if not word.startswith("-") and word not in ("set", "unset")]
         outside = {"--global", "--system", "-f", "--file", "--edit", "-e"} & set(words)
-        if outside or not plain or not _safe("=".join(plain[:2])):
-            call.dangerous("`git config` sets what git obeys later")
-    if verb == "bisect" and words[:1] == ["run"]:
-        call.runs(rest[1:])
-    if verb == "submodule" and "foreach" in words:
-        call.code(Word(" ".join(words[words.index("foreach") + 1 :])))
-    if verb == "rebase":
-        for value in Options.read(rest, frozenset(("-x", "--exec", "--onto", "-s", "-X"))).named("-x", "--exec"):
+        if outside or not plain or not _is_safe_setting("=".join(plain[:2])):
+            command.report_dangerous("`git config` sets what git obeys later")
+    if subcommand == "bisect" and words[:1] == ["run"]:
+        command.analyze_nested(rest[1:])
+    if subcommand == "submodule" and "foreach" in words:
+        command.analyze_code(Word(" ".join(words[words.index("foreach") + 1 :])))
+    if subcommand == "rebase":
+        for value in ProgramArguments.parse(rest, frozenset(("-x", "--exec", "--onto", "-s", "-X"))).get_values(
+            "-x", "--exec"
+        ):
             if value:
-                call.code(value)
-    if verb == "clone":
+                command.analyze_code(value)
+    if subcommand == "clone":
         for word in [word for word in rest if not word.text.startswith("-")][1:]:
-            call.writes(word)
-    if verb in ("rm", "mv", "clean", "checkout", "restore", "worktree", "init"):
+            command.check_write(word)
+    if subcommand in ("rm", "mv", "clean", "checkout", "restore", "worktree", "init"):
         for word in rest:
-            if not word.text.startswith("-") and call.where(word.text).region in ("home", "outside", "private"):
-                call.writes(word)
+            if not word.text.startswith("-") and command.classify(word.text).region in ("home", "outside", "private"):
+                command.check_write(word)

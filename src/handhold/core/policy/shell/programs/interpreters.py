@@ -3,146 +3,146 @@
 import re
 from dataclasses import dataclass, replace
 
-from handhold.core.policy.shell.call import Call, Options, sure
-from handhold.core.policy.shell.programs.packages import name_only_loopback
-from handhold.core.policy.shell.words import HOLE, Word, listed
+from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
+from handhold.core.policy.shell.programs.packages import has_only_loopback
+from handhold.core.policy.shell.words import UNKNOWN, Word, split_words
 
-SHELLS = listed("bash sh dash ash rbash")
-OTHER_SHELLS = listed("zsh fish ksh mksh csh tcsh pwsh powershell nu xonsh elvish")
-VIMS = ("view", "vimdiff", "rvim", "rview", "gvim", "gview", "vimtutor", "vim.basic", "vim.tiny", "vim.nox")
-EDITORS = frozenset(("vi", "vim", "nvim", "emacs", "ed", "ex", *VIMS))
+SHELLS = split_words("bash sh dash ash rbash")
+OTHER_SHELLS = split_words("zsh fish ksh mksh csh tcsh pwsh powershell nu xonsh elvish")
+VIM_NAMES = ("view", "vimdiff", "rvim", "rview", "gvim", "gview", "vimtutor", "vim.basic", "vim.tiny", "vim.nox")
+EDITORS = frozenset(("vi", "vim", "nvim", "emacs", "ed", "ex", *VIM_NAMES))
 
 
 @dataclass(frozen=True)
-class Interpreter:
-    """`code`: the letters of options that are followed by code; `takes`: those with another value."""
+class InterpreterSpec:
+    """`code_letters`: the letters of options that are followed by code; `value_letters`: those with another value."""
 
-    code: str
-    takes: str = ""
-    long: tuple[str, ...] = ()
+    code_letters: str
+    value_letters: str = ""
+    code_options: tuple[str, ...] = ()
 
 
-INTERPRETERS: dict[str, Interpreter] = {
-    "python": Interpreter("c", "WXQ"),
-    "pypy": Interpreter("c", "WX"),
-    "node": Interpreter(
+INTERPRETERS: dict[str, InterpreterSpec] = {
+    "python": InterpreterSpec("c", "WXQ"),
+    "pypy": InterpreterSpec("c", "WX"),
+    "node": InterpreterSpec(
         "ep", "rC", ("--eval", "--print", "--require", "--import", "--loader", "--experimental-loader")
     ),
-    "perl": Interpreter("eEM", "Im"),
-    "ruby": Interpreter("e", "rICF"),
-    "php": Interpreter("rBRE", "dcz"),
-    "lua": Interpreter("el", ""),
-    "luajit": Interpreter("elj", ""),
-    "Rscript": Interpreter("e", ""),
-    "R": Interpreter("e", "f"),
-    "julia": Interpreter("eEL", "pJ", ("--eval", "--print", "--load")),
-    "tclsh": Interpreter("", ""),
-    "expect": Interpreter("c", ""),
-    "osascript": Interpreter("e", ""),
-    "ghci": Interpreter("e", ""),
-    "runghc": Interpreter("e", ""),
-    "irb": Interpreter("re", ""),
-    "groovy": Interpreter("e", ""),
-    "scala": Interpreter("e", ""),
-    "elixir": Interpreter("erS", "", ("--eval", "--rpc-eval")),
-    "guile": Interpreter("cel", ""),
-    "racket": Interpreter("e", ""),
-    "sbcl": Interpreter("", "", ("--eval", "--load")),
-    "gdb": Interpreter("x", "", ("-ex", "-iex", "--eval-command", "--command")),
-    "lldb": Interpreter("os", "", ("--one-line", "--source")),
-    "ed": Interpreter(""),
-    "ex": Interpreter("cS"),
-    "vi": Interpreter("cSsu", "", ("--cmd",)),
-    **{name: Interpreter("cSsu", "", ("--cmd",)) for name in ("vim", *VIMS)},
-    "nvim": Interpreter("clSsu", "", ("--cmd",)),
-    "emacs": Interpreter("fl", "", ("--eval", "--load", "--funcall", "--script")),
-    "dc": Interpreter("ef"),
-    "m4": Interpreter(""),
-    "gnuplot": Interpreter("e"),
+    "perl": InterpreterSpec("eEM", "Im"),
+    "ruby": InterpreterSpec("e", "rICF"),
+    "php": InterpreterSpec("rBRE", "dcz"),
+    "lua": InterpreterSpec("el", ""),
+    "luajit": InterpreterSpec("elj", ""),
+    "Rscript": InterpreterSpec("e", ""),
+    "R": InterpreterSpec("e", "f"),
+    "julia": InterpreterSpec("eEL", "pJ", ("--eval", "--print", "--load")),
+    "tclsh": InterpreterSpec("", ""),
+    "expect": InterpreterSpec("c", ""),
+    "osascript": InterpreterSpec("e", ""),
+    "ghci": InterpreterSpec("e", ""),
+    "runghc": InterpreterSpec("e", ""),
+    "irb": InterpreterSpec("re", ""),
+    "groovy": InterpreterSpec("e", ""),
+    "scala": InterpreterSpec("e", ""),
+    "elixir": InterpreterSpec("erS", "", ("--eval", "--rpc-eval")),
+    "guile": InterpreterSpec("cel", ""),
+    "racket": InterpreterSpec("e", ""),
+    "sbcl": InterpreterSpec("", "", ("--eval", "--load")),
+    "gdb": InterpreterSpec("x", "", ("-ex", "-iex", "--eval-command", "--command")),
+    "lldb": InterpreterSpec("os", "", ("--one-line", "--source")),
+    "ed": InterpreterSpec(""),
+    "ex": InterpreterSpec("cS"),
+    "vi": InterpreterSpec("cSsu", "", ("--cmd",)),
+    **{name: InterpreterSpec("cSsu", "", ("--cmd",)) for name in ("vim", *VIM_NAMES)},
+    "nvim": InterpreterSpec("clSsu", "", ("--cmd",)),
+    "emacs": InterpreterSpec("fl", "", ("--eval", "--load", "--funcall", "--script")),
+    "dc": InterpreterSpec("ef"),
+    "m4": InterpreterSpec(""),
+    "gnuplot": InterpreterSpec("e"),
 }
-NETWORK_MODULES = listed("""
+NETWORK_MODULES = split_words("""
     http.server SimpleHTTPServer smtpd webbrowser ftplib xmlrpc.server pyftpdlib uvicorn gunicorn pydoc
 """)
-OTHER_NAMES = {
+PROGRAM_ALIASES = {
     **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
     **dict.fromkeys(("gtar", "bsdtar"), "tar"),
     **{f"g{name}": name for name in ("sed", "find")},
     "nodejs": "node",
 }
-CODE_MODULES = listed("timeit code pdb idlelib site runpy")
+CODE_MODULES = split_words("timeit code pdb idlelib site runpy")
 
 
-def shell(call: Call) -> None:
+def analyze_shell(command: SimpleCommand) -> None:
     """bash -c, a script, or whatever stands at its input."""
-    if [word.text for word in call.arguments] in (["--version"], ["--help"]):
+    if [word.text for word in command.arguments] in (["--version"], ["--help"]):
         return
-    words = list(call.arguments)
+    words = list(command.arguments)
     code = reads_input = False
     while words and words[0].text.startswith(("-", "+")) and words[0].text not in ("-", "--"):
         text = words.pop(0).text
         if text in ("--rcfile", "--init-file"):
-            call.dangerous(f"`{call.name} {text}` runs another file")
+            command.report_dangerous(f"`{command.name} {text}` runs another file")
             words = words[1:]
         elif not text.startswith("--"):
             code = code or "c" in text
             reads_input = reads_input or "s" in text
             if text[-1] in "oO":
                 if text[-1] == "O" or words[:1] == [Word("posix")]:
-                    call.unknown(f"`{call.name} {text}` changes how the rest is read")
+                    command.report_unknown(f"`{command.name} {text}` changes how the rest is read")
                 words = words[1:]
             if "i" in text or "l" in text:
-                call.changes()  # it reads the user's files first; in the sandbox there are none
+                command.report_change()  # it reads the user's files first; in the sandbox there are none
     if words and words[0].text in ("-", "--"):
         words.pop(0)
-    sure(words[:1], call.name)
+    require_single_words(words[:1], command.name)
     if code:
         for word in words[:1]:
-            call.code(word)
+            command.analyze_code(word)
     elif words and not reads_input:
-        _file(call, words[0])
-        call.sweep(words[1:])
+        _analyze_script_file(command, words[0])
+        command.check_path_arguments(words[1:])
     else:
-        _fed(call)
+        _analyze_stdin_script(command)
 
 
-def _fed(call: Call) -> None:
-    feed = call.feed
-    if feed is not None and feed.text is not None:
-        call.hands.script(feed.text, replace(call, feed=None))
-    elif feed is not None and feed.file:
-        _file(call, Word(feed.file))
-    elif feed is not None:
-        call.unknown(f"`{call.name}` would run what another program prints")
+def _analyze_stdin_script(command: SimpleCommand) -> None:
+    stdin = command.stdin
+    if stdin is not None and stdin.text is not None:
+        command.analyzer.analyze_script(stdin.text, replace(command, stdin=None))
+    elif stdin is not None and stdin.file:
+        _analyze_script_file(command, Word(stdin.file))
+    elif stdin is not None:
+        command.report_unknown(f"`{command.name}` would run what another program prints")
     else:
-        call.unknown(f"`{call.name}` would wait for somebody to type")
+        command.report_unknown(f"`{command.name}` would wait for somebody to type")
 
 
-def _file(call: Call, word: Word) -> None:
+def _analyze_script_file(command: SimpleCommand, word: Word) -> None:
     """A script. What a substitution or an input hands over is no file that anybody could look at."""
-    if word.text.startswith(("/dev/", "/proc/")) or HOLE in word.text:
-        call.unknown(f"`{call.name}` would run code that is not known before it runs")
-    call.reads(word)
-    call.changes()
+    if word.text.startswith(("/dev/", "/proc/")) or UNKNOWN in word.text:
+        command.report_unknown(f"`{command.name}` would run code that is not known before it runs")
+    command.check_read(word)
+    command.report_change()
 
 
-def other_shell(call: Call) -> None:
-    options = Options.read(call.arguments, permute=False)
-    if options.operands and not any(name == "-c" for name, _ in options.given) and call.feed is None:
-        _file(call, options.operands[0])
+def analyze_other_shell(command: SimpleCommand) -> None:
+    options = ProgramArguments.parse(command.arguments, permute=False)
+    if options.operands and not any(name == "-c" for name, _ in options.options) and command.stdin is None:
+        _analyze_script_file(command, options.operands[0])
     else:
-        call.unknown(f"what `{call.name}` would run is written for another shell")
+        command.report_unknown(f"what `{command.name}` would run is written for another shell")
 
 
-def interpreter(call: Call) -> None:
-    name = plain_name(call.name)
-    rules = INTERPRETERS[name]
-    words = list(call.arguments)
+def analyze_interpreter(command: SimpleCommand) -> None:
+    name = normalize_program_name(command.name)
+    spec = INTERPRETERS[name]
+    words = list(command.arguments)
     while words and words[0].text.startswith("-") and words[0].text != "-":
         text = words.pop(0).text
         if text == "--":
             break
-        if text.partition("=")[0] in rules.long:
-            call.unknown(f"code on the command line of `{call.name}` cannot be judged")
+        if text.partition("=")[0] in spec.code_options:
+            command.report_unknown(f"code on the command line of `{command.name}` cannot be judged")
             return
         if text.startswith("--"):
             continue
@@ -151,73 +151,73 @@ def interpreter(call: Call) -> None:
             and (found := re.match(r"-[a-zA-Z]*?m(.*)", text))
             and not re.match(r"-[a-zA-Z]*?[cWX]", text)
         ):
-            _module(call, [Word(found[1]), *words] if found[1] else words)
+            _analyze_module(command, [Word(found[1]), *words] if found[1] else words)
             return
         for at, letter in enumerate(text[1:], 2):
-            if letter in rules.code:
-                call.unknown(f"code on the command line of `{call.name}` cannot be judged")
+            if letter in spec.code_letters:
+                command.report_unknown(f"code on the command line of `{command.name}` cannot be judged")
                 return
-            if letter in rules.takes:
+            if letter in spec.value_letters:
                 if at == len(text):
-                    call.sweep(words[:1])
+                    command.check_path_arguments(words[:1])
                     words = words[1:]
                 break
-    sure(words[:1], call.name)
+    require_single_words(words[:1], command.name)
     if words and words[0].text != "-":
-        _script(call, words)
-    elif call.feed is not None and call.feed.file and name in ("python", "node", "perl", "ruby"):
-        _file(call, Word(call.feed.file))
-    elif call.feed is not None:
-        call.unknown(f"code at the input of `{call.name}` cannot be judged")
-    elif call.arguments and not any(word.text == "-" for word in call.arguments):
-        call.changes()  # `--version`, `--test`: there is nothing at its input
+        _analyze_script_arguments(command, words)
+    elif command.stdin is not None and command.stdin.file and name in ("python", "node", "perl", "ruby"):
+        _analyze_script_file(command, Word(command.stdin.file))
+    elif command.stdin is not None:
+        command.report_unknown(f"code at the input of `{command.name}` cannot be judged")
+    elif command.arguments and not any(word.text == "-" for word in command.arguments):
+        command.report_change()  # `--version`, `--test`: there is nothing at its input
     else:
-        call.unknown(f"`{call.name}` would wait for somebody to type")
+        command.report_unknown(f"`{command.name}` would wait for somebody to type")
 
 
-def _script(call: Call, words: list[Word]) -> None:
+def _analyze_script_arguments(command: SimpleCommand, words: list[Word]) -> None:
     if re.match(r"https?://|npm:|jsr:", words[0].text):
-        call.connects()
-    elif words[0].text.startswith(HOLE) or call.name in EDITORS:
-        call.unknown(f"what `{call.name}` would do is not known before it runs")
+        command.report_network()
+    elif words[0].text.startswith(UNKNOWN) or command.name in EDITORS:
+        command.report_unknown(f"what `{command.name}` would do is not known before it runs")
     else:
-        _file(call, words[0])
-    call.sweep(words[1:])
+        _analyze_script_file(command, words[0])
+    command.check_path_arguments(words[1:])
 
 
-def _module(call: Call, words: list[Word]) -> None:
-    sure(words[:1], call.name)
-    module = words[0].text if words else HOLE
-    if HOLE in module or module.split(".")[0] in CODE_MODULES:
-        call.unknown(f"what `{call.name} -m` would run is not known before it runs")
-    elif module in NETWORK_MODULES and name_only_loopback(words):
-        call.unknown(f"who asks `{call.name} -m {module}` is not known before it runs")
+def _analyze_module(command: SimpleCommand, words: list[Word]) -> None:
+    require_single_words(words[:1], command.name)
+    module = words[0].text if words else UNKNOWN
+    if UNKNOWN in module or module.split(".")[0] in CODE_MODULES:
+        command.report_unknown(f"what `{command.name} -m` would run is not known before it runs")
+    elif module in NETWORK_MODULES and has_only_loopback(words):
+        command.report_unknown(f"who asks `{command.name} -m {module}` is not known before it runs")
     elif module in NETWORK_MODULES:
-        call.connects(plain_name(call.name), "-m", module)
+        command.report_network(normalize_program_name(command.name), "-m", module)
     elif module in ("pip", "pip3", "uv", "poetry", "pipx", "twine", "conda"):
-        call.runs((Word(module), *words[1:]))
+        command.analyze_nested((Word(module), *words[1:]))
     else:
-        call.sweep(words[1:])
-        call.changes()
+        command.check_path_arguments(words[1:])
+        command.report_change()
 
 
-def plain_name(name: str) -> str:
+def normalize_program_name(name: str) -> str:
     """python3.12 is python."""
     found = re.fullmatch(r"(python|pypy|pip|perl|ruby|lua|php|node|gcc|g\+\+|clang|clang\+\+)-?[\d.]+w?", name)
-    return OTHER_NAMES.get(name, found[1] if found else name)
+    return PROGRAM_ALIASES.get(name, found[1] if found else name)
 
 
-def eval_(call: Call) -> None:
-    sure(call.arguments, "eval")
-    call.code(Word(" ".join(word.text for word in call.arguments)))
+def analyze_eval(command: SimpleCommand) -> None:
+    require_single_words(command.arguments, "eval")
+    command.analyze_code(Word(" ".join(word.text for word in command.arguments)))
 
 
-def source(call: Call) -> None:
+def analyze_source(command: SimpleCommand) -> None:
     """It runs in this shell; a file of the workspace is as good as a script of it."""
-    if not call.arguments:
+    if not command.arguments:
         return
-    sure(call.arguments[:1], call.name)
-    if "/" not in call.arguments[0].text and HOLE not in call.arguments[0].text:
-        _file(call, Word(f"./{call.arguments[0].text}"))
+    require_single_words(command.arguments[:1], command.name)
+    if "/" not in command.arguments[0].text and UNKNOWN not in command.arguments[0].text:
+        _analyze_script_file(command, Word(f"./{command.arguments[0].text}"))
     else:
-        _file(call, call.arguments[0])
+        _analyze_script_file(command, command.arguments[0])

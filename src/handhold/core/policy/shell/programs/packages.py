@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handhold.core.policy.shell.call import Call, Options, sure
-from handhold.core.policy.shell.words import Word, listed
+from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
+from handhold.core.policy.shell.words import Word, split_words
 
-NETWORK = listed("""
+NETWORK_PROGRAMS = split_words("""
     curl wget aria2c http https httpie xh ssh scp sftp ftp lftp tftp telnet nc ncat netcat socat ping ping6 fping
     traceroute tracepath mtr dig host nslookup whois nmap drill delv docker podman nerdctl docker-compose kubectl
     helm gh glab hub aws gcloud az doctl flyctl fly heroku vercel netlify firebase wrangler tofu pulumi
@@ -23,204 +23,233 @@ _LOOPBACK = re.compile(r"(?:\w+://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?:
 _ADDRESS = re.compile(r"[\w+.-]+://")
 
 
-def name_only_loopback(words: Sequence[Word]) -> bool:
+def has_only_loopback(words: Sequence[Word]) -> bool:
     """Whether the words name an address, and each one is on the loopback: without a network, the command's own."""
-    named = [word for word in words if _LOOPBACK.fullmatch(word.text) or _ADDRESS.match(word.text)]
-    return bool(named) and all(_LOOPBACK.fullmatch(word.text) for word in named)
+    addresses = [word for word in words if _LOOPBACK.fullmatch(word.text) or _ADDRESS.match(word.text)]
+    return bool(addresses) and all(_LOOPBACK.fullmatch(word.text) for word in addresses)
 
 
 @dataclass(frozen=True)
-class Manager:
-    """`connects`: subcommands that do; `looks`: those that change nothing; `wraps`: behind which a program stands."""
+class PackageManager:
+    """`network_commands` are subcommands that use the network, `read_only_commands` those that change nothing,
+    `wrapper_commands` those behind which a program stands."""
 
-    connects: frozenset[str]
-    looks: frozenset[str] = frozenset()
-    wraps: tuple[str, ...] = ()
-    bare: bool = False  # without a subcommand it installs
-    dangerous: frozenset[str] = frozenset()
-    takes: frozenset[str] = frozenset()
-    runs: tuple[str, ...] = ()  # options that run a program
-    code: tuple[str, ...] = ()  # subcommands that are followed by code
+    network_commands: frozenset[str]
+    read_only_commands: frozenset[str] = frozenset()
+    wrapper_commands: tuple[str, ...] = ()
+    installs_by_default: bool = False  # without a subcommand it installs
+    dangerous_commands: frozenset[str] = frozenset()
+    value_options: frozenset[str] = frozenset()
+    exec_options: tuple[str, ...] = ()  # options that run a program
+    code_commands: tuple[str, ...] = ()  # subcommands that are followed by code
 
-    def judge(self, call: Call) -> None:
-        options = Options.read(call.arguments, self.takes, permute=False)
-        sure(call.arguments[: len(call.arguments) - len(options.operands) + 1], call.name)
-        name = _family(call.name)
-        if options.has(*self.runs) or any(word.text.partition("=")[0] in self.runs for word in options.operands):
-            call.dangerous(f"`{call.name}` runs another program by an option")
+    def analyze(self, command: SimpleCommand) -> None:
+        options = ProgramArguments.parse(command.arguments, self.value_options, permute=False)
+        require_single_words(command.arguments[: len(command.arguments) - len(options.operands) + 1], command.name)
+        name = _normalize_manager_name(command.name)
+        if options.has_option(*self.exec_options) or any(
+            word.text.partition("=")[0] in self.exec_options for word in options.operands
+        ):
+            command.report_dangerous(f"`{command.name}` runs another program by an option")
         if not options.operands:
-            if self.bare and not options.given:
-                call.connects(name)
+            if self.installs_by_default and not options.options:
+                command.report_network(name)
             return
-        verb, rest = options.operands[0].text, options.operands[1:]
-        two = f"{verb} {rest[0].text if rest else ''}".strip()
-        if not options.operands[0].known:
-            call.unknown(f"what `{call.name}` would do is not known before it runs")
-        elif verb in self.code:
-            call.unknown(f"code on the command line of `{call.name}` cannot be judged")
+        subcommand, rest = options.operands[0].text, options.operands[1:]
+        two_words = f"{subcommand} {rest[0].text if rest else ''}".strip()
+        if not options.operands[0].is_known:
+            command.report_unknown(f"what `{command.name}` would do is not known before it runs")
+        elif subcommand in self.code_commands:
+            command.report_unknown(f"code on the command line of `{command.name}` cannot be judged")
         elif any("://" in word.text for word in rest):
-            call.connects()
-        elif verb in self.dangerous:
-            call.dangerous(f"`{name} {verb}` reaches beyond the workspace")
-        elif {verb, two} & self.connects and two not in self.looks:
-            _connect(call, name, verb, rest)
-        elif verb in self.wraps:
-            _wrapped(call, rest)
-        elif verb not in self.looks:
-            call.changes()
-        if verb not in self.wraps:
-            call.sweep(rest)
+            command.report_network()
+        elif subcommand in self.dangerous_commands:
+            command.report_dangerous(f"`{name} {subcommand}` reaches beyond the workspace")
+        elif {subcommand, two_words} & self.network_commands and two_words not in self.read_only_commands:
+            _analyze_network_command(command, name, subcommand, rest)
+        elif subcommand in self.wrapper_commands:
+            _analyze_wrapped(command, rest)
+        elif subcommand not in self.read_only_commands:
+            command.report_change()
+        if subcommand not in self.wrapper_commands:
+            command.check_path_arguments(rest)
 
 
-OFFLINE = ("--offline", "--no-index")
-ELSEWHERE = listed("""
+OFFLINE_OPTIONS = ("--offline", "--no-index")
+REGISTRY_OPTIONS = split_words("""
     --index-url --extra-index-url -i --registry --index --git --default-index -f --find-links --trusted-host
 """)
-_WRAPPED_TAKES = listed("--with --python -p --extra --group --env-file -n --name --package --directory")
+_RUN_VALUE_OPTIONS = split_words("--with --python -p --extra --group --env-file -n --name --package --directory")
 
 
-def _connect(call: Call, name: str, verb: str, rest: tuple[Word, ...]) -> None:
+def _analyze_network_command(command: SimpleCommand, name: str, subcommand: str, rest: tuple[Word, ...]) -> None:
     """An approval of the like of it is for the usual place to get things from."""
-    if verb == "init" and all(word.text.startswith("-") for word in rest):  # with a name, npm fetches and runs it
-        call.changes()
-    elif any(word.text in OFFLINE for word in call.arguments):
-        call.unknown(f"what `{name} {verb}` would run of the packages is not known before it runs")
-    elif any(word.text.partition("=")[0] in ELSEWHERE or re.match("git@|(?s:.*)@git", word.text) for word in rest):
-        call.connects()
+    if subcommand == "init" and all(word.text.startswith("-") for word in rest):  # with a name, npm fetches and runs it
+        command.report_change()
+    elif any(word.text in OFFLINE_OPTIONS for word in command.arguments):
+        command.report_unknown(f"what `{name} {subcommand}` would run of the packages is not known before it runs")
+    elif any(
+        word.text.partition("=")[0] in REGISTRY_OPTIONS or re.match("git@|(?s:.*)@git", word.text) for word in rest
+    ):
+        command.report_network()
     else:
-        call.connects(name, verb)
+        command.report_network(name, subcommand)
 
 
-def _wrapped(call: Call, rest: tuple[Word, ...]) -> None:
+def _analyze_wrapped(command: SimpleCommand, rest: tuple[Word, ...]) -> None:
     """`uv run pytest`, `poetry run x`: the program behind it, after its own options."""
-    options = Options.read(rest, _WRAPPED_TAKES, permute=False)
-    if options.has("--with", "--from", "--package", "--with-requirements", "--yes", "-y"):
-        call.connects()
-    if options.has("-c", "--call"):
-        call.unknown("code on a command line cannot be judged")
-    call.changes()
-    call.runs(options.operands)
+    options = ProgramArguments.parse(rest, _RUN_VALUE_OPTIONS, permute=False)
+    if options.has_option("--with", "--from", "--package", "--with-requirements", "--yes", "-y"):
+        command.report_network()
+    if options.has_option("-c", "--call"):
+        command.report_unknown("code on a command line cannot be judged")
+    command.report_change()
+    command.analyze_nested(options.operands)
 
 
-def npx(call: Call) -> None:
+def analyze_npx(command: SimpleCommand) -> None:
     """What is installed in the project runs; what is not would be fetched, and there is no network."""
-    _wrapped(call, call.arguments)
+    _analyze_wrapped(command, command.arguments)
 
 
-def _family(name: str) -> str:
+def _normalize_manager_name(name: str) -> str:
     return "pip" if name.startswith("pip") and name.lstrip("pi")[:1] in ("", "3") and name != "pipx" else name
 
 
-_NPM = Manager(
-    listed(
+_NPM = PackageManager(
+    split_words(
         """
             install i add ci update upgrade up uninstall remove rm un view info show search publish login logout whoami
             audit fund outdated ping link dedupe init create adduser owner token access team deprecate dist-tag star
             import dlx fetch rebuild
         """
     ),
-    looks=listed("ls list root prefix bin help version explain why config get -v"),
-    wraps=("exec", "x"),
-    takes=listed("--prefix -C --dir -w --workspace --filter -F --cwd"),
+    read_only_commands=split_words("ls list root prefix bin help version explain why config get -v"),
+    wrapper_commands=("exec", "x"),
+    value_options=split_words("--prefix -C --dir -w --workspace --filter -F --cwd"),
 )
-_BUNDLE = Manager(
-    listed("install update add outdated lock cache package remove"), listed("list show info check config"), ("exec",)
+_BUNDLE = PackageManager(
+    split_words("install update add outdated lock cache package remove"),
+    split_words("list show info check config"),
+    ("exec",),
 )
 
-MANAGERS: dict[str, Manager] = {
+PACKAGE_MANAGERS: dict[str, PackageManager] = {
     "npm": _NPM,
     "pnpm": _NPM,
-    "yarn": Manager(_NPM.connects, _NPM.looks, ("exec",), bare=True, takes=_NPM.takes),
-    "bun": Manager(_NPM.connects, _NPM.looks, ("x",)),
-    "pip": Manager(
-        listed("install download wheel search index"),
-        listed("list show freeze check help config debug inspect hash cache"),
+    "yarn": PackageManager(
+        _NPM.network_commands,
+        _NPM.read_only_commands,
+        ("exec",),
+        installs_by_default=True,
+        value_options=_NPM.value_options,
     ),
-    "uv": Manager(
-        listed("add remove sync lock pip publish tool python self build"),
-        listed("version tree help export cache") | {"pip list", "pip show", "pip freeze", "pip check", "pip tree"},
+    "bun": PackageManager(_NPM.network_commands, _NPM.read_only_commands, ("x",)),
+    "pip": PackageManager(
+        split_words("install download wheel search index"),
+        split_words("list show freeze check help config debug inspect hash cache"),
+    ),
+    "uv": PackageManager(
+        split_words("add remove sync lock pip publish tool python self build"),
+        split_words("version tree help export cache") | {"pip list", "pip show", "pip freeze", "pip check", "pip tree"},
         ("run",),
-        takes=listed("--directory --project"),
+        value_options=split_words("--directory --project"),
     ),
-    "poetry": Manager(
-        listed("add remove install update lock publish search self source"),
-        listed("show check version config env about list"),
+    "poetry": PackageManager(
+        split_words("add remove install update lock publish search self source"),
+        split_words("show check version config env about list"),
         ("run",),
     ),
-    "pdm": Manager(listed("add remove install update lock publish sync"), listed("list info config"), ("run",)),
-    "pipenv": Manager(listed("install update lock sync uninstall upgrade"), listed("graph check"), ("run",)),
-    "rye": Manager(listed("add remove sync lock publish fetch install"), listed("list show"), ("run",)),
-    "hatch": Manager(listed("publish dep env"), listed("version status"), ("run",)),
-    "conda": Manager(listed("install create update remove search env upgrade"), listed("list info config"), ("run",)),
-    "mamba": Manager(listed("install create update remove search env"), listed("list info"), ("run",)),
-    "cargo": Manager(
-        listed(
+    "pdm": PackageManager(
+        split_words("add remove install update lock publish sync"), split_words("list info config"), ("run",)
+    ),
+    "pipenv": PackageManager(
+        split_words("install update lock sync uninstall upgrade"), split_words("graph check"), ("run",)
+    ),
+    "rye": PackageManager(
+        split_words("add remove sync lock publish fetch install"), split_words("list show"), ("run",)
+    ),
+    "hatch": PackageManager(split_words("publish dep env"), split_words("version status"), ("run",)),
+    "conda": PackageManager(
+        split_words("install create update remove search env upgrade"), split_words("list info config"), ("run",)
+    ),
+    "mamba": PackageManager(split_words("install create update remove search env"), split_words("list info"), ("run",)),
+    "cargo": PackageManager(
+        split_words(
             """
                 add install update fetch search publish login logout owner yank uninstall remove rm generate-lockfile
                 vendor binstall
             """
         ),
-        listed("tree metadata locate-project pkgid version help verify-project"),
-        takes=listed("--config --color -C --manifest-path -Z"),
-        runs=("--config",),
+        split_words("tree metadata locate-project pkgid version help verify-project"),
+        value_options=split_words("--config --color -C --manifest-path -Z"),
+        exec_options=("--config",),
     ),
-    "go": Manager(
-        listed("get install")
+    "go": PackageManager(
+        split_words("get install")
         | frozenset(("mod download", "mod tidy", "mod vendor", "mod verify", "mod why", "mod graph", "work sync")),
-        listed("version env list doc help vet"),
-        runs=("-exec", "-toolexec", "-vettool", "-overlay", "--exec", "--toolexec"),
-        dangerous=listed("bug telemetry"),
+        split_words("version env list doc help vet"),
+        exec_options=("-exec", "-toolexec", "-vettool", "-overlay", "--exec", "--toolexec"),
+        dangerous_commands=split_words("bug telemetry"),
     ),
-    "gem": Manager(
-        listed("install update uninstall fetch push search outdated owner signin yank"),
-        listed("list env help environment contents which"),
+    "gem": PackageManager(
+        split_words("install update uninstall fetch push search outdated owner signin yank"),
+        split_words("list env help environment contents which"),
     ),
     "bundle": _BUNDLE,
     "bundler": _BUNDLE,
-    "composer": Manager(
-        listed("install update require remove create-project global self-update outdated search show audit"),
-        listed("validate licenses status"),
+    "composer": PackageManager(
+        split_words("install update require remove create-project global self-update outdated search show audit"),
+        split_words("validate licenses status"),
         ("exec",),
     ),
-    "dotnet": Manager(listed("restore add remove nuget workload tool new publish"), listed("list --info --version")),
-    "mix": Manager(
-        listed("deps.get deps.update hex.publish archive.install local.hex local.rebar"), listed("help deps")
+    "dotnet": PackageManager(
+        split_words("restore add remove nuget workload tool new publish"), split_words("list --info --version")
     ),
-    "apt": Manager(
-        listed("update install upgrade remove purge autoremove full-upgrade dist-upgrade download source build-dep"),
-        listed("list show search policy depends rdepends"),
+    "mix": PackageManager(
+        split_words("deps.get deps.update hex.publish archive.install local.hex local.rebar"), split_words("help deps")
     ),
-    "apt-get": Manager(
-        listed("update install upgrade remove purge autoremove dist-upgrade download source build-dep clean"),
-        listed("check"),
+    "apt": PackageManager(
+        split_words(
+            "update install upgrade remove purge autoremove full-upgrade dist-upgrade download source build-dep"
+        ),
+        split_words("list show search policy depends rdepends"),
     ),
-    "apt-cache": Manager(frozenset(), listed("search show policy depends rdepends madison showpkg")),
-    "deno": Manager(listed("install add cache upgrade publish"), listed("info doc types"), code=("eval", "repl")),
-    "pre-commit": Manager(
-        listed("autoupdate install-hooks"),
-        listed("validate-config sample-config help"),
-        dangerous=listed("install uninstall init-templatedir try-repo"),
+    "apt-get": PackageManager(
+        split_words("update install upgrade remove purge autoremove dist-upgrade download source build-dep clean"),
+        split_words("check"),
     ),
-    "terraform": Manager(
-        listed("init plan apply destroy import refresh login get providers state workspace"),
-        listed("fmt validate show version output"),
+    "apt-cache": PackageManager(frozenset(), split_words("search show policy depends rdepends madison showpkg")),
+    "deno": PackageManager(
+        split_words("install add cache upgrade publish"), split_words("info doc types"), code_commands=("eval", "repl")
     ),
-    "corepack": Manager(listed("enable prepare use up install"), listed("--version")),
-    "playwright": Manager(listed("install install-deps open codegen"), frozenset()),
-    "openssl": Manager(
-        listed("s_client s_server s_time ocsp cmp"),
-        listed("version x509 dgst asn1parse list ciphers"),
-        dangerous=listed("engine"),
+    "pre-commit": PackageManager(
+        split_words("autoupdate install-hooks"),
+        split_words("validate-config sample-config help"),
+        dangerous_commands=split_words("install uninstall init-templatedir try-repo"),
     ),
-    "systemctl": Manager(
+    "terraform": PackageManager(
+        split_words("init plan apply destroy import refresh login get providers state workspace"),
+        split_words("fmt validate show version output"),
+    ),
+    "corepack": PackageManager(split_words("enable prepare use up install"), split_words("--version")),
+    "playwright": PackageManager(split_words("install install-deps open codegen"), frozenset()),
+    "openssl": PackageManager(
+        split_words("s_client s_server s_time ocsp cmp"),
+        split_words("version x509 dgst asn1parse list ciphers"),
+        dangerous_commands=split_words("engine"),
+    ),
+    "systemctl": PackageManager(
         frozenset(),
-        listed("status list-units is-active show cat"),
-        dangerous=listed(
+        split_words("status list-units is-active show cat"),
+        dangerous_commands=split_words(
             """
                 start stop restart enable disable reboot poweroff mask daemon-reload kill edit link set-property isolate
                 reload
             """
         ),
     ),
-    "ip": Manager(frozenset(), listed("addr a link route r -br -brief address"), dangerous=listed("netns")),
+    "ip": PackageManager(
+        frozenset(), split_words("addr a link route r -br -brief address"), dangerous_commands=split_words("netns")
+    ),
 }

@@ -3,11 +3,11 @@
 import re
 from dataclasses import replace
 
-from handhold.core.policy.shell.call import Call, Feed, Options, sure
-from handhold.core.policy.shell.grammar import Unsure
-from handhold.core.policy.shell.words import HOLE, NAME, Word, listed
+from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, StdinContent, require_single_words
+from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.words import UNKNOWN, UNKNOWN_NAME, Word, split_words
 
-TAKES: dict[str, str] = {
+WRAPPER_VALUE_OPTIONS: dict[str, str] = {
     "nice": "-n --adjustment",
     "timeout": "-k --kill-after -s --signal",
     "nohup": "",
@@ -46,9 +46,17 @@ TAKES: dict[str, str] = {
     "proxychains": "",
     "direnv": "",
 }
-FIRST = {"timeout": 1, "taskset": 1, "chrt": 1, "setarch": 1, "chroot": 1, "start-stop-daemon": 99, "direnv": 2}
+LEADING_OPERANDS = {
+    "timeout": 1,
+    "taskset": 1,
+    "chrt": 1,
+    "setarch": 1,
+    "chroot": 1,
+    "start-stop-daemon": 99,
+    "direnv": 2,
+}
 """Operands before the program."""
-DANGEROUS = {
+DANGEROUS_WRAPPERS = {
     "sudo": "it becomes somebody else",
     "doas": "it becomes somebody else",
     "pkexec": "it becomes somebody else",
@@ -62,219 +70,233 @@ DANGEROUS = {
     "proxychains": "it hides where it connects to",
     "direnv": "it runs what a folder says",
 }
-WRITES = {"time": ("-o", "--output"), "strace": ("-o",), "ltrace": ("-o",)}
-TIME = frozenset(("-p", "-v", "-f", "-o", "-a", "--verbose", "--format", "--output", "--append", "--portability"))
+OUTPUT_OPTIONS = {"time": ("-o", "--output"), "strace": ("-o",), "ltrace": ("-o",)}
+TIME_OPTIONS = frozenset(
+    ("-p", "-v", "-f", "-o", "-a", "--verbose", "--format", "--output", "--append", "--portability")
+)
 _DURATION = re.compile(r"[\d.\1\2]+[smhd]?")
 
 
-def wrapper(call: Call) -> None:
-    name = call.name
-    options = Options.read(call.arguments, frozenset(TAKES[name].split()), permute=False)
-    before = len(call.arguments) - len(options.operands) + FIRST.get(name, 0)
-    sure(call.arguments[: before + 1], name)
-    if because := DANGEROUS.get(name):
-        call.dangerous(f"`{name}`: {because}")
-    if call.background and name in ("nohup", "setsid"):
-        call.dangerous(f"`{name} … &` is meant to outlive the command")
-    if name in ("strace", "ltrace") and options.has("-p"):
-        call.dangerous(f"`{name} -p` reaches into another process")
-    for value in options.named(*WRITES.get(name, ())):
+def analyze_wrapper(command: SimpleCommand) -> None:
+    name = command.name
+    options = ProgramArguments.parse(command.arguments, frozenset(WRAPPER_VALUE_OPTIONS[name].split()), permute=False)
+    before = len(command.arguments) - len(options.operands) + LEADING_OPERANDS.get(name, 0)
+    require_single_words(command.arguments[: before + 1], name)
+    if because := DANGEROUS_WRAPPERS.get(name):
+        command.report_dangerous(f"`{name}`: {because}")
+    if command.background and name in ("nohup", "setsid"):
+        command.report_dangerous(f"`{name} … &` is meant to outlive the command")
+    if name in ("strace", "ltrace") and options.has_option("-p"):
+        command.report_dangerous(f"`{name} -p` reaches into another process")
+    for value in options.get_values(*OUTPUT_OPTIONS.get(name, ())):
         if value:
-            call.writes(value)
-    if name == "command" and options.has("-v", "-V"):
+            command.check_write(value)
+    if name == "command" and options.has_option("-v", "-V"):
         return
     if name == "timeout" and options.operands and not _DURATION.fullmatch(options.operands[0].text):
-        call.unknown("what `timeout` would run is not known before it runs")
+        command.report_unknown("what `timeout` would run is not known before it runs")
     if name == "time":
-        if not {option for option, _ in options.given} <= TIME:
-            raise Unsure("what `time` would run is not known before it runs")
-        _timed(call, list(options.operands))
+        if not {option for option, _ in options.options} <= TIME_OPTIONS:
+            raise AnalysisError("what `time` would run is not known before it runs")
+        _analyze_time(command, list(options.operands))
     else:
-        call.runs(options.operands[FIRST.get(name, 0) :])
+        command.analyze_nested(options.operands[LEADING_OPERANDS.get(name, 0) :])
 
 
-def _timed(call: Call, words: list[Word]) -> None:
+def _analyze_time(command: SimpleCommand, words: list[Word]) -> None:
     """`time` is a word of the grammar: variables, and more of the grammar, may follow it."""
     while words and (found := re.match(r"([A-Za-z_]\w*)\+?=", words[0].text)):
-        call.hands.assigned(found[1], Word(words.pop(0).text[found.end() :]))
+        command.analyzer.assign_variable(found[1], Word(words.pop(0).text[found.end() :]))
     if words and not re.match(r"[\w./~-]", words[0].text):
-        raise Unsure("what `time` would run is not known before it runs")
-    call.runs(words)
+        raise AnalysisError("what `time` would run is not known before it runs")
+    command.analyze_nested(words)
 
 
-def env(call: Call) -> None:
+def analyze_env(command: SimpleCommand) -> None:
     """env: variables, a folder, and with -S a text that is split."""
-    words = list(call.arguments)
+    words = list(command.arguments)
     while words:
         word, text = words[0], words[0].text
-        sure((word,), "env")
+        require_single_words((word,), "env")
         if found := re.match(r"(?:-[iv0]*S|--split-string=?)(.*)", text, re.DOTALL):
             rest = [Word(found[1])] if found[1] else words[1:2]
-            if not rest or not rest[0].known or re.search(r"[\\'\"$#]", rest[0].text):
-                call.unknown("`env -S` would run a text that is not known before it runs")
+            if not rest or not rest[0].is_known or re.search(r"[\\'\"$#]", rest[0].text):
+                command.report_unknown("`env -S` would run a text that is not known before it runs")
                 return
             words = [*map(Word, rest[0].text.split()), *words[1 if found[1] else 2 :]]
         elif text in ("-u", "--unset", "-C", "--chdir"):
             if text in ("-C", "--chdir") and words[1:]:
-                call = _in_folder(call, words[1])
+                command = _with_cwd(command, words[1])
             words = words[2:]
         elif text.startswith("--chdir="):
-            call, words = _in_folder(call, Word(text.partition("=")[2])), words[1:]
+            command, words = _with_cwd(command, Word(text.partition("=")[2])), words[1:]
         elif text.startswith("-"):
             words = words[1:]
         elif "=" in text:  # also names that no shell could write
             name, _, value = text.partition("=")
-            call.hands.assigned(name, Word(value))
+            command.analyzer.assign_variable(name, Word(value))
             words = words[1:]
         else:
             break
-    call.runs(words)
+    command.analyze_nested(words)
 
 
-def _in_folder(call: Call, word: Word) -> Call:
-    call.reads(word)
-    at = call.where(word.text)
-    return replace(call, folders=frozenset((HOLE if at.region == "unknown" else at.path,)))
+def _with_cwd(command: SimpleCommand, word: Word) -> SimpleCommand:
+    command.check_read(word)
+    target = command.classify(word.text)
+    return replace(command, cwds=frozenset((UNKNOWN if target.region == "unknown" else target.path,)))
 
 
-def joined(call: Call) -> None:
+def analyze_watch(command: SimpleCommand) -> None:
     """watch, entr: the words behind the options become one text for a shell."""
-    options = Options.read(call.arguments, frozenset(("-n", "--interval")), permute=False)
+    options = ProgramArguments.parse(command.arguments, frozenset(("-n", "--interval")), permute=False)
     if options.operands:
-        sure(options.operands, call.name)
-        call.code(Word(" ".join(word.text for word in options.operands)))
-    call.changes()
+        require_single_words(options.operands, command.name)
+        command.analyze_code(Word(" ".join(word.text for word in options.operands)))
+    command.report_change()
 
 
-def each_code(call: Call) -> None:
+def analyze_hyperfine(command: SimpleCommand) -> None:
     """hyperfine: every operand is a command of its own."""
-    takes = frozenset(
+    value_options = frozenset(
         ("-w", "--warmup", "-r", "--runs", "-m", "-M", "-p", "--prepare", "-s", "--setup", "-c", "--cleanup")
     )
-    options = Options.read(call.arguments, takes | {"--export-json", "--export-markdown", "-S", "--shell", "-n"})
-    for code in (*options.operands, *options.named("-p", "--prepare", "-s", "--setup", "-c", "--cleanup", "-S")):
+    options = ProgramArguments.parse(
+        command.arguments, value_options | {"--export-json", "--export-markdown", "-S", "--shell", "-n"}
+    )
+    for code in (*options.operands, *options.get_values("-p", "--prepare", "-s", "--setup", "-c", "--cleanup", "-S")):
         if code:
-            call.code(code)
-    for value in options.named("--export-json", "--export-markdown", "--export-csv"):
+            command.analyze_code(code)
+    for value in options.get_values("--export-json", "--export-markdown", "--export-csv"):
         if value:
-            call.writes(value)
-    call.changes()
+            command.check_write(value)
+    command.report_change()
 
 
-def flock(call: Call) -> None:
-    options = Options.read(call.arguments, frozenset(("-w", "--timeout", "-E", "-c", "--command")), permute=False)
+def analyze_flock(command: SimpleCommand) -> None:
+    options = ProgramArguments.parse(
+        command.arguments, frozenset(("-w", "--timeout", "-E", "-c", "--command")), permute=False
+    )
     for word in options.operands[:1]:
-        call.writes(word)
+        command.check_write(word)
     rest = options.operands[1:]
     if rest and rest[0].text in ("-c", "--command"):
         for code in rest[1:2]:
-            call.code(code)
+            command.analyze_code(code)
         return
-    call.runs(rest)
+    command.analyze_nested(rest)
 
 
-def become(call: Call) -> None:
+def analyze_su(command: SimpleCommand) -> None:
     """su, runuser, script: -c is for a shell."""
-    options = Options.read(call.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g", "-u", "-t")))
-    if call.name != "script":
-        call.dangerous(f"`{call.name}` becomes somebody else")
-    for code in options.named("-c", "--command"):
+    options = ProgramArguments.parse(
+        command.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g", "-u", "-t"))
+    )
+    if command.name != "script":
+        command.report_dangerous(f"`{command.name}` becomes somebody else")
+    for code in options.get_values("-c", "--command"):
         if code:
-            call.code(code)
+            command.analyze_code(code)
     for word in options.operands:
-        call.writes(word)
-    call.unknown(f"what `{call.name}` would run is not known before it runs")
+        command.check_write(word)
+    command.report_unknown(f"what `{command.name}` would run is not known before it runs")
 
 
 # --- commands from a list
 
 
-_XARGS = listed("-I -n -P -L -d -s -a -E --max-args --max-procs --max-lines --delimiter --arg-file --replace")
+_XARGS_VALUE_OPTIONS = split_words(
+    "-I -n -P -L -d -s -a -E --max-args --max-procs --max-lines --delimiter --arg-file --replace"
+)
 
 
-def xargs(call: Call) -> None:
-    options = Options.read(call.arguments, _XARGS - {"--replace"}, permute=False)
-    sure(options.operands[:1], "xargs")
-    names = call.feed is not None and call.feed.names
-    text = call.feed.text if call.feed else None
-    lists = [value for value in options.named("-a", "--arg-file") if value]
+def analyze_xargs(command: SimpleCommand) -> None:
+    options = ProgramArguments.parse(command.arguments, _XARGS_VALUE_OPTIONS - {"--replace"}, permute=False)
+    require_single_words(options.operands[:1], "xargs")
+    names = command.stdin is not None and command.stdin.is_names_only
+    text = command.stdin.text if command.stdin else None
+    lists = [value for value in options.get_values("-a", "--arg-file") if value]
     for word in lists:
-        call.reads(word)
-    fed: tuple[Word, ...] = (Word(NAME),) if names and not lists else (Word(HOLE, loose=True),)
-    if text is not None and not lists and HOLE not in text and not re.search(r"[\\'\"]", text):
-        fed = tuple(map(Word, text.split()))
+        command.check_read(word)
+    input_words: tuple[Word, ...] = (Word(UNKNOWN_NAME),) if names and not lists else (Word(UNKNOWN, can_split=True),)
+    if text is not None and not lists and UNKNOWN not in text and not re.search(r"[\\'\"]", text):
+        input_words = tuple(map(Word, text.split()))
     words = options.operands or (Word("echo"),)
-    marks = [value.text if value else "{}" for value in options.named("-I", "-i", "--replace")]
-    inner = replace(call, feed=Feed() if lists else None)
-    if marks and marks[0]:
-        value = " ".join(word.text for word in fed)
-        inner.runs(tuple(replace(word, text=word.text.replace(marks[0], value)) for word in words))
+    replace_strings = [value.text if value else "{}" for value in options.get_values("-I", "-i", "--replace")]
+    inner = replace(command, stdin=StdinContent() if lists else None)
+    if replace_strings and replace_strings[0]:
+        value = " ".join(word.text for word in input_words)
+        inner.analyze_nested(tuple(replace(word, text=word.text.replace(replace_strings[0], value)) for word in words))
     else:
-        inner.runs((*words, *fed))
+        inner.analyze_nested((*words, *input_words))
 
 
-def parallel(call: Call) -> None:
-    words = call.arguments
+def analyze_parallel(command: SimpleCommand) -> None:
+    words = command.arguments
     stops = [at for at, word in enumerate(words) if word.text in (":::", "::::", ":::+")]
-    template = Options.read(
+    template = ProgramArguments.parse(
         words[: stops[0]] if stops else words, frozenset(("-j", "-a", "-n", "-N", "--jobs")), permute=False
     )
-    given = words[stops[0] + 1 :] if stops else ()
-    if not template.operands or not all(word.known for word in (*template.operands, *given)):
-        call.unknown("`parallel` would run commands that are not known before they run")
+    inputs = words[stops[0] + 1 :] if stops else ()
+    if not template.operands or not all(word.is_known for word in (*template.operands, *inputs)):
+        command.report_unknown("`parallel` would run commands that are not known before they run")
         return
     code = " ".join(word.text for word in template.operands)
-    for word in given or (Word("x" if call.feed and call.feed.names else HOLE),):
-        call.code(Word(re.sub(r"\{[./#%]*\}", word.text, code) if "{" in code else f"{code} {word.text}"))
+    for word in inputs or (Word("x" if command.stdin and command.stdin.is_names_only else UNKNOWN),):
+        command.analyze_code(Word(re.sub(r"\{[./#%]*\}", word.text, code) if "{" in code else f"{code} {word.text}"))
 
 
 # --- find
 
-_WRITES = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
-_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+_FIND_OUTPUT_ACTIONS = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
+_FIND_EXEC_ACTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
-def find(call: Call) -> None:
-    words = call.arguments
+def analyze_find(command: SimpleCommand) -> None:
+    words = command.arguments
     first = next((at for at, word in enumerate(words) if re.match(r"-[a-zA-Z]{2}|[(!]", word.text)), len(words))
     starts = [word for word in words[:first] if not word.text.startswith("-")] or [Word(".")]
     for word in starts:
-        call.reads(word)
-    if any(word.loose for word in words):
-        call.unknown("what `find` would do is not known before it runs")
-    regions = {call.where(word.text).region for word in starts}
-    name = NAME if regions <= {"inside", "root", "temporary"} else HOLE
+        command.check_read(word)
+    if any(word.can_split for word in words):
+        command.report_unknown("what `find` would do is not known before it runs")
+    regions = {command.classify(word.text).region for word in starts}
+    name = UNKNOWN_NAME if regions <= {"inside", "root", "temporary"} else UNKNOWN
     at = first
     while at < len(words):
         text = words[at].text
-        if text in _RUNS:
-            end = next((i for i in range(at + 1, len(words)) if _ends(words, i)), len(words))
+        if text in _FIND_EXEC_ACTIONS:
+            end = next((i for i in range(at + 1, len(words)) if _is_exec_end(words, i)), len(words))
             inner = [replace(word, text=word.text.replace("{}", name)) for word in words[at + 1 : end]]
-            replace(call, feed=None).runs(inner)
+            replace(command, stdin=None).analyze_nested(inner)
             at = end
         elif text == "-delete":
             for word in starts:
-                call.writes(word, whole=first >= len(words) - 1)
-            call.changes()
-        elif text in _WRITES and at + 1 < len(words):
-            call.writes(words[at + 1])
+                command.check_write(word, deletes=first >= len(words) - 1)
+            command.report_change()
+        elif text in _FIND_OUTPUT_ACTIONS and at + 1 < len(words):
+            command.check_write(words[at + 1])
         elif text == "-files0-from" and at + 1 < len(words):
-            call.reads(words[at + 1])
+            command.check_read(words[at + 1])
         at += 1
 
 
-def _ends(words: tuple[Word, ...], at: int) -> bool:
+def _is_exec_end(words: tuple[Word, ...], at: int) -> bool:
     return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
 
 
-def fd(call: Call) -> None:
-    words = call.arguments
+def analyze_fd(command: SimpleCommand) -> None:
+    words = command.arguments
     at = next(
         (i for i, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*[xX]|--exec(?:-batch)?(?:=.*)?", word.text)),
         len(words),
     )
-    call.sweep(words[:at])
-    inner = [replace(word, text=re.sub(r"\{[/.]*\}", NAME, word.text)) for word in words[at + 1 :] if word.text != ";"]
-    if inner and not any(NAME in word.text for word in inner):
-        inner.append(Word(NAME))
-    call.runs(inner)
+    command.check_path_arguments(words[:at])
+    inner = [
+        replace(word, text=re.sub(r"\{[/.]*\}", UNKNOWN_NAME, word.text))
+        for word in words[at + 1 :]
+        if word.text != ";"
+    ]
+    if inner and not any(UNKNOWN_NAME in word.text for word in inner):
+        inner.append(Word(UNKNOWN_NAME))
+    command.analyze_nested(inner)
