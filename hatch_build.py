@@ -18,7 +18,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHELL = Path("src/handhold/world/shell")
+SHELL = Path("src/handhold/backends/shell")
 BUILT = "_built"
 # The launcher is written without a C library: nothing may be put in that would call one.
 ALONE = "-static -nostdlib -ffreestanding -fno-builtin -fno-stack-protector -fno-pie -no-pie"
@@ -54,7 +54,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
                 self.put(path)
             return
         for path in compiled:
-            build_data["force_include"][str(path)] = f"handhold/world/shell/{BUILT}/{path.name}"
+            build_data["force_include"][str(path)] = f"handhold/backends/shell/{BUILT}/{path.name}"
         build_data["pure_python"] = False
         here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{wanted() or here}"

@@ -31,16 +31,16 @@ from handhold.core.policy.shell import (
     ShellContext,
     analyze_command,
     arithmetic,
-    printed,
+    predicted_output,
     programs,
     variables,
 )
-from handhold.core.policy.shell.call import SimpleCommand
+from handhold.core.policy.shell.analyzer import ShellAnalyzer
 from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree, iter_nodes
 from handhold.core.policy.shell.invisible import find_invisible
-from handhold.core.policy.shell.places import classify_path, looks_like_path
+from handhold.core.policy.shell.paths import classify_path, looks_like_path
 from handhold.core.policy.shell.programs import DANGEROUS_PROGRAMS, git, interpreters, packages, wrappers
-from handhold.core.policy.shell.walk import ShellAnalyzer
+from handhold.core.policy.shell.simple_command import SimpleCommand
 from handhold.core.policy.shell.words import split_words
 from handhold.core.ports import CommandAnalysis, CommandClass, Verdict
 
@@ -186,7 +186,7 @@ def _nothing(*_: object, **_named: object) -> None:
 
 PARTS = {
     "values of variables": patch.object(ShellAnalyzer, "_lookup", _nothing),
-    "names that are printed": patch.object(printed, "_is_names_only", _nothing),
+    "names that are printed": patch.object(predicted_output, "_is_names_only", _nothing),
     "numbers in arithmetic": patch.object(arithmetic, "evaluate", _unsure),
     "harmless values of PATH …": patch.object(variables, "HARMLESS_VALUES", ()),
     "scripts of sed": patch.dict(programs.PROGRAM_HANDLERS, sed=_unknown),

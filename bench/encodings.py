@@ -107,7 +107,7 @@ def speed(detector: Detector, rounds: int) -> float:
 
 
 def imported(name: str) -> float:
-    before, module = ("handhold", "handhold.core.text.likelihood") if name == "handhold" else ("sys", name)
+    before, module = ("handhold", "handhold.core.text.encoding_detection") if name == "handhold" else ("sys", name)
     code = f"import {before}, time; a = time.perf_counter(); import {module}; print(1000 * (time.perf_counter() - a))"
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
 

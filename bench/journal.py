@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench._memory import peak_kib
+from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import ContentRef, FileChange, InlineContent
 from handhold.core.ports import Call, CallDecision, Outcome
-from handhold.world.state.sqlite import SqliteStore
 
 RUNS = 20
 

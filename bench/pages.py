@@ -20,8 +20,8 @@ from time import process_time, sleep
 from typing import Any
 
 from bench._memory import peak_kib
-from handhold.world.files.index import BLOCK_BYTES
-from handhold.world.files.workspace import Workspace
+from handhold.backends.files.line_index import BLOCK_BYTES
+from handhold.backends.files.workspace import Workspace
 
 ROUNDS = 9  # raw and first in turns; the best of each counts, because others use the machine too
 PAGES = ((2000, 2000), (100, 2000))  # lines of a page, and how wide

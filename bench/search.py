@@ -22,12 +22,12 @@ from typing import Any
 
 from bench._memory import peak_kib
 from handhold import Toolbox
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.search import DiskSearch
+from handhold.backends.search.ripgrep_binary import ENV, RipgrepBinary, find_ripgrep
+from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
-from handhold.world.files.workspace import Workspace
-from handhold.world.search import DiskSearch
-from handhold.world.search.programs import ENV, RipgrepBinary, find_ripgrep
-from handhold.world.state.sqlite import SqliteStore
 
 RARE, COMMON = "snd_hda_codec_set_name", "int"
 ORDINARY = "netif_carrier_off"

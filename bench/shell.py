@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bench._memory import peak_kib
 from handhold import Toolbox
+from handhold.backends.shell import SandboxedShell
 from handhold.core.ports import CommandResult
 from handhold.core.requests import Run
-from handhold.world.shell import SandboxedShell
 
 START_MS = 10.0  # over bare bash
 FILES_RATIO = 1.25

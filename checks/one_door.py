@@ -12,29 +12,29 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-DOORS = ("world/files/commit", "world/state/")
+DOORS = ("backends/files/commit", "backends/state/")
 BESIDE = {
     "cli/leftovers.py": "empty folders that earlier versions left, for the person who asked to remove them",
     "cli/doctor.py": "the folders of a command that is tried, in a temporary one",
-    "world/convert/process.py": "a file in memory",
+    "backends/convert/worker_process.py": "a file in memory",
     "server/tokens.py": "the file of tokens, which lies in no root",
-    "server/wire.py": "standard output, and the null device",
+    "server/stdio_transport.py": "standard output, and the null device",
     "testing.py": "workspaces for tests, in a folder of their own",
-    "world/files/shelf.py": "the shelf",
-    "world/settings/foreign.py": "a client's own configuration, for the person who asked to enter us there",
-    "world/shell/abilities.py": "a file in memory",
-    "world/shell/ids.py": "the ids of a user namespace",
-    "world/shell/lasting.py": "a file in memory",
-    "world/shell/layer.py": "a command's own layer",
-    "world/shell/limits.py": "a control group",
-    "world/shell/masks.py": "what is laid over denied files, in the state folder",
-    "world/shell/notifications.py": "flags that a filter looks for",
-    "world/shell/offload.py": "offloaded outputs",
-    "world/shell/shadow.py": "a command's own layer",
-    "world/shell/supervisor.py": "what a command that works on the workspace itself may do, done for it",
-    "world/shell/taking.py": "a command's own layer, and its slots",
-    "world/shell/traces.py": "a command's own layer",
-    "world/shell/weekly.py": "folders of sessions that nobody uses",
+    "backends/files/staging_area.py": "the shelf",
+    "backends/settings/client_config.py": "a client's own configuration, for the person who asked to enter us there",
+    "backends/shell/sandbox_support.py": "a file in memory",
+    "backends/shell/user_namespace.py": "the ids of a user namespace",
+    "backends/shell/shell_state.py": "a file in memory",
+    "backends/shell/layer.py": "a command's own layer",
+    "backends/shell/limits.py": "a control group",
+    "backends/shell/masks.py": "what is laid over denied files, in the state folder",
+    "backends/shell/seccomp_notify.py": "flags that a filter looks for",
+    "backends/shell/result_store.py": "offloaded outputs",
+    "backends/shell/overlay.py": "a command's own layer",
+    "backends/shell/supervisor.py": "what a command that works on the workspace itself may do, done for it",
+    "backends/shell/layer_extraction.py": "a command's own layer, and its slots",
+    "backends/shell/overlay_xattrs.py": "a command's own layer",
+    "backends/shell/cleanup.py": "folders of sessions that nobody uses",
 }
 MODULES = {"shutil", "tempfile"}
 FUNCTIONS = {

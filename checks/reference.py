@@ -28,8 +28,8 @@ from handhold.core.errors import Blame, ToolError
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Dialect
 from handhold.core.results import ToolSpec
-from handhold.dialects.families import DEFAULT_DIALECT, MODEL_FAMILIES
-from handhold.dialects.plain import format_plain_error
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.model_families import DEFAULT_DIALECT, MODEL_FAMILIES
 from handhold.factory import load_dialect
 from handhold.testing import iter_error_types
 from handhold.toolbox import Toolbox

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Toolbox
+from handhold.backends.settings.settings_file import parse_settings
 from handhold.cli.commands import handhold
 from handhold.config import CHECKS, Options, check_options
 from handhold.core.errors import SettingsBroken
-from handhold.server.serving import ServerConfig
-from handhold.world.settings.reading import parse_settings
+from handhold.server.server_config import ServerConfig
 
 KNOWN = sorted(CHECKS)
 WRONG: dict[str, list[Any]] = {

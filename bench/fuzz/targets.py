@@ -12,9 +12,9 @@ from handhold.core.errors import BadArguments, BadPatch, BinaryFile, BrokenFile,
 from handhold.core.requests import CellKind, UpdateFile
 from handhold.core.text.cell_outputs import ReplyImages, render_outputs
 from handhold.core.text.encoding import Text, check_encodable, detect_sample_encoding, replace_undecodable
+from handhold.core.text.file_types import detect_medium
 from handhold.core.text.hunks import apply_hunks
 from handhold.core.text.image_headers import MEDIUM_BY_MIME, read_image_size
-from handhold.core.text.kinds import detect_medium
 from handhold.core.text.lines import normalize_newlines
 from handhold.core.text.notebook import InvalidNotebook, Notebook, parse_notebook
 from handhold.core.text.notebook_splice import delete_cell, insert_cell, replace_cell

@@ -15,7 +15,7 @@ from bench.load.client import PATIENCE, Slot, begun
 from bench.load.machine import adopt_orphans, bury, descendants, descriptors, mounted, resident
 from bench.load.server import Server, prepared, served
 from bench.load.truth import Ledgers, left, quiet, untrue
-from handhold.world.shell.orphans import kill_orphans
+from handhold.backends.shell.orphans import kill_orphans
 
 SAMPLE = 5.0  # seconds
 WARM, HALF = 0.2, 0.5  # of the run, after which memory must be flat

@@ -13,9 +13,9 @@ from handhold.core.ports import DialectOptions
 from handhold.core.requests import Grep, ListFiles, MultiEdit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import EditResult, GrepResult, ListResult, Result, RunResult, TextResult, WriteResult
 from handhold.dialects import commands, media, notebooks, searches
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
+from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.hints import append_notes
-from handhold.dialects.plain import format_plain_error
 
 LIMITS = PageLimits(lines=2000, line_chars=2000, chars=69_000)
 BLOCK = re.compile(r"^[-<]{5,} SEARCH\n(.*?)^={5,}\n(.*?)^[+>]{5,} REPLACE$", re.MULTILINE | re.DOTALL)

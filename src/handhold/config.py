@@ -10,7 +10,7 @@ from os.path import abspath
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, cast, get_args
 
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Confinement, Matching, Mode, Secrets
-from handhold.core.text.alike import suggest
+from handhold.core.text.suggestions import suggest
 
 if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule

@@ -9,11 +9,17 @@ from os import fspath, urandom
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.memory import MemoryFiles
+from handhold.backends.settings import CodeSettings, load_policy, log_warning, read_user_undo_bytes
+from handhold.backends.state.disk_share import DiskShare
+from handhold.backends.state.sqlite import SqliteStore
+from handhold.backends.state.state_folder import ensure_state_folder
 from handhold.config import Options, Place, check_options
 from handhold.core.choices import DIALECTS, Mode
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Convert, Search
-from handhold.core.policy.defaults import BUILT_IN_RULES
+from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import Rule, RulePolicy, RuleSet
@@ -31,7 +37,7 @@ from handhold.core.ports import (
     Verb,
     Verdict,
 )
-from handhold.dialects.families import match_model
+from handhold.dialects.model_families import match_model
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
@@ -45,15 +51,9 @@ from handhold.pipeline.review import PolicyReviewer
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import recover
 from handhold.pipeline.undo import UndoService
-from handhold.world.files.workspace import Workspace
-from handhold.world.memory import MemoryFiles
-from handhold.world.settings import CodeSettings, load_policy, log_warning, read_user_undo_bytes
-from handhold.world.state.bound import DiskShare
-from handhold.world.state.folder import ensure_state_folder
-from handhold.world.state.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from handhold.world.network import NetworkAccess
+    from handhold.backends.network import NetworkAccess
 
 MakeShell = Callable[[Session, PathGuard], Shell]
 
@@ -134,8 +134,8 @@ def assemble(files: Files, store: Store, given: Options, *, make_shell: MakeShel
 
 def open_shell(state: Path, files: Workspace, options: Options, session: Session, guard: PathGuard) -> Shell:
     """The shell, with the first command; nothing of it is imported before."""
-    from handhold.world.shell import SandboxedShell
-    from handhold.world.shell.limits import ResourceLimits
+    from handhold.backends.shell import SandboxedShell
+    from handhold.backends.shell.limits import ResourceLimits
 
     return SandboxedShell(
         files.open_roots,
@@ -154,7 +154,7 @@ def open_shell(state: Path, files: Workspace, options: Options, session: Session
 
 def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | NetworkAccess":  # noqa: FBT001
     """Shut, open, or open for hosts by name: those that are given here, and those that a rule allows."""
-    from handhold.world.network import NetworkAccess
+    from handhold.backends.network import NetworkAccess
 
     if isinstance(network, bool) and (network or not policy.allows_hosts):
         return network
@@ -255,11 +255,11 @@ class LazySearcher:
     @cached_property
     def _searcher(self) -> Searcher:
         if isinstance(self._files, Workspace):
-            from handhold.world.search import DiskSearch
+            from handhold.backends.search import DiskSearch
 
             return DiskSearch(self._files)
         if isinstance(self._files, MemoryFiles):
-            from handhold.world.search.memory import MemorySearch
+            from handhold.backends.search.memory import MemorySearch
 
             return MemorySearch(self._files)
         raise TypeError(f"nothing is known that searches a {type(self._files).__name__}; give a searcher")
@@ -273,6 +273,6 @@ class LazyConverter:
 
     @cached_property
     def _converter(self) -> Converter:
-        from handhold.world.convert.confined import ConfinedConverter
+        from handhold.backends.convert.converter import ConfinedConverter
 
         return ConfinedConverter()

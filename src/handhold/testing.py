@@ -23,8 +23,8 @@ from handhold.core import requests, results
 from handhold.core.errors import NotFound, PathError, ToolError
 from handhold.core.ports import DialectOptions
 from handhold.core.results import Reply
-from handhold.dialects.family import BaseDialect
-from handhold.dialects.plain import format_unknown_error
+from handhold.dialects.base import BaseDialect
+from handhold.dialects.error_messages import format_unknown_error
 from handhold.toolbox import Toolbox
 
 FILES: Mapping[str, str] = {
@@ -77,7 +77,7 @@ RESULT_TYPES: Mapping[Any, tuple[Any, ...]] = {
 MAX_REPLY_CHARS = 82_000  # characters: 20,000 tokens and a frame around them
 MAX_INSTRUCTIONS_CHARS = 2_000  # characters: they are sent with every turn
 FORBIDDEN_IMPORTS = (
-    *("handhold.world", "handhold.factory", "handhold.toolbox", "handhold.cli"),
+    *("handhold.backends", "handhold.factory", "handhold.toolbox", "handhold.cli"),
     *("asyncio", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"),
 )
 _SAMPLE_VALUES: Mapping[Any, tuple[Any, Any]] = {

@@ -34,8 +34,8 @@ from tests.adapters.shop import (
     read_at,
 )
 from tests.adapters.test_langchain import GIVEN, HERE, Run, awaited, chat, messages, run, streamed
-from tests.world.convert.papers import plain
-from tests.world.convert.pictures import quartered, saved
+from tests.backends.convert.papers import plain
+from tests.backends.convert.pictures import quartered, saved
 
 AWAITED = pytest.mark.parametrize("run", [awaited, streamed])
 RUNS = pytest.mark.parametrize("run", [run, awaited, streamed])

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from handhold import Toolbox
 from handhold.adapters.langchain import approve_by_interrupt, tools
-from handhold.adapters.pausing import ANYWAY
+from handhold.adapters.paused_approvals import ANYWAY
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
     CART,

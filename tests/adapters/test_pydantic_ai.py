@@ -12,7 +12,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from handhold import Toolbox
-from handhold.adapters.pausing import ANYWAY
+from handhold.adapters.paused_approvals import ANYWAY
 from handhold.adapters.pydantic_ai import approve_by_deferral, toolset
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from handhold.backends.state.sqlite import SqliteStore
 from handhold.cli.commands import handhold
 from handhold.cli.state import get_user_at_host, open_store
-from handhold.core.text.visible import escape_invisible
-from handhold.world.state.sqlite import SqliteStore
+from handhold.core.text.display_text import escape_invisible
 from tests.cli.test_prompt import MAIN, Terminal
 from tests.suites.store_suite import asked, put
 

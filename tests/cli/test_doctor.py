@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from handhold.backends.shell.sandbox_support import detect_sandbox_support
 from handhold.cli.commands import handhold
-from handhold.world.shell.abilities import detect_sandbox_support
 
 contained = pytest.mark.skipif(
     detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"
@@ -58,8 +58,8 @@ def test_a_root_that_no_layer_can_lie_over_is_named(tmp_path: Path):
 def test_where_commands_cannot_be_contained_it_ends_with_status_one(tmp_path: Path):
     """As on a machine without any bubblewrap."""
     program = (
-        "import handhold.world.shell.abilities, sys\n"
-        "module = sys.modules['handhold.world.shell.abilities']\n"
+        "import handhold.backends.shell.sandbox_support, sys\n"
+        "module = sys.modules['handhold.backends.shell.sandbox_support']\n"
         "module.find_candidates = lambda: iter(())\n"
         "from handhold.cli import main; main()\n"
     )

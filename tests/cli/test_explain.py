@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from handhold.backends.shell.sandbox_support import detect_sandbox_support
 from handhold.cli.commands import handhold
-from handhold.world.shell.abilities import detect_sandbox_support
 
 RULE = """
 [[rule]]
@@ -158,8 +158,8 @@ def test_u6_explain_from_a_shell(root: Path):
 def test_u6_without_a_sandbox_a_rule_is_advisory_for_commands(root: Path):
     """As on a machine without any bubblewrap."""
     program = (
-        "import handhold.world.shell.abilities, sys\n"
-        "sys.modules['handhold.world.shell.abilities'].find_candidates = lambda: iter(())\n"
+        "import handhold.backends.shell.sandbox_support, sys\n"
+        "sys.modules['handhold.backends.shell.sandbox_support'].find_candidates = lambda: iter(())\n"
         "from handhold.cli import main; main()\n"
     )
     command = [sys.executable, "-c", program, "explain", ".env"]

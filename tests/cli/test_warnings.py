@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold.world.state import trust
+from handhold.backends.state import trust
 from tests.server.hosting import Shop, Wire
 from tests.server.test_http_process import started
 

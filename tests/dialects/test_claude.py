@@ -17,7 +17,7 @@ from handhold.core.ports import Dialect
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
 from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.dialects.claude import LIMITS, dialect, edit
-from handhold.dialects.claude.words import REMINDER
+from handhold.dialects.claude.messages import REMINDER
 from handhold.testing import DialectSuite
 
 READ = Read("/a", LIMITS)

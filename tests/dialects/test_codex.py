@@ -11,7 +11,7 @@ from handhold.core.ports import Dialect
 from handhold.core.requests import AddFile, DeleteFile, Patch, Run, UpdateFile
 from handhold.core.results import PatchedFile, PatchResult
 from handhold.core.text.patch import parse_patch
-from handhold.core.text.sheet import to_plain_text
+from handhold.core.text.text_index import to_plain_text
 from handhold.dialects.codex import dialect
 from handhold.dialects.handhold import dialect as handhold
 from handhold.testing import DialectSuite

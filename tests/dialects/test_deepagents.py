@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.files.workspace import RESULTS_ROOT
 from handhold.core.errors import Denied
 from handhold.core.facts import SearchHit, SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.requests import MAX_PDF_PAGES, Run
 from handhold.core.results import ToolSpec
-from handhold.dialects.deepagents import DEFAULT_TIMEOUT_SECONDS, LIMITS, MAX_REPLY_CHARS, dialect, words
+from handhold.dialects.deepagents import DEFAULT_TIMEOUT_SECONDS, LIMITS, MAX_REPLY_CHARS, dialect, messages
 from handhold.testing import DialectSuite
-from handhold.world.files.workspace import RESULTS_ROOT
+from tests.backends.convert.papers import plain
 from tests.dialects.sources import filled, piece
 from tests.suites.machine import has_shadows
-from tests.world.convert.papers import plain
 
 source = partial(piece, "000")
 
@@ -275,7 +275,7 @@ def test_s6_what_was_found_in_time_is_shown_with_the_sources_sentence():
 def test_a_command_has_120_seconds_unless_told():
     assert (source("execute.seconds"), source("execute.most_seconds")) == (
         DEFAULT_TIMEOUT_SECONDS,
-        words.MAX_TIMEOUT_SECONDS,
+        messages.MAX_TIMEOUT_SECONDS,
     )
     assert dialect.decode("execute", {"command": "make"}) == Run("make", 120, 78_000)
     assert dialect.decode("execute", {"command": "make", "timeout": 3600}) == Run("make", 3600, 78_000)

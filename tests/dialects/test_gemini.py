@@ -7,7 +7,7 @@ import pytest
 from handhold import Toolbox
 from handhold.core.requests import Edit, Read, Replacement, Run
 from handhold.dialects.gemini import LIMITS, dialect
-from handhold.dialects.gemini.words import make_case_insensitive
+from handhold.dialects.gemini.messages import make_case_insensitive
 from handhold.testing import DialectSuite
 from tests.suites.machine import has_shadows
 

@@ -9,7 +9,7 @@ import pytest
 from handhold import Toolbox
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.results import RunResult
-from handhold.dialects.hello import dialect, words
+from handhold.dialects.hello import dialect, messages
 from handhold.testing import DialectSuite
 from tests.dialects.sources import piece
 from tests.suites.machine import has_shadows
@@ -52,7 +52,7 @@ def test_description_and_schema_are_the_sources(name: str):
 
 
 def test_the_numbers_are_the_sources():
-    assert (source("read.lines"), source("read.chars")) == (words.DEFAULT_PAGE_LINES, words.MAX_PAGE_CHARS)
+    assert (source("read.lines"), source("read.chars")) == (messages.DEFAULT_PAGE_LINES, messages.MAX_PAGE_CHARS)
 
 
 def test_2000_lines_are_read_unless_more_are_asked_for():

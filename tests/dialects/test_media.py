@@ -5,9 +5,9 @@ import json
 import pytest
 
 from handhold import Reply, Toolbox
+from tests.backends.convert.papers import plain
+from tests.backends.convert.pictures import quartered, saved
 from tests.suites.notebooks import book, cells
-from tests.world.convert.papers import plain
-from tests.world.convert.pictures import quartered, saved
 
 READERS = {
     "deepagents": ("read_file", "file_path"),

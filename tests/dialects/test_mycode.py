@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.search import DiskSearch
+from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.choices import DIALECTS
 from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.requests import Glob
+from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
 from handhold.core.text.encoding import BINARY_PROBE_BYTES
-from handhold.core.text.heavy import DEFAULT_IGNORED_FOLDERS
-from handhold.dialects.mycode import dialect, words
+from handhold.dialects.mycode import dialect, messages
 from handhold.factory import load_dialect
 from handhold.testing import FILES as FILES_OF_SUITE
 from handhold.testing import UNUSUAL_FILES, DialectSuite
-from handhold.world.files.workspace import Workspace
-from handhold.world.search import DiskSearch
-from handhold.world.state.sqlite import SqliteStore
 from tests.dialects.sources import piece
 
 source = partial(piece, "004")
@@ -177,7 +177,7 @@ def tree(box: Path, folders: int, files: int) -> None:
 
 
 def test_s6_the_bound_on_visited_entries_is_the_sources():
-    assert dialect.options.max_visited_entries == source("glob.most_visited") == words.MAX_VISITED_ENTRIES
+    assert dialect.options.max_visited_entries == source("glob.most_visited") == messages.MAX_VISITED_ENTRIES
     others = [load_dialect(name) for name in DIALECTS if name != "mycode"]
     assert [each.options.max_visited_entries for each in others] == [None] * len(others)
 

@@ -9,8 +9,8 @@ from handhold.core.facts import MatchRow, SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.results import GlobResult, GrepResult, ListResult, SearchSummary
 from handhold.dialects import claude, handhold
+from handhold.dialects.base import BaseDialect
 from handhold.dialects.claude import FILE_TYPE_GLOBS
-from handhold.dialects.family import BaseDialect
 from handhold.dialects.searches import MAX_LISTED_SKIPS, format_tree, normalize_folder
 
 PLAIN = handhold.dialect

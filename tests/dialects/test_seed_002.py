@@ -22,7 +22,7 @@ from handhold.core.facts import PageLine
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement
 from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.core.text import diff
-from handhold.dialects.claude import LIMITS, dialect, words
+from handhold.dialects.claude import LIMITS, dialect, messages
 from tests.dialects.sources import filled, piece
 
 source = partial(piece, "002")
@@ -70,7 +70,7 @@ MULTI = MultiEdit("", ())
 def test_the_numbers_are_the_sources():
     assert (LIMITS.lines, LIMITS.line_chars) == (source("read.lines"), source("read.line_chars"))
     assert (LIMITS.max_full_read_bytes, LIMITS.chars) == (source("read.most_kb") * 1024, source("read.most_chars"))
-    assert (source("read.lines"), source("read.line_chars")) == (words.MAX_SNIPPET_LINES, words.MAX_LINE_CHARS)
+    assert (source("read.lines"), source("read.line_chars")) == (messages.MAX_SNIPPET_LINES, messages.MAX_LINE_CHARS)
     assert source("edit.diff_lines") == diff.CONTEXT_LINES
 
 

@@ -10,7 +10,7 @@ from handhold.core.errors import NoSpace
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.requests import Run
 from handhold.core.results import RunResult
-from handhold.dialects.tiny import COMMAND_TIMEOUT_SECONDS, dialect, words
+from handhold.dialects.tiny import COMMAND_TIMEOUT_SECONDS, dialect, messages
 from handhold.testing import DialectSuite
 from tests.dialects.sources import filled, piece
 from tests.suites.machine import has_shadows
@@ -43,7 +43,7 @@ def test_name_description_and_schema_are_the_sources(spec):
 
 
 def test_the_numbers_are_the_sources():
-    assert words.MAX_BYTES == source("read.bytes") == source("bash.bytes")
+    assert messages.MAX_BYTES == source("read.bytes") == source("bash.bytes")
     assert source("bash.seconds") == COMMAND_TIMEOUT_SECONDS
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import Block, blocks, pages, runnable
 from tests.docs.reader import Reader
 
-# In environments of their own: test_first_hour.py, and the page of the package in tests/house/test_wheel.py.
+# In environments of their own: test_first_hour.py, and the page of the package in tests/meta/test_wheel.py.
 FRESH = ("docs/start/", "README", "PACKAGE")
 BY_PAGE = {page: list(some) for page, some in groupby(runnable(), lambda block: block.page)}
 PAGES = [page for page in BY_PAGE if not page.startswith(FRESH)]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from handhold.backends.files.commit import Committer
+from handhold.backends.files.manifest import read_entry_state
+from handhold.backends.files.staging_area import StagingArea
+from handhold.backends.files.workspace import Workspace
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
 from handhold.core.ports import Transaction
-from handhold.world.files.commit import Committer
-from handhold.world.files.manifest import read_entry_state
-from handhold.world.files.shelf import StagingArea
-from handhold.world.files.workspace import Workspace
 from tests.faults.trees import Kept
 
 Make = Callable[[Path], object]

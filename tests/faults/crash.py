@@ -25,13 +25,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from handhold import Toolbox
+from handhold.backends.files.commit import Committer
+from handhold.backends.files.staging_area import StagingArea, remove_tree
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import FileChange
 from handhold.core.ports import Call, CallDecision, Outcome
 from handhold.pipeline.transactions import recover
-from handhold.world.files.commit import Committer
-from handhold.world.files.shelf import StagingArea, remove_tree
-from handhold.world.files.workspace import Workspace
-from handhold.world.state.sqlite import SqliteStore
 from tests.faults import commands, trees
 from tests.faults.trees import Tree, tree
 

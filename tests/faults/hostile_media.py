@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.world.convert.papers import document, paper, plain, stream, written
+from tests.backends.convert.papers import document, paper, plain, stream, written
 
 SEED = 7
 FLIPPED = 13  # of each whole file: copies with some bytes changed

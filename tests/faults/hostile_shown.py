@@ -18,8 +18,8 @@ from pathlib import Path
 from time import monotonic
 
 from handhold import Toolbox
-from handhold.world.convert.confined import ConfinedConverter
-from handhold.world.convert.process import WorkerResult
+from handhold.backends.convert.converter import ConfinedConverter
+from handhold.backends.convert.worker_process import WorkerResult
 
 MIB = 1 << 20
 MOST_TEXT, MOST_IMAGE = 80_000, 5_000_000  # characters of a reply, and of an image in base64

@@ -8,7 +8,7 @@ import stat
 import struct
 import sys
 
-from tests.world.shell import hanging
+from tests.backends.shell import hanging
 
 TREE = {
     1: (None, {b".git": 2, b"src": 3, b"unsized": 5, b"endless": 6}),

@@ -10,10 +10,10 @@ from typing import Literal
 
 import pytest
 
+from handhold.backends.files.workspace import Workspace
 from handhold.core.errors import ToolError
-from handhold.world.files.workspace import Workspace
+from tests.backends.files.opening import Opener
 from tests.scale import scaled
-from tests.world.files.opening import Opener
 
 READS = scaled(50_000, 200_000)
 CHECKED = 16  # every so many reads, one by a check on the resolved string

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from handhold import Reply, Toolbox
+from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Verb, Verdict
-from handhold.world.search.programs import RipgrepBinary, find_ripgrep
+from tests.backends.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 from tests.suites.machine import has_shadows
-from tests.world.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -148,7 +148,7 @@ GREPS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("engine", ["ripgrep", "walk"])
 def test_no_search_tells_what_is_in_it(tmp_path: Path, engine: str):
     """Whether a guess is right cannot be told from the reply: neither of the file nor of its other name."""
-    from handhold.world.search import DiskSearch
+    from handhold.backends.search import DiskSearch
 
     free, denied = desks(tmp_path.resolve())
     for search in GREPS:
@@ -605,7 +605,7 @@ def test_where_nothing_can_be_hidden_nothing_runs(tmp_path: Path, shell: str):
 
 
 def test_too_many_to_hide_are_a_reason_not_to_run(tmp_path: Path):
-    from handhold.world.shell.masks import MAX_MASKS
+    from handhold.backends.shell.masks import MAX_MASKS
 
     rule = Rule(
         name="many", verdict=Verdict.DENY, verbs=(Verb.READ,), paths=("s*",), because="no",

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
-from handhold.world.search import ENGINES, DiskSearch
-from handhold.world.search.programs import RipgrepBinary, find_ripgrep
+from handhold.backends.search import ENGINES, DiskSearch
+from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.timeout(120)

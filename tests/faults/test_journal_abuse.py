@@ -14,7 +14,7 @@ from handhold import Toolbox
 from handhold.cli.commands import handhold
 from handhold.core.policy.rules import Rule
 from handhold.core.ports import Question, Verb
-from tests.world.state.test_chain import TABLES, alter, columns_of, others, rows_of, where
+from tests.backends.state.test_hash_chain import TABLES, alter, columns_of, others, rows_of, where
 
 SECRET = "the word is marzipan\n"
 

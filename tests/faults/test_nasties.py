@@ -1,7 +1,7 @@
 """The fifty-two nasties, by their numbers: what to feed the tools, and what must happen.
 
 Each goes through the front door, and each call keeps the rules of `rows.py`. What is tried a hundred thousand times, at
-every system call or under both resolvers has tests of its own beside this file and in `tests/world/`.
+every system call or under both resolvers has tests of its own beside this file and in `tests/backends/`.
 """
 
 import json
@@ -25,9 +25,10 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.files import remote_mounts
+from handhold.backends.search import DiskSearch
 from handhold.core.errors import StateDamaged
-from handhold.world.files import distant
-from handhold.world.search import DiskSearch
+from tests.backends.shell import hanging
 from tests.faults import crash, odd
 from tests.faults.crash import Bench, Patching, kill_commits, stops_of
 from tests.faults.disks import disk, fill, mounted, served
@@ -35,7 +36,6 @@ from tests.faults.injection import CODES, injected, needs_strace
 from tests.faults.rows import Row, state_of
 from tests.faults.trees import as_nobody, tree
 from tests.suites.machine import has_shadows
-from tests.world.shell import hanging
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(120)]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -883,7 +883,7 @@ def test_nasty_47_without_descriptors_there_is_a_clean_error_and_no_leak(row: Ro
 def test_nasty_48_a_file_system_that_died_or_fell_silent_is_an_error_and_the_tools_live_on(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(distant, "IO_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(remote_mounts, "IO_TIMEOUT_SECONDS", 0.5)
     row.put("near", "near\n")
     with served(hanging.__file__, row.root / "far") as server:
         assert "from afar" in row.ask("read_file", path="far/file", changes=True).text

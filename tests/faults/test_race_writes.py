@@ -10,10 +10,10 @@ from typing import Literal
 
 import pytest
 
+from handhold.backends.files.commit import Committer
+from handhold.backends.files.workspace import Workspace
 from handhold.core.errors import ToolError
 from handhold.core.plans import FileChange, InlineContent
-from handhold.world.files.commit import Committer
-from handhold.world.files.workspace import Workspace
 from tests.faults.trees import Kept
 from tests.scale import scaled
 

@@ -204,8 +204,8 @@ def test_secret_14_a_notebook(vault: Vault):
 
 @pytest.mark.parametrize("kind", ["png", "pdf"])
 def test_secret_15_an_image_or_a_pdf_is_not_converted(vault: Vault, kind: str):
-    from tests.world.convert.papers import plain
-    from tests.world.convert.pictures import quartered, saved
+    from tests.backends.convert.papers import plain
+    from tests.backends.convert.pictures import quartered, saved
 
     (vault.ws / f"vault.{kind}").write_bytes(saved(quartered(), "PNG") if kind == "png" else plain(TOKEN))
     (vault.ws / f"shown.{kind}").symlink_to(f"vault.{kind}")

@@ -17,8 +17,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
 from handhold.server.app import create_server
-from handhold.server.desks import SessionPool
-from handhold.server.serving import ServerConfig
+from handhold.server.server_config import ServerConfig
+from handhold.server.session_pool import SessionPool
 
 ERAS = ("legacy", "2026-07-28")
 HANDHOLD = str(Path(sys.executable).with_name("handhold"))

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from handhold.cli.commands import handhold
 from handhold.server.approvals import ANSWER_CHOICES
-from handhold.server.desks import SessionPool
+from handhold.server.session_pool import SessionPool
 from handhold.toolbox import Toolbox
 from tests.server.hosting import ERAS, Shop, talk, text_of
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.server.answers import RequestRejected
 from handhold.server.bodies import MAX_JSON_DEPTH, MAX_JSON_TOKENS, parse_json
+from handhold.server.http_errors import RequestRejected
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),

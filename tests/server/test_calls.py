@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ImageContent
 
-from handhold.server import calls, lanes
+from handhold.server import calls, worker_pools
 from handhold.toolbox import Toolbox
 from tests.server.hosting import ERAS, Nap, Shop, talk, text_of
 
@@ -164,7 +164,7 @@ def test_a_look_that_has_to_wait_for_the_journal_keeps_nobody_else_waiting(shop:
 
 
 def test_beyond_what_may_run_at_once_a_command_is_refused_politely(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(lanes.MAX_THREADS, "command", 1)
+    monkeypatch.setitem(worker_pools.MAX_THREADS, "command", 1)
 
     async def run() -> None:
         async with talk(shop.serving()) as client:

@@ -37,6 +37,6 @@ def test_the_package_itself_never_loads_the_server():
 
 
 def test_what_is_served_is_checked_without_the_tools(tmp_path: Path):
-    code = f"import sys; from handhold.server.serving import ServerConfig; ServerConfig.for_roots({str(tmp_path)!r}); print(*sys.modules)"
+    code = f"import sys; from handhold.server.server_config import ServerConfig; ServerConfig.for_roots({str(tmp_path)!r}); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"handhold.core.requests", "handhold.core.policy.rules", "handhold.toolbox"} & set(ran.stdout.split())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from handhold.cli.commands import handhold
 from handhold.core.errors import SettingsBroken
-from handhold.server.serving import ServerConfig
+from handhold.server.server_config import ServerConfig
 from handhold.server.tokens import AccessTokens, add_token, generate_token, hash_token, load_tokens, quote_toml
 from tests.server.web import HANDSHAKE, Answer, Client, Web, served
 

@@ -12,8 +12,8 @@ from threading import Thread
 from typing import Any
 
 from handhold.server.http import HTTPApp
-from handhold.server.listening import bind_socket, create_listener
-from handhold.server.serving import ServerConfig
+from handhold.server.listener import bind_socket, create_listener
+from handhold.server.server_config import ServerConfig
 from handhold.server.tokens import AccessToken, AccessTokens, hash_token
 
 MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"

@@ -23,7 +23,7 @@ from handhold.core.errors import (
 from handhold.core.facts import FileHead, FileIdentity, PageLine
 from handhold.core.plans import Content, ContentRef, Directory, FileChange, InlineContent, StagedContent, digest
 from handhold.core.ports import Call, CallDecision, Files, IncompleteTransaction, Outcome, Store
-from handhold.core.text.names import escape_path
+from handhold.core.text.path_escaping import escape_path
 
 
 class Kept(Protocol):

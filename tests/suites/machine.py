@@ -2,8 +2,8 @@
 
 from functools import cache
 
+from handhold.backends.shell.sandbox import create_sandbox
 from handhold.core.errors import NoShell
-from handhold.world.shell.sandbox import create_sandbox
 
 
 @cache

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from handhold.backends.state import approval_rules as rules
 from handhold.core.errors import Busy, NoPendingApproval
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import (
@@ -38,7 +39,6 @@ from handhold.core.ports import (
     SeenPage,
     Store,
 )
-from handhold.world.state import asked as rules
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
 ALLOWED = CallDecision("allowed", "mode edit (built in)", "ann@desk")

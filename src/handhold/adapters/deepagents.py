@@ -26,7 +26,7 @@ from handhold.core.ports import Verb, Verdict
 from handhold.core.requests import Glob, Grep, ListFiles, Read, Request
 from handhold.core.results import Block, OutputChunk, Reply, Result, RunResult, TextResult
 from handhold.dialects import commands, deepagents
-from handhold.dialects.quoting import replace_surrogates
+from handhold.dialects.formatting import replace_surrogates
 
 if TYPE_CHECKING:
     from deepagents.backends import CompositeBackend

@@ -19,8 +19,8 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
 from handhold.adapters.calls import CUT_OFF_REPLY, AsyncCallSequencer, OutputWatcher, build_metadata
-from handhold.adapters.pausing import build_payload, check_answer
-from handhold.adapters.threads import ThreadCallSequencer
+from handhold.adapters.paused_approvals import build_payload, check_answer
+from handhold.adapters.thread_sequencer import ThreadCallSequencer
 from handhold.core.ports import RunPaused
 from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
 

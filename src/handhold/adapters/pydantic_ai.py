@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from handhold.adapters.calls import CUT_OFF_REPLY, AsyncCallSequencer, build_metadata, parse_arguments
-from handhold.adapters.pausing import build_payload, check_answer
+from handhold.adapters.paused_approvals import build_payload, check_answer
 from handhold.core.ports import RunPaused
 from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from handhold.cli import candidates, where
+from handhold.cli import candidates, options
 from handhold.cli.prompt import confirm, is_interactive
-from handhold.cli.screen import colour_diff_line, colour_text
 from handhold.cli.state import get_user_at_host, open_store
+from handhold.cli.terminal import colour_diff_line, colour_text
 from handhold.core.errors import NoPendingApproval
 from handhold.core.ports import ApprovalAnswer, PendingApproval
-from handhold.core.text.visible import iter_first_lines, iter_visible_lines, to_single_line
+from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_PREVIEW_LINES = 6
 PROMPTS: dict[ApprovalAnswer, str] = {
@@ -35,10 +35,10 @@ PROMPTS: dict[ApprovalAnswer, str] = {
 @click.option("--no", "consent", flag_value="no", help="No.")
 @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask at the terminal. Needed where there is none.")
 @click.option("--by", default="", help="Who answers. Default: the login name and the machine.")
-@where.root
-@where.state
-@where.as_json
-@where.report_errors
+@options.root
+@options.state
+@options.as_json
+@options.report_errors
 def approve(
     id: str,  # noqa: A002 - it is what people will call it
     show: bool,  # noqa: FBT001
@@ -70,11 +70,11 @@ def approve(
                 click.echo(line, err=should_ask)
         if should_ask and not confirm(PROMPTS[consent]):
             click.echo("It was not answered, and still waits. To refuse it: --no", err=True)
-            return where.EXIT_REFUSED
+            return options.EXIT_REFUSED
         if not show:
             approval = store.answer(approval.id, consent, by=by or get_user_at_host())
     if as_json:
-        where.print_json(asdict(approval))
+        options.print_json(asdict(approval))
     elif not show:
         click.echo(format_outcome(approval))
     return 0
@@ -87,7 +87,7 @@ def check_consent(approval: PendingApproval, consent: ApprovalAnswer) -> None:
 
 def print_pending(pending: Sequence[PendingApproval], *, as_json: bool) -> None:
     if as_json:
-        where.print_json([asdict(each) for each in pending])
+        options.print_json([asdict(each) for each in pending])
         return
     for each in pending:
         at = f"{datetime.fromtimestamp(each.at):%Y-%m-%d %H:%M:%S}"

@@ -88,6 +88,6 @@ def get_roots_and_state(ctx: click.Context) -> tuple[tuple[Path, ...], Path | No
 
 
 def has_state(roots: tuple[Path, ...], state: Path | None) -> bool:
-    from handhold.world.state.folder import state_folder_path
+    from handhold.backends.state.state_folder import state_folder_path
 
     return state_folder_path(state, [str(root) for root in roots]).is_dir()

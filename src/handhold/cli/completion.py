@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-from handhold.cli.where import as_json, print_json
+from handhold.cli.options import as_json, print_json
 
 SHELLS = ("bash", "zsh", "fish")
 

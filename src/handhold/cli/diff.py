@@ -7,9 +7,9 @@ from typing import Unpack
 import click
 
 from handhold.cli.diffstat import format_counts, format_stats, parse_stats, sum_stats
-from handhold.cli.screen import colour_diff_line, is_stdout_terminal
-from handhold.cli.where import ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox, print_json
-from handhold.core.text.visible import escape_invisible
+from handhold.cli.options import ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox, print_json
+from handhold.cli.terminal import colour_diff_line, is_stdout_terminal
+from handhold.core.text.display_text import escape_invisible
 
 
 @click.command()

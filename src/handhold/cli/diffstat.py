@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from handhold.cli.screen import colour_text, measure_width, pad, truncate_path
+from handhold.cli.terminal import colour_text, measure_width, pad, truncate_path
 
 HUNK_HEADER = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 DEV_NULL = "/dev/null"

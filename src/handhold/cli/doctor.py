@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from handhold.cli import where
+from handhold.cli import options
 from handhold.cli.leftovers import find_leftovers
 from handhold.cli.leftovers import remove_leftovers as delete_leftovers
-from handhold.cli.screen import colour_text, get_columns, is_stdout_terminal
+from handhold.cli.terminal import colour_text, get_columns, is_stdout_terminal
 from handhold.core.errors import ToolError
-from handhold.core.text.visible import escape_invisible
+from handhold.core.text.display_text import escape_invisible
 
 if TYPE_CHECKING:  # what asks the machine is imported when it is asked: every other command starts without it
-    from handhold.world.shell.abilities import SandboxSupport
+    from handhold.backends.shell.sandbox_support import SandboxSupport
 
 TRIAL_TIMEOUT_SECONDS = 20  # for a command that does nothing
 NAMESPACES = {"user": "user namespace", "pid": "processes", "net": "network"}
@@ -74,8 +74,8 @@ class CheckResult(NamedTuple):
     is_flag=True,
     help="Remove the empty folders under protected names that an earlier version may have left in the workspace.",
 )
-@where.as_json
-@where.report_errors
+@options.as_json
+@options.report_errors
 def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: FBT001
     """Say what protects this machine from commands, what does not, and what to install.
 
@@ -83,8 +83,8 @@ def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: F
     have left in the workspace. Exit status 1 if commands cannot be contained, or
     cannot be run.
     """
-    from handhold.world.settings import find_warnings
-    from handhold.world.shell.abilities import detect_sandbox_support
+    from handhold.backends.settings import find_warnings
+    from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
     support = detect_sandbox_support()
     findings = list(run_checks(support, str(root.resolve())))
@@ -104,7 +104,7 @@ def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: F
             "why_not": support.why_not,
         }
         removed_paths = [path for path, why_not in tried.items() if not why_not]
-        where.print_json(
+        options.print_json(
             {**facts, "remedy": support.remedy, "warnings": warnings, "leftovers": leftovers, "removed": removed_paths}
         )
     else:
@@ -117,11 +117,11 @@ def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: F
             click.echo(line)
         for line in format_leftovers(leftovers, tried):
             click.echo(line)
-    return 0 if contained else where.EXIT_REFUSED
+    return 0 if contained else options.EXIT_REFUSED
 
 
 def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
-    from handhold.world.shell.limits import find_delegated_cgroup
+    from handhold.backends.shell.limits import find_delegated_cgroup
 
     found = support.bubblewrap
     if found is None:
@@ -148,8 +148,8 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
 
 def check_inside(bwrap: str) -> Iterator[CheckResult]:
     """What a command finds itself in."""
-    from handhold.world.shell.abilities import run_in_sandbox
-    from handhold.world.shell.ids import has_id_range
+    from handhold.backends.shell.sandbox_support import run_in_sandbox
+    from handhold.backends.shell.user_namespace import has_id_range
 
     done = run_in_sandbox(bwrap, (), INSPECT_COMMAND)
     lines = done.stdout.decode().splitlines() if done else []
@@ -167,8 +167,8 @@ def check_inside(bwrap: str) -> Iterator[CheckResult]:
 
 def check_command(root: str) -> CheckResult:
     """Whether a command can be run here as every other would be, but for its layer."""
-    from handhold.world.shell.layout import Mount
-    from handhold.world.shell.sandbox import create_sandbox
+    from handhold.backends.shell.layout import Mount
+    from handhold.backends.shell.sandbox import create_sandbox
 
     with TemporaryDirectory(prefix="handhold-") as folder:
         tmp, home, results = (os.path.join(folder, name) for name in ("tmp", "home", "results"))
@@ -200,9 +200,9 @@ def check_command(root: str) -> CheckResult:
 
 def check_overlay(bwrap: str, root: str) -> CheckResult:
     """Whether this very folder can be the ground of a layer."""
-    from handhold.world.files.roots import Root
-    from handhold.world.shell.abilities import run_in_sandbox
-    from handhold.world.shell.preflight import find_overlay_obstacle
+    from handhold.backends.files.roots import Root
+    from handhold.backends.shell.preflight import find_overlay_obstacle
+    from handhold.backends.shell.sandbox_support import run_in_sandbox
 
     opened = Root.open(root, writable=True)
     try:
@@ -220,8 +220,8 @@ def check_overlay(bwrap: str, root: str) -> CheckResult:
 
 def check_search_confinement(root: str) -> CheckResult:
     """Whether the program that searches is held to what it searches."""
-    from handhold.world.search.confinement import find_unconfined_reason
-    from handhold.world.search.programs import RipgrepBinary, find_ripgrep
+    from handhold.backends.search.confinement import find_unconfined_reason
+    from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 
     program = find_ripgrep((root,))
     if not isinstance(program, RipgrepBinary):

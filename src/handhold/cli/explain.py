@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handhold.cli import where
+from handhold.cli import options
 from handhold.cli.doctor import find_on_path
-from handhold.cli.screen import colour_text
+from handhold.cli.terminal import colour_text
 from handhold.core.choices import Mode
 from handhold.core.errors import ToolError
 from handhold.core.history import shorten_path
 from handhold.core.ports import PolicyDecision, Verb, Verdict
-from handhold.core.text.visible import escape_invisible
+from handhold.core.text.display_text import escape_invisible
 from handhold.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class Explanation:
     type=click.Choice([verb.value for verb in PATH_VERBS]),
     help="What would be done to the path. Default: the worst of all.",
 )
-@where.root
-@where.policy
-@where.as_json
-@where.report_errors
+@options.root
+@options.policy
+@options.as_json
+@options.report_errors
 def explain(
     target: str | None,
     path: str | None,
@@ -79,7 +79,7 @@ def explain(
         )
     rule = find_rule(explanation.decision, rules)
     if as_json:
-        where.print_json(build_facts(explanation, rule, rules.warnings))
+        options.print_json(build_facts(explanation, rule, rules.warnings))
     else:
         for line in format_explanation(explanation, rule, rules.warnings):
             click.echo(line)
@@ -89,9 +89,9 @@ def explain(
 @contextmanager
 def open_stateless_toolbox(roots: Sequence[Path], policy: Mode | None) -> "Generator[tuple[Toolbox, RulePolicy]]":
     """Tools that are only asked what they would do: they have no state, and leave none."""
-    from handhold.world.files.workspace import Workspace
-    from handhold.world.settings import CodeSettings, load_policy
-    from handhold.world.state.sqlite import SqliteStore
+    from handhold.backends.files.workspace import Workspace
+    from handhold.backends.settings import CodeSettings, load_policy
+    from handhold.backends.state.sqlite import SqliteStore
 
     store = SqliteStore.in_memory()
     files = Workspace(roots, store)
@@ -140,13 +140,13 @@ def explain_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
 
 
 def has_sandbox() -> bool:
-    from handhold.world.shell.abilities import detect_sandbox_support
+    from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
     return detect_sandbox_support().bubblewrap is not None
 
 
 def has_overlay() -> bool:
-    from handhold.world.shell.abilities import detect_sandbox_support
+    from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
     bubblewrap = detect_sandbox_support().bubblewrap
     return bubblewrap is not None and bubblewrap.overlay

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from handhold.cli import where
+from handhold.cli import options
 from handhold.cli.clients import CLIENTS, MCPClient
 from handhold.cli.prompt import confirm, is_interactive
-from handhold.cli.screen import colour_diff_line
+from handhold.cli.terminal import colour_diff_line
 from handhold.core.choices import DIALECTS, MODES, Mode
 from handhold.core.errors import SettingsBroken
 from handhold.core.text.diff import unified_diff
+from handhold.core.text.display_text import escape_invisible
 from handhold.core.text.jsonc import TextEdit, apply_text_edits, revert_text_edits
-from handhold.core.text.visible import escape_invisible
 
 if TYPE_CHECKING:
-    from handhold.world.settings.foreign import InstallRecord
+    from handhold.backends.settings.client_config import InstallRecord
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class InstallTarget:
 @click.option("--print", "only_print", is_flag=True, help="Only print it, to be put there by hand.")
 @click.option("--remove", is_flag=True, help="Take it out again.")
 @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask.")
-@where.as_json
-@where.report_errors
+@options.as_json
+@options.report_errors
 def install(
     client: str,
     user: bool,  # noqa: FBT001
@@ -119,7 +119,7 @@ def print_entry(target: InstallTarget, *, as_json: bool) -> int:
     client = target.client
     text = apply_text_edits("", client.put_entry("", target.name, target.entry))
     if as_json:
-        where.print_json(
+        options.print_json(
             {"file": target.file, "entry": {client.servers_key: {target.name: target.entry}}, "text": text}
         )
         return 0
@@ -129,9 +129,9 @@ def print_entry(target: InstallTarget, *, as_json: bool) -> int:
 
 
 def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
-    from handhold.world.settings import foreign
+    from handhold.backends.settings import client_config
 
-    text = foreign.read_text(target.file, follow_links=not target.is_project)
+    text = client_config.read_text(target.file, follow_links=not target.is_project)
     previous = find_current_record(target, text)
     base = revert_text_edits(text or "", previous.cuts) if previous else text or ""
     edits = compute_edits(target, lambda: target.client.put_entry(base, target.name, target.entry))
@@ -139,20 +139,20 @@ def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     if after == text:
         return print_outcome(target, "entered already", text, text, as_json=as_json)
     if not confirm_change(target, text, after, ask=ask, prompt="Enter it?"):
-        return where.EXIT_REFUSED
-    folders = foreign.replace_file(target.file, text, after)
+        return options.EXIT_REFUSED
+    folders = client_config.replace_file(target.file, text, after)
     was_created = previous.made if previous else text is None
-    record = foreign.InstallRecord(
-        foreign.digest(after), tuple(edits), was_created, previous.folders if previous else folders
+    record = client_config.InstallRecord(
+        client_config.digest(after), tuple(edits), was_created, previous.folders if previous else folders
     )
-    foreign.save_record(target.file, target.name, record)
+    client_config.save_record(target.file, target.name, record)
     return print_outcome(target, "entered", text, after, as_json=as_json)
 
 
 def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
-    from handhold.world.settings import foreign
+    from handhold.backends.settings import client_config
 
-    text = foreign.read_text(target.file, follow_links=not target.is_project)
+    text = client_config.read_text(target.file, follow_links=not target.is_project)
     previous = find_current_record(target, text)
     if text is None:
         return print_outcome(target, "not there", None, None, as_json=as_json)
@@ -164,21 +164,21 @@ def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
         return print_outcome(target, "not there", text, text, as_json=as_json)
     removes_file = previous is not None and previous.made and not after
     if not confirm_change(target, text, None if removes_file else after, ask=ask, prompt="Take it out?"):
-        return where.EXIT_REFUSED
+        return options.EXIT_REFUSED
     if previous and removes_file:
-        foreign.remove_file(target.file, text, previous.folders)
+        client_config.remove_file(target.file, text, previous.folders)
     else:
-        foreign.replace_file(target.file, text, after)
-    foreign.save_record(target.file, target.name, None)
+        client_config.replace_file(target.file, text, after)
+    client_config.save_record(target.file, target.name, None)
     return print_outcome(target, "taken out", text, None if removes_file else after, as_json=as_json)
 
 
 def find_current_record(target: InstallTarget, text: str | None) -> "InstallRecord | None":
     """What was noted of the file, if it is still what we left."""
-    from handhold.world.settings import foreign
+    from handhold.backends.settings import client_config
 
-    record = foreign.load_record(target.file, target.name)
-    return record if record and text is not None and foreign.digest(text) == record.after else None
+    record = client_config.load_record(target.file, target.name)
+    return record if record and text is not None and client_config.digest(text) == record.after else None
 
 
 def compute_edits(target: InstallTarget, edit: Callable[[], list[TextEdit]]) -> list[TextEdit]:
@@ -205,7 +205,7 @@ def confirm_change(target: InstallTarget, before: str | None, after: str | None,
 def print_outcome(target: InstallTarget, outcome: str, before: str | None, after: str | None, *, as_json: bool) -> int:
     if as_json:
         diff = unified_diff(target.file, before, after) if before != after else ""
-        where.print_json(
+        options.print_json(
             {"file": target.file, "name": target.name, "done": outcome, "entry": target.entry, "diff": diff}
         )
     else:

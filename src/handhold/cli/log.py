@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from handhold.cli import proof
+from handhold.cli import journal_verification
 from handhold.cli.diffstat import colour_counts, format_counts, parse_stats, sum_stats
+from handhold.cli.options import EXIT_REFUSED, ToolboxOptions, add_toolbox_options, open_toolbox, print_json
 from handhold.cli.progress import show_progress
-from handhold.cli.screen import (
+from handhold.cli.state import open_store
+from handhold.cli.terminal import (
     colour_text,
     get_columns,
     is_stdout_terminal,
@@ -21,12 +23,10 @@ from handhold.cli.screen import (
     truncate,
     truncate_path,
 )
-from handhold.cli.state import open_store
-from handhold.cli.where import EXIT_REFUSED, ToolboxOptions, add_toolbox_options, open_toolbox, print_json
 from handhold.core.errors import ToolError
 from handhold.core.history import format_call_id, shorten_path
 from handhold.core.ports import JournalEntry
-from handhold.core.text.visible import escape_invisible, to_single_line
+from handhold.core.text.display_text import escape_invisible, to_single_line
 from handhold.progress import track
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **op
     if verify or noted:
         with open_store(options["root"], options["state"]) as store, show_progress():
             verification = store.verify(noted.lower())
-        return 0 if proof.print_verification(verification, noted, as_json=as_json) else EXIT_REFUSED
+        return 0 if journal_verification.print_verification(verification, noted, as_json=as_json) else EXIT_REFUSED
     with open_toolbox(options) as box, show_progress():
         entries = track(box.log(last=last, everyone=everyone), "calls looked at")
         rows = [build_row(entry, box, everyone=everyone) for entry in entries]

@@ -4,7 +4,7 @@ from typing import Unpack
 
 import click
 
-from handhold.cli.served import ServerOptions, add_server_options, build_config
+from handhold.cli.server_options import ServerOptions, add_server_options, build_config
 
 
 @click.command()

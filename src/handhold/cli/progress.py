@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from time import monotonic
 
-from handhold.cli.screen import get_columns, truncate
+from handhold.cli.terminal import get_columns, truncate
 from handhold.progress import listen
 
 SHOW_AFTER_SECONDS = 1.0  # seconds before it is worth telling

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import click
 
-from handhold.cli.screen import colour_diff_line, colour_text
 from handhold.cli.state import get_user_at_host
+from handhold.cli.terminal import colour_diff_line, colour_text
 from handhold.core.ports import ApprovalAnswer, Question
-from handhold.core.text.visible import iter_first_lines, iter_visible_lines, to_single_line
+from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
 

@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import click
 
-from handhold.cli.where import EXIT_REFUSED, print_json
+from handhold.cli.options import EXIT_REFUSED, print_json
 from handhold.core.results import Reply
-from handhold.core.text.visible import escape_invisible
+from handhold.core.text.display_text import escape_invisible
 
 
 def print_reply(reply: Reply, *, as_json: bool) -> int:

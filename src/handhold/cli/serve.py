@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from handhold.cli.served import ServerOptions, add_server_options, build_config
+from handhold.cli.server_options import ServerOptions, add_server_options, build_config
 from handhold.core.errors import SettingsBroken
-from handhold.dialects.plain import format_plain_error
+from handhold.dialects.error_messages import format_plain_error
 
 if TYPE_CHECKING:
-    from handhold.server.serving import ServerConfig
+    from handhold.server.server_config import ServerConfig
     from handhold.server.tokens import AccessTokens
 
 TOKEN_FILE_KEYS = {"root": "roots", "host": "network"}  # options that a file of tokens calls something else
@@ -81,8 +81,8 @@ def serve(
 
     from handhold.server.admission import ServerLimits
     from handhold.server.http import LOOPBACK_HOSTS, HostAllowlist, HTTPApp, log_to_stderr
-    from handhold.server.listening import bind_socket
-    from handhold.server.listening import listen as run_listener
+    from handhold.server.listener import bind_socket
+    from handhold.server.listener import listen as run_listener
 
     hosts = tuple(name.lower() for name in (*LOOPBACK_HOSTS, *allow_host))
     origins = tuple(url.lower().rstrip("/") for url in (*HostAllowlist.origins, *allow_origin))
@@ -123,7 +123,7 @@ def resolve_tokens(default: "ServerConfig", file: str, *, no_token: bool) -> "tu
 
 def get_default_token_file() -> str:
     """Beside the user's settings."""
-    from handhold.world.settings import find_user_file
+    from handhold.backends.settings import find_user_file
 
     return os.path.join(os.path.dirname(find_user_file()[0]), "tokens.toml")
 

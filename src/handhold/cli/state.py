@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from handhold.world.state.sqlite import SqliteStore
+    from handhold.backends.state.sqlite import SqliteStore
 
 
 @contextmanager
 def open_store(roots: Sequence[Path], state: Path | None) -> Generator["SqliteStore"]:
     """ToolError if it cannot be used."""
-    from handhold.world.state.folder import ensure_state_folder
-    from handhold.world.state.sqlite import SqliteStore
+    from handhold.backends.state.sqlite import SqliteStore
+    from handhold.backends.state.state_folder import ensure_state_folder
 
     store = SqliteStore(ensure_state_folder(state, [os.fspath(root) for root in roots or (Path.cwd(),)]))
     try:

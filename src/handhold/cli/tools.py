@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from handhold.cli.screen import format_table
-from handhold.cli.where import as_json, dialect, print_json
+from handhold.cli.options import as_json, dialect, print_json
+from handhold.cli.terminal import format_table
 
 
 @click.command()

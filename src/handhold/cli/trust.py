@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from handhold.cli import where
-from handhold.core.text.visible import to_single_line
+from handhold.cli import options
+from handhold.core.text.display_text import to_single_line
 
 if TYPE_CHECKING:
-    from handhold.world.settings.reading import FileSettings
+    from handhold.backends.settings.settings_file import FileSettings
 
 JSON_KEYS = {"does_not_cover": "spares", "exclude": "but", "ignore_case": "folds"}  # fields that --json calls otherwise
 
@@ -20,23 +20,23 @@ JSON_KEYS = {"does_not_cover": "spares", "exclude": "but", "ignore_case": "folds
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--forget", is_flag=True, help="From now on its allow rules do not count.")
-@where.as_json
-@where.report_errors
+@options.as_json
+@options.report_errors
 def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
     """Show the rules in FOLDER/handhold.toml, and let its allow rules count until the file changes.
 
     Its deny and ask rules count without this. An allow rule spares the mode's question; it cannot allow what your own
     settings forbid.
     """
-    from handhold.world.settings import FILE_NAME
-    from handhold.world.settings.reading import MAX_PROJECT_FILE_BYTES, parse_settings, read_regular_file
-    from handhold.world.state import trust as records
+    from handhold.backends.settings import FILE_NAME
+    from handhold.backends.settings.settings_file import MAX_PROJECT_FILE_BYTES, parse_settings, read_regular_file
+    from handhold.backends.state import trust as records
 
     root = os.path.realpath(folder)
     if forget:
         was_trusted = records.forget_trust(root)
         if as_json:
-            where.print_json({"folder": root, "trusted": False, "before": was_trusted})
+            options.print_json({"folder": root, "trusted": False, "before": was_trusted})
         else:
             click.echo(f"{to_single_line(root)} {'is no longer trusted' if was_trusted else 'was not trusted'}.")
         return 0
@@ -51,7 +51,7 @@ def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
             {JSON_KEYS.get(name, name): value for name, value in asdict(rule).items() if value}
             for rule in settings.rules
         ]
-        where.print_json({"folder": root, "trusted": True, "file": file, "mode": settings.mode, "rules": rules})
+        options.print_json({"folder": root, "trusted": True, "file": file, "mode": settings.mode, "rules": rules})
         return 0
     for line in format_rules(settings):
         click.echo(to_single_line(line))

@@ -8,15 +8,15 @@ import click
 
 from handhold.cli.diff import colour_diff, format_file_count
 from handhold.cli.diffstat import colour_counts, format_counts, format_stats, parse_stats, sum_stats
+from handhold.cli.options import EXIT_REFUSED, ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.reply import print_reply
-from handhold.cli.screen import colour_text, is_stdout_terminal
 from handhold.cli.state import get_user_at_host
-from handhold.cli.where import EXIT_REFUSED, ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox
+from handhold.cli.terminal import colour_text, is_stdout_terminal
 from handhold.core.ports import Question
 from handhold.core.results import Reply
-from handhold.core.text.visible import escape_invisible
+from handhold.core.text.display_text import escape_invisible
 
 Direction = Literal["undo", "redo"]
 MAX_DIFF_LINES = 40  # of a diff, before the question

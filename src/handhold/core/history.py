@@ -21,7 +21,7 @@ from handhold.core.plans import (
 from handhold.core.ports import Journal, JournalEntry
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.encoding import Text
-from handhold.core.text.names import escape_ambiguous, format_path
+from handhold.core.text.path_escaping import escape_ambiguous, format_path
 
 MAX_DIFF_CHARS = 200_000  # of a diff over many files
 MAX_APPROVAL_DIFF_CHARS = 4 * 1024 * 1024  # characters of a diff that may not be cut; a longer one is not shown at all

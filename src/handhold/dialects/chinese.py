@@ -6,9 +6,9 @@ from handhold.core import errors as e
 from handhold.core.requests import MAX_PDF_PAGES
 from handhold.core.results import CellOutput, ImageResult, NotebookResult, PdfResult
 from handhold.core.text.lines import merge_ranges
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.formatting import format_list, format_ranges, format_row, truncate
 from handhold.dialects.media import FORMAT_NAMES, Media
-from handhold.dialects.plain import format_plain_error
-from handhold.dialects.quoting import format_list, format_ranges, format_row, truncate
 
 OMISSION_REASONS = {
     "": f"每次最多 {MAX_PDF_PAGES} 页",

@@ -10,7 +10,7 @@ from shlex import quote
 from handhold.core.facts import CommandOutput, ConflictKind, ExitStatus, SandboxStatus
 from handhold.core.results import ChangedPath, ChangeVerb, JobResult, RunResult
 from handhold.core.text.encoding import REPLACEMENT_CHAR
-from handhold.dialects.quoting import format_list, truncate
+from handhold.dialects.formatting import format_list, truncate
 
 MAX_LISTED_PATHS = 30  # named in a reply; the facts name a hundred
 MAX_PATH_CHARS = 80

@@ -20,7 +20,7 @@ from handhold.core.errors import (
 from handhold.core.results import EditResult, NotebookResult, PatchResult, Result, TextResult, WriteResult
 from handhold.core.text.encoding import REPLACEMENT_CHAR
 from handhold.core.text.lines import split_lines
-from handhold.dialects.quoting import format_list, format_ranges, format_row, truncate
+from handhold.dialects.formatting import format_list, format_ranges, format_row, truncate
 
 MAX_NOTES_CHARS = 6000  # characters of one block
 MAX_REGION_CHARS = 800  # of the lines nearest to a text that was not found

@@ -10,7 +10,7 @@ from handhold.core.requests import MAX_PDF_PAGES
 from handhold.core.results import ImageResult, NotebookResult, PdfResult
 from handhold.core.text.lines import merge_ranges
 from handhold.dialects import notebooks
-from handhold.dialects.quoting import format_ranges, pluralize, truncate
+from handhold.dialects.formatting import format_ranges, pluralize, truncate
 
 FORMAT_NAMES = {"png": "PNG", "jpeg": "JPEG", "gif": "GIF", "webp": "WebP", "pdf": "PDF"}
 OMISSION_REASONS = {

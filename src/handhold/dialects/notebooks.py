@@ -11,7 +11,7 @@ from handhold.core.errors import BadArguments
 from handhold.core.requests import CellAction, NotebookEdit
 from handhold.core.results import CellOutput, CellView, NotebookEditResult, NotebookResult, TextResult
 from handhold.dialects.arguments import describe_value
-from handhold.dialects.quoting import format_row, pluralize, truncate
+from handhold.dialects.formatting import format_row, pluralize, truncate
 
 ACTION_VERBS = {
     "replace": "Replaced",

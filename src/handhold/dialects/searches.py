@@ -11,7 +11,7 @@ from handhold.core.facts import MatchRow, SearchHit, SkippedFiles
 from handhold.core.results import GlobResult, GrepResult, ListResult, SearchSummary
 from handhold.core.tools.list_files import INDENT_CHARS, count_shared_prefix
 from handhold.core.tools.paging import INCOMPLETE_SKIP_REASONS
-from handhold.dialects.quoting import format_list, format_row, pluralize, truncate
+from handhold.dialects.formatting import format_list, format_row, pluralize, truncate
 
 MAX_SEARCH_CHARS = (
     69_000  # characters of what was found: 20,000 tokens, less what the notes and the numbers of long files take

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from handhold.core import history
 from handhold.core.facts import DeclaredEncoding
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, InlineContent, StagedContent
-from handhold.core.text.names import escape_ambiguous
+from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.pipeline.session import Session
 
 

@@ -13,7 +13,7 @@ from handhold.core.ports import CallDecision, CommandAnalysis, CommandResult, Sh
 from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run
-from handhold.core.tools.refreshed import drop_locks, drop_refreshed
+from handhold.core.tools.git_refresh import drop_locks, drop_refreshed
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter

@@ -19,7 +19,7 @@ from handhold.core.results import (
     RunResult,
     WriteResult,
 )
-from handhold.core.text.visible import format_id
+from handhold.core.text.display_text import format_id
 from handhold.core.tools import run
 from handhold.pipeline import dropped_undo
 from handhold.pipeline.context import CallContext, elapsed_ms, repair_facts

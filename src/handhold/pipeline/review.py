@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
-from handhold.core.policy.protected import Protection
+from handhold.core.policy.protected_names import Protection
 from handhold.core.policy.repositories import Repositories
 from handhold.core.ports import Policy, PolicyDecision, Verb, Verdict
 from handhold.core.tools import run

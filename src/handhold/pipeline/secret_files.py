@@ -14,7 +14,7 @@ from handhold.core.errors import ToolError
 from handhold.core.facts import FileIdentity
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import Files, HiddenPaths, Policy
-from handhold.core.text.names import escape_ambiguous
+from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets
 

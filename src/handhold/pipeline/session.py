@@ -4,12 +4,12 @@ from functools import cached_property
 from hashlib import sha256
 
 from handhold.core import history
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import RulePolicy
 from handhold.core.ports import Approver, Dialect, DialectOptions, Files, HiddenPaths, Policy, Store, Verb, Verdict
 from handhold.core.requests import Request
-from handhold.core.text.names import format_path
+from handhold.core.text.path_escaping import format_path
 from handhold.core.tracker import ReadTracker
 from handhold.pipeline.checked_policy import check_policy
 from handhold.pipeline.secret_files import SecretFiles

@@ -24,8 +24,8 @@ from handhold.core.history import CallSelector, UndoStep
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
 from handhold.core.ports import Call, CallDecision, HiddenPaths, JournalEntry, Outcome, Verb, Verdict
 from handhold.core.results import Reply, UndoResult
-from handhold.core.text.names import escape_ambiguous, format_path
-from handhold.core.tools.refreshed import INDEX_PATH
+from handhold.core.text.path_escaping import escape_ambiguous, format_path
+from handhold.core.tools.git_refresh import INDEX_PATH
 from handhold.core.tools.run import classify_change
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.cancellation import CancelToken

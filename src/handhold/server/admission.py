@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from handhold.server.answers import RequestRejected
+from handhold.server.http_errors import RequestRejected
 
 RETRY_AFTER_HEADERS = {"retry-after": "1"}
 

@@ -18,8 +18,8 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
-from handhold.server.desks import SessionPool
-from handhold.server.serving import ServerConfig
+from handhold.server.server_config import ServerConfig
+from handhold.server.session_pool import SessionPool
 from handhold.version import VERSION
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from handhold.core.errors import ToolError
 from handhold.core.ports import ApprovalAnswer, PendingApproval, Question, Store
-from handhold.core.text.visible import iter_first_lines, iter_visible_lines, to_single_line
+from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 from handhold.pipeline.cancellation import CancelToken
 
 MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut

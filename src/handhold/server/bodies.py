@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from handhold.server.admission import ServerLimits
-from handhold.server.answers import RequestRejected
+from handhold.server.http_errors import RequestRejected
 
 MAX_JSON_TOKENS = 50_000  # strings, brackets and commas
 MAX_JSON_DEPTH = 64

@@ -8,8 +8,8 @@ it.
 import re
 from pathlib import Path
 
+from handhold.backends.shell.result_store import ResultStore
 from handhold.core.text.encoding import replace_undecodable
-from handhold.world.shell.offload import ResultStore
 
 NOTE_TOKENS = 200  # tokens that are left for saying so
 # In short pieces, so that a text can be cut between any two of them.

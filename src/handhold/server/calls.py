@@ -30,15 +30,15 @@ from mcp_types import (
 
 from handhold.core.errors import ToolError
 from handhold.core.results import OutputChunk, Reply
-from handhold.dialects.plain import format_plain_error
-from handhold.dialects.quoting import replace_surrogates
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.formatting import replace_surrogates
 from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed
 from handhold.server import approvals
 from handhold.server.budget import is_within_budget, truncate_to_budget
-from handhold.server.desks import NoSuchSession, PooledSession, SessionPool
-from handhold.server.lanes import WorkerPoolFull, WorkerPools
-from handhold.server.serving import ServerConfig
+from handhold.server.server_config import ServerConfig
+from handhold.server.session_pool import NoSuchSession, PooledSession, SessionPool
 from handhold.server.tools import ToolCatalog
+from handhold.server.worker_pools import WorkerPoolFull, WorkerPools
 from handhold.toolbox import Toolbox
 
 Context = ServerRequestContext[Any, Any]

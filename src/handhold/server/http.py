@@ -26,9 +26,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from handhold.server import envelopes
+from handhold.server import stateless
 from handhold.server.admission import RETRY_AFTER_HEADERS, ServerLimits, SharedQuota
-from handhold.server.answers import RequestRejected
 from handhold.server.app import create_server
 from handhold.server.bodies import (
     CLOSE_HEADERS,
@@ -38,10 +37,11 @@ from handhold.server.bodies import (
     parse_json,
     read_body,
 )
-from handhold.server.desks import NoSuchSession, SessionPool
-from handhold.server.envelopes import VERSION_HEADER
-from handhold.server.handshakes import HandshakeHandler
-from handhold.server.serving import ServerConfig
+from handhold.server.handshake import HandshakeHandler
+from handhold.server.http_errors import RequestRejected
+from handhold.server.server_config import ServerConfig
+from handhold.server.session_pool import NoSuchSession, SessionPool
+from handhold.server.stateless import VERSION_HEADER
 from handhold.server.tokens import AccessTokens
 
 MCP_PATH, HEALTH_PATH = "/mcp", "/healthz"
@@ -215,7 +215,7 @@ class TokenServer:
         # Without sessions, all calls of a token are one conversation, unless they say by a handle that they are not.
         request.scope["state"]["config"] = self.stateless_config
         with self.reserve_call():
-            await envelopes.handle(self.server, request, send)
+            await stateless.handle(self.server, request, send)
 
     @cached_property
     def stateless_config(self) -> ServerConfig:

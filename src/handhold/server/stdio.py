@@ -11,9 +11,9 @@ import anyio
 from anyio.to_thread import run_sync
 
 from handhold.server.app import create_server
-from handhold.server.desks import SessionPool
-from handhold.server.serving import ServerConfig
-from handhold.server.wire import open_stdio_streams
+from handhold.server.server_config import ServerConfig
+from handhold.server.session_pool import SessionPool
+from handhold.server.stdio_transport import open_stdio_streams
 
 
 def serve(config: ServerConfig) -> None:

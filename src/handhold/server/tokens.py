@@ -19,12 +19,12 @@ from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import Any, cast
 
+from handhold.backends.settings.settings_file import read_regular_file
+from handhold.backends.state.state_folder import default_state_root
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES
 from handhold.core.errors import SettingsBroken
-from handhold.core.text.alike import suggest
-from handhold.server.serving import ServerConfig
-from handhold.world.settings.reading import read_regular_file
-from handhold.world.state.folder import default_state_root
+from handhold.core.text.suggestions import suggest
+from handhold.server.server_config import ServerConfig
 
 TOKEN_PREFIX, HASH_PREFIX = "hh_", "sha256:"
 NAME_PATTERN = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")

@@ -10,7 +10,7 @@ from handhold.core.errors import ToolError
 from handhold.core.ports import Dialect
 from handhold.core.requests import Run
 from handhold.core.results import ToolSpec
-from handhold.server.serving import ServerConfig
+from handhold.server.server_config import ServerConfig
 
 ToolKind = Literal["look", "change", "command"]
 

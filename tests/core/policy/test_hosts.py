@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.policy.hosts import BadHost, HostPattern, normalize_host
-from tests.world.network.hostile_hosts import HOSTILE, SAME
+from tests.backends.network.hostile_hosts import HOSTILE, SAME
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.choices import MODES, Mode
-from handhold.core.policy.defaults import BUILT_IN_RULES
+from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import PATH_VERBS, SEVERITY, Origin, Rule, RulePolicy, RuleSet
 from handhold.core.policy.shell import ShellContext, analyze_command, matches

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.core.errors import BinaryFile, Unencodable
-from handhold.core.text.declarations import EDITABLE_ENCODINGS, resolve_encoding
+from handhold.core.text.declared_encoding import EDITABLE_ENCODINGS, resolve_encoding
 from handhold.core.text.encoding import (
     BOMS,
     UNKNOWN_ENCODING,

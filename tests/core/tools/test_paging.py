@@ -11,7 +11,7 @@ from handhold import Toolbox
 from handhold.core import tools
 from handhold.core.facts import MatchRow, SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.ports import Dialect
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.results import GlobResult, GrepResult, ListResult

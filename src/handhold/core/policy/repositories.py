@@ -14,9 +14,9 @@ from handhold.core.errors import ToolError
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent
 from handhold.core.policy import gitdir
 from handhold.core.policy.gitdir import GitEntryState
-from handhold.core.policy.protected import Protection
+from handhold.core.policy.protected_names import Protection
 from handhold.core.ports import FileView
-from handhold.core.text.names import escape_ambiguous
+from handhold.core.text.path_escaping import escape_ambiguous
 
 
 class StagedContentSource(Protocol):

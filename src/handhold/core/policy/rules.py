@@ -17,9 +17,9 @@ from typing import Literal, get_args
 from handhold.core.choices import Secrets
 from handhold.core.policy.hosts import DEFAULT_PORTS, BadHost, HostPattern, normalize_host, parse_port
 from handhold.core.policy.modes import MODE_RULE_PREFIX, ModePolicy, is_judged_by_effects
-from handhold.core.policy.places import PathPatterns, escape_glob
+from handhold.core.policy.path_patterns import PathPatterns, escape_glob
 from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
-from handhold.core.text.names import escape_path, unescape_ambiguous
+from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
 Origin = Literal["user", "code", "project", "built in"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)

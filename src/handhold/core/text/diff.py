@@ -7,7 +7,7 @@ from itertools import groupby
 from handhold.core.results import Snippet
 from handhold.core.text.encoding import replace_undecodable
 from handhold.core.text.lines import iter_lines_with_endings
-from handhold.core.text.names import format_path
+from handhold.core.text.path_escaping import format_path
 
 Opcode = tuple[str, int, int, int, int]
 CONTEXT_LINES = 3

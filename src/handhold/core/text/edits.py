@@ -14,9 +14,9 @@ from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.indentation import CannotFit
 from handhold.core.text.lines import find_line_numbers, normalize_newlines
 from handhold.core.text.match import QuoteMatch, find_in_index
-from handhold.core.text.nearest import build_no_match
-from handhold.core.text.sheet import TextIndex
+from handhold.core.text.nearest_region import build_no_match
 from handhold.core.text.splice import splice
+from handhold.core.text.text_index import TextIndex
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ def _iter_chunks(data: bytes) -> Iterator[bytes]:
 
 def guess_encoding(data: bytes, *, complete: bool = True) -> TextEncoding | None:
     """By what a language is like, if one can be told."""
-    from handhold.core.text.likelihood import guess_codec  # most sessions never meet such a file
+    from handhold.core.text.encoding_detection import guess_codec  # most sessions never meet such a file
 
     name = guess_codec(data, complete=complete)
     return TextEncoding(name, detected_by="likelihood") if name else None

@@ -18,8 +18,8 @@ from handhold.core.requests import PatchHunk
 from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.indentation import CannotFit, Reindenter, detect_indent_unit
 from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings
-from handhold.core.text.nearest import find_nearest_region
-from handhold.core.text.sheet import get_indent, to_plain_text
+from handhold.core.text.nearest_region import find_nearest_region
+from handhold.core.text.text_index import get_indent, to_plain_text
 
 MAX_CANDIDATES = 100  # told of a hunk that fits in more
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
-from handhold.core.text.sheet import get_indent, is_blank
+from handhold.core.text.text_index import get_indent, is_blank
 
 IndentPairs = Sequence[tuple[str, str]]  # (as quoted, as in the file)
 INDENT_WIDTHS = (4, 2, 8, 3)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import AnyStr
 
 from handhold.core.choices import Matching
-from handhold.core.text import near
+from handhold.core.text import fuzzy_match
 from handhold.core.text.lines import find_line_number, normalize_newlines
-from handhold.core.text.places import MatchLocation, TextSpan
+from handhold.core.text.match_location import MatchLocation, TextSpan
 from handhold.core.text.repair import Quote, iter_repaired_quotes
-from handhold.core.text.sheet import (
+from handhold.core.text.text_index import (
     MAX_OVERLAPPING_MATCHES,
     JoinedLines,
     LineKey,
@@ -214,8 +214,8 @@ STRATEGIES = (
     MatchStrategy("lines left out", match_with_omissions, "safe"),
 )
 FUZZY_STRATEGIES = (
-    MatchStrategy("a slip in one line", near.match_typo, "safe"),
-    MatchStrategy("one line that is not to be changed", near.match_outdated, "bold"),
+    MatchStrategy("a slip in one line", fuzzy_match.match_typo, "safe"),
+    MatchStrategy("one line that is not to be changed", fuzzy_match.match_outdated, "bold"),
 )
 """Rungs that take a text for another one: tried when no guess about the texts has found them."""
 

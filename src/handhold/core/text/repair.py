@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from handhold.core.text.lines import normalize_newlines
-from handhold.core.text.sheet import is_blank
+from handhold.core.text.text_index import is_blank
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Answer, Convert, Plan, Restart, Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import (
     Edit,
     Glob,
@@ -24,7 +24,7 @@ from handhold.core.requests import (
 )
 from handhold.core.results import Result
 from handhold.core.tools import convert as conversion
-from handhold.core.tools import read, read_many, run, searching
+from handhold.core.tools import read, read_many, run, searches
 
 
 def plan(request: Request, files: GuardedView) -> Plan:
@@ -59,7 +59,7 @@ def plan(request: Request, files: GuardedView) -> Plan:
 
             return patch.plan(request, files)
         case ListFiles() | Glob() | Grep():
-            return searching.plan(request, files)
+            return searches.plan(request, files)
         case Run():
             return run.plan(request, files)
         case JobOutput() | JobInput() | JobStop():
@@ -69,7 +69,7 @@ def plan(request: Request, files: GuardedView) -> Plan:
 
 
 def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Result:
-    return searching.conclude(search, outcome, files)
+    return searches.conclude(search, outcome, files)
 
 
 def conclude_conversion(convert: Convert, converted: ConvertedImage | ConvertedPdf, files: GuardedView) -> Answer:

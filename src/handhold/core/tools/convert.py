@@ -8,10 +8,10 @@ from base64 import b64encode
 from handhold.core.errors import PagesNotSupported
 from handhold.core.facts import ConvertedImage, ConvertedPdf, Medium, PdfPage, Picture, ShownParts
 from handhold.core.plans import Answer, Convert
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import MAX_PDF_PAGES, Read
 from handhold.core.results import Block, ImageResult, PdfResult
-from handhold.core.text.kinds import medium_from_name
+from handhold.core.text.file_types import medium_from_name
 from handhold.core.text.lines import merge_ranges
 
 PAGE_HEADING_CHARS = 80  # characters of a reply that a page costs beside its text

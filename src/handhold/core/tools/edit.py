@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from handhold.core.choices import Matching
 from handhold.core.errors import AlreadyExists, IsDirectory, ToolError
 from handhold.core.plans import Changes, FileChange, InlineContent
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Edit, MultiEdit, Replacement
 from handhold.core.results import AppliedReplacement, EditResult
 from handhold.core.text.diff import build_snippet, compute_hunks, unified_diff

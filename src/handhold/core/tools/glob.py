@@ -5,7 +5,7 @@ from dataclasses import replace
 from handhold.core.errors import BadGlob, NotDirectory
 from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Glob
 from handhold.core.results import GlobResult, SearchHint
 from handhold.core.tools.paging import CharBudget, plan_search, require_glob, summarize

@@ -7,7 +7,7 @@ from dataclasses import replace
 from handhold.core.errors import BadPattern, NotRegularFile
 from handhold.core.facts import MatchRow, SearchHit, SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Grep
 from handhold.core.results import GrepResult, SearchHint
 from handhold.core.tools.paging import CharBudget, explain_unusable, plan_search, require_glob, summarize

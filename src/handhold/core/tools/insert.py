@@ -4,7 +4,7 @@ from itertools import islice
 
 from handhold.core.errors import PastEnd
 from handhold.core.plans import Changes, FileChange, InlineContent
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Insert
 from handhold.core.results import AppliedReplacement
 from handhold.core.text.edits import AppliedEdits

@@ -7,7 +7,7 @@ from itertools import takewhile
 from handhold.core.errors import NotDirectory
 from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import ListFiles
 from handhold.core.results import ListResult
 from handhold.core.tools.paging import CharBudget, plan_search, require_glob, summarize

@@ -10,7 +10,7 @@ from dataclasses import replace
 from handhold.core.errors import CellAmbiguous, NoChange, NoSuchCell, NotNotebook, PastEnd, TooLarge
 from handhold.core.facts import FileHead, ShownParts
 from handhold.core.plans import Answer, Changes, FileChange, InlineContent
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import NotebookEdit, Read
 from handhold.core.results import CellOutput, CellView, NotebookEditResult, NotebookResult, TextResult
 from handhold.core.text.cell_outputs import ReplyImages, render_outputs

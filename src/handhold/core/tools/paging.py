@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields, replace
 from handhold.core.errors import BadGlob
 from handhold.core.facts import SearchHit, SearchOutcome, SkippedFiles, SkipReason
 from handhold.core.plans import Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.results import SearchHint, SearchSummary, Status
 from handhold.core.text.cursor import Cursor, checksum_hit
 from handhold.core.text.globs import validate_glob
-from handhold.core.text.names import escape_path, unescape_ambiguous
+from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
 MAX_PATTERN_CHARS = 10_000  # characters; no system hands a hundred thousand to a program as one argument
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from handhold.core.errors import AlreadyExists, BinaryFile, IsDirectory, NotDirectory, NotFound
 from handhold.core.plans import Changes, FileChange, InlineContent
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import AddFile, DeleteFile, Operation, Patch, UpdateFile
 from handhold.core.results import PatchedFile, PatchResult
 from handhold.core.text import hunks

@@ -6,11 +6,11 @@ from dataclasses import replace
 from handhold.core.errors import IsDirectory, PagesNotSupported, PageTooLong, TooLarge
 from handhold.core.facts import FileHead, Page, PageLine
 from handhold.core.plans import Answer, Convert, Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import ListFiles, PageLimits, Read
 from handhold.core.results import TextResult, UnchangedResult
-from handhold.core.text.kinds import PROBE_BYTES, detect_medium
-from handhold.core.tools import convert, searching
+from handhold.core.text.file_types import PROBE_BYTES, detect_medium
+from handhold.core.tools import convert, searches
 
 LINE_NUMBER_CHARS = 6  # characters that the number of a line takes, at least
 CUT_NOTE_CHARS = 64  # characters that say how much of a line is missing, at most
@@ -42,7 +42,7 @@ def plan_listing(request: Read, files: GuardedView) -> Search:
     list_request = ListFiles(
         path=request.path, depth=files.options.folder_depth, limit=entries, chars=request.limits.chars
     )
-    return searching.plan(list_request, files)
+    return searches.plan(list_request, files)
 
 
 def plan_text(request: Read, head: FileHead, files: GuardedView) -> Answer:

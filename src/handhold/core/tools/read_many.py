@@ -10,7 +10,7 @@ from dataclasses import replace
 from handhold.core.errors import IsDirectory, NeedsSeparateRead, PathError
 from handhold.core.facts import Page
 from handhold.core.plans import Answer, Search
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Read, ReadMany
 from handhold.core.results import ReadManyResult, TextResult
 from handhold.core.tools import read

@@ -16,7 +16,7 @@ from handhold.core.plans import (
     JobAction,
     StagedContent,
 )
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.ports import CommandResult, JobState, Verb
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.results import ChangedPath, ChangeVerb, JobResult, RunResult, SeenFileDiff

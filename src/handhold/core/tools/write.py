@@ -2,7 +2,7 @@
 
 from handhold.core.errors import IsDirectory, NotRegularFile
 from handhold.core.plans import Changes, FileChange, InlineContent
-from handhold.core.policy.guard import GuardedView
+from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Write
 from handhold.core.results import WriteResult
 from handhold.core.text.diff import unified_diff

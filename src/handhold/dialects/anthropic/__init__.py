@@ -11,9 +11,9 @@ from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports import DialectOptions
 from handhold.core.requests import Edit, Insert, PageLimits, Read, Replacement, Request, RestartShell, Run, Write
 from handhold.core.results import Result
-from handhold.dialects.anthropic import words
+from handhold.dialects.anthropic import messages
 from handhold.dialects.arguments import describe_value, get_count
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
 RESERVED_CHARS = 11_000  # notes, line numbers, and the counts of cut lines
@@ -37,10 +37,10 @@ class Anthropic(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(request, result)
+        return messages.format_result(request, result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(error, hints=hints)
+        return messages.format_error(error, hints=hints)
 
 
 def build_editor_request(tool: str, a: Mapping[str, Any]) -> Request:

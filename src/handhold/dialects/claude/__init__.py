@@ -25,8 +25,8 @@ from handhold.core.requests import (
 )
 from handhold.core.results import Result
 from handhold.dialects.arguments import get_count, get_first_line, get_seconds
-from handhold.dialects.claude import words
-from handhold.dialects.family import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.base import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.claude import messages
 from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, normalize_folder
 
 LIMITS = PageLimits(
@@ -108,10 +108,10 @@ class Claude(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(request, result)
+        return messages.format_result(request, result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(tool, error)
+        return messages.format_error(tool, error)
 
 
 def build_notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:

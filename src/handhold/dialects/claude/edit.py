@@ -2,14 +2,14 @@
 
 from handhold.core.requests import Replacement
 from handhold.core.tools import edit
-from handhold.dialects.claude import words
-from handhold.dialects.quoting import replace_surrogates
+from handhold.dialects.claude import messages
+from handhold.dialects.formatting import replace_surrogates
 
 
 def valid(content: str, old_string: str, new_string: str, replace_all: bool) -> str | None:  # noqa: FBT001 - the source's signature
     """The message that refuses this edit; None if it can be made."""
     error = edit.find_edit_error(content, Replacement(old_string, new_string, every=replace_all), matching="exact")
-    return replace_surrogates(words.format_error("Edit", error)) if error else None
+    return replace_surrogates(messages.format_error("Edit", error)) if error else None
 
 
 def execute(content: str, old_string: str, new_string: str, replace_all: bool) -> str:  # noqa: FBT001 - the source's signature

@@ -16,9 +16,9 @@ from handhold.core.requests import Operation, Patch, Request, Run, UpdateFile
 from handhold.core.results import Result
 from handhold.core.text.patch import parse_patch
 from handhold.dialects.arguments import get_seconds
-from handhold.dialects.codex import words
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
+from handhold.dialects.codex import messages as words
 from handhold.dialects.commands import prepend_cd
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
 DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 3600.0  # seconds that a command may take

@@ -12,8 +12,8 @@ from handhold.core.ports import DialectOptions
 from handhold.core.requests import MAX_PDF_PAGES, Edit, Glob, Grep, ListFiles, PageLimits, Read, Request, Run, Write
 from handhold.core.results import Result, RunResult
 from handhold.dialects.arguments import get_count, get_page_ranges, get_seconds
-from handhold.dialects.deepagents import words
-from handhold.dialects.family import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.base import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.deepagents import messages
 from handhold.dialects.searches import MAX_SEARCH_CHARS, normalize_folder
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
@@ -75,24 +75,24 @@ class DeepAgents(BaseDialect):
                 )
             case "execute":
                 time = get_seconds(
-                    tool, a, "timeout", default=DEFAULT_TIMEOUT_SECONDS, maximum=words.MAX_TIMEOUT_SECONDS
+                    tool, a, "timeout", default=DEFAULT_TIMEOUT_SECONDS, maximum=messages.MAX_TIMEOUT_SECONDS
                 )
                 return Run(a["command"], time, MAX_REPLY_CHARS - RESERVED_CHARS)
             case _:
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(result)
+        return messages.format_result(result)
 
     def format_result_for_call(self, request: Request, result: Result, call_id: str) -> str:
         return (
-            words.format_command(result, call_id)
+            messages.format_command(result, call_id)
             if isinstance(result, RunResult)
             else self.format_result(request, result)
         )
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(tool, error)
+        return messages.format_error(tool, error)
 
 
 dialect = DeepAgents(__file__)

@@ -11,9 +11,9 @@ from handhold.core.ports import DialectOptions
 from handhold.core.requests import Edit, Glob, Grep, ListFiles, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import Result
 from handhold.dialects.arguments import get_count
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
 from handhold.dialects.commands import prepend_cd
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
-from handhold.dialects.gemini import words
+from handhold.dialects.gemini import messages
 from handhold.dialects.searches import MAX_SEARCH_CHARS, normalize_folder
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
@@ -55,7 +55,7 @@ class Gemini(BaseDialect):
                 )
             case "glob":
                 return Glob(
-                    pattern=a["pattern"] if a["case_sensitive"] else words.make_case_insensitive(a["pattern"]),
+                    pattern=a["pattern"] if a["case_sensitive"] else messages.make_case_insensitive(a["pattern"]),
                     path=normalize_folder(a.get("dir_path", "")),
                     ignored=not a["respect_git_ignore"],
                     hidden=True,
@@ -84,10 +84,10 @@ class Gemini(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(result)
+        return messages.format_result(result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(error, hints=hints)
+        return messages.format_error(error, hints=hints)
 
 
 dialect = Gemini(__file__)

@@ -30,8 +30,8 @@ from handhold.core.results import Result
 from handhold.core.text.patch import parse_patch
 from handhold.dialects import notebooks
 from handhold.dialects.arguments import get_count, get_first_line, get_page_ranges, get_seconds
-from handhold.dialects.family import BaseDialect, build_replacement, unhandled_tool_error
-from handhold.dialects.handhold import words
+from handhold.dialects.base import BaseDialect, build_replacement, unhandled_tool_error
+from handhold.dialects.handhold import messages
 from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, normalize_folder
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
@@ -107,10 +107,10 @@ class Handhold(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(request, result)
+        return messages.format_result(request, result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(tool, error, hints=hints)
+        return messages.format_error(tool, error, hints=hints)
 
 
 def build_read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
@@ -119,7 +119,7 @@ def build_read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
         raise BadArguments(tool, "paths", f"an array of {len(paths)}", f"an array of at most {MAX_FILES_PER_CALL}")
     limit = get_count(tool, a, "limit")
     return ReadMany(
-        tuple(Read(path, LIMITS, limit=limit) for path in paths), MAX_REPLY_CHARS - words.CUT_FILES_NOTE_CHARS
+        tuple(Read(path, LIMITS, limit=limit) for path in paths), MAX_REPLY_CHARS - messages.CUT_FILES_NOTE_CHARS
     )
 
 

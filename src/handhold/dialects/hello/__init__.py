@@ -11,15 +11,18 @@ from handhold.core.errors import BadArguments, NoChange, ToolError
 from handhold.core.ports import DialectOptions
 from handhold.core.requests import Edit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import Result
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
-from handhold.dialects.hello import words
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
+from handhold.dialects.hello import messages
 
 COMMAND_TIMEOUT_SECONDS = 120.0  # for a command; the source has no number
 MAX_PAGE_LINES = (
-    words.MAX_PAGE_CHARS // 8
+    messages.MAX_PAGE_CHARS // 8
 )  # that a page has room for, since each has at least a number, an arrow and an end
 LIMITS = PageLimits(
-    lines=words.DEFAULT_PAGE_LINES, line_chars=words.MAX_PAGE_CHARS, chars=words.MAX_PAGE_CHARS, cut_unit="character"
+    lines=messages.DEFAULT_PAGE_LINES,
+    line_chars=messages.MAX_PAGE_CHARS,
+    chars=messages.MAX_PAGE_CHARS,
+    cut_unit="character",
 )
 
 
@@ -32,7 +35,7 @@ class Hello(BaseDialect):
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         if tool == "bash":
             return Run(
-                a["command"], COMMAND_TIMEOUT_SECONDS, words.MAX_OUTPUT_BYTES, first_bytes=words.MAX_OUTPUT_BYTES
+                a["command"], COMMAND_TIMEOUT_SECONDS, messages.MAX_OUTPUT_BYTES, first_bytes=messages.MAX_OUTPUT_BYTES
             )
         path = a["file_path"]
         if not path.strip():
@@ -40,7 +43,7 @@ class Hello(BaseDialect):
         match tool:
             case "read_file":
                 limit = normalize_limit(a.get("limit"))
-                limits = replace(LIMITS, lines=min(max(limit or 0, words.DEFAULT_PAGE_LINES), MAX_PAGE_LINES))
+                limits = replace(LIMITS, lines=min(max(limit or 0, messages.DEFAULT_PAGE_LINES), MAX_PAGE_LINES))
                 return Read(path, limits, max(a.get("offset", 1), 1), limit)
             case "write_file":
                 return Write(path, a["content"])
@@ -52,10 +55,10 @@ class Hello(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(request, result)
+        return messages.format_result(request, result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(tool, error)
+        return messages.format_error(tool, error)
 
 
 def normalize_limit(limit: int | None) -> int | None:

@@ -12,8 +12,8 @@ from handhold.core.ports import DialectOptions, ReplyFrame
 from handhold.core.requests import Glob, Grep, ListFiles, PageLimits, Read, Request
 from handhold.core.results import Reply, Result
 from handhold.dialects.arguments import get_count
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
-from handhold.dialects.mycode import words
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
+from handhold.dialects.mycode import messages
 from handhold.dialects.searches import normalize_folder
 
 MAX_ENTRIES, MAX_MATCHES = 200, 100
@@ -29,7 +29,7 @@ class MyCode(BaseDialect):
         matching="exact",
         hints=False,
         search_seconds=2.0,
-        max_visited_entries=words.MAX_VISITED_ENTRIES,
+        max_visited_entries=messages.MAX_VISITED_ENTRIES,
         lists_folders=False,
     )
 
@@ -73,13 +73,13 @@ class MyCode(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(result)
+        return messages.format_result(result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(tool, error)
+        return messages.format_error(tool, error)
 
     def frame(self, reply: Reply, frame: ReplyFrame) -> str:
-        return words.format_reply(reply, frame)
+        return messages.format_reply(reply, frame)
 
 
 dialect = MyCode(__file__)

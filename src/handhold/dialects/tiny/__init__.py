@@ -11,10 +11,12 @@ from handhold.core.errors import ToolError
 from handhold.core.ports import DialectOptions
 from handhold.core.requests import Edit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import Result
-from handhold.dialects.family import BaseDialect, unhandled_tool_error
-from handhold.dialects.tiny import words
+from handhold.dialects.base import BaseDialect, unhandled_tool_error
+from handhold.dialects.tiny import messages
 
-LIMITS = PageLimits(lines=words.MAX_BYTES + 1, line_chars=words.MAX_BYTES + 1, chars=words.MAX_BYTES, cut_unit="byte")
+LIMITS = PageLimits(
+    lines=messages.MAX_BYTES + 1, line_chars=messages.MAX_BYTES + 1, chars=messages.MAX_BYTES, cut_unit="byte"
+)
 COMMAND_TIMEOUT_SECONDS = 30.0
 
 
@@ -31,15 +33,15 @@ class Tiny(BaseDialect):
             case "edit_file":
                 return Edit(a["path"], Replacement(a["old_text"], a["new_text"]))
             case "bash":
-                return Run(a["command"], COMMAND_TIMEOUT_SECONDS, words.MAX_BYTES, first_bytes=words.MAX_BYTES)
+                return Run(a["command"], COMMAND_TIMEOUT_SECONDS, messages.MAX_BYTES, first_bytes=messages.MAX_BYTES)
             case _:
                 raise unhandled_tool_error(tool)
 
     def format_result(self, request: Request, result: Result) -> str:
-        return words.format_result(result)
+        return messages.format_result(result)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        return words.format_error(tool, error)
+        return messages.format_error(tool, error)
 
 
 dialect = Tiny(__file__)

@@ -1,7 +1,7 @@
 """Commands, judged by the shell's grammar and never by looking for words in them."""
 
-from handhold.core.policy.shell.call import CLASSES_BY_SEVERITY
-from handhold.core.policy.shell.look import analyze_command, matches
-from handhold.core.policy.shell.places import ShellContext
+from handhold.core.policy.shell.command_analysis import analyze_command, matches
+from handhold.core.policy.shell.paths import ShellContext
+from handhold.core.policy.shell.simple_command import CLASSES_BY_SEVERITY
 
 __all__ = ["CLASSES_BY_SEVERITY", "ShellContext", "matches", "analyze_command"]

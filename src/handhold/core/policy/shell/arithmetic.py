@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from handhold.core.policy.shell.grammar import AnalysisError
-from handhold.core.policy.shell.marks import UNKNOWN, UNKNOWN_NUMBER, is_number
+from handhold.core.policy.shell.placeholders import UNKNOWN, UNKNOWN_NUMBER, is_number
 
 COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 NUMERIC_VARIABLES = frozenset(

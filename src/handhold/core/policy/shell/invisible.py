@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from handhold.core.text.names import is_visible
+from handhold.core.text.path_escaping import is_visible
 
 ALLOWED_WHITESPACE = frozenset("\n\t ")
 EMOJI_JOINERS = frozenset("\u200d\ufe0f")  # parts of emoji, between signs that are no letters

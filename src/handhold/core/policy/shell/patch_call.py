@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from handhold.core.errors import NoShell, NotOnlyPatch
 from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree, iter_nodes
 from handhold.core.policy.shell.heredocs import Heredoc
-from handhold.core.policy.shell.letters import DOUBLE_QUOTED, SINGLE_QUOTED, UNQUOTED, decode_ansi_c, remove_backslashes
+from handhold.core.policy.shell.quoting import DOUBLE_QUOTED, SINGLE_QUOTED, UNQUOTED, decode_ansi_c, remove_backslashes
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from handhold.core.policy.shell.places import SYSTEM_BIN_FOLDERS
+from handhold.core.policy.shell.paths import SYSTEM_BIN_FOLDERS
 from handhold.core.policy.shell.words import UNKNOWN, Word
 
 _HARMLESS_NAMES = re.compile(

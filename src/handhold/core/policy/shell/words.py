@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from handhold.core.policy.shell import arithmetic
 from handhold.core.policy.shell.grammar import AnalysisError, SyntaxTree, iter_nodes
-from handhold.core.policy.shell.letters import (
+from handhold.core.policy.shell.placeholders import (
+    ELLIPSIS,
+    PLACEHOLDERS,
+    UNKNOWN,
+    UNKNOWN_NAME,
+    UNKNOWN_NUMBER,
+    is_number,
+)
+from handhold.core.policy.shell.quoting import (
     SINGLE_QUOTED,
     UNQUOTED,
     Quoting,
@@ -25,7 +33,6 @@ from handhold.core.policy.shell.letters import (
     to_chars,
     to_quoted_chars,
 )
-from handhold.core.policy.shell.marks import ELLIPSIS, PLACEHOLDERS, UNKNOWN, UNKNOWN_NAME, UNKNOWN_NUMBER, is_number
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from handhold.core.policy.shell.call import SimpleCommand
-from handhold.core.policy.shell.places import is_in_system_bin
+from handhold.core.policy.shell.paths import is_in_system_bin
 from handhold.core.policy.shell.programs import builtins, files, filters, git, interpreters, packages, wrappers
-from handhold.core.policy.shell.programs.table import PROGRAMS
+from handhold.core.policy.shell.programs.program_specs import PROGRAMS
+from handhold.core.policy.shell.simple_command import SimpleCommand
 from handhold.core.policy.shell.words import Word, split_words
 
 ProgramHandler = Callable[[SimpleCommand], None]

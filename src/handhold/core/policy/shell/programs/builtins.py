@@ -3,8 +3,8 @@
 import re
 from itertools import pairwise
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
 from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.simple_command import ProgramArguments, SimpleCommand, require_single_words
 from handhold.core.policy.shell.words import UNKNOWN, UNKNOWN_NAME, Word, split_words
 
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -2,7 +2,7 @@
 
 import re
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand
+from handhold.core.policy.shell.simple_command import ProgramArguments, SimpleCommand
 from handhold.core.policy.shell.words import Word, split_words
 
 _COPY_VALUE_OPTIONS = split_words("-t --target-directory -S --suffix -m --mode -o --owner -g --group")

@@ -2,8 +2,8 @@
 
 import re
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand
 from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.simple_command import ProgramArguments, SimpleCommand
 from handhold.core.policy.shell.words import UNKNOWN, Word
 
 # --- sed

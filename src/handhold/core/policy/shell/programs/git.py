@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
+from handhold.core.policy.shell.simple_command import ProgramArguments, SimpleCommand, require_single_words
 from handhold.core.policy.shell.words import UNKNOWN, Word, split_words
 
 READ_ONLY_COMMANDS = split_words("""

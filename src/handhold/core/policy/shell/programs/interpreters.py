@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
 from handhold.core.policy.shell.programs.packages import has_only_loopback
+from handhold.core.policy.shell.simple_command import ProgramArguments, SimpleCommand, require_single_words
 from handhold.core.policy.shell.words import UNKNOWN, Word, split_words
 
 SHELLS = split_words("bash sh dash ash rbash")

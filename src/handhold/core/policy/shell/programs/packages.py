@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, require_single_words
+from handhold.core.policy.shell.simple_command import ProgramArguments, SimpleCommand, require_single_words
 from handhold.core.policy.shell.words import Word, split_words
 
 NETWORK_PROGRAMS = split_words("""

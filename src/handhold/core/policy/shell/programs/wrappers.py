@@ -3,8 +3,13 @@
 import re
 from dataclasses import replace
 
-from handhold.core.policy.shell.call import ProgramArguments, SimpleCommand, StdinContent, require_single_words
 from handhold.core.policy.shell.grammar import AnalysisError
+from handhold.core.policy.shell.simple_command import (
+    ProgramArguments,
+    SimpleCommand,
+    StdinContent,
+    require_single_words,
+)
 from handhold.core.policy.shell.words import UNKNOWN, UNKNOWN_NAME, Word, split_words
 
 WRAPPER_VALUE_OPTIONS: dict[str, str] = {

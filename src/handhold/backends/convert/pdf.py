@@ -1,0 +1,175 @@
+"""In the worker: pages of a PDF as text laid out in lines, and as pictures where they have none or somebody wants them.
+
+Each page is told when it is done, so that what comes after it can only end the rest.
+"""
+
+import math
+from collections.abc import Iterator
+from time import process_time
+from typing import Any, BinaryIO
+
+import pypdfium2  # pyright: ignore[reportMissingTypeStubs]
+
+from handhold.backends.convert.images import MAX_SIDE_PIXELS, encode_image
+from handhold.backends.convert.worker import EmitRecord
+from handhold.core.text.layout import TextPiece, lay_out
+
+raw: Any = pypdfium2.raw
+
+MAX_TIME_SHARE = 0.7  # of the seconds that there are: after that no page is begun
+MAX_PICTURE_BYTES = 12_000_000  # bytes of pictures in one reply
+MAX_PAGE_CHARACTERS = 100_000  # of a page: nobody reads more
+MAX_ZOOM = 4.0  # a page the size of a stamp stays small
+PIXELS_PER_TOKEN, CHARACTERS_PER_TOKEN = 750, 4
+MAX_SAMPLED_CHARACTERS = 200  # letters of a page that are asked how they stand
+COLUMN_GAP = 1.2  # of a letter's height: wider than any space, so that what follows stands in another column
+HYPHENS = ("\x02", "\ufffe")  # how the library tells a hyphen that ends a line
+
+
+def convert_pdf(job: dict[str, Any], file: BinaryIO, emit: EmitRecord) -> None:
+    try:
+        document = pypdfium2.PdfDocument(file.read())
+    except pypdfium2.PdfiumError:
+        if raw.FPDF_GetLastError() == raw.FPDF_ERR_PASSWORD:
+            emit({"encrypted": True})
+            return
+        raise
+    count = len(document)
+    emit({"count": count})
+    characters_left, bytes_left = job["chars"], MAX_PICTURE_BYTES
+    latest = MAX_TIME_SHARE * job["seconds"]
+    for n, number in enumerate(number for number in job["pages"] if number <= count):
+        if n and process_time() > latest:
+            emit({"ended": "time"})
+            return
+        try:
+            page = document[number - 1]
+        except pypdfium2.PdfiumError:
+            emit({"page": number, "broken": True, "text": "", "cut": 0})
+            continue
+        text = extract_text(page)
+        picture = render_page(page) if job["images"] or not text.strip() else None
+        picture_cost = estimate_picture_cost(picture[2]) if picture else 0
+        if n and (len(text) + picture_cost > characters_left or (picture and len(picture[1]) > bytes_left)):
+            emit({"ended": "room"})
+            return
+        kept = text[: max(0, characters_left - picture_cost)]
+        facts = {"page": number, "text": kept, "cut": len(text) - len(kept)}
+        if picture:
+            mime, data, size = picture
+            emit({**facts, "mime": mime, "size": size}, data)
+            bytes_left -= len(data)
+        else:
+            emit(facts)
+        characters_left -= len(kept) + picture_cost
+        page.close()
+    emit({"ended": ""})
+
+
+def estimate_picture_cost(size: tuple[int, int]) -> int:
+    """What a picture costs, in characters."""
+    return math.ceil(size[0] * size[1] / PIXELS_PER_TOKEN) * CHARACTERS_PER_TOKEN
+
+
+# --- pictures
+
+
+def render_page(page: Any) -> tuple[str, bytes, tuple[int, int]] | None:
+    """The page as a picture; None if there is nothing on it."""
+    width, height = page.get_size()
+    if not (0 < width < math.inf and 0 < height < math.inf):
+        return None
+    image = page.render(scale=min(MAX_SIDE_PIXELS / math.ceil(max(width, height)), MAX_ZOOM)).to_pil().convert("RGB")
+    if len(image.getcolors(2) or "many") == 1:
+        return None
+    mime, data = encode_image(image, lossless=True)
+    return mime, data, image.size
+
+
+# --- text
+
+
+def extract_text(page: Any) -> str:
+    text_page = page.get_textpage()
+    try:
+        return lay_out(list(iter_pieces(text_page)))
+    finally:
+        text_page.close()
+
+
+CharBox = tuple[float, float, float, float]
+
+
+def detect_quarter_turns(text_page: Any) -> int:
+    """By how many quarters of a circle most of the letters are turned: a page may stand on its side."""
+    count = text_page.count_chars()
+    angles = (raw.FPDFText_GetCharAngle(text_page, n) for n in range(0, count, count // MAX_SAMPLED_CHARACTERS + 1))
+    quarters = [round(-angle / (math.pi / 2)) % 4 for angle in angles if angle >= 0]  # the library counts clockwise
+    return max(range(4), key=quarters.count)
+
+
+def rotate_box(left: float, bottom: float, right: float, top: float, quarter_turns: int) -> CharBox:
+    """Left, top, right, bottom, as whoever reads it holds the page; y grows downwards."""
+    match quarter_turns:
+        case 1:
+            return bottom, left, top, right
+        case 2:
+            return -right, bottom, -left, top
+        case 3:
+            return -top, -right, -bottom, -left
+        case _:
+            return left, -top, right, -bottom
+
+
+def iter_pieces(text_page: Any) -> Iterator[TextPiece]:
+    """Runs of characters that stand close to each other on one line."""
+    text: list[str] = []
+    box = (0.0, 0.0, 0.0, 0.0)
+    for char, char_box in iter_characters(text_page):
+        ended = char in "\r\n" or (char_box is not None and bool(text) and is_apart(box, char_box))
+        if ended and text:
+            yield make_piece(box, text)
+            text = []
+        if char in "\r\n" or (not text and (char_box is None or char.isspace())):
+            continue
+        if char_box is not None:
+            box = char_box if not text else merge_boxes(box, char_box)
+        text.append(char)
+    if text:
+        yield make_piece(box, text)
+
+
+def iter_characters(text_page: Any) -> Iterator[tuple[str, CharBox | None]]:
+    """Each character with its box; a blank that the library put in has none."""
+    loose = raw.FS_RECTF()
+    quarter_turns = detect_quarter_turns(text_page)
+    for n in range(min(text_page.count_chars(), MAX_PAGE_CHARACTERS)):
+        code: int = raw.FPDFText_GetUnicode(text_page, n)
+        char = chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+        if char in HYPHENS:
+            char = "-"
+        if char in "\r\n":
+            yield char, None
+            continue
+        if not char.isprintable() and not char.isspace():
+            char = "\ufffd"
+        if char.isspace() or not raw.FPDFText_GetLooseCharBox(text_page, n, loose):
+            yield " " if char.isspace() else char, None
+            continue
+        box = rotate_box(loose.left, loose.bottom, loose.right, loose.top, quarter_turns)
+        yield char, box if all(map(math.isfinite, box)) else None
+
+
+def is_apart(box: CharBox, other: CharBox) -> bool:
+    """Whether what comes next stands on another line, or in another column."""
+    height = max(box[3] - box[1], other[3] - other[1], 0.1)
+    beside = min(box[3], other[3]) - max(box[1], other[1]) > 0
+    return not beside or not -COLUMN_GAP * height < other[0] - box[2] < COLUMN_GAP * height
+
+
+def merge_boxes(one: CharBox, other: CharBox) -> CharBox:
+    return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
+
+
+def make_piece(box: CharBox, text: list[str]) -> TextPiece:
+    return TextPiece(*box, "".join(text).strip())

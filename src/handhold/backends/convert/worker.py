@@ -1,0 +1,73 @@
+"""The process that decodes: it gives up what it could do to the machine, then takes the bytes.
+
+It has little memory, little time, and after its imports only the system calls by which a program computes: it opens
+nothing, reaches nothing and starts nothing. The file comes as standard input, what was made of it leaves as records
+on standard output: a line of JSON and, behind it, as many bytes as that line says. Whatever a decoder raises is
+printed, as by any program: that is the verdict on the file.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_PDEATHSIG = 38, 22, 1  # of prctl
+SECCOMP_MODE_FILTER, SIGKILL = 2, 9
+MAX_OPEN_FILES = 16
+
+EmitRecord = Callable[..., None]
+
+
+class SockFprog(ctypes.Structure):
+    _fields_ = (("steps", ctypes.c_ushort), ("program", ctypes.c_char_p))
+
+
+def main(job: dict[str, Any]) -> None:
+    """Runs with nothing but the job: see `confined`."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+    set_limit(resource.RLIMIT_AS, job["memory"])
+    resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))  # a word first, then the axe
+    set_limit(resource.RLIMIT_CORE, 0)
+    convert = load_converter(job)
+    set_limit(resource.RLIMIT_FSIZE, 0)
+    set_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    install_seccomp_filter(bytes.fromhex(job["filter"]))
+    convert(job, sys.stdin.buffer, emit_record)
+    os._exit(0)  # everything is said: taking the house down would only cost time
+
+
+def load_converter(job: dict[str, Any]) -> Callable[[dict[str, Any], BinaryIO, EmitRecord], None]:
+    """The decoder, with everything imported that it may ever need."""
+    from handhold.backends.convert import images
+
+    if job["medium"] == "pdf":
+        from handhold.backends.convert import pdf
+
+        images.warm_up("png")
+        return pdf.convert_pdf
+    images.warm_up(job["medium"])
+    return images.convert_image
+
+
+def set_limit(kind: int, maximum: int) -> None:
+    resource.setrlimit(kind, (maximum, maximum))
+
+
+def install_seccomp_filter(program: bytes) -> None:
+    """No system call but those in the filter, for ever; without a filter for this processor, all of them stay."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    filter_program = SockFprog(len(program) // 8, program)
+    if program and (
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        or prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_program), 0, 0)
+    ):
+        raise OSError(ctypes.get_errno(), "the kernel takes no filter")
+
+
+def emit_record(record: dict[str, Any], data: bytes = b"") -> None:
+    out = sys.stdout.buffer
+    out.write(json.dumps({**record, "bytes": len(data)}).encode() + b"\n" + data)
+    out.flush()

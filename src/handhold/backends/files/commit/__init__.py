@@ -1,0 +1,114 @@
+"""The commit: the one place where the workspace changes.
+
+A set of changes is verified under a lock, staged beside its targets, and put in place by renames that keep
+the old files until the journal knows the outcome; what a command did lies ready in slots, and changes places
+with what stands there. How far it came can be told from what lies where: the journal entry is all that recovery
+needs to take back what a dead process left.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+
+from handhold.backends.files.commit.content_transaction import ContentTransaction
+from handhold.backends.files.commit.file_ops import CommitRoot, CommitTree, FileOps
+from handhold.backends.files.commit.recovery import ContentRecovery
+from handhold.backends.files.commit.slot_transaction import SlotTransaction, needs_slots, recover_slots
+from handhold.backends.files.commit.slots import Slots
+from handhold.backends.files.os_errors import to_tool_error
+from handhold.core.errors import Busy, ReadOnly
+from handhold.core.plans import FileChange, FolderMtime
+from handhold.core.ports import ContentStore, IncompleteTransaction
+
+__all__ = ["ContentTransaction", "Committer", "SlotTransaction"]
+
+LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else's commit
+
+
+class Committer:
+    """The changing half of the port Files."""
+
+    def __init__(
+        self, tree: CommitTree, contents: ContentStore, *, durable: bool = True, exchange: bool = True
+    ) -> None:
+        """For tests: `durable=False` leaves syncing to the kernel, `exchange=False` does without RENAME_EXCHANGE."""
+        self._tree = tree
+        self._contents = contents
+        self._durable = durable
+        self._exchange = exchange
+
+    @contextmanager
+    def transaction(
+        self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
+    ) -> Generator[ContentTransaction | SlotTransaction]:
+        roots: dict[str, CommitRoot] = {}
+        for each in (*changes, *times):
+            root = self._tree.find_root(each.path)
+            if not root.writable:
+                raise ReadOnly(each.path)
+            roots[root.real] = root
+        with lock_roots(roots.values()), self._open_file_ops() as ops, self._open_slots() as slots:
+            yield (
+                SlotTransaction(ops, slots, changes, times)
+                if times or needs_slots(changes)
+                else ContentTransaction(ops, changes)
+            )
+
+    @contextmanager
+    def exclusive(self) -> Generator[None]:
+        with lock_roots(self._tree.open_roots):
+            yield
+
+    def recover(self, incomplete: IncompleteTransaction) -> tuple[str, ...]:
+        for change in incomplete.files:
+            self._tree.find_root(change.path)  # all of it is ours to mend, or we do not begin
+        with self._open_file_ops() as ops, self._open_slots() as slots:
+            return (
+                recover_slots(ops, slots, incomplete)
+                if needs_slots(incomplete.files)
+                else ContentRecovery(ops, incomplete).run()
+            )
+
+    def _open_slots(self) -> AbstractContextManager[Slots]:
+        return Slots(self._tree, self._contents).close_on_exit()
+
+    def _open_file_ops(self) -> FileOps:
+        return FileOps(self._tree, self._contents, durable=self._durable, exchange=self._exchange)
+
+
+@contextmanager
+def lock_roots(roots: Iterable[CommitRoot]) -> Generator[None]:
+    """Each root's directory locked, by a descriptor of our own: it counts between threads and between processes."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    locked: set[tuple[int, int]] = set()
+    with ExitStack() as locks:
+        for root in sorted(roots, key=lambda each: each.real):  # one order for all, so that nobody waits in a ring
+            try:
+                fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
+                locks.callback(_close_lock, fd)
+                found = os.fstat(fd)
+                if (found.st_dev, found.st_ino) not in locked:
+                    _lock(fd, deadline, root)
+                    locked.add((found.st_dev, found.st_ino))
+            except OSError as error:
+                raise to_tool_error(error, root.given) from error
+        yield
+
+
+def _lock(fd: int, deadline: float, root: CommitRoot) -> None:
+    pause = 0.0005
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Busy(root.given, LOCK_TIMEOUT_SECONDS) from None
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+
+
+def _close_lock(fd: int) -> None:
+    with suppress(OSError):  # it is let go all the same
+        os.close(fd)

@@ -1,0 +1,94 @@
+"""Whether what lies somewhere is the thing that a plan names: by its inode and time, else by what it holds."""
+
+import os
+import stat
+from contextlib import suppress
+from typing import Literal
+
+from handhold.backends.files.commit.directory_metadata import is_before_or_after, open_proc_path_at
+from handhold.backends.files.commit.file_metadata import file_id, fingerprint, lstat_at
+from handhold.backends.files.manifest import other_owner_of, placeholder_hash, read_entry_state
+from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadata, InlineContent, StagedContent
+
+StagedKind = Literal["file", "link", "tree", "other"]
+KIND_BY_FILE_TYPE: dict[int, StagedKind] = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "tree"}
+OWNER_RWX = 0o700  # a directory that is moved must be writable, and gets its own mode back afterwards
+
+
+def staged_kind_of(status: os.stat_result) -> StagedKind:
+    return KIND_BY_FILE_TYPE.get(stat.S_IFMT(status.st_mode), "other")
+
+
+def is_same_entry(status: os.stat_result | None, expected: StagedContent) -> bool:
+    """Whether it is this very one, and untouched as far as one look tells."""
+    if status is None or file_id(status) != expected.inode or staged_kind_of(status) != expected.kind:
+        return False
+    mode = stat.S_IMODE(status.st_mode)
+    if expected.kind == "tree":
+        return mode in (expected.mode, expected.mode | OWNER_RWX)
+    if expected.kind == "file" and status.st_size != expected.size:
+        return False
+    return status.st_mtime_ns == expected.mtime_ns and (expected.kind == "link" or mode == expected.mode)
+
+
+def has_same_content(directory: int, name: str, expected: StagedContent) -> bool:
+    """Whether it holds the same, with the same mode, whichever inode it has. Reads it; a tree from end to end."""
+    found = read_entry_state(name, dir_fd=directory)
+    if found is None or (found.kind, found.hash) != (expected.kind, expected.hash):
+        return False
+    return expected.kind == "link" or found.mode == expected.mode
+
+
+def is_unchanged(directory: int, name: str, expected: StagedContent) -> bool:
+    """Whether the thing is there as it was. A tree is one only with all that is in it."""
+    if expected.kind != "tree" and is_same_entry(lstat_at(directory, name), expected):
+        return True
+    try:
+        return has_same_content(directory, name, expected)
+    except (FileNotFoundError, PermissionError):  # it went away this moment, or is not what we once could read
+        return False
+
+
+def is_intact(directory: int, name: str, expected: StagedContent) -> bool:
+    """Whether the thing lies in a place of our own, where nobody works in it."""
+    return is_same_entry(lstat_at(directory, name), expected) or is_unchanged(directory, name, expected)
+
+
+def is_current(directory: int, name: str, content: Content) -> bool:
+    """Whether any content stands under a name."""
+    found = lstat_at(directory, name)
+    match content:
+        case StagedContent():
+            return is_unchanged(directory, name, content)
+        case DirectoryMetadata():
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                return False
+            with open_proc_path_at(directory, name) as place:
+                return is_before_or_after(place, content, content)
+        case Directory():
+            return found is not None and stat.S_ISDIR(found.st_mode)
+        case InlineContent() | ContentRef():
+            return fingerprint(directory, name)[1] == content.hash
+
+
+def list_tree_entries(directory: int, name: str, slot: str, limit: int) -> list[tuple[str, StagedContent]]:
+    """What lies in a tree, folder by folder, at most so much of it; told by what a look tells."""
+    entries: list[tuple[str, StagedContent]] = []
+    with suppress(PermissionError):  # it ends at a folder that is closed to us
+        for folder, folders, files, fd in os.fwalk(name, dir_fd=directory, follow_symlinks=False):
+            folders.sort()
+            rel_folder = folder.removeprefix(name).lstrip("/")
+            for each in sorted((*folders, *files)):
+                if len(entries) == limit:
+                    return entries
+                if found := lstat_at(fd, each):
+                    rel_path = f"{rel_folder}/{each}" if rel_folder else each
+                    mode, inode = stat.S_IMODE(found.st_mode), file_id(found)
+                    size = 0 if stat.S_ISDIR(found.st_mode) else found.st_size
+                    kind = staged_kind_of(found)
+                    time, owner = found.st_mtime_ns, other_owner_of(found)
+                    staged = StagedContent(
+                        f"{slot}/{rel_path}", kind, placeholder_hash(found), size, mode, inode, time, owner=owner
+                    )
+                    entries.append((rel_path, staged))
+    return entries

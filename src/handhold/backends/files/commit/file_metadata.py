@@ -1,0 +1,152 @@
+"""Whether a file is the one it was, and how a new file becomes like an old one."""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from hashlib import sha256
+
+from handhold.backends.files.commit.syscalls import UNSUPPORTED_ERRNOS
+from handhold.core.facts import FileIdentity
+
+PAGE_BYTES = 4096  # what the kernel writes whole or not at all
+SECTOR_BYTES = 512  # what a file grows by, at least, while it is written
+CHUNK_BYTES = 1024 * 1024
+
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def _size_and_times(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def file_id(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def is_same_file(status: os.stat_result, expected: FileIdentity | None) -> bool:
+    """Leaves out the time of the last rename: that one was ours."""
+    return (
+        expected is not None
+        and status.st_ino == expected.inode
+        and status.st_size == expected.size
+        and status.st_mtime_ns == expected.mtime_ns
+        and status.st_dev == expected.device
+    )
+
+
+def lstat_at(directory: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def fingerprint(directory: int, name: str) -> tuple[os.stat_result | None, str]:
+    """What stands under a name, and the hash of its content if it is a regular file that holds still."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode):
+            return found, ""
+        fd = os.open(name, READ_FLAGS, dir_fd=directory)
+    except FileNotFoundError:
+        return None, ""
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            return found, ""
+        hash = hash_fd(fd, found.st_size)
+        return found, hash if _size_and_times(os.fstat(fd)) == _size_and_times(found) else ""
+    finally:
+        os.close(fd)
+
+
+def hash_fd(fd: int, size: int) -> str:
+    state = sha256()
+    while chunk := os.read(fd, min(size + 1, CHUNK_BYTES)):
+        state.update(chunk)
+    return state.hexdigest()
+
+
+def read_all(fd: int) -> bytes:
+    chunks: list[bytes] = []
+    while chunk := os.read(fd, CHUNK_BYTES):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def read_file_at(directory: int, name: str) -> bytes:
+    fd = os.open(name, READ_FLAGS, dir_fd=directory)
+    try:
+        return read_all(fd)
+    finally:
+        os.close(fd)
+
+
+def is_partial_write(data: bytes, before: bytes, after: bytes) -> bool:
+    """Whether this is what a write in place leaves when it is cut off, forth or back.
+
+    Each page is of the one content or the other, or the one laid over the other at its end, or not yet written.
+    """
+    shorter, longer = sorted((len(before), len(after)))
+    if len(data) not in (shorter, longer) and not (shorter < len(data) < longer and len(data) % SECTOR_BYTES == 0):
+        return False
+    for start in range(0, len(data), PAGE_BYTES):
+        page = data[start : start + PAGE_BYTES]
+        end = start + len(page)
+        old, new = before[start:end], after[start:end]
+        candidates = (old, new, old + new[len(old) :], new + old[len(new) :], b"")
+        if not any(page == each.ljust(len(page), b"\0") for each in candidates):
+            return False
+    return True
+
+
+def copy_metadata(old: int, new: int, status: os.stat_result) -> bool:
+    """Give a staged file the owner, the attributes (ACLs among them) and the mode of the old; False if we may not."""
+    made = os.fstat(new)
+    if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+        try:
+            os.fchown(new, status.st_uid, status.st_gid)
+        except PermissionError:
+            return False
+    wanted = list_xattrs(old)
+    if wanted or list_xattrs(new):  # a directory's default ACL gives a new file what the old one may not have
+        for name in set(list_xattrs(new)) - set(wanted):
+            with suppress(PermissionError):
+                os.removexattr(new, name)
+        for name in wanted:
+            try:
+                os.setxattr(new, name, os.getxattr(old, name))
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EACCES, errno.ENODATA, *UNSUPPORTED_ERRNOS):
+                    raise
+                if not name.startswith(("security.", "trusted.")):
+                    return False
+    os.fchmod(new, stat.S_IMODE(status.st_mode))
+    return True
+
+
+def read_own_xattrs(path_or_fd: int | str) -> dict[str, bytes]:
+    """Those that are somebody's own: not an overlay's, and not what the system labels files with."""
+    others = ("user.overlay.", "security.", "trusted.")
+    return {name: os.getxattr(path_or_fd, name) for name in list_xattrs(path_or_fd) if not name.startswith(others)}
+
+
+def list_xattrs(path_or_fd: int | str) -> list[str]:
+    """The names of all that it has; none where the file system has no such thing."""
+    try:
+        return os.listxattr(path_or_fd)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED_ERRNOS:
+            raise
+        return []
+
+
+def has_same_bytes(one: int, other: int) -> bool:
+    """Whether two files are the same from here on."""
+    while True:
+        left, right = os.read(one, CHUNK_BYTES), os.read(other, CHUNK_BYTES)
+        if left != right:
+            return False
+        if not left:
+            return True

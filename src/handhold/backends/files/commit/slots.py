@@ -1,0 +1,119 @@
+"""The slots of the commands that a transaction is about, and a note beside them: how the directories around were.
+
+Exchanging a name changes the times of the directory it is in, and one that may not be written must be opened for
+the moment. The note says how each of them was before, so that taking back, or recovery, leaves them so.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from handhold.backends.files.commit.file_ops import CommitTree
+from handhold.backends.files.staging_area import KEEP_FILE, StagingArea
+from handhold.core.errors import ContentDropped
+from handhold.core.ports import ContentStore
+
+PARENT_RECORD_FILE = "note"
+WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+ParentStates = dict[str, tuple[int, int]]  # by path: permission bits and mtime
+
+
+@dataclass
+class ParentRecord:
+    """What is known of the directories around a command's changes."""
+
+    transaction: str = ""  # the last one that began
+    now: ParentStates = field(default_factory=ParentStates)  # as they were when it did
+    before: dict[str, int] = field(default_factory=dict[str, int])  # mtimes before the command counted
+    after: dict[str, int] = field(default_factory=dict[str, int])  # and afterwards
+
+    @classmethod
+    def read(cls, directory: int) -> "ParentRecord":
+        try:
+            with os.fdopen(os.open(PARENT_RECORD_FILE, READ_FLAGS, dir_fd=directory), "rb") as file:
+                facts: dict[str, Any] = json.loads(file.read())
+        except (FileNotFoundError, ValueError):
+            return cls()
+        now = {path: (mode, mtime) for path, (mode, mtime) in facts["now"].items()}
+        return cls(facts["transaction"], now, facts["before"], facts["after"])
+
+    def write(self, directory: int) -> None:
+        fd = os.open(f"{PARENT_RECORD_FILE}.new", WRITE_FLAGS, 0o600, dir_fd=directory)
+        with os.fdopen(fd, "wb") as file:
+            file.write(json.dumps(self.__dict__).encode())
+        os.rename(f"{PARENT_RECORD_FILE}.new", PARENT_RECORD_FILE, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def mtime_to_restore(self, path: str) -> int | None:
+        """The mtime that a directory gets back, if nobody else has changed it since we did."""
+        mtime = self.now[path][1]
+        if mtime == self.after.get(path):
+            return self.before.get(path)
+        return self.after.get(path) if mtime == self.before.get(path) else None
+
+
+class Slots:
+    """The folders of commands on the shelves, as descriptors."""
+
+    def __init__(self, tree: CommitTree, contents: ContentStore) -> None:
+        self._tree = tree
+        self._contents = contents
+        self._fds: dict[str, int] = {}  # by command: no two have one name
+        self._staging_areas: dict[str, StagingArea] = {}
+
+    @contextmanager
+    def close_on_exit(self) -> Generator["Slots"]:
+        try:
+            yield self
+        finally:
+            while self._fds:
+                os.close(self._fds.popitem()[1])
+
+    def open_folder(self, path: str, slot: str) -> tuple[int, str]:
+        """The folder that the slot of this path is in, and its name there."""
+        command, _, name = slot.partition("/")
+        if command not in self._fds:
+            area = self._tree.find_staging_area(path)
+            if area is None:
+                raise ContentDropped((path,))
+            try:
+                self._fds[command] = area.open_folder(command)
+            except FileNotFoundError:
+                raise ContentDropped((path,)) from None
+            self._staging_areas[command] = area
+        return self._fds[command], name
+
+    def release(self) -> None:
+        for command, area in self._staging_areas.items():
+            area.release(command)
+
+    def sweep(self) -> None:
+        """Remove what had to go meanwhile. What others left is swept when a shelf is opened: that takes longer."""
+        if dropped := self._contents.pop_dropped_slots():
+            for area in self._tree.staging_areas:
+                area.sweep(self._contents.slots, dropped)
+
+    def mark_kept(self) -> None:
+        """Mark them as holding what nobody could place: they are not swept."""
+        for fd in self._fds.values():
+            os.close(os.open(KEEP_FILE, WRITE_FLAGS, 0o600, dir_fd=fd))
+
+    @property
+    def descriptors(self) -> Collection[int]:
+        return self._fds.values()
+
+
+def set_mtime(fd: int, mtime: int) -> None:
+    found = os.fstat(fd)
+    if found.st_mtime_ns != mtime:
+        with suppress(PermissionError):  # of a directory that is not ours to date
+            os.utime(fd, ns=(found.st_atime_ns, mtime))
+
+
+def permission_bits(status: os.stat_result) -> int:
+    return stat.S_IMODE(status.st_mode)

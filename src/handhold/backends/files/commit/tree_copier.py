@@ -1,0 +1,150 @@
+"""Copies as like their originals as we may make them: for where a rename does not reach.
+
+Owners, modes, attributes, times, holes, and files with several names as such. The originals are left as they are.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from handhold.backends.files.commit.file_metadata import READ_FLAGS, copy_metadata, file_id
+from handhold.backends.files.manifest import LIST_FLAGS
+
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+COPY_CHUNK_BYTES = 1 << 30  # bytes the kernel is asked to copy at once
+FICLONE = 0x40049409  # one file is made of the blocks of another
+
+
+def copy_tree(directory: int, name: str, into: int, to: str) -> None:
+    """Copy whatever it is, with all that is in it; PermissionError if the copy would not be like the original."""
+    TreeCopier(into).copy(directory, name, to)
+
+
+def force_open(directory: int, name: str, status: os.stat_result) -> int:
+    """A file or directory of our own, for reading, whatever its mode says; it is the same afterwards."""
+    flags = LIST_FLAGS if stat.S_ISDIR(status.st_mode) else READ_FLAGS
+    try:
+        return os.open(name, flags, dir_fd=directory)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=directory)
+    try:
+        return os.open(name, flags, dir_fd=directory)
+    finally:
+        os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=directory)
+
+
+@dataclass(slots=True)
+class _DirectoryCopy:
+    """A directory that is being copied."""
+
+    source: int
+    target: int
+    rel_path: str
+    status: os.stat_result
+    remaining: Iterator[str]
+
+
+class TreeCopier:
+    """Copies into one folder. A file that has several names is one file there too, whichever call copied it."""
+
+    def __init__(self, into: int) -> None:
+        self._into = into
+        self._hard_links: dict[tuple[int, int], str] = {}  # files with several names, and where a copy lies
+
+    def copy(self, directory: int, name: str, to: str) -> None:
+        stack: list[_DirectoryCopy] = []
+        try:
+            self._copy_entry(directory, name, self._into, to, to, stack)
+            while stack:
+                current = stack[-1]
+                depth = len(stack)
+                for each in current.remaining:
+                    self._copy_entry(current.source, each, current.target, each, f"{current.rel_path}/{each}", stack)
+                    if len(stack) > depth:
+                        break
+                else:
+                    _copy_metadata_and_times(current.source, current.target, current.status)
+                    _close_directory(stack.pop())
+        finally:
+            while stack:
+                _close_directory(stack.pop())
+
+    def _copy_entry(
+        self, directory: int, name: str, into: int, to: str, rel_path: str, stack: list[_DirectoryCopy]
+    ) -> None:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        mode = found.st_mode
+        if stat.S_ISDIR(mode):
+            os.mkdir(to, 0o700, dir_fd=into)
+            source = force_open(directory, name, found)
+            if mode & 0o500 != 0o500:
+                os.fchmod(source, 0o700)
+            stack.append(
+                _DirectoryCopy(source, os.open(to, LIST_FLAGS, dir_fd=into), rel_path, found, iter(os.listdir(source)))
+            )
+        elif stat.S_ISREG(mode):
+            self._copy_file(directory, name, into, to, rel_path, found)
+        else:
+            if stat.S_ISLNK(mode):
+                os.symlink(os.readlink(name, dir_fd=directory), to, dir_fd=into)
+            else:
+                os.mknod(to, mode, found.st_rdev, dir_fd=into)
+                os.chmod(to, stat.S_IMODE(mode), dir_fd=into)
+            made = os.stat(to, dir_fd=into, follow_symlinks=False)
+            if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
+                os.chown(to, found.st_uid, found.st_gid, dir_fd=into, follow_symlinks=False)
+            os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=into, follow_symlinks=False)
+
+    def _copy_file(self, directory: int, name: str, into: int, to: str, rel_path: str, status: os.stat_result) -> None:
+        if status.st_nlink > 1:
+            if (first := self._hard_links.get(file_id(status))) is not None:
+                return os.link(first, to, src_dir_fd=self._into, dst_dir_fd=into, follow_symlinks=False)
+            self._hard_links[file_id(status)] = rel_path
+        source = force_open(directory, name, status)
+        try:
+            target = os.open(to, CREATE_FLAGS, 0o600, dir_fd=into)
+            try:
+                _copy_data(source, target, status.st_size)
+                _copy_metadata_and_times(source, target, status)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+        return None
+
+
+def _close_directory(folder: _DirectoryCopy) -> None:
+    if folder.status.st_mode & 0o500 != 0o500:
+        os.fchmod(folder.source, stat.S_IMODE(folder.status.st_mode))
+    os.close(folder.source)
+    os.close(folder.target)
+
+
+def _copy_data(source: int, target: int, size: int) -> None:
+    """The content: the same blocks where the file system shares them; where there is a hole, there is one again."""
+    with suppress(OSError):
+        fcntl.ioctl(target, FICLONE, source)
+        return
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            break  # nothing but a hole is left
+        end = os.lseek(source, at, os.SEEK_HOLE)
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end and (sent := os.sendfile(target, source, at, min(end - at, COPY_CHUNK_BYTES))):
+            at += sent
+    os.ftruncate(target, size)
+
+
+def _copy_metadata_and_times(source: int, target: int, status: os.stat_result) -> None:
+    if not copy_metadata(source, target, status):
+        raise PermissionError(errno.EPERM, "a copy would not have the owner and the attributes of the original")
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

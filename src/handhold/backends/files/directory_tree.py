@@ -1,0 +1,260 @@
+"""A tree of folders and files, as a walk needs it: on the disk by descriptors, or in memory.
+
+On the disk no name is looked up but in a folder that is held open, and no link is followed. A few folders are held at
+a time, so a tree may be five thousand folders deep: who comes back to one that was let go walks down to it again.
+"""
+
+import errno
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from handhold.backends.files.file_kinds import is_virtual
+from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS
+from handhold.core.text.ignore import GIT_EXCLUDE_FILE, GIT_FOLDER, IGNORE_FILES, IgnoreRules
+from handhold.core.text.path_escaping import escape_ambiguous
+
+if TYPE_CHECKING:  # a process that only reads has no use for one
+    from handhold.backends.files.workspace import Workspace
+
+MAX_OPEN_FOLDERS = 64  # folders
+MAX_IGNORE_FILE_BYTES = 1 << 20  # bytes of an ignore file; what stands behind them is not read
+JUJUTSU_FOLDER = ".jj"  # another mark of a repository
+RULE_MARKERS = {name.encode() for name in (*IGNORE_FILES[:3], GIT_FOLDER, JUJUTSU_FOLDER)}
+
+EntryKind = Literal["file", "directory", "link", "other"]
+
+
+class TreeEntry(NamedTuple):
+    name: bytes
+    kind: EntryKind
+
+
+class DirectoryTree(Protocol):
+    """Folders by their way from the top: b"" for that itself, else names that end with a slash each."""
+
+    def iter_entries(self, rel_path: bytes) -> Iterator[tuple[str, EntryKind]]:
+        """What is in a folder, one by one, for who need not hold all of it; OSError."""
+        ...
+
+    def list_entries(self, rel_path: bytes) -> list[TreeEntry]:
+        """The same at once."""
+        ...
+
+    def read_stamp(self, rel_path: bytes) -> str:
+        """Another one whenever something came into a folder or left it; OSError."""
+        ...
+
+    def read_file(self, rel_path: bytes, name: str, max_bytes: int) -> bytes | None:
+        """The first bytes of a file in a folder; None if none stands there that can be read."""
+        ...
+
+    def list_markers(self, rel_path: bytes) -> list[TreeEntry]:
+        """Those entries of a folder that rules depend on; OSError."""
+        ...
+
+    def get_kind(self, rel_path: bytes, name: bytes) -> EntryKind | None:
+        """What stands in a folder under a name; None if nothing does."""
+        ...
+
+    def has_link_target(self, rel_path: bytes, name: bytes) -> bool:
+        """Whether a link leads to anything."""
+        ...
+
+
+class DiskTree:
+    """What is below a folder that is open. Use it in one thread at a time."""
+
+    def __init__(self, fd: int, may_read: Callable[[bytes, os.stat_result], bool] | None = None) -> None:
+        """`may_read` tells of a file by its path and status whether it may be read as an ignore file."""
+        self.top_fd = fd
+        self._may_read = may_read
+        self._open_folders: OrderedDict[bytes, int] = OrderedDict()
+        self._allowed_devices = set[int]()  # devices that are no door into the kernel
+
+    def __enter__(self) -> "DiskTree":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open_folders:
+            os.close(self._open_folders.popitem()[1])
+
+    def iter_entries(self, rel_path: bytes) -> Iterator[tuple[str, EntryKind]]:
+        with os.scandir(self.open_folder(rel_path)) as entries:
+            for entry in entries:
+                yield entry.name, _entry_kind(entry)
+
+    def list_entries(self, rel_path: bytes) -> list[TreeEntry]:
+        with os.scandir(self.open_folder(rel_path)) as entries:
+            return [TreeEntry(os.fsencode(entry.name), _entry_kind(entry)) for entry in entries]
+
+    def read_stamp(self, rel_path: bytes) -> str:
+        status = os.fstat(self.open_folder(rel_path))
+        return f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+    def read_file(self, rel_path: bytes, name: str, max_bytes: int) -> bytes | None:
+        path = rel_path + os.fsencode(name)
+        above, slash, last = path.rpartition(b"/")
+        try:
+            fd, status = self.open_file(above + slash, last)
+        except OSError:
+            return None
+        try:
+            return (
+                b"".join(_read_chunks(fd, max_bytes))
+                if self._may_read is None or self._may_read(path, status)
+                else None
+            )
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def get_kind(self, rel_path: bytes, name: bytes) -> EntryKind | None:
+        try:
+            mode = os.stat(name, dir_fd=self.open_folder(rel_path), follow_symlinks=False).st_mode
+        except OSError:
+            return None
+        if stat.S_ISREG(mode):
+            return "file"
+        return "directory" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
+
+    def list_markers(self, rel_path: bytes) -> list[TreeEntry]:
+        self.open_folder(rel_path)  # which may be large: it is not listed
+        return [TreeEntry(name, kind) for name in RULE_MARKERS if (kind := self.get_kind(rel_path, name))]
+
+    def has_link_target(self, rel_path: bytes, name: bytes) -> bool:
+        try:
+            os.stat(name, dir_fd=self.open_folder(rel_path))
+        except OSError:
+            return False
+        return True
+
+    def open_file(self, rel_path: bytes, name: bytes) -> tuple[int, os.stat_result]:
+        """A regular file, to be read and closed by the caller; OSError, also if it is none."""
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | BASE_OPEN_FLAGS, dir_fd=self.open_folder(rel_path))
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, status
+
+    def open_folder(self, rel_path: bytes) -> int:
+        """A folder, open until others take its place."""
+        if not rel_path:
+            return self.top_fd
+        if rel_path in self._open_folders:
+            self._open_folders.move_to_end(rel_path)
+            return self._open_folders[rel_path]
+        open_path = rel_path
+        while open_path and open_path not in self._open_folders:
+            open_path = parent_of(open_path)
+        fd = self._open_folders[open_path] if open_path else self.top_fd
+        for end in _iter_name_ends(rel_path, len(open_path)):
+            name = rel_path[rel_path.rfind(b"/", 0, end) + 1 : end]
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | BASE_OPEN_FLAGS, dir_fd=fd)
+            self._keep_open(rel_path[: end + 1], fd)
+        return fd
+
+    def _keep_open(self, rel_path: bytes, fd: int) -> None:
+        self._open_folders[rel_path] = fd
+        if len(self._open_folders) > MAX_OPEN_FOLDERS:
+            os.close(self._open_folders.popitem(last=False)[1])
+        device = os.fstat(fd).st_dev
+        if device not in self._allowed_devices:
+            if is_virtual(fd):
+                del self._open_folders[rel_path]
+                os.close(fd)
+                raise OSError(errno.EACCES, "a door into the kernel")
+            self._allowed_devices.add(device)
+
+
+def parent_of(rel_path: bytes) -> bytes:
+    """The way to the folder that a folder is in."""
+    return rel_path[: rel_path.rfind(b"/", 0, -1) + 1]
+
+
+def _iter_name_ends(rel_path: bytes, start: int) -> Iterator[int]:
+    """Where each name of a way ends, from some place on."""
+    while (start := rel_path.find(b"/", start) + 1) > 0:
+        yield start - 1
+
+
+def _entry_kind(entry: "os.DirEntry[str]") -> EntryKind:
+    try:
+        if entry.is_file(follow_symlinks=False):
+            return "file"
+        if entry.is_dir(follow_symlinks=False):
+            return "directory"
+        return "link" if entry.is_symlink() else "other"
+    except OSError:
+        return "other"
+
+
+def _read_chunks(fd: int, max_bytes: int) -> Generator[bytes]:
+    while max_bytes > 0 and (chunk := os.read(fd, min(max_bytes, 1 << 18))):
+        yield chunk
+        max_bytes -= len(chunk)
+
+
+# --- the rules that hold in a folder
+
+
+def load_folder_rules(
+    tree: DirectoryTree, place: str, rel_path: bytes, entries: Iterable[TreeEntry], rules: IgnoreRules
+) -> IgnoreRules:
+    """Those of a folder with these entries, which is called `place`; `rules` are those of the folder above."""
+    markers = {entry.name: entry.kind for entry in entries if entry.name in RULE_MARKERS}
+    if not markers:
+        return rules
+    git = markers.get(GIT_FOLDER.encode())
+    is_top = git in ("file", "directory") or markers.get(JUJUTSU_FOLDER.encode()) == "directory"
+    is_top = is_top or (git == "link" and tree.has_link_target(rel_path, GIT_FOLDER.encode()))
+    names = [name for name in IGNORE_FILES if name.encode() in markers]
+    found = {name: data for name in names if (data := tree.read_file(rel_path, name, MAX_IGNORE_FILE_BYTES))}
+    if git == "directory" and (data := tree.read_file(rel_path, GIT_EXCLUDE_FILE, MAX_IGNORE_FILE_BYTES)):
+        found[GIT_EXCLUDE_FILE] = data
+    return rules.enter_folder(place, found, is_repository_root=is_top)
+
+
+def load_parent_rules(
+    workspace: "Workspace", place: str, may_read: Callable[[str, os.stat_result], bool]
+) -> IgnoreRules:
+    """Those of the folders above a place, up to the top of the file system: what is above the root decides too.
+
+    `may_read` tells whether a file in the workspace may be read.
+    """
+    rules = IgnoreRules()
+    root = workspace.find_root(escape_ambiguous(place))
+    for folder in _parent_folders(root.real):
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            with DiskTree(fd) as tree:
+                rules = load_folder_rules(tree, folder, b"", tree.list_markers(b""), rules)
+        finally:
+            os.close(fd)
+
+    def may_read_below(name: bytes, status: os.stat_result) -> bool:
+        return may_read(root.prefix + os.fsdecode(name), status)
+
+    with workspace.open_parent(root.prefix + "x") as (fd, _), DiskTree(fd, may_read_below) as tree:
+        for folder in _parent_folders(place)[len(_parent_folders(root.real)) :]:
+            rel_path = os.fsencode(folder.removeprefix(root.prefix) + "/") if folder != root.real else b""
+            try:
+                rules = load_folder_rules(tree, folder, rel_path, tree.list_markers(rel_path), rules)
+            except OSError:
+                continue
+    return rules
+
+
+def _parent_folders(place: str) -> list[str]:
+    names = place.strip("/").split("/") if place != "/" else []
+    return ["/" + "/".join(names[:depth]) for depth in range(len(names))]

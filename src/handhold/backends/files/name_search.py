@@ -1,0 +1,45 @@
+"""Files of a name, wherever below a root they are, as far as a short look finds them."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+
+from handhold.backends.files.file_kinds import is_virtual
+from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
+
+SEARCH_TIMEOUT_SECONDS = 0.1  # seconds
+MAX_ENTRIES = 50_000
+
+
+def find_by_name(name: str, open_folder: Callable[[Sequence[str]], int]) -> Iterator[str]:
+    """The ways to such files, capitals aside, the shallow ones first.
+
+    Nobody looks in hidden folders, nor in those that tools fill: what is missing there is not missed.
+    """
+    wanted, until, left = name.casefold(), monotonic() + SEARCH_TIMEOUT_SECONDS, MAX_ENTRIES
+    folders = deque[tuple[str, ...]]([()])
+    while folders and left > 0 and monotonic() < until:
+        parts = folders.popleft()
+        for name, is_folder in list_folder(parts, open_folder):
+            left -= 1
+            if left <= 0 or (left % 1024 == 0 and monotonic() > until):
+                return
+            if not is_folder and name.casefold() == wanted:
+                yield "/".join((*parts, name))
+            elif is_folder and not name.startswith(".") and name not in DEFAULT_IGNORED_FOLDERS:
+                folders.append((*parts, name))
+
+
+def list_folder(parts: Sequence[str], open_folder: Callable[[Sequence[str]], int]) -> Iterator[tuple[str, bool]]:
+    """Names in a folder, and which of them are folders; none if it went away, is closed, or a door into the kernel."""
+    try:
+        fd = open_folder(parts)
+        try:
+            if not is_virtual(fd):
+                with os.scandir(fd) as entries:
+                    yield from ((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        finally:
+            os.close(fd)
+    except OSError:
+        return

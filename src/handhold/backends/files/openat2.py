@@ -1,0 +1,113 @@
+"""Resolving a path in the kernel, which is told to stay beneath the root: one call, nothing to race with.
+
+What the kernel refuses or does not find goes to the walk: it knows absolute links that lead inside, names
+what is missing, and takes paths of any length. So both resolvers give the same answers.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Sequence
+
+from handhold.backends.files.os_errors import to_tool_error
+from handhold.backends.files.roots import Root, RootedPath, Roots
+from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS, OpenedPath, WalkResolver
+
+SYS_OPENAT2 = 437  # the same on every architecture but Alpha
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
+MAX_TRIES = 32  # EAGAIN: somebody renamed a directory on the way while `..` was resolved
+FALLBACK_ERRNOS = {
+    *(errno.EXDEV, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EAGAIN),
+    *(errno.ENXIO, errno.ENODEV),  # sockets, and devices without a driver, which the walk does not open
+}
+DELETED_SUFFIX = " (deleted)"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+_syscall.restype = ctypes.c_long
+
+
+def pack_open_how(flags: int, resolve: int) -> bytes:
+    """struct open_how: flags, mode, resolve. Here the kernel refuses flags that O_PATH makes meaningless."""
+    return struct.pack("QQQ", flags | (os.O_CLOEXEC if flags & os.O_PATH else BASE_OPEN_FLAGS), 0, resolve)
+
+
+PATH_HOW = pack_open_how(os.O_PATH, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+READ_HOW = pack_open_how(os.O_RDONLY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+DIRECTORY_HOW = pack_open_how(
+    os.O_RDONLY | os.O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+)
+
+
+def openat2(fd: int, rel_path: bytes, how: bytes) -> int:
+    for _ in range(MAX_TRIES):
+        found = _syscall(SYS_OPENAT2, fd, rel_path, how, len(how))
+        if found >= 0:
+            return found
+        if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+            raise OSError(number, os.strerror(number))
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def is_available(root: Root) -> bool:
+    """Whether this kernel has openat2, lets us use it, and shows through /proc what a descriptor is."""
+    try:
+        fd = openat2(root.fd, b".", PATH_HOW)
+    except OSError:
+        return False
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}") == root.real
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+class Openat2Resolver:
+    name = "openat2"
+
+    def __init__(self, roots: Roots) -> None:
+        self.fallback = WalkResolver(roots)
+
+    def open(self, rooted: RootedPath, flags: int) -> OpenedPath:
+        """As WalkResolver.open, but a FIFO or device is opened too, without blocking."""
+        try:
+            fd = openat2(
+                rooted.root.fd, os.fsencode(rooted.rel_path or "."), PATH_HOW if flags & os.O_PATH else READ_HOW
+            )
+        except OSError as error:
+            if error.errno in FALLBACK_ERRNOS:
+                return self.fallback.open(rooted, flags)
+            raise to_tool_error(error, rooted.path) from error
+        place = resolve_fd_path(fd, rooted.root)
+        if place is None:
+            os.close(fd)
+            return self.fallback.open(rooted, flags)
+        return OpenedPath(fd, place)
+
+    def open_directory(self, root: Root, parts: Sequence[str]) -> int:
+        """As WalkResolver.open_directory."""
+        try:
+            return openat2(root.fd, os.fsencode("/".join(parts) or "."), DIRECTORY_HOW)
+        except OSError as error:
+            if error.errno in FALLBACK_ERRNOS:
+                return self.fallback.open_directory(root, parts)
+            raise
+
+
+def resolve_fd_path(fd: int, root: Root) -> str | None:
+    """The name of a descriptor beneath its root; None if it has left the root, or is too deep to be spelled."""
+    try:
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        if name.endswith(DELETED_SUFFIX) and os.fstat(fd).st_nlink == 0:
+            name = name[: -len(DELETED_SUFFIX)]
+        if name.startswith(root.prefix) or name == root.real:
+            return name
+        now = os.readlink(f"/proc/self/fd/{root.fd}")  # the root itself was renamed
+    except OSError:
+        return None
+    if name == now:
+        return root.real
+    return root.prefix + name[len(now) + 1 :] if name.startswith(now + "/") else None

@@ -1,0 +1,160 @@
+"""Roots as descriptors, and paths as places beneath them.
+
+A root is opened once; what its name means afterwards does not matter. A path is read here, without
+touching the disk: which root it lies in, by name, and what is left of it.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from handhold.backends.files.file_kinds import is_virtual
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.core.errors import BadPath, OutsideWorkspace
+from handhold.core.text.path_escaping import unescape_ambiguous, unescape_path
+
+
+@dataclass(frozen=True)
+class Root:
+    fd: int
+    given: str  # as the user spells it
+    real: str  # with links resolved, when it was opened
+    writable: bool
+    device: int
+    prefix: str = field(init=False, repr=False)  # of everything below it, really spelled
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", self.real.rstrip("/") + "/")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, writable: bool) -> "Root":
+        given = os.path.abspath(path)
+        with translate_os_errors(given):
+            fd = os.open(given, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                real = os.readlink(f"/proc/self/fd/{fd}")
+            except OSError:
+                real = os.path.realpath(given)
+            return cls(fd, given, real, writable, os.fstat(fd).st_dev)
+
+
+@dataclass(frozen=True, slots=True)
+class RootedPath:
+    """A path as far as its letters tell: a root, and the way down from it."""
+
+    path: str
+    root: Root
+    rel_path: str
+
+
+class Roots:
+    """The roots of a workspace, in their order."""
+
+    def __init__(self, roots: Sequence[Root], extra: Sequence[Root] = ()) -> None:
+        """`extra` are read like roots, and no part of the workspace."""
+        self.all = tuple(roots)
+        self.first = self.all[0]
+        self.paths = tuple(dict.fromkeys(root.real for root in self.all))
+        # Where one root lies in another, the inner one is meant; where two are the same, what may not be written.
+        all_roots = (*self.all, *extra)
+        self.devices = {root.device for root in all_roots if root.fd >= 0 and not is_virtual(root.fd)}
+        spelled = [(spelling, root) for root in all_roots for spelling in dict.fromkeys((root.real, root.given))]
+        self._by_spelling = sorted(spelled, key=lambda pair: (-len(pair[0]), pair[1].writable))
+        self._open_fds = ExitStack()
+        for root in all_roots:
+            self._open_fds.callback(os.close, root.fd)
+
+    @classmethod
+    def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]], extra: Mapping[str, Path]) -> "Roots":
+        """Roots by their paths, and whether each may be written: a folder that is given as both may not.
+
+        `extra` names folders by what they are called here, wherever they lie.
+        """
+        opened: list[Root] = []
+        others: list[Root] = []
+        try:
+            for path, writable in given:
+                opened.append(Root.open(path, writable=writable))
+            for name, folder in extra.items():
+                others.append(replace(Root.open(folder, writable=False), given=name, real=name))
+            read_only = {_file_id(root) for root in opened if not root.writable}
+            opened = [replace(root, writable=_file_id(root) not in read_only) for root in opened]
+        except BaseException:
+            for root in (*opened, *others):
+                os.close(root.fd)
+            raise
+        return cls(opened, others)
+
+    def parse_path(self, path: str) -> RootedPath:
+        """Where a path of the model's leads; BadPath or OutsideWorkspace."""
+        _check_path(path)
+        if not path.startswith("/"):
+            return RootedPath(path, self.first, path)
+        if path == "/":
+            return RootedPath(path, self.first, "")
+        if found := self.split_absolute(path):
+            return RootedPath(path, *found)
+        raise OutsideWorkspace(path, self.paths)
+
+    def split_absolute(self, path: str) -> tuple[Root, str] | None:
+        """The root that an absolute path lies in, by name, and the rest of it."""
+        plain = path if "//" not in path and "/./" not in path else "/" + "/".join(split_names(path))
+        for spelling, root in self._by_spelling:
+            if (rel_path := _relative_to(spelling, plain)) is not None:
+                return root, rel_path
+        return None
+
+    def locate(self, place: str) -> tuple[Root, str]:
+        """The root of a place, which is spelled really, and the way down."""
+        if found := self.split_absolute(unescape_ambiguous(place)):
+            return found
+        raise OutsideWorkspace(place, self.paths)
+
+    def close(self) -> None:
+        """Twice is as good as once: by then the number may be somebody else's."""
+        self._open_fds.close()
+
+
+def unescape_existing_names(path: str, exists: Callable[[str], bool]) -> str:
+    """A path as the model means it: a name in it may be given as it was shown, if `exists` says that there is one."""
+    if unescape_path(path) is None:
+        return path
+    parts = path.split("/")
+    for at, part in enumerate(parts):
+        name = unescape_path(part)
+        if name is not None and exists("/".join([*parts[:at], name])):
+            parts[at] = name
+    return "/".join(parts)
+
+
+def split_names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _file_id(root: Root) -> tuple[int, int]:
+    """Which folder it is, however it is spelled, linked or mounted."""
+    status = os.fstat(root.fd)
+    return status.st_dev, status.st_ino
+
+
+def _relative_to(top: str, path: str) -> str | None:
+    if path == top:
+        return ""
+    prefix = top if top.endswith("/") else top + "/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def _check_path(path: str) -> None:
+    """BadPath for what names no file whatever the disk holds."""
+    if not path:
+        raise BadPath(path, "it is empty")
+    if path != "/" and (path in (".", "..") or path.endswith(("/", "/.", "/.."))):
+        raise BadPath(path, "it ends in '/', '.' or '..'")
+    if "\0" in path:
+        raise BadPath(path, "it holds a NUL")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise BadPath(path, "it holds characters that no file name can") from None

@@ -1,0 +1,244 @@
+"""The shelf: a private folder on a root's own file system, where things wait that change places with those in the root.
+
+Each command has a folder of its own there, with one slot for each path that it changed. Filling a slot, committing
+it and taking it back are renames; so the shelf must lie on the root's own mount, and outside every root. A command's
+folder is locked while the command is under way. Afterwards it stays for as long as the journal needs it; what is
+neither locked nor needed is what a dead process left, or what had to go, and is swept.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import Protocol
+
+from handhold.backends.files.os_errors import translate_os_errors
+
+LOCK_FILE = "lock"
+KEEP_FILE = "left"  # in a command's folder: it holds what recovery could not tell, and stays until somebody looks
+REMOVING_PREFIX = "going-"  # before the name of a folder that is being removed
+
+LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StagingRoot(Protocol):
+    @property
+    def fd(self) -> int: ...
+    @property
+    def real(self) -> str: ...
+
+
+class StagingArea:
+    """Several processes may use it at once."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._locks: dict[str, int] = {}  # the locks of commands under way
+
+    @classmethod
+    def for_root(cls, root: StagingRoot, state: Path, others: Sequence[StagingRoot] = ()) -> "StagingArea | None":
+        """In the state folder if things can be renamed between it and the root, else beside the root; else None.
+
+        `others` are roots of the same workspace: a shelf lies in none of them.
+        """
+        above, name = os.path.split(root.real)
+        # Beside a root, several states may have their shelves, and none knows the commands of another.
+        state_id = sha256(os.fsencode(os.path.realpath(state))).hexdigest()[:16]
+        for top, *below in ((str(state), "shelf"), (above, f".{name}.handhold", state_id)):
+            folder = os.path.join(os.path.realpath(top), *below)
+            if any(_is_inside(folder, each.real) for each in (root, *others)) or not _is_same_mount(root, top):
+                continue
+            if _make_private_folders(top, below):
+                return cls(folder)
+        return None
+
+    # --- slots
+
+    def create_folder(self) -> str:
+        """A fresh folder for one command, locked until it is dropped or handed over."""
+        command = token_hex(8)
+        with translate_os_errors(self.folder), self._exclusive():
+            os.mkdir(self.path(command), 0o700)
+            lock = os.open(os.path.join(self.path(command), LOCK_FILE), LOCK_FLAGS, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._locks[command] = lock
+        return command
+
+    def path(self, slot: str) -> str:
+        return os.path.join(self.folder, slot)
+
+    def open_folder(self, command: str) -> int:
+        """A command's folder, as a descriptor; it must be ours."""
+        fd = _open_private(self.folder)
+        try:
+            return _open_private(command, fd)
+        finally:
+            os.close(fd)
+
+    def release(self, command: str) -> None:
+        """From now on the journal knows what the slots are needed for."""
+        if (lock := self._locks.pop(command, None)) is not None:
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing would not do: a process forked meanwhile has it too
+            os.close(lock)
+
+    def drop(self, command: str) -> None:
+        """Throw a command's slots away, unless a commit took them over."""
+        if command in self._locks:
+            try:
+                with translate_os_errors(self.folder), self._exclusive():
+                    self._mark_for_removal(command)
+            finally:  # without a descriptor to spare it stays for a sweep, and its lock goes all the same
+                self.release(command)
+            self._remove_marked([REMOVING_PREFIX + command])
+
+    def sweep(self, needed: Callable[[], Collection[str]], only: Collection[str] | None = None) -> None:
+        """Remove what no command under way holds and the journal does not need: of all, or among a few."""
+        with translate_os_errors(self.folder), self._exclusive():
+            needed_now = needed()  # by far the most: they are not looked at any closer
+            unknown = [
+                command for command in (self._list_commands() if only is None else only) if command not in needed_now
+            ]
+            free = [command for command in unknown if not self._is_in_use(command)]
+            needed_now = needed() if free else ()  # once more: one may have been handed over in this moment
+            for command in free:
+                if command not in needed_now:
+                    self._mark_for_removal(command)
+        names = os.listdir(self.folder) if only is None else [REMOVING_PREFIX + command for command in free]
+        self._remove_marked([name for name in names if name.startswith(REMOVING_PREFIX)])
+
+    def close(self) -> None:
+        for command in list(self._locks):
+            self.release(command)
+
+    def _list_commands(self) -> list[str]:
+        return [name for name in os.listdir(self.folder) if name != LOCK_FILE and not name.startswith(REMOVING_PREFIX)]
+
+    def _is_in_use(self, command: str) -> bool:
+        if os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
+            return True
+        try:
+            lock = os.open(self.path(f"{command}/{LOCK_FILE}"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def _mark_for_removal(self, command: str) -> None:
+        with suppress(FileNotFoundError):
+            # Half a folder must not look like a whole one.
+            os.rename(self.path(command), self.path(REMOVING_PREFIX + command))
+
+    def _remove_marked(self, names: Iterable[str]) -> None:
+        """What is doomed, and not under the lock: that may take long. What cannot be removed is swept another time."""
+        fd = os.open(self.folder, LIST_FLAGS)
+        try:
+            for name in names:
+                with suppress(OSError):
+                    remove_tree(name, fd)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _exclusive(self) -> Generator[None]:
+        lock = os.open(self.path(LOCK_FILE), LOCK_FLAGS, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def remove_tree(name: str, directory: int) -> None:
+    """All of it, whatever its permissions and its depth."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+        return os.unlink(name, dir_fd=directory)
+    fd = os.dup(directory)
+    parents: list[str] = []
+    try:
+        inner = name
+        while True:
+            if inner:
+                _make_accessible(fd, inner)
+                fd, up = os.open(inner, LIST_FLAGS, dir_fd=fd), fd
+                parents.append(inner)
+            else:
+                fd, up = os.open("..", LIST_FLAGS, dir_fd=fd), fd
+                os.rmdir(parents.pop(), dir_fd=fd)
+            os.close(up)
+            if not parents:
+                return None
+            inner = _remove_files(fd)
+    finally:
+        os.close(fd)
+
+
+def _remove_files(fd: int) -> str:
+    """Remove what is no directory; the name of one that is, if there is any."""
+    with os.scandir(fd) as entries:
+        listed = list(entries)
+    directory = ""
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            directory = entry.name
+        else:
+            os.unlink(entry.name, dir_fd=fd)
+    return directory
+
+
+def _make_accessible(fd: int, name: str) -> None:
+    mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+    if mode & 0o700 != 0o700:
+        os.chmod(name, mode | 0o700, dir_fd=fd)
+
+
+def _make_private_folders(folder: str, below: Sequence[str]) -> bool:
+    """Whether these folders, each in the one before, are there now, and ours."""
+    folder = os.path.realpath(folder)
+    try:
+        for name in below:
+            folder = os.path.join(folder, name)
+            with suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            os.close(_open_private(folder))
+    except OSError:
+        return False
+    return True
+
+
+def _open_private(folder: str, directory: int | None = None) -> int:
+    fd = os.open(folder, LIST_FLAGS, dir_fd=directory)
+    found = os.fstat(fd)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(fd)
+        raise PermissionError(errno.EPERM, "a shelf must be for its owner alone")
+    return fd
+
+
+def _is_same_mount(root: StagingRoot, folder: str) -> bool:
+    """Whether things can be renamed between them. The kernel looks at the mounts before it looks at the names."""
+    with translate_os_errors(folder):
+        try:
+            if os.stat(folder).st_dev == os.fstat(root.fd).st_dev:
+                os.rename(os.path.join(folder, "any"), ".", dst_dir_fd=root.fd)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return True  # "." cannot be replaced, and that was the only objection
+            if error.errno not in (errno.EXDEV, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+    return False
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,453 @@
+"""The workspace: files beneath its roots, as they are at this moment.
+
+Every path goes through one resolver, chosen when the workspace is opened; every read is of one descriptor,
+looked at before and after.
+"""
+
+import os
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from stat import S_IMODE
+from typing import Literal, Protocol, TypeVar
+
+from handhold.backends.files import openat2
+from handhold.backends.files.commit import Committer
+from handhold.backends.files.commit.entry_checks import is_current, is_intact, is_same_entry, list_tree_entries
+from handhold.backends.files.commit.file_metadata import lstat_at, read_file_at
+from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
+from handhold.backends.files.file_kinds import identity_of, is_virtual, kind_of, special_kind_of
+from handhold.backends.files.hidden_files import HiddenFiles, count_names
+from handhold.backends.files.line_index import (
+    CHUNK_BYTES,
+    WHOLE_READ_BYTES,
+    FileTruncated,
+    LineIndexCache,
+    build_page,
+    count_lines,
+    read_chunks,
+)
+from handhold.backends.files.manifest import exact_hash
+from handhold.backends.files.name_search import find_by_name, list_folder
+from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
+from handhold.backends.files.remote_mounts import RemoteMounts
+from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
+from handhold.backends.files.staging_area import StagingArea
+from handhold.backends.files.walk_resolver import OpenedPath, WalkResolver
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.core.errors import (
+    BadPath,
+    ChangedDuringRead,
+    IsDirectory,
+    NotDirectory,
+    NotFound,
+    NotRegularFile,
+    OutsideWorkspace,
+    PermissionDenied,
+    TooLarge,
+    ToolError,
+)
+from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
+from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent, digest
+from handhold.core.ports import MAX_EDITABLE_BYTES, ContentStore, HiddenPaths, IncompleteTransaction, Transaction
+from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.core.text.suggestions import find_similar_paths
+
+TAIL_READ_BYTES = 4096  # bytes asked for after the last: a buffer for a long one takes longer to make than to fill
+MAX_SIBLING_NAMES = 2_000  # of a directory, among which one like a missing one is sought
+MAX_UNKNOWN_SIZE_BYTES = 8 * 1024 * 1024  # bytes of a file that does not say how long it is
+RESULTS_ROOT = "/large_tool_results"  # what the folder of offloaded outputs is called, wherever it lies
+UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # what a thing at a path may not be shown for
+
+T = TypeVar("T")
+
+
+class PathResolver(Protocol):
+    """How a path becomes a descriptor without leaving the roots."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, rooted: RootedPath, flags: int) -> OpenedPath: ...
+
+    def open_directory(self, root: Root, parts: Sequence[str]) -> int: ...
+
+
+class Workspace:
+    """Fulfils the port Files. Relative paths are of the first root."""
+
+    def __init__(
+        self,
+        roots: Sequence[str | os.PathLike[str]],
+        contents: ContentStore,
+        resolver: Literal["openat2", "walk"] | None = None,
+        *,
+        read_only: Sequence[str | os.PathLike[str]] = (),
+        state: Path | None = None,
+        encodings: Mapping[str, str] | None = None,
+    ) -> None:
+        """With a state folder there are shelves, and what was offloaded there can be read."""
+        given = [(root, True) for root in roots] + [(root, False) for root in read_only]
+        self._roots = Roots.open(given, {RESULTS_ROOT: ensure_private_folder(state / "results")} if state else {})
+        self._state = state
+        self._contents = contents
+        self._staging_areas: dict[str, StagingArea | None] = {}
+        self._resolver = choose_resolver(resolver, self._roots)
+        self._indexes = LineIndexCache()
+        self._declarations = EncodingDeclarations(encodings, self._read_identity, self._read_config)
+        self._committer = Committer(self, contents)
+        self._remote_mounts = RemoteMounts(self._roots.paths)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self._roots.paths
+
+    @property
+    def open_roots(self) -> tuple[Root, ...]:
+        return self._roots.all
+
+    @property
+    def resolver_name(self) -> str:
+        return self._resolver.name
+
+    def close(self) -> None:
+        for area in self._staging_areas.values():
+            if area is not None:
+                area.close()
+        self._remote_mounts.close()
+        self._roots.close()
+
+    # --- what stands where
+
+    def resolve(self, path: str) -> str:
+        with self._open_path(path, os.O_PATH) as opened:
+            return opened.place
+
+    def stat(self, path: str) -> FileStat | None:
+        with self._open_path(path, os.O_PATH) as opened:
+            if opened.fd is None:
+                return None
+            status = self._fstat(opened.fd, path)
+            kind = kind_of(status.st_mode)
+            links = 1 if kind == "directory" else status.st_nlink
+            return FileStat(opened.place, kind, identity_of(status), S_IMODE(status.st_mode), links)
+
+    def is_writable(self, path: str) -> bool:
+        return self.find_root(self.resolve(path)).writable
+
+    def suggest_paths(self, path: str) -> tuple[str, ...]:
+        root, rel_path = self._roots.locate(self.resolve(path))
+        *above, name = split_names(rel_path) or [""]
+        wanted = "/".join([*above, name])
+        while (siblings := self._list_names(root, above)) is None and above:
+            above = above[:-1]
+        prefix = "" if root is self._roots.first else root.prefix
+        found = find_similar_paths(
+            wanted,
+            "/".join(above),
+            siblings or (),
+            find_by_name(name, lambda rel_path: self._resolver.open_directory(root, rel_path)),
+        )
+        return tuple(prefix + other for other in found)
+
+    def has_outside_link(self, path: str) -> bool:
+        status = self.stat(path)
+        if status is None or status.link_count == 1:
+            return False
+        return count_names(self._roots.all, status.identity, status.link_count) < status.link_count
+
+    def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> HiddenPaths:
+        return HiddenFiles(self._roots.all, is_denied, self._remote_mounts.list_below_roots if local_only else list)
+
+    # --- contents
+
+    def read(self, path: str) -> FileSnapshot:
+        return self._read_consistently(path, lambda fd, place, identity: self._read_snapshot(fd, place, identity, path))
+
+    def read_head(self, path: str, count: int) -> FileHead:
+        def read(fd: int, place: str, identity: FileIdentity) -> FileHead:
+            if identity.size > WHOLE_READ_BYTES:
+                return FileHead(place, os.read(fd, count), identity, None)
+            whole = self._read_snapshot(fd, place, identity, path)
+            return FileHead(place, whole.data[:count], identity, whole)
+
+        return self._read_consistently(path, read)
+
+    def read_page(
+        self, path: str, offset: int, limit: int, width: int, *, snapshot: FileSnapshot | None = None
+    ) -> Page:
+        if snapshot is not None:
+            return build_page(snapshot, path, offset, limit, width, self._find_declared_encoding(snapshot.path))
+
+        def read_fd_page(fd: int, place: str, identity: FileIdentity) -> Page:
+            declared = self._find_declared_encoding(place)
+            if identity.size <= WHOLE_READ_BYTES:
+                return build_page(self._read_snapshot(fd, place, identity, path), path, offset, limit, width, declared)
+            return self._indexes.read_page(fd, place, identity, path, offset, limit, width, declared)
+
+        return self._read_consistently(path, read_fd_page)
+
+    def count_lines(self, path: str) -> int:
+        def count_fd_lines(fd: int, place: str, identity: FileIdentity) -> int:
+            declared = self._find_declared_encoding(place)
+            if identity.size <= WHOLE_READ_BYTES:
+                return count_lines(self._read_snapshot(fd, place, identity, path), path, declared)
+            return self._indexes.count_lines(fd, identity, path, declared)
+
+        return self._read_consistently(path, count_fd_lines)
+
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
+        try:
+            return self._find_declared_encoding(self.resolve(path))
+        except ToolError:  # whoever opens it will hear of it
+            return None
+
+    def _find_declared_encoding(self, place: str) -> DeclaredEncoding | None:
+        root, rel_path = self._roots.locate(place)
+        return self._declarations.find(root.prefix, rel_path) if root in self._roots.all else None
+
+    def _read_identity(self, place: str) -> FileIdentity | None:
+        """Not by the resolver, which takes ten times as long: this tells only whether to read, and that is beneath."""
+        try:
+            return identity_of(os.stat(place))
+        except (OSError, ValueError):
+            return None
+
+    def _read_config(self, place: str) -> bytes:
+        try:
+            return self._read_consistently(escape_ambiguous(place), lambda fd, _, __: os.read(fd, MAX_CONFIG_BYTES))
+        except ToolError:
+            return b""
+
+    def fingerprint(self, path: str) -> tuple[FileIdentity, str]:
+        def hash_fd(fd: int, _: str, identity: FileIdentity) -> tuple[FileIdentity, str]:
+            hash = sha256()
+            for chunk in read_chunks(fd):
+                hash.update(chunk)
+            return identity, hash.hexdigest()
+
+        return self._read_consistently(path, hash_fd)
+
+    def with_io_timeout(self, work: Callable[[], T], raise_if_cancelled: Callable[[], None]) -> T:
+        return self._remote_mounts.with_io_timeout(work, raise_if_cancelled)
+
+    # --- for the commit
+
+    def find_root(self, place: str) -> Root:
+        return self._roots.locate(place)[0]
+
+    @contextmanager
+    def open_parent(self, place: str) -> Generator[tuple[int, str]]:
+        """The directory that a place is in, open for listing and syncing, and the name in it.
+
+        No link is followed: a place is spelled without any, and one that is there now was put there since.
+        """
+        root, rel_path = self._roots.locate(place)
+        *above, name = split_names(rel_path) or [""]
+        if not name or ".." in above or name == "..":
+            raise BadPath(place, "it is not in a directory of the workspace")
+        with translate_os_errors(place):
+            fd = self._resolver.open_directory(root, above)
+        try:
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    def transaction(
+        self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
+    ) -> AbstractContextManager[Transaction]:
+        return self._committer.transaction(changes, times)
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        return self._committer.exclusive()
+
+    def recover(self, incomplete: IncompleteTransaction) -> tuple[str, ...]:
+        return self._committer.recover(incomplete)
+
+    # --- shelves
+
+    def get_staging_area(self, root: Root) -> StagingArea | None:
+        """Where things wait to change places with those in this root; None where there is no such place."""
+        if self._state is None or not root.writable:
+            return None
+        if root.real not in self._staging_areas:
+            others = [other for other in self._roots.all if other is not root]
+            self._staging_areas[root.real] = area = StagingArea.for_root(root, self._state, others)
+            if area is not None:
+                area.sweep(self._contents.slots)
+        return self._staging_areas[root.real]
+
+    @property
+    def staging_areas(self) -> Collection[StagingArea]:
+        """Those that were opened, each once."""
+        opened = list(self._staging_areas.values())  # another thread may open one
+        return {area.folder: area for area in opened if area}.values()
+
+    def find_staging_area(self, place: str) -> StagingArea | None:
+        return self.get_staging_area(self.find_root(place))
+
+    def is_current(self, path: str, content: Content) -> bool:
+        try:
+            with self.open_parent(path) as (fd, name), translate_os_errors(path):
+                return is_current(fd, name, content)
+        except BadPath:  # a root is in no directory of the workspace
+            root, rel_path = self._roots.locate(path)
+            return not split_names(rel_path) and is_current(root.fd, ".", content)
+        except (NotFound, NotDirectory):
+            return False
+
+    def read_staged(self, content: StagedContent, path: str) -> bytes | None:
+        for place in self._open_slots(content):
+            with place as (fd, name):
+                if (data := self._read_if_intact(fd, name, content)) is not None:
+                    return data
+        try:
+            with self.open_parent(path) as (fd, name):
+                return self._read_if_intact(fd, name, content)
+        except UNREACHABLE_ERRORS:
+            return None
+
+    def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
+        return (
+            self._inspect_staged(content, path, lambda fd, name: list_tree_entries(fd, name, content.slot, limit)) or ()
+        )
+
+    def exact_hash(self, content: StagedContent, path: str) -> str | None:
+        return self._inspect_staged(content, path, lambda fd, name: exact_hash(name, dir_fd=fd))
+
+    def _inspect_staged(self, content: StagedContent, path: str, inspect: Callable[[int, str], T]) -> T | None:
+        """What `inspect` finds where the thing lies, in its slot or at its path; None if it is in neither."""
+        for place in self._open_slots(content):
+            with place as (fd, name):
+                if is_same_entry(lstat_at(fd, name), content):
+                    return inspect(fd, name)
+        try:
+            with self.open_parent(path) as (fd, name):
+                return inspect(fd, name) if is_same_entry(lstat_at(fd, name), content) else None
+        except (*UNREACHABLE_ERRORS, PermissionError):  # the last: the folder itself is closed
+            return None
+
+    def is_staged(self, content: StagedContent) -> bool:
+        for place in self._open_slots(content):
+            with place as (fd, name):
+                if is_intact(fd, name, content):
+                    return True
+        return False
+
+    def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
+        """The folders in which its slot may be: a slot does not say of which root it is, and needs not."""
+        command, _, slot = content.slot.partition("/")
+        areas = [area for root in self._roots.all if (area := self.get_staging_area(root))]
+        for area in {area.folder: area for area in areas}.values():
+            try:
+                fd = area.open_folder(command)
+            except OSError:
+                continue
+            yield _close_after(fd, slot)
+
+    def _read_if_intact(self, fd: int, name: str, content: StagedContent) -> bytes | None:
+        """What a file or link holds, if it is the one."""
+        if content.kind not in ("file", "link") or content.size > MAX_EDITABLE_BYTES:
+            return None
+        try:
+            if not is_intact(fd, name, content):
+                return None
+            return os.fsencode(os.readlink(name, dir_fd=fd)) if content.kind == "link" else read_file_at(fd, name)
+        except OSError:  # of what lies in a tree, a folder above may be closed, or not one any more
+            return None
+
+    # --- descriptors
+
+    def _open_path(self, path: str, flags: int) -> OpenedPath:
+        if "\\" not in path:
+            return self._resolver.open(self._roots.parse_path(path), flags)
+        rooted = self._roots.parse_path(unescape_existing_names(path, self._exists))
+        opened = self._resolver.open(RootedPath(path, rooted.root, rooted.rel_path), flags)
+        opened.place = escape_ambiguous(opened.place)
+        return opened
+
+    def _exists(self, path: str) -> bool:
+        """Whether the letters of a path, as they are, lead to something."""
+        try:
+            with self._resolver.open(self._roots.parse_path(path), os.O_PATH) as opened:
+                return opened.fd is not None
+        except ToolError:
+            return False
+
+    def _fstat(self, fd: int, path: str) -> os.stat_result:
+        try:
+            status = os.fstat(fd)
+        except OSError as error:  # of a mount that is connected to nothing, even this fails
+            raise to_tool_error(error, path) from error
+        if status.st_dev not in self._roots.devices and is_virtual(fd):
+            raise OutsideWorkspace(path, self.roots)
+        return status
+
+    def _read_consistently(self, path: str, read: Callable[[int, str, FileIdentity], T]) -> T:
+        """What `read` makes of a regular file that nobody writes meanwhile; it gets a second chance."""
+        for _ in range(2):
+            with self._open_path(path, os.O_RDONLY) as opened:
+                if opened.fd is None:
+                    raise NotFound(path)
+                status = self._fstat(opened.fd, path)
+                kind = kind_of(status.st_mode)
+                if kind == "directory":
+                    raise IsDirectory(path)
+                if kind == "other":
+                    raise NotRegularFile(path, special_kind_of(status.st_mode))
+                identity = identity_of(status)
+                try:
+                    result = read(opened.fd, opened.place, identity)
+                    if identity_of(os.fstat(opened.fd)) == identity:
+                        return result
+                except FileTruncated:
+                    pass
+                except OSError as error:
+                    raise to_tool_error(error, path) from error
+        raise ChangedDuringRead(path)
+
+    def _read_snapshot(self, fd: int, place: str, identity: FileIdentity, path: str) -> FileSnapshot:
+        if identity.size > MAX_EDITABLE_BYTES:
+            raise TooLarge(path, identity.size, MAX_EDITABLE_BYTES)
+        # To the end and not to st_size, which some file systems leave at 0; but what never ends is not read for ever.
+        parts: list[bytes] = []
+        size, max_bytes = 0, max(identity.size, MAX_UNKNOWN_SIZE_BYTES)
+        more = TAIL_READ_BYTES if identity.size else CHUNK_BYTES
+        while part := os.read(fd, max(identity.size - size + 1, more)):
+            parts.append(part)
+            size += len(part)
+            if size > max_bytes:
+                raise TooLarge(path, size, max_bytes)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return FileSnapshot(place, data, digest(data), identity)
+
+    def _list_names(self, root: Root, parts: list[str]) -> list[str] | None:
+        """Some names in a directory; None if it cannot be listed."""
+        try:
+            fd = self._resolver.open_directory(root, parts)
+            os.close(fd)
+        except OSError:
+            return None
+        found = list_folder(parts, lambda way: self._resolver.open_directory(root, way))
+        return [name for name, _ in islice(found, MAX_SIBLING_NAMES)]
+
+
+@contextmanager
+def _close_after(fd: int, name: str) -> Generator[tuple[int, str]]:
+    try:
+        yield fd, name
+    finally:
+        os.close(fd)
+
+
+def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:
+    """The kernel's resolver if there is one, unless one is asked for by name."""
+    if resolver == "walk":
+        return WalkResolver(roots)
+    if openat2.is_available(roots.first):
+        return openat2.Openat2Resolver(roots)
+    if resolver == "openat2":
+        raise NotImplementedError("this kernel has no openat2, or forbids it")
+    return WalkResolver(roots)

@@ -1,0 +1,131 @@
+"""Confines a search program by Landlock: it can read the folder that it searches, and nothing that is hidden there.
+
+A search program opens files by name, and a name can be turned into a link while it runs. Checking its hits afterwards
+is not enough: that a file did *not* match says something, too. So the kernel keeps it from every other file.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from handhold.backends.files.directory_tree import DiskTree
+from handhold.backends.landlock import LAUNCHER_PATH, MIN_ABI_VERSION, landlock_abi_version
+from handhold.backends.search.ripgrep_binary import ENV, START_TIMEOUT_SECONDS
+from handhold.backends.search.search_folder import SearchFolder
+from handhold.backends.search.search_process import EngineFailed
+from handhold.core.text.ignore import IGNORE_FILES
+
+# What a program that is not linked statically needs to start. Nobody's secrets: every command may read it.
+LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache")
+MAX_RULES = 8_000  # they go into the command line
+CURRENT_DIR = b"."
+LAUNCHER_ARGV = (LAUNCHER_PATH, "-w", "/dev/null")  # and nothing else is written to
+
+HiddenTree = dict[bytes, "HiddenTree"]  # what is hidden in a folder, by name; empty for what is hidden as a whole
+
+
+def confine(folder: SearchFolder, program: str, name: bytes, *, ignored: bool) -> list[str | bytes]:
+    """What goes before the command line of a search of a folder, or of the file `name` in it.
+
+    Nothing where this machine cannot confine a program. EngineFailed if too much would have to be listed, or the
+    program fails to start: then another search answers.
+
+    With `ignored`, no ignore file of a folder above is needed.
+    """
+    needed = find_needed_files(program)
+    if isinstance(needed, str):
+        return []
+    readable: list[str | bytes] = [*needed, *(() if ignored or name else list_ignore_files_above(folder))]
+    flags: list[str | bytes] = [*LAUNCHER_ARGV]
+    if name:
+        readable.append(CURRENT_DIR + b"/" + name)
+    elif hidden := build_hidden_tree(folder):
+        flags += ["-l", CURRENT_DIR]
+        for path in list_visible_parts(folder.fd, hidden):
+            readable.append(path)
+            if len(readable) > MAX_RULES:
+                raise EngineFailed("too many files lie beside those that may not be read")
+    else:
+        readable.append(CURRENT_DIR)
+    flags += [word for path in readable for word in ("-r", path)]
+    return [*flags, "--"]
+
+
+def find_unconfined_reason(program: str) -> str:
+    """Empty if searches by this program are confined."""
+    try:
+        needed = find_needed_files(program)
+    except EngineFailed as broken:
+        return str(broken)
+    return needed if isinstance(needed, str) else ""
+
+
+@cache
+def find_needed_files(program: str) -> tuple[str, ...] | str:
+    """What the program has to read before it can start, or why none is confined. EngineFailed if it does not start."""
+    if (version := landlock_abi_version()) < MIN_ABI_VERSION:
+        return f"no Landlock: this kernel has {f'version {version} of it' if version else 'none'}"
+    if not os.path.exists(LAUNCHER_PATH):
+        return "no launcher: it was not built, for want of a C compiler"
+    real = os.path.realpath(program)
+    for libraries in ((), tuple(dict.fromkeys(map(os.path.realpath, LIBRARIES)))):
+        needed = (real, *libraries)
+        if can_start([*LAUNCHER_ARGV, *(word for path in needed for word in ("-r", path)), "--", program, "--version"]):
+            return needed
+    # Not kept: on a busy machine the next try may succeed, and a search without a wall is not what was promised.
+    raise EngineFailed(f"{program} does not start under Landlock")
+
+
+def can_start(argv: Sequence[str]) -> bool:
+    try:
+        result = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=ENV, timeout=START_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return result.returncode == 0
+
+
+def list_ignore_files_above(folder: SearchFolder) -> Iterator[str]:
+    """The ignore files that hold below a folder because they stand above it; most of them do not exist."""
+    above = folder.to_place(b"").rstrip("/")
+    while above:
+        above = above.rpartition("/")[0]
+        for name in IGNORE_FILES:
+            path = f"{above}/{name}"
+            if not folder.is_inside(path) or folder.visible(path):
+                yield path
+
+
+def build_hidden_tree(folder: SearchFolder) -> HiddenTree:
+    hidden: HiddenTree = {}
+    prefix = folder.to_place(b"")
+    try:
+        places = folder.denied_places
+    except TimeoutError:
+        raise EngineFailed("it takes too long to find the files that may not be read") from None
+    for place in places:
+        if place.startswith(prefix):
+            within = hidden
+            for name in os.fsencode(place.removeprefix(prefix)).split(b"/"):
+                within = within.setdefault(name, {})
+    return hidden
+
+
+def list_visible_parts(fd: int, hidden: HiddenTree) -> Iterator[bytes]:
+    """Files and folders that together are all of a folder but what is hidden in it: Landlock can only allow."""
+    stack = [(b"", hidden)]
+    with DiskTree(fd) as tree:
+        while stack:
+            rel_path, within = stack.pop()
+            try:
+                entries = tree.list_entries(rel_path)
+            except OSError:
+                continue
+            for name, kind in entries:
+                if name not in within:
+                    if kind in ("file", "directory"):
+                        yield rel_path + name
+                elif within[name]:
+                    stack.append((rel_path + name + b"/", within[name]))

@@ -1,0 +1,286 @@
+"""Searching with ripgrep, which walks faster than anybody; its hits are checked at the boundary before they are shown.
+
+It is started in the folder of the search, by descriptor, and says names from there on. Newest first needs a whole scan,
+and only the files found are looked at for their age. In the order of paths it is stopped as soon as a page is full.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from errno import EACCES, ENAMETOOLONG, ENOENT, EPERM
+from functools import cached_property
+
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.search.confinement import confine
+from handhold.backends.search.events import FoundLine, group_by_file
+from handhold.backends.search.line_matcher import LineMatcher, make_reader
+from handhold.backends.search.pages import LinePage
+from handhold.backends.search.ripgrep_binary import ENV, RipgrepBinary
+from handhold.backends.search.search_folder import HitSkipped, open_search_folder
+from handhold.backends.search.search_process import Deadline, EngineFailed, SearchProcess, split_at_nul
+from handhold.backends.search.search_run import MAX_FILE_BYTES, CountedFiles, LinesByFile, SearchCoverage, SearchRun
+from handhold.core.errors import BadGlob, BadRegex
+from handhold.core.facts import SearchHit, SearchOutcome, SkippedFiles
+from handhold.core.plans import Search
+from handhold.core.ports import HiddenPaths
+from handhold.core.requests import Glob, Grep
+
+MAX_BATCH_FILES = 256  # files that are asked for their lines at a time
+
+BASE_OPTIONS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
+FILES_OPTIONS = ("--files-with-matches", "--null")
+COUNT_OPTIONS = ("--count", "--null", "--with-filename")
+SORT_BY_PATH = "--sort=path"
+SINGLE_THREAD = "--threads=1"  # files that are named come in the order in which they were
+PATH_PREFIX = b"./"  # before every name: so none of them is an option
+FD_PATH = b"/proc/self/fd/%d"
+ERROR_LINE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTILINE)
+COUNT_LINE = re.compile(rb"([^\0]+)\0(\d+)\n")
+ALL_LINES = 1 << 60
+
+
+class RipgrepSearch:
+    def __init__(self, workspace: Workspace, program: RipgrepBinary) -> None:
+        self._workspace = workspace
+        self._program = program
+
+    def search(
+        self, search: Search, visible: Callable[[str], bool], until: float, hidden_paths: HiddenPaths | None = None
+    ) -> SearchOutcome:
+        assert isinstance(search.request, Glob | Grep)
+        with open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name):
+            if isinstance(search.request, Grep) and not name:
+                # Telling ripgrep not to read larger ones costs a sixth of the time of every search.
+                folder.max_file_bytes = MAX_FILE_BYTES
+            return RipgrepSearchRun(folder, name, search.request, until, self._program).run(search)
+
+
+@dataclass
+class RipgrepSearchRun(SearchRun):
+    """A search that ripgrep does."""
+
+    program: RipgrepBinary
+    error_counts: Counter[int] = field(default_factory=Counter[int])  # by number of the error
+
+    @property
+    def engine(self) -> str:
+        return f"ripgrep {self.program.version}"
+
+    def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
+        from handhold.backends.search.skip_report import SkipReport
+
+        report = SkipReport(self) if no_hits else None
+        skipped = (*self._iter_skipped(), *(report.skipped if report else ()))
+        return SearchCoverage(report.searched_count if report else None, skipped, self.error_counts[ENOENT])
+
+    # --- what ripgrep says
+
+    def find_files(self, deadline: Deadline) -> CountedFiles:
+        options = () if self.needs_all_files else (SORT_BY_PATH,)
+        match self.request:
+            case Glob():
+                return self._list_names(deadline, "--files", "--null", *options)
+            case Grep(mode="count"):
+                return self._list_counts(deadline, *COUNT_OPTIONS, *options)
+            case _:
+                return self._list_names(deadline, *FILES_OPTIONS, *options)
+
+    def _list_names(self, deadline: Deadline, *options: str) -> CountedFiles:
+        with closing(self.stream_matches(deadline, options)) as output:
+            for names in split_at_nul(output):
+                yield [
+                    (name.removeprefix(PATH_PREFIX), 0) for name in names if b".git" not in name or self._is_shown(name)
+                ]
+
+    def _list_counts(self, deadline: Deadline, *options: str) -> CountedFiles:
+        with closing(self.stream_matches(deadline, options)) as output:
+            rest = b""
+            for piece in output:
+                *lines, rest = COUNT_LINE.split(rest + piece)
+                counted = zip(lines[1::3], lines[2::3], strict=True)
+                yield [(name.removeprefix(PATH_PREFIX), int(count)) for name, count in counted if self._is_shown(name)]
+
+    def find_lines(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> LinesByFile:
+        if files is None:
+            yield from self._list_lines(page, deadline, () if self.needs_all_files else (SORT_BY_PATH,))
+        else:
+            for at in range(0, len(files), MAX_BATCH_FILES):
+                yield from self._list_lines(page, deadline, (SINGLE_THREAD,), files[at : at + MAX_BATCH_FILES])
+
+    # --- what the files themselves say
+
+    def confirm_hits(self, hits: Sequence[SearchHit], until: float) -> Generator[SearchHit]:
+        """Each file is searched again, by descriptor: what stands there now need not be what ripgrep read."""
+        if not isinstance(self.request, Grep):
+            yield from hits
+            return
+        deadline, together = Deadline(until), MAX_BATCH_FILES if self.request.regex else 1
+        for at in range(0, len(hits), together):
+            deadline.check_remaining()
+            some = hits[at : at + together]
+            with ExitStack() as stack:
+                fds = [self._open_hit(hit, stack) for hit in some]
+                there = [fd for fd in fds if fd is not None]
+                counts = self._count_by_regex(there, deadline) if self.request.regex else self._count_by_literal(there)
+                for hit, fd in zip(some, fds, strict=True):
+                    if count := counts.get(fd, 0) if fd is not None else 0:
+                        yield replace(hit, count=count if hit.count else 0)
+                    elif fd is not None:
+                        self.folder.unstable_count += 1
+
+    def _open_hit(self, hit: SearchHit, stack: ExitStack) -> int | None:
+        try:
+            fd = self.folder.open(os.fsencode(hit.place.removeprefix(self.folder.to_place(b""))))
+        except HitSkipped:
+            return None
+        stack.callback(os.close, fd)
+        return fd
+
+    def _count_by_literal(self, fds: Sequence[int]) -> dict[int, int]:
+        """How many lines of open files match; of one at most, unless they are to be counted."""
+        assert isinstance(self.request, Grep)
+        matcher, max_lines = LineMatcher(self.request), ALL_LINES if self.request.mode == "count" else 1
+        sizes = {fd: os.fstat(fd).st_size for fd in fds}
+        return {
+            fd: matcher.search(make_reader(fd, size), explicit=bool(self.name), max_lines=max_lines, is_hit=True).count
+            for fd, size in sizes.items()
+        }
+
+    def _count_by_regex(self, fds: Sequence[int], deadline: Deadline) -> dict[int, int]:
+        """The same by ripgrep: a regular expression may mean something else to us, or take for ever."""
+        if not fds:
+            return {}
+        options = [*self._build_options(), *COUNT_OPTIONS]
+        with closing(self.stream_output(deadline, options, fds, Counter())) as output:
+            counted = COUNT_LINE.findall(b"".join(output))
+        return {int(path.rpartition(b"/")[2]): int(count) for path, count in counted}
+
+    def search_again(self, fd: int, lines: Sequence[FoundLine]) -> Sequence[FoundLine]:
+        assert isinstance(self.request, Grep)
+        options = [*self._build_options(), *build_context_options(self.request), f"--max-count={len(lines)}"]
+        with closing(self.stream_output(Deadline(self.until), options, [fd], Counter())) as output:
+            return [line for _, found in group_by_file(output, explicit=bool(self.name)) for line in found]
+
+    # --- ripgrep itself
+
+    def _list_lines(
+        self, page: LinePage, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()
+    ) -> LinesByFile:
+        max_count = f"--max-count={page.skip + page.limit + 1}"  # no file gives more to this page
+        with closing(
+            self.stream_matches(deadline, (*build_context_options(page.request), max_count, *options), files)
+        ) as output:
+            for name, lines in group_by_file(output, explicit=bool(self.name)):
+                if self._is_shown(name):
+                    yield name.removeprefix(PATH_PREFIX), lines
+
+    def _is_shown(self, name: bytes) -> bool:
+        """Whether a file may be shown: git's own stay out, though a line of an ignore file may have brought them in."""
+        return bool(self.request.ignored or self.name) or b"/.git/" not in name + b"/"
+
+    def stream_matches(
+        self, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()
+    ) -> Generator[bytes]:
+        """What it says to this request about the folder, or about some files of it."""
+        error_counts: Counter[int] = Counter()
+        try:
+            yield from self.stream_output(
+                deadline, [*self._build_options(), *options], files or (self.name,), error_counts
+            )
+        finally:
+            if not files:
+                self.error_counts = error_counts  # of the last time through all: what it met then, it met before
+
+    def stream_output(
+        self,
+        deadline: Deadline,
+        options: Sequence[str],
+        files: Sequence[bytes] | Sequence[int],
+        error_counts: Counter[int],
+    ) -> Generator[bytes]:
+        """What it says about files, by name or open; errors that it met go to `error_counts`, by their number."""
+        names = [PATH_PREFIX + file if isinstance(file, bytes) else FD_PATH % file for file in files]
+        argv = [*self._confinement, self.program.path, *BASE_OPTIONS, *options, "--", *names]
+        fds = [file for file in files if isinstance(file, int)]
+        with SearchProcess(argv, self.folder.fd, deadline, ENV, fds) as process:
+            try:
+                yield from process.read_chunks()
+            finally:
+                error_counts.update(self._confirm_errors(process.stderr))
+            if process.exit_code not in (0, 1) and not (process.exit_code == 2 and ERROR_LINE.search(process.stderr)):
+                raise self._make_error(process.stderr.decode(errors="replace"), process.exit_code)
+
+    @cached_property
+    def _confinement(self) -> list[str | bytes]:
+        return confine(self.folder, self.program.path, self.name, ignored=self.request.ignored)
+
+    def _confirm_errors(self, stderr: bytes) -> Generator[int]:
+        """Errors by number. What we could open ourselves changed meanwhile, like what is gone: to tell them apart would
+        tell what lies where a link led for a moment."""
+        for name, number in ERROR_LINE.findall(stderr):
+            name, number = name.removeprefix(PATH_PREFIX), int(number)
+            if self.folder.visible(self.folder.to_place(name)):
+                refused = number in (EACCES, EPERM) and not self.folder.is_unreadable(name)
+                yield ENOENT if refused else number
+
+    def _build_options(self) -> list[str]:
+        """What to look for, and in which files."""
+        request = self.request
+        if isinstance(request, Glob):
+            # From the folder on: without the slash it would match at any depth.
+            return build_file_options(request, glob=f"/{request.pattern}")
+        options = [f"--regexp={request.pattern}"]
+        if not request.regex:
+            options.append("--fixed-strings")
+        if request.ignore_case:
+            options.append("--ignore-case")
+        return [*options, *build_file_options(request, glob=request.glob)]
+
+    def _make_error(self, stderr: str, exit_code: int) -> Exception:
+        """Something is wrong with the pattern, or with ripgrep."""
+        stderr = stderr.removeprefix("rg: ").strip()
+        if "error parsing glob" in stderr:
+            glob = self.request.pattern if isinstance(self.request, Glob) else self.request.glob
+            return BadGlob(glob, stderr.partition("': ")[2])
+        if exit_code == 2 and "regex" in stderr:
+            return BadRegex(self.request.pattern, stderr.rpartition("error: ")[2].partition("\n")[0])
+        first = stderr.partition("\n")[0]  # the rest is for those who mend ripgrep
+        return EngineFailed(f"ripgrep failed: {first[:200] or exit_code}")
+
+    def _iter_skipped(self) -> Generator[SkippedFiles]:
+        """What it could not open. A folder counts as one, since nobody knows what is in it."""
+        deep = self.error_counts[ENAMETOOLONG]
+        unreadable = self.error_counts.total() - deep - self.error_counts[ENOENT]
+        if self.folder.too_large:
+            yield SkippedFiles("too large", self.folder.too_large)
+        if deep:
+            yield SkippedFiles("too deep", deep, at_least=True)
+        if unreadable:
+            yield SkippedFiles("unreadable", unreadable, at_least=True)
+
+
+def build_context_options(request: Grep) -> tuple[str, ...]:
+    return ("--json", f"--before-context={request.before}", f"--after-context={request.after}")
+
+
+def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
+    """In which files to look."""
+    options: list[str] = []
+    if request.ignored:
+        options.append("--no-ignore")
+    if request.hidden:
+        options.append("--hidden")
+    if glob:
+        options.append(f"--glob={glob}")
+    if not request.ignored and (request.hidden or can_match_git(glob)):
+        options.append("--glob=!.git")  # last, so that it holds against the other
+    return options
+
+
+def can_match_git(glob: str) -> bool:
+    """Whether a glob could match a folder `.git`, which would then be searched though it is hidden."""
+    last = glob.rpartition("/")[2]
+    return bool(glob) and (any(sign in last for sign in "?[{\\") or ".git".endswith(last.rpartition("*")[2]))

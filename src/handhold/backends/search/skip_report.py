@@ -1,0 +1,116 @@
+"""What a search with ripgrep did not look at: after a miss, that is half the answer.
+
+Ripgrep itself says which files it looks at, which there are, and which hold a NUL; our own rules say why the others are
+left out. All of it may take half a second, or twice what the search itself took.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from time import monotonic
+
+from handhold.backends.files.directory_tree import load_parent_rules
+from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, ExclusionClassifier, count_by_rule
+from handhold.backends.search.ripgrep import PATH_PREFIX, RipgrepSearchRun, build_file_options
+from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, split_at_nul
+from handhold.backends.search.tree_walk import build_overrides
+from handhold.core.facts import SkippedFiles
+from handhold.core.requests import Glob, Grep
+from handhold.core.text.ignore import IgnoreRules
+
+MAX_NAMES = 200_000  # of files; where there are more, nobody wants them held
+
+
+class SkipReport:
+    """How many files were searched, and what was left out; None and too little where time ran out."""
+
+    def __init__(self, run: RipgrepSearchRun) -> None:
+        self.searched_count: int | None = None
+        self.skipped: list[SkippedFiles] = []
+        self._run = run
+        now = monotonic()
+        self._deadline = Deadline(min(run.until, now + max(COVERAGE_TIMEOUT_SECONDS, 2 * (now - run.started))))
+        if run.name:
+            self.searched_count = 1
+            return
+        try:
+            self._build(run.request)
+        except (DeadlineExceeded, EngineFailed):
+            pass
+
+    def _build(self, request: Glob | Grep) -> None:
+        glob = request.glob if isinstance(request, Grep) else ""
+        folder_errors: Counter[int] = Counter()  # no file is opened here, so these are folders
+        names = set(
+            islice(
+                self._list_names("--files", *build_file_options(request, glob=glob), error_counts=folder_errors),
+                MAX_NAMES,
+            )
+        )
+        if len(names) == MAX_NAMES:
+            return
+        seen = sum(map(self._is_visible, names))
+        if denied := self._count_denied(request) if glob else len(names) - seen:
+            self.skipped.append(SkippedFiles("denied", denied))
+        if not (request.hidden and request.ignored):
+            self._add_skips_by_rule(request, names)
+        self.searched_count = seen
+        if isinstance(request, Grep) and seen:
+            self.searched_count -= self._count_binary(request) + max(
+                0, self._run.error_counts.total() - folder_errors.total()
+            )
+
+    def _count_denied(self, request: Glob | Grep) -> int:
+        """Whatever their names: else a glob would tell which names the policy hides."""
+        return sum(
+            not self._is_visible(name) for name in self._list_names("--files", *build_file_options(request, glob=""))
+        )
+
+    def _add_skips_by_rule(self, request: Glob | Grep, names: set[bytes]) -> None:
+        """Why the others are not among `names`; of a glob, only those count that it would have matched."""
+        everything = ["--files", "--hidden", "--no-ignore"]
+        wanted = request.glob if isinstance(request, Grep) else f"/{request.pattern}"
+        if wanted:
+            everything.append(f"--glob={wanted}")
+        others = [
+            name
+            for name in self._list_names(*everything, "--glob=!.git")
+            if name not in names and self._is_visible(name)
+        ]
+        folder = self._run.folder
+        place = folder.to_place(b"").rstrip("/") or "/"
+        with folder.open_tree() as tree:
+            rules = (
+                IgnoreRules() if request.ignored else load_parent_rules(folder.workspace, place, folder.can_show_place)
+            )
+            classifier = ExclusionClassifier(
+                tree, place, rules, build_overrides(request), request.hidden, request.ignored
+            )
+            ways = (name.rpartition(b"/") for name in others)
+            self.skipped += count_by_rule(
+                ((way + slash, name) for way, slash, name in ways), classifier, self._deadline
+            )
+
+    def _count_binary(self, request: Grep) -> int:
+        """Those that hold a NUL."""
+        found, late = 0, False
+        try:
+            for name in self._list_names(
+                "--files-with-matches", "--text", r"--regexp=\x00", *build_file_options(request, glob=request.glob)
+            ):
+                found += self._is_visible(name)
+        except DeadlineExceeded:
+            late = True
+        if found or late:
+            self.skipped.append(SkippedFiles("binary", found, at_least=late))
+        return found
+
+    def _is_visible(self, name: bytes) -> bool:
+        return self._run.folder.visible(self._run.folder.to_place(name))
+
+    def _list_names(self, *options: str, error_counts: Counter[int] | None = None) -> Iterator[bytes]:
+        error_counts = Counter() if error_counts is None else error_counts
+        with closing(self._run.stream_output(self._deadline, ["--null", *options], [b""], error_counts)) as output:
+            for names in split_at_nul(output):
+                yield from (name.removeprefix(PATH_PREFIX) for name in names)

@@ -1,0 +1,133 @@
+"""Going through folders, with ripgrep's rules and in its order.
+
+One by one, and never by a function that calls itself, so no tree is too deep. The files of a folder come in runs,
+between the folders that stand between them: so all of them come in the order of paths.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from handhold.backends.files.directory_tree import DirectoryTree, TreeEntry, load_folder_rules
+from handhold.backends.search.search_process import Deadline, EntryLimitReached
+from handhold.core.requests import Glob, Grep
+from handhold.core.text.globs import Overrides
+from handhold.core.text.ignore import IgnoreRules
+
+MAX_DEPTH = 20_000  # folders; the paths below would fill a page by themselves
+
+
+class DirectoryFiles(NamedTuple):
+    """Files that stand together in one folder."""
+
+    rel_path: bytes
+    names: list[bytes]
+
+
+@dataclass
+class TreeWalk:
+    """One walk below a folder. `rules` hold at its top, by what stands above it."""
+
+    tree: DirectoryTree
+    place: str
+    rules: IgnoreRules
+    overrides: Overrides
+    hidden: bool = False
+    ignored: bool = False
+    deadline: Deadline = field(default_factory=lambda: Deadline(inf))
+    unstable_count: int = 0  # folders that were there a moment ago
+    unreadable: int = 0
+    too_deep: int = 0
+    max_entries: int | None = None  # entries that are visited, counted as their folder is entered; None: all
+    visited: int = 0
+    limit_reached: bool = False  # there are more than that
+    _prefix: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._prefix = os.fsencode(self.place.rstrip("/")) + b"/"
+
+    def iter_files(self) -> Iterator[DirectoryFiles]:
+        """DeadlineExceeded when the time is over.
+
+        EntryLimitReached behind the last run, if there were more entries than may be visited.
+        """
+        stack: list[tuple[bytes, IgnoreRules, Iterator[TreeEntry]]] = []
+        if entered := self._enter(b"", self.rules):
+            stack.append(entered)
+        while stack:
+            rel_path, rules, entries = stack[-1]
+            names: list[bytes] = []
+            below = None
+            for name, kind in entries:
+                if kind == "file":
+                    names.append(name)
+                else:
+                    below = rel_path + name + b"/"
+                    break
+            if names:
+                yield DirectoryFiles(rel_path, names)
+            if below is None:
+                stack.pop()
+            elif len(stack) >= MAX_DEPTH:
+                self.too_deep += 1
+            elif entered := self._enter(below, rules):
+                stack.append(entered)
+        if self.limit_reached:
+            raise EntryLimitReached
+
+    def _enter(self, rel_path: bytes, rules: IgnoreRules) -> tuple[bytes, IgnoreRules, Iterator[TreeEntry]] | None:
+        self.deadline.check_remaining()
+        try:
+            entries = self.tree.list_entries(rel_path)
+        except FileNotFoundError:
+            self.unstable_count += 1
+            return None
+        except OSError:
+            self.unreadable += 1
+            return None
+        if not self.ignored:
+            rules = load_folder_rules(
+                self.tree, os.fsdecode(self._prefix + rel_path).rstrip("/") or "/", rel_path, entries, rules
+            )
+        entries = [entry for entry in self._visit(entries) if entry.kind in ("file", "directory")]
+        return rel_path, rules, iter(self._filter_entries(rel_path, entries, rules))
+
+    def _visit(self, entries: list[TreeEntry]) -> list[TreeEntry]:
+        """These entries in their order, as many as may still be visited."""
+        entries = sorted(entries)
+        if self.max_entries is not None:
+            left = self.max_entries - self.visited
+            self.limit_reached = self.limit_reached or len(entries) > left
+            entries = entries[:left]
+            self.visited += len(entries)
+        return entries
+
+    def _filter_entries(self, rel_path: bytes, entries: list[TreeEntry], rules: IgnoreRules) -> list[TreeEntry]:
+        prefix, verdict, decide = self._prefix + rel_path, self.overrides.decide, rules.decide
+        has_overrides, has_rules, hidden = bool(self.overrides.globs), not rules.is_empty, self.hidden
+        kept: list[TreeEntry] = []
+        for entry in entries:
+            name, kind = entry
+            is_directory = kind == "directory"
+            included = verdict(rel_path + name, name, directory=is_directory) if has_overrides else None
+            if included is None:
+                rule = decide(prefix + name, name, directory=is_directory) if has_rules else None
+                if rule is None:
+                    included = hidden or name[0] != 0x2E
+                else:
+                    included = rule.line.is_negated
+            if included:
+                kept.append(entry)
+        return kept
+
+
+def build_overrides(request: Glob | Grep) -> Overrides:
+    """What the caller wants of the names. Git's own folder stays out unless everything is asked for."""
+    match request:
+        case Glob():
+            globs = (f"/{request.pattern}",)  # from the folder on: without the slash it would match at any depth
+        case Grep():
+            globs = (request.glob,) if request.glob else ()
+    return Overrides(globs if request.ignored else (*globs, "!.git"))

@@ -1,0 +1,197 @@
+"""Settings: what the user's file and each root's `handhold.toml` say, and how much of it counts.
+
+The user's file counts always. A project's file comes with the project, from whoever wrote that. What makes things
+stricter in it (deny, ask, a narrower mode) counts always. What spares the mode's question (allow) counts once a person
+has looked at the file (`handhold trust`), until it changes. A file that cannot be read or parsed is an error: nobody
+works without the rules that it was to bring.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from shlex import quote
+
+from handhold.backends.settings.settings_file import (
+    MAX_PROJECT_FILE_BYTES,
+    FileSettings,
+    parse_settings,
+    read_regular_file,
+)
+from handhold.backends.state import trust
+from handhold.core.choices import MODES, SETTINGS_FILE, Mode, Secrets
+from handhold.core.errors import SettingsBroken
+from handhold.core.policy.default_rules import BUILT_IN_RULES
+from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.path_patterns import escape_glob
+from handhold.core.policy.rules import PATH_VERBS, Rule, RulePolicy, RuleSet
+from handhold.core.ports import Verb, Verdict
+from handhold.core.text.display_text import to_single_line
+
+FILE_NAME = SETTINGS_FILE
+CONFIG_VARIABLE = "HANDHOLD_CONFIG"  # names another file than the user's own; it must be there
+
+
+@dataclass(frozen=True)
+class CodeSettings:
+    """What the code says. `mode` is None where it leaves that to the user's file, and to `default_mode`."""
+
+    mode: Mode | None
+    default_mode: Mode
+    rules: tuple[Rule, ...] = ()
+    secrets: Secrets | None = None  # None: as the user's file says, else usable
+
+
+def load_policy(
+    roots: Sequence[str],
+    code: CodeSettings,
+    *,
+    settings: bool | str | os.PathLike[str] = True,
+    state: Path | None = None,
+) -> RulePolicy:
+    """The policy of these roots, which are spelled really. SettingsBroken if the user's file or a root's is.
+
+    `settings` names another file, which must be there, or tells to read none; `state` is a state folder in use.
+    """
+    file, user = _load_user_settings(settings)
+    mode = code.mode or user.mode or code.default_mode
+    secrets = code.secrets or user.secrets or "usable"
+    rule_sets = [RuleSet("user", file, user.rules), RuleSet("code", "code", code.rules)]
+    remarks: list[str] = []
+    for root in roots if settings is not False else ():
+        rule_set, project, warning = load_project_settings(root)
+        rule_sets.append(rule_set)
+        mode = narrow_mode(mode, project.mode)
+        secrets = "strict" if project.secrets == "strict" else secrets
+        remarks += [warning] if warning else []
+    rule_sets = [rule_set for rule_set in rule_sets if rule_set.rules]
+    return RulePolicy(
+        ModePolicy(mode),
+        (*rule_sets, *_protect_own_files(roots, file, state), BUILT_IN_RULES),
+        tuple(roots),
+        home=os.path.realpath(os.path.expanduser("~")),
+        ignore_case=bool(rule_sets) and any(map(is_case_insensitive, roots)),
+        secrets=secrets,
+        user_file=file,
+        warnings=tuple(remarks),
+    )
+
+
+def find_user_file() -> tuple[str, bool]:
+    """Where the user's settings are, and whether they must be."""
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return os.path.abspath(named), True
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    folder = home if os.path.isabs(home) else os.path.expanduser("~/.config")
+    if not os.path.isabs(folder):  # nobody's home: whatever stands there is not the user's
+        return "", False
+    return os.path.join(folder, "handhold", FILE_NAME), False
+
+
+def _load_user_settings(settings: bool | str | os.PathLike[str]) -> tuple[str, FileSettings]:  # noqa: FBT001
+    file, required = find_user_file() if isinstance(settings, bool) else (os.path.abspath(settings), True)
+    if settings is False:
+        return "", FileSettings()
+    data = read_regular_file(file, follow_links=True) if file else None
+    if data is None and required:
+        raise SettingsBroken(file, "it is not there")
+    return file, parse_settings(data, file) if data is not None else FileSettings()
+
+
+def read_user_undo_bytes(settings: bool | str | os.PathLike[str] = True) -> int | None:  # noqa: FBT001
+    """How much the user wants to be kept for undo. A project's file has no say: it comes with the project."""
+    return _load_user_settings(settings)[1].undo_bytes
+
+
+# --- what a project says
+
+
+def load_project_settings(root: str) -> tuple[RuleSet, FileSettings, str]:
+    """What counts of a root's own file: its rules, and what it says besides them; and a warning if it is not trusted
+    and some rules do not count.
+
+    SettingsBroken if it cannot be read or parsed, trusted or not: it may hold rules that deny.
+    """
+    file = os.path.join(root, FILE_NAME)
+    data = read_regular_file(file, follow_links=False, max_bytes=MAX_PROJECT_FILE_BYTES)
+    if data is None:
+        return RuleSet("project", file, (), root), FileSettings(), ""
+    project = parse_settings(data, file, is_project=True)
+    trusted = trust.read_trusted_digest(root)
+    if trusted == trust.digest(data):
+        return RuleSet("project", file, project.rules, root), project, ""
+    effective = tuple(rule for rule in project.rules if rule.verdict is not Verdict.ALLOW)
+    rule_set = RuleSet("project", file, effective, root, trusted=False)
+    ignored = len(project.rules) - len(effective)
+    return rule_set, project, _format_warning(root, ignored, changed=trusted is not None) if ignored else ""
+
+
+def _format_warning(root: str, ignored: int, *, changed: bool) -> str:
+    """It quotes nothing of the file: these words reach people, logs and models."""
+    why = "has changed since it was trusted" if changed else "is not trusted"
+    rules = "1 allow rule does" if ignored == 1 else f"{ignored} allow rules do"
+    text = (
+        f"{os.path.join(root, FILE_NAME)} {why}: its {rules} not count. Review it with `handhold trust {quote(root)}`."
+    )
+    return to_single_line(text)
+
+
+def find_warnings(roots: Sequence[str], settings: bool | str | os.PathLike[str] = True) -> tuple[str, ...]:  # noqa: FBT001
+    """What a person should know of the settings of these roots. No toolbox is opened; broken settings are a warning."""
+    try:
+        return load_policy(
+            [os.path.realpath(root) for root in roots], CodeSettings(None, "edit"), settings=settings
+        ).warnings
+    except SettingsBroken as broken:
+        text = f"{broken.path} cannot be used: {broken.because}. Nothing is opened until it is corrected or removed."
+        return (to_single_line(text),)
+
+
+@lru_cache(maxsize=1024)
+def log_warning(warning: str) -> None:
+    """Once in a process: a server opens the same folder for every session. Without a handler it goes to stderr."""
+    from logging import getLogger
+
+    getLogger("handhold").warning("%s", warning)
+
+
+def narrow_mode(mode: Mode, other: Mode | None) -> Mode:
+    return other if other is not None and MODES.index(other) < MODES.index(mode) else mode
+
+
+# --- our own files
+
+
+def _protect_own_files(roots: Sequence[str], file: str, state: Path | None) -> Iterator[RuleSet]:
+    """What Handhold itself obeys or remembers, where it lies in a root: no tool writes its own permission."""
+    beside = os.path.join(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) if file else ""
+    written = {os.path.realpath(file), beside} if file else set[str]()
+    kept = {os.path.realpath(place) for place in (trust.find_state_root(), state) if place is not None}
+    changing = tuple(verb for verb in PATH_VERBS if verb is not Verb.READ)
+    for name, verbs, places in (("Handhold's settings", changing, written), ("Handhold's state", PATH_VERBS, kept)):
+        if inside := sorted(place for place in places if _is_inside_any(place, roots)):
+            rule = Rule(
+                name,
+                Verdict.DENY,
+                verbs,
+                because="what Handhold goes by is not for its own tools",
+                paths=tuple(map(escape_glob, inside)),
+                covers=tuple(inside),
+                does_not_cover=("README.md",),
+            )
+            yield RuleSet("built in", "built in", (rule,))
+
+
+def _is_inside_any(place: str, roots: Sequence[str]) -> bool:
+    return any(place.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def is_case_insensitive(root: str) -> bool:
+    """Whether a root takes A and a for one, as its first name with a letter in it tells."""
+    try:
+        with os.scandir(root) as entries:
+            name = next((entry.name for entry in entries if entry.name.swapcase() != entry.name), None)
+        return name is not None and os.path.samefile(os.path.join(root, name), os.path.join(root, name.swapcase()))
+    except OSError:
+        return False

@@ -1,0 +1,132 @@
+"""One file of settings: read with care, since anybody may have put it there, and taken as a whole or not at all."""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from handhold.core.choices import MODES, SECRETS, Mode, Secrets
+from handhold.core.errors import SettingsBroken
+from handhold.core.policy.rules import Rule
+from handhold.core.text.suggestions import suggest
+
+MAX_FILE_BYTES = 1024 * 1024  # bytes
+# A project's file is read before anybody has looked at it. Parsing a dotted key and matching a pattern with its
+# examples take time and memory by the square of their length.
+MAX_PROJECT_FILE_BYTES = 64 * 1024  # bytes
+MAX_DOTS_PER_LINE = 200  # in a line
+MAX_TEXT_CHARACTERS = 500  # characters of a text in a rule
+RULE_KEYS = tuple(field.name for field in fields(Rule) if field.name != "ignore_case")
+TOP_KEYS = ("mode", "secrets", "undo_bytes", "rule")
+RENAMED_KEYS = {"but": "exclude", "spares": "does_not_cover"}  # files that were written before still count
+LIST_KEYS = ("verbs", "paths", "exclude", "commands", "hosts", "covers", "does_not_cover", *RENAMED_KEYS)
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    """What a file says."""
+
+    mode: Mode | None = None
+    rules: tuple[Rule, ...] = ()
+    undo_bytes: int | None = None
+    secrets: Secrets | None = None
+
+
+def read_regular_file(file: str, *, follow_links: bool, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
+    """Its bytes; None if it is not there, SettingsBroken if it is no file or cannot be read."""
+    # A FIFO must not keep us waiting, and a link in somebody's project leads to what they did not write.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        fd = os.open(file, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsBroken(file, f"it cannot be read ({error.strerror})") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SettingsBroken(file, "it is not a regular file")
+        with os.fdopen(fd, "rb", closefd=False) as opened:
+            data = opened.read(max_bytes + 1)
+    except OSError as error:
+        raise SettingsBroken(file, f"it cannot be read ({error.strerror})") from None
+    finally:
+        os.close(fd)
+    if len(data) > max_bytes:
+        raise SettingsBroken(file, f"it is larger than {max_bytes} bytes")
+    return data
+
+
+def parse_settings(data: bytes, file: str, *, is_project: bool = False) -> FileSettings:
+    """SettingsBroken, naming the rule and the example, if any of it is wrong."""
+    import tomllib  # few sessions have such a file
+
+    try:
+        if is_project and max(line.count(b".") for line in data.split(b"\n")) > MAX_DOTS_PER_LINE:
+            raise ValueError(f"a line has more than {MAX_DOTS_PER_LINE} dots")
+        return _parse_table(tomllib.loads(data.decode()), is_project=is_project)
+    except RecursionError:
+        raise SettingsBroken(file, "it is nested too deep") from None
+    except ValueError as error:  # also what is no text, and what is no TOML
+        raise SettingsBroken(file, str(error)) from None
+
+
+def _parse_table(table: Mapping[str, Any], *, is_project: bool) -> FileSettings:
+    if unknown := sorted(table.keys() - set(TOP_KEYS)):
+        raise ValueError(f"unknown key {unknown[0]!r}. {suggest(unknown[0], TOP_KEYS)}")
+    mode = table.get("mode")
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"no mode is called {mode!r}; there are {', '.join(MODES)}")
+    secrets = table.get("secrets")
+    if secrets is not None and secrets not in SECRETS:
+        raise ValueError(f"secrets must be one of {', '.join(SECRETS)} (got {secrets!r})")
+    tables: Any = table.get("rule", [])
+    if not isinstance(tables, list):
+        raise ValueError("a rule begins with [[rule]]")
+    max_characters = MAX_TEXT_CHARACTERS if is_project else MAX_FILE_BYTES
+    rules = tuple(_parse_rule(each, max_characters) for each in cast(list[Any], tables))
+    names = [rule.name for rule in rules]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two rules are called {twice!r}")
+    if is_project:
+        for rule in rules:
+            if elsewhere := next((each for each in (*rule.paths, *rule.exclude) if each.startswith(("/", "~"))), None):
+                raise ValueError(f"rule {rule.name!r}: {elsewhere!r} is not a path of this project")
+    return FileSettings(mode, rules, _parse_undo_bytes(table, is_project=is_project), secrets)
+
+
+def _parse_undo_bytes(table: Mapping[str, Any], *, is_project: bool) -> int | None:
+    value = table.get("undo_bytes")
+    if value is not None and is_project:
+        raise ValueError("undo_bytes counts only in the user's own settings")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
+        raise ValueError(f"undo_bytes must be a whole number above 0 (got {value!r})")
+    return value
+
+
+def _parse_rule(table: Any, max_characters: int) -> Rule:
+    if not isinstance(table, dict):
+        raise ValueError("a rule begins with [[rule]]")
+    given = cast(dict[str, Any], table)
+    name = given.get("name")
+    if not isinstance(name, str):
+        raise ValueError("a rule needs a name")
+    if unknown := sorted(given.keys() - set(RULE_KEYS) - set(RENAMED_KEYS)):
+        raise ValueError(f"rule {name!r}: unknown key {unknown[0]!r}. {suggest(unknown[0], RULE_KEYS)}")
+    for old, new in RENAMED_KEYS.items():
+        if old in given and new in given:  # if one of them won, the rule might cover more than it says
+            raise ValueError(f"rule {name!r}: {old} and {new} are the same; give one")
+    renamed = {RENAMED_KEYS.get(key, key): value for key, value in given.items()}
+    for key in ("verdict", "verbs", "because", "covers", "does_not_cover"):
+        if key not in renamed:
+            raise ValueError(f"rule {name!r}: it has no {key}")
+    for key, value in given.items():
+        if key in LIST_KEYS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):  # pyright: ignore[reportUnknownVariableType]
+            raise ValueError(f"rule {name!r}: {key} is a list of texts")
+        if key not in LIST_KEYS and not isinstance(value, str):
+            raise ValueError(f"rule {name!r}: {key} is a text")
+        if any(len(text) > max_characters for text in ([value] if isinstance(value, str) else cast(list[str], value))):
+            raise ValueError(
+                f"rule {name[:max_characters]!r}: {key} has a text of more than {max_characters} characters"
+            )
+    return Rule(**renamed)

@@ -1,0 +1,389 @@
+"""The shell of a workspace: commands run contained and bounded, on a shadow whose contents come back as changes."""
+
+import os
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock, get_ident
+from time import monotonic
+
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.files.roots import Root
+from handhold.backends.files.staging_area import StagingArea
+from handhold.backends.network import NetworkAccess
+from handhold.backends.shell import orphans
+from handhold.backends.shell.cleanup import mark_used, remove_unused
+from handhold.backends.shell.environment import find_system_program
+from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts
+from handhold.backends.shell.jobs import BackgroundJob, JobTable
+from handhold.backends.shell.layout import Mount, WriteProtection
+from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
+from handhold.backends.shell.loopback import Loopback
+from handhold.backends.shell.masks import MAX_MASKS, add_hidden_paths, build_masks, explain_unhidden
+from handhold.backends.shell.output import SMALL_RING_BYTES, OutputSink
+from handhold.backends.shell.overlay import OverlayUnavailable, WorkspaceOverlay
+from handhold.backends.shell.preflight import find_overlay_obstacle
+from handhold.backends.shell.process import CommandProcess
+from handhold.backends.shell.result_store import MAX_KEPT_BYTES, ResultStore
+from handhold.backends.shell.sandbox import LaunchSpec, ShellMode, create_sandbox
+from handhold.backends.shell.sandbox_support import create_memfd, detect_sandbox_support
+from handhold.backends.shell.shell_state import PersistentShellState, StatePersistence, StateTransfer
+from handhold.backends.shell.worktrees import advise_on_worktrees
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.core.errors import NoShell
+from handhold.core.facts import ExitStatus, SandboxStatus
+from handhold.core.plans import Conflict, Effects, FileChange
+from handhold.core.ports import CommandResult, JobState, PathGuard
+from handhold.core.requests import JobInput, JobOutput, JobStop, Run
+
+BASH = "bash"
+MAX_ARGUMENT_BYTES = 100_000  # bytes; the kernel takes 131,071
+OVERLAY_RETRY_SECONDS = 30.0  # seconds after a shadow failed, until the next attempt at one
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SessionFolders:
+    """The folders that a shell has in the state: its /tmp and HOME, and what was too long to be shown."""
+
+    state: Path
+    session: str
+
+    @property
+    def tmp(self) -> str:
+        name = self.session
+        if not PLAIN_NAME.fullmatch(name):
+            name = sha256(os.fsencode(name)).hexdigest()[:32]
+        folder = self.state / "sessions" / name
+        tmp = ensure_private_folder(folder / "tmp")
+        mark_used(folder)
+        return str(tmp)
+
+    @property
+    def home(self) -> str:
+        return str(ensure_private_folder(self.state / "home"))
+
+    @property
+    def results(self) -> Path:
+        return ensure_private_folder(self.state / "results")
+
+
+@dataclass(frozen=True)
+class RunningCommand:
+    """A command that runs, and what is open for it."""
+
+    process: CommandProcess
+    launch: LaunchSpec
+    state_transfer: StateTransfer | None
+    stack: ExitStack
+
+
+class SandboxedShell:
+    """Fulfils the port Shell, for one session on one workspace. Several threads may use it at once."""
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        get_staging_area: Callable[[Root], StagingArea | None],
+        guard: PathGuard,
+        *,
+        state: Path,
+        session: str,
+        mode: ShellMode = "contained",
+        network: bool | NetworkAccess = False,
+        persistence: StatePersistence = "nothing",
+        hidden_paths: Sequence[str] = (),
+        max_kept_bytes: int = MAX_KEPT_BYTES,
+        limits: ResourceLimits = UNLIMITED,
+        tracing: bool = False,
+    ) -> None:
+        """NoShell where commands should be contained and cannot be. `guard` is asked about paths for each command.
+
+        `hidden_paths` are folders and files elsewhere that they do not see either, where we contain them. With
+        `tracing` they may trace their own processes.
+        """
+        if not hasattr(os, "pidfd_open"):
+            raise NoShell("commands are run on Linux only")
+        self._sandbox = create_sandbox(mode)
+        self._bubblewrap = self._sandbox.bubblewrap.path if self._sandbox.bubblewrap else ""
+        self._roots = tuple({root.real: root for root in roots if root.given != RESULTS_PATH}.values())
+        self._first_root = self._roots[0].real
+        self._get_staging_area = get_staging_area
+        self._network = network
+        self._limits = limits
+        self._tracing = tracing
+        self._guard = guard
+        self._hidden_outside = tuple(hidden_paths)
+        self._folders = SessionFolders(state, session)
+        self._results = ResultStore(self._folders.results, max_kept_bytes)
+        self._shell_state = PersistentShellState(persistence, self._first_root)
+        self._running: dict[CommandProcess, int] = {}  # and the thread that waits for it
+        self._lock = Lock()
+        self._jobs = JobTable()
+        self._closed = False
+        self._loopback: Loopback | None = None
+        self._loopback_users = 0  # commands that share it
+        self._loopback_error = ""  # why commands do not share one
+        orphans.kill_orphans()
+        remove_unused(state / "sessions")
+        remove_unused(self._results.folder / "conflicts")
+        self._overlay_failure = ("", 0.0)  # why the last attempt at a shadow failed, and until when that counts
+
+    @property
+    def sandbox(self) -> SandboxStatus:
+        """As of now: whether there can be a shadow depends on what lies in the roots."""
+        has_named_hosts = not isinstance(self._network, bool)
+        status = replace(
+            self._sandbox.status,
+            network=self._sandbox.status.network or bool(self._network),
+            named_hosts=has_named_hosts,
+        )
+        if not self._bubblewrap and (why_not := explain_unhidden(self._guard.masked_paths(), self._first_root)):
+            status = replace(status, why_not=(*status.why_not, why_not))
+        if why_not := explain_uncounted(self._limits):
+            status = replace(status, why_not=(*status.why_not, why_not))
+        if self._loopback_error:
+            status = replace(status, why_not=(*status.why_not, self._loopback_error))
+        if not status.shadow:
+            return status
+        why_not = self._get_overlay_failure() or next(
+            (why for root in self._list_writable_roots() if (why := self._find_overlay_obstacle(root))), ""
+        )
+        return replace(status, shadow=False, why_not=(*status.why_not, f"no shadow: {why_not}")) if why_not else status
+
+    @property
+    def is_busy(self) -> bool:
+        return self._jobs.has_running or self._shell_state.folder != self._first_root or bool(self._shell_state.exports)
+
+    def _record_overlay_failure(self, because: str) -> None:
+        self._overlay_failure = because, monotonic() + OVERLAY_RETRY_SECONDS
+
+    def _get_overlay_failure(self) -> str:
+        because, until = self._overlay_failure
+        return because if monotonic() < until else ""
+
+    def _list_writable_roots(self) -> Iterator[Root]:
+        return (root for root in self._roots if root.writable)
+
+    def _find_overlay_obstacle(self, root: Root) -> str:
+        if self._get_staging_area(root) is None:
+            return f"there is no place for its layer on the file system of {root.real}"
+        with translate_os_errors(root.real):
+            return find_overlay_obstacle(root)
+
+    # --- in the foreground
+
+    @contextmanager
+    def run(self, run: Run, *, on_output: Callable[[str], None] | None = None) -> Generator[CommandResult]:
+        """NoShell if a shadow that could be had before cannot be had now: without one it is another question."""
+        status = self.sandbox
+        direct = run.direct or not status.shadow
+        if direct and run.preview:
+            raise NoShell("; ".join(("a preview needs a shadow of the workspace", *status.why_not)))
+        with ExitStack() as stack:
+            sink = OutputSink(self._results, redaction=self._guard.redaction(), watch=on_output)
+            stack.callback(sink.drop)
+            overlay = None if direct else self._create_overlay(stack)
+            denied_paths = self._guard.masked_paths()
+            running = self._start_command(
+                run, sink, self._build_direct_mounts() if overlay is None else overlay.mounts, denied_paths
+            )
+            stack.callback(running.stack.close)
+            try:
+                exit_status = self._wait_for(running.process, run.timeout_seconds)
+            except NoShell as error:
+                if overlay and "overlay" in error.because:
+                    self._record_overlay_failure(error.because)
+                raise
+            if running.state_transfer and not exit_status.timed_out:  # being asked to end, it tells how far it came
+                self._shell_state.load(running.state_transfer, running.launch.command_env)
+            running.stack.close()
+            output = sink.build_output(run.chars, run.lines, first_bytes=run.first_bytes)
+            proxy = running.launch.proxy
+            advice = (
+                advise_on_worktrees((root.real for root in self._roots), output.head + output.tail)
+                if exit_status.code
+                else ()
+            )
+            result = CommandResult(
+                exit_status,
+                output,
+                add_hidden_paths(replace(status, shadow=overlay is not None), denied_paths, self._first_root),
+                "file tools only" if overlay is None else "all",
+                None,
+                self._shell_state.folder,
+                (*(proxy.describe_refusals(since=running.process.started_at) if proxy else ()), *advice),
+            )
+            if overlay is not None:
+                effects = (
+                    Effects()
+                    if exit_status.cancelled
+                    else overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
+                )
+                mapped_effects = replace(effects, conflicts=tuple(map(self._map_kept_path, effects.conflicts)))
+                result = replace(result, effects=mapped_effects, set_aside=self._make_set_aside(overlay))
+            yield result
+
+    def _create_overlay(self, stack: ExitStack) -> WorkspaceOverlay:
+        """Where `sandbox` has just said that there can be one."""
+        try:
+            overlay = WorkspaceOverlay.create(
+                self._roots, self._get_staging_area, scratch=self._results.folder, checked=True
+            )
+        except OverlayUnavailable as error:
+            self._record_overlay_failure(error.reason)
+            raise NoShell(f"no shadow: {error.reason}") from None
+        stack.callback(overlay.discard)
+        return overlay
+
+    def _wait_for(self, process: CommandProcess, seconds: float) -> ExitStatus:
+        with self._lock:
+            self._running[process] = get_ident()
+        try:
+            return process.wait(seconds)
+        finally:
+            with self._lock:
+                del self._running[process]
+
+    def restart(self) -> None:
+        self._shell_state = PersistentShellState(self._shell_state.persistence, self._first_root)
+
+    def interrupt(self, thread: int | None = None) -> None:
+        with self._lock:
+            running = [process for process, waits in self._running.items() if thread in (None, waits)]
+        for process in running:
+            process.cancel()
+
+    # --- in the background
+
+    def start(self, run: Run) -> JobState:
+        denied_paths, redaction = self._guard.masked_paths(), self._guard.redaction()
+
+        def begin(sink: OutputSink) -> tuple[CommandProcess, Callable[[], None]]:
+            running = self._start_command(run, sink, self._build_direct_mounts(), denied_paths, with_stdin=True)
+            return running.process, running.stack.close
+
+        def create_job() -> BackgroundJob:
+            with self._use_loopback(create=True):
+                status = add_hidden_paths(replace(self.sandbox, shadow=False), denied_paths, self._first_root)
+                sink = OutputSink(self._results, redaction=redaction, spill_threshold=0, ring_bytes=SMALL_RING_BYTES)
+                return BackgroundJob(begin, sink, run.timeout_seconds, status)
+
+        return self._jobs.start(create_job, run.chars)
+
+    @contextmanager
+    def _use_loopback(self, *, create: bool = False) -> Generator[Loopback | None]:
+        """The loopback that commands share: made for one in the background, and kept as long as any is in it."""
+        with self._lock:
+            if self._closed:
+                raise NoShell("the shell is closed")
+            known = self._loopback or self._loopback_error
+            if create and not known and self._bubblewrap and self._network is not True:
+                try:
+                    with translate_os_errors("the shell"):
+                        self._loopback = Loopback(self._bubblewrap, self._network or None)
+                except NoShell as error:
+                    self._loopback_error = f"each command has a localhost of its own: {error.because}"
+            loopback = self._loopback
+            self._loopback_users += loopback is not None
+        try:
+            yield loopback
+        finally:
+            if loopback:
+                with self._lock:
+                    self._loopback_users -= 1
+                    if not self._loopback_users:
+                        self._loopback = None
+                        loopback.close()
+
+    def job(self, request: JobOutput | JobInput | JobStop) -> JobState:
+        return self._jobs.handle(request)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self.interrupt()
+        self._jobs.close()
+
+    # --- both
+
+    def _start_command(
+        self,
+        run: Run,
+        sink: OutputSink,
+        mounts: Sequence[Mount],
+        denied_paths: Sequence[str],
+        *,
+        with_stdin: bool = False,
+    ) -> RunningCommand:
+        if not self._bubblewrap and (why_not := explain_unhidden(denied_paths, self._first_root)):
+            raise NoShell(why_not)
+        with ExitStack() as stack, translate_os_errors("the shell"):
+            roots = [mount.real for mount in mounts]
+            state_transfer = None if with_stdin else self._shell_state.prepare(stack)
+            command, fds = _build_argv(run.command, stack)
+            launch = self._sandbox.prepare_launch(
+                command,
+                mounts=mounts,
+                folder=self._first_root,
+                tmp=self._folders.tmp,
+                home=self._folders.home,
+                results=str(self._results.folder),
+                network=self._network,
+                loopback=stack.enter_context(self._use_loopback()),
+                env=state_transfer.env if state_transfer else {},
+                shim=detect_sandbox_support().shim,
+                hidden=[*self._list_hidden_paths(), *(find_other_mounts(roots) if denied_paths else ())],
+                masks=build_masks(denied_paths, roots, self._folders.state),
+                limits=self._limits,
+                write_protection=self._build_write_protection(mounts),
+                tracing=self._tracing,
+            )
+            stack.callback(launch.close)
+            launch = replace(launch, pass_fds=(*launch.pass_fds, *fds, *(state_transfer.fds if state_transfer else ())))
+            process = CommandProcess(
+                launch, sink, folder=self._first_root, bubblewrap=self._bubblewrap, with_stdin=with_stdin
+            )
+            stack.callback(process.close)
+            return RunningCommand(process, launch, state_transfer, stack.pop_all())
+
+    def _list_hidden_paths(self) -> list[str]:
+        staging_areas = (self._get_staging_area(root) for root in self._list_writable_roots())
+        ours = [str(self._folders.state), *(area.folder for area in staging_areas if area)]
+        return list(dict.fromkeys([*ours, *self._hidden_outside]))
+
+    def _build_direct_mounts(self) -> tuple[Mount, ...]:
+        """The roots themselves, outer ones first."""
+        mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
+        return tuple(sorted(mounts, key=lambda mount: mount.real))
+
+    def _build_write_protection(self, mounts: Sequence[Mount]) -> WriteProtection | None:
+        """NoShell if more has to stay as it is than can be mounted."""
+        if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
+            return None
+        paths = self._guard.locked_paths()
+        if len(paths) > MAX_MASKS:
+            raise NoShell(f"{len(paths):,} files and folders must not be changed, and at most {MAX_MASKS} can be kept")
+        return WriteProtection(self._guard.is_locked, paths)
+
+    def _make_set_aside(self, overlay: WorkspaceOverlay) -> Callable[[FileChange], Conflict]:
+        return lambda change: self._map_kept_path(overlay.set_aside(change))
+
+    def _map_kept_path(self, conflict: Conflict) -> Conflict:
+        """What was kept of it, as a model can ask for it."""
+        return replace(conflict, kept_path=conflict.kept_path.replace(str(self._results.folder), RESULTS_PATH, 1))
+
+
+def _build_argv(command: str, stack: ExitStack) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Bash, with the command as an argument; a very long one as a file without a name."""
+    encoded = os.fsencode(command)
+    if b"\0" in encoded:
+        raise NoShell("the command holds a NUL, which no program can be given")
+    if len(encoded) <= MAX_ARGUMENT_BYTES:
+        return (find_system_program(BASH), "-c", command, BASH), ()  # the last is $0, which people know by that name
+    script = create_memfd("command", encoded)
+    stack.callback(os.close, script)
+    return (find_system_program(BASH), f"/proc/self/fd/{script}"), (script,)

@@ -1,0 +1,41 @@
+"""What nobody has used for a week goes: the /tmp of sessions, what was kept of conflicts."""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from handhold.backends.files.staging_area import LIST_FLAGS, remove_tree
+
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
+
+
+def mark_used(folder: Path) -> None:
+    """As of now. A session that lasts may leave no other trace for long."""
+    os.utime(folder)
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the folders in this one that are older."""
+    try:
+        fd = os.open(folder, LIST_FLAGS)
+    except FileNotFoundError:
+        return
+    try:
+        before = time.time() - MAX_AGE_SECONDS
+        with os.scandir(fd) as entries:
+            old = [
+                entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _read_mtime(entry) < before
+            ]
+        for name in old:
+            with suppress(OSError):  # what cannot be removed now goes another time
+                remove_tree(name, fd)
+    finally:
+        os.close(fd)
+
+
+def _read_mtime(entry: "os.DirEntry[str]") -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:  # somebody else removed it
+        return time.time()

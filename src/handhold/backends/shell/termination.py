@@ -1,0 +1,57 @@
+"""Asks everything that a command started to end, so that traps run and programs remove their locks and temporary files.
+
+The shell itself is stopped meanwhile: it would go on with its next command; and if it ended first, the kernel would
+kill all others with the namespace.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from handhold.backends.shell import reaper
+
+POLL_SECONDS = 0.02  # seconds between two looks at what is left
+
+
+def terminate(top_pid: int, seconds: float, has_ended: Callable[[float], bool]) -> None:
+    """Send SIGTERM to everything below the process `top_pid`; to its own children last, after at most so many seconds.
+
+    `has_ended` waits until a time of the monotonic clock, and says whether the command has ended.
+    """
+    shells = [(pid, top_pid) for pid in reaper.read_children(top_pid) or ()]
+    signalled: set[int] = set()
+    for pid, parent in shells:
+        _send_signal(pid, parent, signal.SIGSTOP)
+    until = time.monotonic() + seconds
+    while left := [each for pid, _ in shells for each in _walk_descendants(pid)]:
+        for pid, parent in left:
+            if pid not in signalled:
+                _send_signal(pid, parent, signal.SIGTERM)
+                signalled.add(pid)
+        now = time.monotonic()
+        if now >= until or has_ended(min(now + POLL_SECONDS, until)):
+            break
+    for pid, parent in shells:
+        _send_signal(pid, parent, signal.SIGTERM)
+        _send_signal(pid, parent, signal.SIGCONT)
+
+
+def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
+    """Processes that descend from this one and are not dead, each with its parent."""
+    for child in reaper.read_children(pid) or ():
+        if not reaper.is_dead(child):
+            yield child, pid
+        yield from _walk_descendants(child)
+
+
+def _send_signal(pid: int, parent: int, signal_number: signal.Signals) -> None:
+    """To a process by its number, unless that belongs to another one by now."""
+    with suppress(OSError):
+        fd = os.pidfd_open(pid)
+        try:
+            if reaper.read_parent(pid) == parent:
+                signal.pidfd_send_signal(fd, signal_number)
+        finally:
+            os.close(fd)

@@ -1,0 +1,157 @@
+"""Questions that wait for an answer, and answers that wait to be used: by the hash of what was asked.
+
+Whoever asks and whoever answers may be two processes, and two may want to use one answer: each step is one transaction,
+and of two only the first finds something to do.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from handhold.backends.state import approval_rules as rules
+from handhold.backends.state.contents import pack, unpack
+from handhold.backends.state.database import Database
+from handhold.backends.state.text import to_bytes, to_text
+from handhold.core.ports import ApprovalAnswer, PendingApproval
+
+SCHEMA = (
+    """CREATE TABLE asked (
+        n INTEGER PRIMARY KEY, hash BLOB NOT NULL, session BLOB NOT NULL, at REAL NOT NULL,
+        packed INTEGER NOT NULL, body BLOB NOT NULL,
+        answer TEXT NOT NULL, approver BLOB NOT NULL, answered REAL NOT NULL, spent INTEGER NOT NULL,
+        UNIQUE (session, hash)
+    )""",
+    """CREATE TABLE granted (
+        session BLOB NOT NULL, key BLOB NOT NULL, approver BLOB NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (session, key)
+    ) WITHOUT ROWID""",
+)
+SELECT_QUESTIONS = "SELECT session, hash, at, packed, body, answer, approver, spent FROM asked"
+WHERE_KEY = "WHERE session = ? AND hash = ?"
+SELECT_STATE = f"SELECT answer, spent, answered, at FROM asked {WHERE_KEY}"
+COUNT_PENDING = "SELECT count(*), coalesce(sum(length(body)), 0) FROM asked WHERE answer = ''"
+DELETE_UNANSWERED = "DELETE FROM asked WHERE answer = '' AND abs(? - at) > ?"
+# Of those that were answered and are over, the newest stay.
+DELETE_CLOSED = """
+    DELETE FROM asked WHERE n IN (
+        SELECT n FROM asked WHERE answer != '' AND (spent OR abs(? - answered) > ?) ORDER BY n DESC LIMIT -1 OFFSET ?
+    )
+"""
+
+
+class SqliteApprovalStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
+        session, _ = key = (to_bytes(approval.session), to_bytes(approval.hash))
+        question = replace(approval, id=rules.new_id())
+        body, packed = pack(_encode_body(question))
+        now = time.time()
+        with self._database.write_transaction() as connection:
+            row = connection.execute(SELECT_STATE, key).fetchone()
+            if row and not rules.is_closed(*row, now=now):
+                return replace(approval, id=self._get(connection, key).id)
+            connection.execute(f"DELETE FROM asked {WHERE_KEY}", key)
+            connection.execute(DELETE_UNANSWERED, (now, rules.PENDING_TTL_SECONDS))
+            connection.execute(DELETE_CLOSED, (now, rules.ANSWER_TTL_SECONDS, rules.MAX_CLOSED_KEPT))
+            of_session = connection.execute(f"{COUNT_PENDING} AND session = ?", (session,)).fetchone()
+            if not rules.has_room(of_session, connection.execute(COUNT_PENDING).fetchone(), len(body)):
+                return None
+            connection.execute(
+                "INSERT INTO asked (session, hash, at, packed, body, answer, approver, answered, spent)"
+                " VALUES (?, ?, ?, ?, ?, '', x'', 0, 0)",
+                (*key, approval.at, packed, body),
+            )
+        return question
+
+    def list_pending(self, session: str | None = None) -> Sequence[PendingApproval]:
+        with self._database.read_transaction() as connection:
+            every = self._list_all(connection)
+        return [each for each in every if not each.answer and session in (None, each.session)]
+
+    def get_pending(self, which: str) -> PendingApproval:
+        with self._database.read_transaction() as connection:
+            return rules.find_pending(which, self._list_all(connection))
+
+    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
+        rules.check_answer(answer)
+        with self._database.write_transaction(durable=True) as connection:
+            pending = rules.find_pending(which, self._list_all(connection))
+            connection.execute(
+                f"UPDATE asked SET answer = ?, approver = ?, answered = ? {WHERE_KEY}",
+                (answer, to_bytes(by), time.time(), to_bytes(pending.session), to_bytes(pending.hash)),
+            )
+        return replace(pending, answer=answer, by=by)
+
+    def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
+        key = (to_bytes(session), to_bytes(hash))
+        with self._database.write_transaction(durable=True) as connection:
+            row = connection.execute(SELECT_STATE, key).fetchone()
+            if row is None or not row[0] or rules.is_closed(*row, now=time.time()):
+                return None
+            connection.execute(f"UPDATE asked SET spent = 1 {WHERE_KEY}", key)
+            return self._get(connection, key)
+
+    def grant(self, session: str, key: str, *, by: str) -> None:
+        with self._database.write_transaction(durable=True) as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO granted VALUES (?, ?, ?, ?)",
+                (to_bytes(session), to_bytes(key), to_bytes(by), time.time()),
+            )
+
+    def list_grants(self, session: str) -> Mapping[str, str]:
+        with self._database.read_transaction() as connection:
+            rows = connection.execute(
+                "SELECT key, approver FROM granted WHERE session = ? AND abs(? - at) < ?",
+                (to_bytes(session), time.time(), rules.ANSWER_TTL_SECONDS),
+            )
+            return {to_text(key): to_text(approver) for key, approver in rows}
+
+    def _list_all(self, connection: sqlite3.Connection) -> list[PendingApproval]:
+        """Oldest first."""
+        return [_decode_row(*row) for row in connection.execute(f"{SELECT_QUESTIONS} ORDER BY n")]
+
+    def _get(self, connection: sqlite3.Connection, key: tuple[bytes, bytes]) -> PendingApproval:
+        return _decode_row(*connection.execute(f"{SELECT_QUESTIONS} {WHERE_KEY}", key).fetchone())
+
+
+def _encode_body(pending: PendingApproval) -> bytes:
+    """What is only shown, in one piece."""
+    return json.dumps(
+        {
+            "id": pending.id,
+            "tool": pending.tool,
+            "because": pending.because,
+            "command": pending.command,
+            "diff": pending.diff,
+            "uncut": pending.uncut,
+            "allows": pending.allows,
+            "patterns": pending.patterns,
+        }
+    ).encode()
+
+
+def _decode_row(
+    session: bytes, hash: bytes, at: float, packed: int, body: bytes, answer: Any, approver: bytes, spent: int
+) -> PendingApproval:
+    facts = json.loads(unpack(body, packed=bool(packed)))
+    return PendingApproval(
+        id=facts["id"],
+        hash=to_text(hash),
+        session=to_text(session),
+        at=at,
+        tool=facts["tool"],
+        because=facts["because"],
+        command=facts["command"],
+        diff=facts["diff"],
+        uncut=facts["uncut"],
+        allows=tuple(facts["allows"]),
+        patterns=tuple(facts["patterns"]),
+        answer=answer,
+        by=to_text(approver),
+        spent=bool(spent),
+    )

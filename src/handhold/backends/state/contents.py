@@ -1,0 +1,345 @@
+"""Contents by hash: each kept once, compressed where that helps, up to a bound.
+
+Small ones lie in the database, large ones as files beside it. A file is written before the row that names it
+and removed after the row is gone, both while no other process writes: a row never promises a file that is
+not whole. What a killed process leaves without a row is listed in `doomed`, and swept at the next opening.
+"""
+
+import os
+import sqlite3
+import sys
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from pathlib import Path
+from typing import TypeVar
+
+from handhold.backends.state.database import Database, translate_state_errors
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.core.errors import StateDamaged
+from handhold.core.plans import ContentRef, InlineContent, digest
+
+MAX_INLINE_BYTES = 256 * 1024  # bytes; what is larger becomes a file
+BATCH_SIZE = 500
+MIN_PACK_BYTES = 512  # bytes; below, zlib costs more time than the space is worth
+NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+T = TypeVar("T")
+ByteBound = int | Callable[[int], int]  # the bytes that may be kept; it may go by those that are
+Victim = tuple[bytes, int, int | None]  # hash, bytes here, blob
+AnyVictim = TypeVar("AnyVictim", tuple[bytes, int], Victim)
+
+SEEN, FOR_REDO, FOR_UNDO = range(3)  # what a content is kept for
+
+SCHEMA = (
+    """CREATE TABLE contents (
+        hash BLOB PRIMARY KEY,
+        size INTEGER NOT NULL,
+        stored INTEGER NOT NULL,    -- bytes that it takes here
+        packed INTEGER NOT NULL,    -- 1: by zlib
+        blob INTEGER,               -- NULL: in a file
+        intended INTEGER NOT NULL,  -- SEEN, FOR_REDO or FOR_UNDO, the highest that it came for
+        used INTEGER NOT NULL       -- rises from one writing to the next
+    ) WITHOUT ROWID""",
+    "CREATE INDEX contents_going ON contents (intended, used)",
+    # Apart, so that noting a use does not write the data again.
+    "CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE doomed (hash BLOB PRIMARY KEY) WITHOUT ROWID",
+    """CREATE TABLE held (
+        bytes INTEGER NOT NULL, dropped INTEGER NOT NULL, clock INTEGER NOT NULL, in_slots INTEGER NOT NULL
+    )""",
+    "INSERT INTO held VALUES (0, 0, 0, 0)",
+)
+
+# An intent without an outcome still needs its own.
+SELECT_DROPPABLE = """
+    SELECT hash, stored, blob FROM contents AS kept
+    WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
+                      WHERE before = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
+      AND NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_after
+                      WHERE after = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
+      AND intended = ?
+    ORDER BY used
+"""
+
+
+class BoundedContents:
+    """Without a folder, large contents lie in the database too."""
+
+    def __init__(self, database: Database, folder: Path | None, bound: ByteBound) -> None:
+        self._database = database
+        self._folder = ensure_private_folder(folder) if folder else Path()
+        self._inline = MAX_INLINE_BYTES if folder else sys.maxsize
+        self._bound = bound
+        self._touched: set[bytes] = set()  # read since the last writing: a read need not wait for a writer
+        self._sweep()
+
+    def keep(self, datas: Iterable[bytes]) -> None:
+        contents = [InlineContent(data) for data in datas]
+        if contents:
+            self.announce(contents)
+            with self._database.write_transaction() as connection:
+                self.store(connection, contents, SEEN)
+                dropped = self.drop_seen(connection)
+            self.remove_dropped_files(dropped)
+
+    def get(self, hash: str) -> bytes | None:
+        if (key := _hash_key(hash)) is None:
+            return None
+        with self._database.read_transaction() as connection:
+            sql = "SELECT packed, data FROM contents LEFT JOIN blobs ON blobs.id = blob WHERE hash = ?"
+            row = connection.execute(sql, (key,)).fetchone()
+        if row is None:
+            return None
+        packed, data = row
+        if data is None and (data := self._read_file(key)) is None:
+            self._forget(key)
+            return None
+        self._touched.add(key)
+        return self._unpack_verified(hash, data, packed=packed)
+
+    def has(self, hash: str) -> bool:
+        if (key := _hash_key(hash)) is None:
+            return False
+        with self._database.read_transaction() as connection:
+            sql = "SELECT 1 FROM contents WHERE hash = ?"
+            return connection.execute(sql, (key,)).fetchone() is not None
+
+    def read_usage(self) -> tuple[int, int]:
+        """How many bytes are kept, and how many contents had to go so far."""
+        with self._database.read_transaction() as connection:
+            return connection.execute("SELECT bytes, dropped FROM held").fetchone()
+
+    # --- inside somebody's transaction
+
+    def announce(self, contents: Iterable[InlineContent | ContentRef]) -> None:
+        """Before a transaction that writes files: list them, so that they are found if it never ends."""
+        large = [
+            (bytes.fromhex(each.hash),)
+            for each in contents
+            if isinstance(each, InlineContent) and len(each.data) > self._inline
+        ]
+        if large:
+            with self._database.write_transaction() as connection:
+                connection.executemany(
+                    "INSERT OR IGNORE INTO doomed SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM contents WHERE hash = ?1)",
+                    large,
+                )
+
+    def store(
+        self, connection: sqlite3.Connection, contents: Iterable[InlineContent | ContentRef], level: int
+    ) -> set[str]:
+        """Keep what is at hand, and tell which hashes are neither at hand nor kept."""
+        connection.execute("UPDATE held SET clock = clock + 2")
+        now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
+        touched, self._touched = self._touched, set()
+        for batch in split_batches(touched):
+            self._touch(connection, batch, now - 1, SEEN)
+        absent: set[str] = set()
+        for batch in split_batches(contents):
+            wanted = {bytes.fromhex(each.hash): each for each in batch}
+            wanted |= {bytes.fromhex(each.hash): each for each in batch if isinstance(each, InlineContent)}
+            known = self._select_known(connection, wanted)
+            self._touch(connection, known, now, level)
+            new = {key: each for key, each in wanted.items() if isinstance(each, InlineContent) and key not in known}
+            self._insert(connection, new, now, level)
+            absent |= {each.hash for key, each in wanted.items() if isinstance(each, ContentRef) and key not in known}
+            if absent:
+                absent -= {each.hash for each in new.values()}
+        return absent
+
+    def excess_bytes(self, connection: sqlite3.Connection, *, share: float = 1.0) -> int:
+        """How many bytes of contents and slots are kept beyond the bound, or beyond this share of it."""
+        held: int = connection.execute("SELECT bytes + in_slots FROM held").fetchone()[0]
+        bound = self._bound if isinstance(self._bound, int) else self._bound(held)
+        return held - int(bound * share)
+
+    def iter_droppable(self, connection: sqlite3.Connection, level: int) -> Iterator[Victim]:
+        """Contents of one level that may go, the oldest first."""
+        return connection.execute(SELECT_DROPPABLE, (level,))
+
+    def drop_seen(self, connection: sqlite3.Connection) -> int:
+        """Drop what was only seen until the rest is within the bound; how many."""
+        over = self.excess_bytes(connection)
+        victims = take_until_freed(over, self.iter_droppable(connection, SEEN)) if over > 0 else []
+        self.delete(connection, victims)
+        return len(victims)
+
+    def remove_dropped_files(self, dropped: int) -> None:
+        """After a transaction that dropped contents: remove their files."""
+        if dropped:
+            self._sweep()
+
+    # --- rows
+
+    def _select_known(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> set[bytes]:
+        sql = f"SELECT hash FROM contents WHERE hash IN ({_placeholders(keys)})"
+        return {key for (key,) in connection.execute(sql, (*keys,))}
+
+    def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int, level: int) -> None:
+        """Note a use. A level is never lowered."""
+        if keys:
+            sql = f"UPDATE contents SET used = ?, intended = max(intended, ?) WHERE hash IN ({_placeholders(keys)})"
+            connection.execute(sql, (now, level, *keys))
+
+    def _insert(self, connection: sqlite3.Connection, new: Mapping[bytes, InlineContent], now: int, level: int) -> None:
+        ids = count(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM blobs").fetchone()[0])
+        rows: list[tuple[object, ...]] = []
+        sizes: list[int] = []
+        files: list[bytes] = []
+
+        def iter_blobs() -> Iterator[tuple[int, bytes]]:
+            """The small ones, one at a time; the large ones become files on the way."""
+            for key, content in new.items():
+                data, packed = pack(content.data)
+                size = len(content.data)
+                sizes.append(len(data))
+                if size > self._inline:
+                    self._write_file(key, data)
+                    files.append(key)
+                    rows.append((key, size, len(data), packed, None, level, now))
+                else:
+                    rows.append((key, size, len(data), packed, blob := next(ids), level, now))
+                    yield blob, data
+
+        connection.executemany("INSERT INTO blobs VALUES (?, ?)", iter_blobs())
+        connection.executemany("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("UPDATE held SET bytes = bytes + ?", (sum(sizes),))
+        self._sync_folders({self._file_path(key).parent for key in files})
+        connection.executemany("DELETE FROM doomed WHERE hash = ?", ((key,) for key in files))
+        if connection.execute("SELECT 1 FROM lacking WHERE contents > 0").fetchone():
+            self._adjust_lacking(connection, new, -1)
+
+    def delete(self, connection: sqlite3.Connection, victims: Sequence[Victim]) -> None:
+        connection.executemany("DELETE FROM contents WHERE hash = ?", ((key,) for key, _, _ in victims))
+        connection.executemany(
+            "DELETE FROM blobs WHERE id = ?", ((blob,) for _, _, blob in victims if blob is not None)
+        )
+        connection.executemany(
+            "INSERT OR IGNORE INTO doomed VALUES (?)", ((key,) for key, _, blob in victims if blob is None)
+        )
+        freed = sum(stored for _, stored, _ in victims)
+        connection.execute("UPDATE held SET bytes = bytes - ?, dropped = dropped + ?", (freed, len(victims)))
+        self._adjust_lacking(connection, [key for key, _, _ in victims], +1)
+
+    def _adjust_lacking(self, connection: sqlite3.Connection, keys: Iterable[bytes], change: int) -> None:
+        """Calls know how many contents that they replaced are missing: `JournalEntry.kept` need not look for them."""
+        connection.executemany(
+            "UPDATE lacking SET contents = contents + ?"
+            " WHERE seq IN (SELECT seq FROM changes WHERE before = ? AND before_kind = 'file')",
+            ((change, key) for key in keys),
+        )
+
+    def _unpack_verified(self, hash: str, data: bytes, *, packed: bool) -> bytes:
+        """StateDamaged rather than a content that is not what its name says: it would end up in somebody's file."""
+        try:
+            whole = unpack(data, packed=packed)
+        except zlib.error:
+            whole = b""
+        if digest(whole) != hash:
+            raise StateDamaged(str(self._database.path), f"the content {hash} is damaged")
+        return whole
+
+    def _forget(self, key: bytes) -> None:
+        """Somebody removed the file: drop its row, so that `JournalEntry.kept` stays true."""
+        with self._database.write_transaction() as connection:
+            sql = "SELECT hash, stored, blob FROM contents WHERE hash = ? AND blob IS NULL"
+            row = connection.execute(sql, (key,)).fetchone()
+            if row and not self._file_path(key).exists():
+                self.delete(connection, [row])
+
+    # --- files
+
+    def _file_path(self, key: bytes) -> Path:
+        name = key.hex()
+        return self._folder / name[:2] / name
+
+    def _read_file(self, key: bytes) -> bytes | None:
+        with translate_state_errors(self._file_path(key)):
+            try:
+                return self._file_path(key).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _write_file(self, key: bytes, data: bytes) -> None:
+        """Write a file whose name never stands for half of it."""
+        target = self._file_path(key)
+        staged = target.with_name(target.name + ".new")
+        with translate_state_errors(target):
+            ensure_private_folder(target.parent)
+            with os.fdopen(os.open(staged, NEW_FILE_FLAGS, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(target)
+
+    def _sync_folders(self, folders: Collection[Path]) -> None:
+        """A rename is on the disk once its folder is, and a folder once the one above is."""
+        for folder in (*folders, self._folder) if folders else ():
+            with translate_state_errors(folder):
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def _sweep(self) -> None:
+        """Remove the files that no row names any more."""
+        with self._database.read_transaction() as connection:
+            if connection.execute("SELECT 1 FROM doomed LIMIT 1").fetchone() is None:
+                return
+        with self._database.write_transaction() as connection, translate_state_errors(self._folder):
+            sql = "SELECT hash FROM doomed WHERE hash NOT IN (SELECT hash FROM contents)"
+            for (key,) in connection.execute(sql):
+                file = self._file_path(key)
+                file.unlink(missing_ok=True)
+                file.with_name(file.name + ".new").unlink(missing_ok=True)
+            connection.execute("DELETE FROM doomed")
+
+
+def take_until_freed(excess: int, victims: Iterable[AnyVictim]) -> list[AnyVictim]:
+    """The first ones, until this much is gone."""
+    taken: list[AnyVictim] = []
+    for victim in victims if excess > 0 else ():
+        taken.append(victim)
+        excess -= victim[1]
+        if excess <= 0:
+            break
+    return taken
+
+
+def pack(data: bytes) -> tuple[bytes, bool]:
+    """The shorter of the data and its compressed form, and whether it is the latter."""
+    if len(data) < MIN_PACK_BYTES:
+        return data, False
+    packed = zlib.compress(data, 1)
+    return (packed, True) if len(packed) < len(data) else (data, False)
+
+
+def unpack(data: bytes, *, packed: bool) -> bytes:
+    """zlib.error for what is not whole, or has something behind it."""
+    if not packed:
+        return data
+    stream = zlib.decompressobj()
+    whole = stream.decompress(data)
+    if not stream.eof or stream.unused_data:
+        raise zlib.error("it does not end where it should")
+    return whole
+
+
+def split_batches(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, BATCH_SIZE)):
+        yield batch
+
+
+def _placeholders(keys: Collection[bytes]) -> str:
+    return ",".join("?" * len(keys))
+
+
+def _hash_key(hash: str) -> bytes | None:
+    """None if it is no hash of a content: of what is too large, or closed to us, only size and time are known."""
+    try:
+        return bytes.fromhex(hash)
+    except ValueError:
+        return None

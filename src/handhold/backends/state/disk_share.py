@@ -1,0 +1,43 @@
+"""How much is kept for undo where nobody says: a share of what is free on the disks that it lies on."""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cached_property
+from os import PathLike, fspath
+
+from handhold.backends.files.remote_mounts import RemoteMounts
+
+FREE_SPACE_DIVISOR = 4  # a quarter
+MIN_BOUND_BYTES = 256 * 1024**2  # bytes
+MAX_BOUND_BYTES = 64 * 1024**3
+
+
+class DiskShare:
+    """A quarter of the free space, counting what is kept as free, so that keeping it does not shrink the bound.
+
+    Asked anew each time: where a disk fills up, whoever fills it, what is kept for undo makes room.
+    """
+
+    def __init__(self, state: str | PathLike[str], roots: Sequence[str | PathLike[str]] = ()) -> None:
+        self._state = fspath(state)
+        self._roots = [os.path.realpath(root) for root in roots]
+
+    def __call__(self, held: int) -> int:
+        free = min(map(get_free_bytes, self._folders))
+        return max(MIN_BOUND_BYTES, min((free + held) // FREE_SPACE_DIVISOR, MAX_BOUND_BYTES))
+
+    @cached_property
+    def _folders(self) -> list[str]:
+        """Without roots that are served from elsewhere: one that does not answer would stop changes to the others."""
+        return [self._state, *(root for root in self._roots if not is_remote(root))]
+
+
+def get_free_bytes(folder: str) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def is_remote(root: str) -> bool:
+    with closing(RemoteMounts([root])) as mounts:
+        return bool(mounts.description)

@@ -1,0 +1,87 @@
+"""The tables of the state database, as an empty file gets them.
+
+The journal is append-only, by triggers. Beside it is kept what can be told from it, so that a journal of a hundred
+thousand calls answers as fast as an empty one; and contents, questions, and what sessions have seen.
+"""
+
+from collections.abc import Iterator
+
+from handhold.backends.state import approvals, contents, slots, undo_space
+
+SCHEMA_VERSION = 7
+
+JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
+
+
+def make_append_only(*tables: str) -> Iterator[str]:
+    for table in tables:
+        for verb in ("UPDATE", "DELETE"):
+            yield f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
+                SELECT RAISE(ABORT, 'the journal is append-only');
+            END"""
+
+
+SCHEMA = (
+    # Times are in microseconds, as in the records.
+    """CREATE TABLE calls (
+        seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, session BLOB NOT NULL, turn BLOB NOT NULL, call_id BLOB NOT NULL,
+        tool BLOB NOT NULL, dialect BLOB NOT NULL, arguments BLOB NOT NULL, packed INTEGER NOT NULL,
+        record INTEGER NOT NULL, digest BLOB NOT NULL
+    )""",
+    "CREATE INDEX calls_session ON calls (session)",
+    "CREATE INDEX calls_id ON calls (call_id, turn, session)",
+    """CREATE TABLE intents (
+        seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, transaction_id BLOB NOT NULL,
+        decision BLOB NOT NULL, files INTEGER NOT NULL, rule BLOB NOT NULL, approver BLOB NOT NULL,
+        record INTEGER NOT NULL, digest BLOB NOT NULL
+    )""",
+    """CREATE TABLE changes (
+        seq INTEGER NOT NULL, n INTEGER NOT NULL, path BLOB NOT NULL,
+        before_kind TEXT, before BLOB, before_size INTEGER,
+        after_kind TEXT, after BLOB, after_size INTEGER,
+        mode INTEGER,
+        PRIMARY KEY (seq, n)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX changes_before ON changes (before) WHERE before IS NOT NULL",
+    "CREATE INDEX changes_after ON changes (after) WHERE after IS NOT NULL",
+    # Things that change places with their slots.
+    """CREATE TABLE things (
+        seq INTEGER NOT NULL, n INTEGER NOT NULL, side TEXT NOT NULL,
+        slot BLOB NOT NULL, kind TEXT NOT NULL, hash TEXT NOT NULL, size INTEGER NOT NULL, mode INTEGER NOT NULL,
+        inode TEXT NOT NULL, mtime_ns INTEGER NOT NULL, entries INTEGER NOT NULL,
+        PRIMARY KEY (seq, n, side)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE taken (seq INTEGER NOT NULL, n INTEGER NOT NULL, call INTEGER NOT NULL, PRIMARY KEY (seq, n))",
+    "CREATE INDEX taken_call ON taken (call)",
+    # The reply goes by its hash. Without a decision, it came with the intent, or there was nothing to decide.
+    """CREATE TABLE outcomes (
+        seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, status TEXT NOT NULL, code TEXT,
+        time_us INTEGER NOT NULL, reply BLOB, decision BLOB, rule BLOB, approver BLOB,
+        record INTEGER NOT NULL, digest BLOB NOT NULL
+    )""",
+    """CREATE TABLE finished (
+        seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, record INTEGER NOT NULL, digest BLOB NOT NULL
+    )""",
+    *make_append_only(*JOURNAL_TABLES),
+    "CREATE TABLE head (record INTEGER NOT NULL, digest BLOB NOT NULL)",
+    "INSERT INTO head VALUES (0, zeroblob(32))",
+    # What can be told from the journal, kept at hand.
+    "CREATE TABLE pending (seq INTEGER PRIMARY KEY, settled INTEGER NOT NULL)",
+    "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
+    "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
+    *contents.SCHEMA,
+    *slots.SCHEMA,
+    *undo_space.SCHEMA,
+    """CREATE TABLE replies (
+        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL
+    )""",
+    "CREATE TABLE replies_held (bytes INTEGER NOT NULL)",
+    "INSERT INTO replies_held VALUES (0)",
+    *approvals.SCHEMA,
+    # The newest mark of a file under several names has the highest id.
+    """CREATE TABLE marks (
+        id INTEGER PRIMARY KEY, session BLOB NOT NULL, path BLOB NOT NULL, file TEXT NOT NULL, body BLOB NOT NULL,
+        UNIQUE (session, path)
+    )""",
+    "CREATE INDEX marks_file ON marks (session, file)",
+)

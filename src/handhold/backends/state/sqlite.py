@@ -1,0 +1,399 @@
+"""The store on SQLite: one file a workspace, shared by every process that works there.
+
+What the journal says is appended and never altered: triggers see to that, and a chain of hashes shows it. What can
+be told from it (which transactions are pending, which calls lack a content for taking them back) is kept beside it,
+so that a journal of a hundred thousand calls answers as fast as an empty one.
+"""
+
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from handhold.backends.state import hash_chain
+from handhold.backends.state.approvals import SqliteApprovalStore
+from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound, pack, unpack
+from handhold.backends.state.database import IN_MEMORY, Database, check_types, translate_state_errors
+from handhold.backends.state.disk_share import DiskShare
+from handhold.backends.state.hash_chain import JournalChain
+from handhold.backends.state.lock import LockQueues, hold_lock
+from handhold.backends.state.read_records import SqliteReadRecords
+from handhold.backends.state.records import (
+    MICROSECONDS_PER_SECOND,
+    CallRecord,
+    FinishRecord,
+    IntentRecord,
+    OutcomeRecord,
+)
+from handhold.backends.state.rows import read_call, read_files, read_takes_back
+from handhold.backends.state.schema import SCHEMA, SCHEMA_VERSION
+from handhold.backends.state.slots import SlotLedger, slot_bytes_by_command
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.backends.state.text import to_bytes, to_text
+from handhold.backends.state.undo_space import UndoSpace
+from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL, is_undone
+from handhold.core.errors import StateDamaged
+from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, digest
+from handhold.core.ports import (
+    ApprovalAnswer,
+    Call,
+    CallDecision,
+    IncompleteTransaction,
+    JournalEntry,
+    JournalVerification,
+    Outcome,
+    PendingApproval,
+)
+
+DATABASE_FILE = "state.db"
+LOCK_FILE = "lock"
+MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store that has no disk
+# Of replies kept for calls that come again; apart, so that they never cost an undo.
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+MAX_LISTED_PATHS = 100
+
+SELECT_ENTRIES = """
+    SELECT calls.seq, calls.at, session, turn, call_id, tool, dialect, arguments, packed,
+           coalesce(intents.decision, outcomes.decision), coalesce(intents.rule, outcomes.rule),
+           coalesce(intents.approver, outcomes.approver),
+           files, outcomes.status, code, time_us, reply, lacking.contents
+    FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
+"""
+
+_NULLABLE_INT, _NULLABLE_BLOB, _NULLABLE_TEXT = int | None, bytes | None, str | None
+ENTRY_TYPES = (
+    int,
+    int,
+    *(bytes,) * 6,
+    int,
+    *(_NULLABLE_BLOB,) * 3,
+    _NULLABLE_INT,
+    _NULLABLE_TEXT,
+    _NULLABLE_TEXT,
+    _NULLABLE_INT,
+    _NULLABLE_BLOB,
+    _NULLABLE_INT,
+)
+MAX_TIME_US = 253_402_300_800 * MICROSECONDS_PER_SECOND  # the end of the year 9999
+
+# Of the calls with one id: the last that succeeded, else the last.
+SELECT_CALL_BY_ID = f"""
+    SELECT calls.seq FROM calls INDEXED BY calls_id LEFT JOIN outcomes USING (seq)
+    WHERE call_id = ? AND turn = ? AND session = ?
+    ORDER BY coalesce(status IN {COMMITTED_STATUSES_SQL}, 0) DESC, calls.seq DESC LIMIT 1
+"""
+
+
+class SqliteStore:
+    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk.
+
+    Without a folder all of it is in memory, and goes with this object.
+    """
+
+    def __init__(
+        self, folder: Path | None, *, bound: ByteBound | None = None, max_reply_bytes: int = MAX_REPLY_BYTES
+    ) -> None:
+        if folder is None:
+            self._exclusive = partial(LockQueues().wait_turn, IN_MEMORY)
+            self._database = Database(IN_MEMORY, SCHEMA, SCHEMA_VERSION)
+            self._contents = BoundedContents(self._database, None, bound or MEMORY_BOUND_BYTES)
+        else:
+            with translate_state_errors(folder):
+                ensure_private_folder(folder)
+            self._exclusive = partial(hold_lock, folder / LOCK_FILE)
+            self._database = Database(folder / DATABASE_FILE, SCHEMA, SCHEMA_VERSION)
+            self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
+        self._slots = SlotLedger()
+        self._undo_space = UndoSpace(self._contents, self._slots)
+        self._chain = JournalChain(str(self._database.path))
+        self._approvals = SqliteApprovalStore(self._database)
+        self._max_reply_bytes = max_reply_bytes
+
+    @classmethod
+    def in_memory(cls, *, bound: ByteBound | None = None) -> Self:
+        """One that leaves nothing behind: for tests and dry runs."""
+        return cls(None, bound=bound)
+
+    def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
+        return self._exclusive(wait=wait)
+
+    def close(self) -> None:
+        self._database.close()
+
+    # --- contents
+
+    def keep(self, contents: Iterable[bytes]) -> None:
+        self._contents.keep(contents)
+
+    def get(self, hash: str) -> bytes | None:
+        return self._contents.get(hash)
+
+    def has(self, hash: str) -> bool:
+        return self._contents.has(hash)
+
+    def read_usage(self) -> tuple[int, int]:
+        """How many bytes of contents are kept, and how many contents had to go so far."""
+        return self._contents.read_usage()
+
+    def slots(self) -> Collection[str]:
+        with self._database.read_transaction() as connection:
+            return frozenset(to_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
+
+    def pop_dropped_slots(self) -> Collection[str]:
+        return self._slots.pop_dropped()
+
+    # --- journal
+
+    def begin(self, call: Call) -> int:
+        with self._database.write_transaction() as connection:
+            return self._append_call(connection, call)
+
+    def _append_call(self, connection: sqlite3.Connection, call: Call) -> int:
+        (last,) = connection.execute("SELECT max(seq) FROM calls").fetchone()
+        seq: int = (last or 0) + 1
+        self._chain.append(connection, CallRecord(seq, _now(), call))
+        return seq
+
+    def record_call(self, call: Call, outcome: Outcome, *, decision: CallDecision | None = None) -> None:
+        with self._database.write_transaction() as connection:
+            self._append_outcome(connection, self._append_call(connection, call), outcome, decision)
+
+    def record_intent(
+        self,
+        seq: int,
+        transaction: str,
+        files: Sequence[FileChange],
+        *,
+        decision: CallDecision,
+        reverses: Sequence[int] = (),
+    ) -> Sequence[JournalEntry]:
+        record = IntentRecord(seq, _now(), transaction, decision, tuple(files), tuple(reverses))
+        old, new = (
+            [side for side in sides if isinstance(side, InlineContent | ContentRef)] for sides in _split_sides(files)
+        )
+        self._contents.announce((*new, *old))
+        with self._database.write_transaction(durable=True) as connection:
+            self._chain.append(connection, record)
+            self._contents.store(connection, new, FOR_REDO)
+            absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
+            connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
+            self._slots.record_use(connection, seq, slot_bytes_by_command(files))
+            connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
+            # Undo and redo may take several steps, and none of them takes away what a later one needs.
+            free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
+            dropped = free_space(connection)
+            given_up = () if reverses else self._select_entries(connection, self._undo_space.choose_calls(connection))
+        self._contents.remove_dropped_files(dropped)
+        return given_up
+
+    def record_outcome(
+        self,
+        seq: int,
+        outcome: Outcome,
+        *,
+        durable: bool,
+        decision: CallDecision | None = None,
+        dropped_undo: Sequence[int] = (),
+    ) -> None:
+        with self._database.write_transaction(durable=durable) as connection:
+            self._append_outcome(connection, seq, outcome, decision)
+            if outcome.status in COMMITTED_STATUSES:
+                connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
+                self._undo_space.give_up(connection, dropped_undo)
+            else:  # what was begun has been taken back
+                connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+                self._slots.discard(connection, seq)
+
+    def _append_outcome(
+        self, connection: sqlite3.Connection, seq: int, outcome: Outcome, decision: CallDecision | None
+    ) -> None:
+        reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
+        ended = (outcome.status, outcome.code, round(outcome.time_ms * 1000), reply, decision)
+        self._chain.append(connection, OutcomeRecord(seq, _now(), *ended))
+
+    def mark_cleaned_up(self, seq: int) -> None:
+        with self._database.write_transaction() as connection:
+            if not connection.execute("SELECT 1 FROM finished WHERE seq = ?", (seq,)).fetchone():
+                self._chain.append(connection, FinishRecord(seq, _now()))
+            connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+
+    def verify(self, noted_head: str = "") -> JournalVerification:
+        with self._database.read_transaction() as connection:
+            return hash_chain.verify_chain(connection, noted_head)
+
+    def incomplete_transactions(self) -> Sequence[IncompleteTransaction]:
+        if self._database.fetch_row("SELECT 1 FROM pending LIMIT 1") is None:
+            return ()  # as nearly always, and asked before every call
+        with self._database.read_transaction() as connection:
+            rows = connection.execute(
+                "SELECT seq, transaction_id, settled FROM pending JOIN intents USING (seq) ORDER BY seq"
+            ).fetchall()
+            return [
+                IncompleteTransaction(seq, to_text(name), read_files(connection, seq), bool(settled))
+                for seq, name, settled in rows
+            ]
+
+    def find_call(self, session: str, turn: str, call_id: str) -> JournalEntry | None:
+        with self._database.read_transaction() as connection:
+            rows = connection.execute(
+                f"{SELECT_ENTRIES} WHERE calls.seq = ({SELECT_CALL_BY_ID})",
+                (to_bytes(call_id), to_bytes(turn), to_bytes(session)),
+            ).fetchall()
+            return next(self._decode_entries(connection, rows, with_replies=True), None)
+
+    def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[JournalEntry]:
+        """Oldest first, without the replies: `find_call` gives those."""
+        of_session = "" if session is None else "WHERE session = ?"
+        parameters = () if session is None else (to_bytes(session),)
+        with self._database.read_transaction() as connection:
+            sql = f"{SELECT_ENTRIES} {of_session} ORDER BY calls.seq DESC LIMIT ?"
+            rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()
+            return list(self._decode_entries(connection, rows[::-1], with_replies=False))
+
+    def changes_of(self, seq: int) -> tuple[FileChange, ...]:
+        with self._database.read_transaction() as connection:
+            return read_files(connection, seq)
+
+    def last_writer(self, path: str, hash: str) -> str:
+        with self._database.read_transaction() as connection:
+            row = connection.execute(
+                "SELECT session FROM changes INDEXED BY changes_after JOIN calls USING (seq) JOIN outcomes USING (seq)"
+                f" WHERE after = ? AND path = ? AND status IN {COMMITTED_STATUSES_SQL}"
+                " ORDER BY changes.seq DESC LIMIT 1",
+                (bytes.fromhex(hash), to_bytes(path)),
+            ).fetchone()
+        return to_text(row[0]) if row else ""
+
+    # --- approvals
+
+    def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
+        return self._approvals.enqueue(approval)
+
+    def list_pending(self, session: str | None = None) -> Sequence[PendingApproval]:
+        return self._approvals.list_pending(session)
+
+    def get_pending(self, which: str) -> PendingApproval:
+        return self._approvals.get_pending(which)
+
+    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
+        return self._approvals.answer(which, answer, by=by)
+
+    def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
+        return self._approvals.consume_approval(hash, session)
+
+    def grant(self, session: str, key: str, *, by: str) -> None:
+        self._approvals.grant(session, key, by=by)
+
+    def list_grants(self, session: str) -> Mapping[str, str]:
+        return self._approvals.list_grants(session)
+
+    # --- marks
+
+    def read_records(self, session: str) -> "SqliteReadRecords":
+        return SqliteReadRecords(self._database, session)
+
+    # --- rows
+
+    def _select_entries(self, connection: sqlite3.Connection, calls: Sequence[int]) -> Sequence[JournalEntry]:
+        sql = f"{SELECT_ENTRIES} WHERE calls.seq IN ({','.join('?' * len(calls))}) ORDER BY calls.seq"
+        return (
+            list(self._decode_entries(connection, connection.execute(sql, calls).fetchall(), with_replies=False))
+            if calls
+            else ()
+        )
+
+    def _is_undo(self, connection: sqlite3.Connection, seq: int) -> bool:
+        (tool,) = connection.execute("SELECT tool FROM calls WHERE seq = ?", (seq,)).fetchone()
+        return to_text(tool) == "undo"
+
+    def _decode_entries(
+        self, connection: sqlite3.Connection, rows: Sequence[Any], *, with_replies: bool
+    ) -> Iterator[JournalEntry]:
+        undoers = self._read_undoers(connection, min((row[0] for row in rows), default=0))
+        for row in check_types(rows, *ENTRY_TYPES):
+            seq, at, *call, decision, rule, approver, files = row[:13]
+            *end, lacking = row[13:]
+            if not 0 <= at < MAX_TIME_US:
+                raise ValueError("a time is out of range")
+            yield JournalEntry(
+                seq=seq,
+                at=at / MICROSECONDS_PER_SECOND,
+                call=read_call(*call),
+                decision=to_text(decision or b""),
+                rule=to_text(rule or b""),
+                approver=to_text(approver or b""),
+                outcome=self._decode_outcome(connection, *end, with_replies=with_replies),
+                paths=self._read_paths(connection, seq) if files else (),
+                changed=files or 0,
+                takes_back=read_takes_back(connection, seq) if files is not None else (),
+                undone=is_undone(seq, undoers),
+                kept=not lacking,
+            )
+
+    def _decode_outcome(
+        self,
+        connection: sqlite3.Connection,
+        status: str | None,
+        code: str | None,
+        time_us: int,
+        reply: bytes | None,
+        *,
+        with_replies: bool,
+    ) -> Outcome | None:
+        if status is None:
+            return None
+        text = self._read_reply(connection, reply) if with_replies and reply else None
+        return Outcome(status, code, time_us / 1000, text)
+
+    def _read_undoers(self, connection: sqlite3.Connection, first: int) -> Mapping[int, Sequence[int]]:
+        """What took back the calls from `first` on; takers are later than what they take, so these are all."""
+        undoers: defaultdict[int, list[int]] = defaultdict(list)
+        rows = connection.execute(
+            "SELECT call, seq FROM taken JOIN outcomes USING (seq)"
+            f" WHERE call >= ? AND status IN {COMMITTED_STATUSES_SQL}",
+            (first,),
+        )
+        for call, seq in check_types(rows, int, int):
+            undoers[call].append(seq)
+        return undoers
+
+    def _read_paths(self, connection: sqlite3.Connection, seq: int) -> tuple[str, ...]:
+        sql = "SELECT path FROM changes WHERE seq = ? ORDER BY n LIMIT ?"
+        return tuple(to_text(path) for (path,) in connection.execute(sql, (seq, MAX_LISTED_PATHS)))
+
+    def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> str:
+        """By its hash."""
+        hash = digest(reply)
+        data, packed = pack(reply)
+        sql = "INSERT OR IGNORE INTO replies (hash, packed, data) VALUES (?, ?, ?)"
+        inserted = connection.execute(sql, (bytes.fromhex(hash), packed, data)).rowcount
+        connection.execute("UPDATE replies_held SET bytes = bytes + ?", (len(data) * inserted,))
+        over: int = connection.execute("SELECT bytes FROM replies_held").fetchone()[0] - self._max_reply_bytes
+        while over > 0:
+            oldest, size = connection.execute("SELECT id, length(data) FROM replies ORDER BY id LIMIT 1").fetchone()
+            connection.execute("DELETE FROM replies WHERE id = ?", (oldest,))
+            connection.execute("UPDATE replies_held SET bytes = bytes - ?", (size,))
+            over -= size
+        return hash
+
+    def _read_reply(self, connection: sqlite3.Connection, key: bytes) -> str | None:
+        row = connection.execute("SELECT packed, data FROM replies WHERE hash = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        reply = unpack(row[1], packed=row[0])
+        if digest(reply) != key.hex():
+            raise StateDamaged(str(self._database.path), f"the reply {key.hex()} is damaged")
+        return to_text(reply)
+
+
+def _split_sides(files: Iterable[FileChange]) -> tuple[list[Content | None], list[Content | None]]:
+    """Everything before, and everything after."""
+    return [each.before for each in files], [each.after for each in files]
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,146 @@
+"""The options that commands share: which toolbox is meant, which calls, and JSON instead of words."""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
+
+import click
+
+from handhold.cli import candidates
+from handhold.cli.progress import show_progress
+from handhold.cli.state import open_store
+from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
+from handhold.core.errors import ToolError
+from handhold.core.ports import Approver
+from handhold.core.text.display_text import escape_invisible
+from handhold.dialects.error_messages import format_plain_error
+
+if TYPE_CHECKING:
+    from handhold.toolbox import Toolbox
+
+EXIT_REFUSED = 1
+CommandFunction = Callable[..., Any]
+
+
+class ToolboxOptions(TypedDict):
+    """The options that say which toolbox is meant."""
+
+    root: tuple[Path, ...]
+    dialect: str
+    session: str
+    state: Path | None
+    policy: Mode | None
+    shell: Confinement
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="For programs: JSON instead of words.")
+root = click.option(
+    "--root",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The workspace; several may be given. Default: the current folder.",
+)
+state = click.option(
+    "--state", type=click.Path(path_type=Path), help="Where the journal lives, instead of the user's state folder."
+)
+dialect = click.option("--dialect", type=click.Choice(DIALECTS), default="handhold", show_default=True)
+policy = click.option("--policy", type=click.Choice(MODES), help="How much happens without a question.")
+session = click.option(
+    "--session",
+    default="default",
+    show_default=True,
+    help="The conversation that is meant; - is the one that called last.",
+    shell_complete=candidates.complete_session,
+)
+shell = click.option(
+    "--shell",
+    type=click.Choice(CONFINEMENTS),
+    default="contained",
+    show_default=True,
+    help="What confines commands: Handhold, whatever it runs in, or nothing.",
+)
+CALL_OPTIONS = (
+    click.option(
+        "--call", "one", default="", help="One call, by id or as #number.", shell_complete=candidates.complete_call_id
+    ),
+    click.option("--turn", default="", help="All calls of a turn.", shell_complete=candidates.complete_turn),
+    click.option("--all", "all_of_it", is_flag=True, help="The whole session."),
+)
+
+
+def add_call_options(command: CommandFunction) -> CommandFunction:
+    """The options that say which calls are meant."""
+    for option in reversed(CALL_OPTIONS):
+        command = option(command)
+    return command
+
+
+def open_toolbox(options: ToolboxOptions, approver: Approver | None = None) -> "Toolbox":
+    """ToolError if the folder or the state cannot be used."""
+    from handhold.toolbox import Toolbox
+
+    with show_progress():  # what a dead process left is taken back first
+        return Toolbox.open(
+            options["root"] or (Path.cwd(),),
+            dialect=options["dialect"],
+            session=resolve_session(options),
+            state=options["state"],
+            policy=options["policy"],
+            approver=approver,
+            shell=options["shell"],
+        )
+
+
+def resolve_session(options: ToolboxOptions) -> str:
+    if options["session"] != "-":
+        return options["session"]
+    with open_store(options["root"], options["state"]) as store:
+        last = store.entries(last=1)
+    return last[-1].call.session if last else "default"
+
+
+def add_toolbox_options(command: Callable[..., int]) -> Callable[..., None]:
+    """The options that a toolbox takes, and JSON; the command's number is its exit status."""
+    run = report_errors(command)
+    for option in (as_json, shell, policy, state, session, dialect, root):
+        run = option(run)
+    return run
+
+
+def report_errors(command: Callable[..., int]) -> Callable[..., None]:
+    """What a command cannot do, told in words or as JSON; with `as_json` among its arguments."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            status = command(*args, **options)
+        except BrokenPipeError:
+            raise  # whoever was shown it did not look to the end
+        except (ToolError, OSError) as error:
+            exit_with_error(error, as_json=options["as_json"])
+        sys.exit(status)
+
+    return run
+
+
+def exit_with_error(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
+    """What could not be done, and the end."""
+    if not as_json:
+        raise click.ClickException(format_error(error)) from error
+    code, blame = (error.code, error.blame.value) if isinstance(error, ToolError) else ("OS_ERROR", "infra")
+    facts = error.facts() if isinstance(error, ToolError) else {}
+    print_json({"error": {"code": code, "blame": blame, "message": format_error(error), "facts": facts}})
+    sys.exit(EXIT_REFUSED)
+
+
+def format_error(error: ToolError | OSError) -> str:
+    text = f"{error.code}: {format_plain_error(error)}" if isinstance(error, ToolError) else str(error)
+    return escape_invisible(text)
+
+
+def print_json(value: Any) -> None:
+    """JSON, for programs. A name may hold bytes that are no text: all that is not ASCII is spelled out."""
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,212 @@
+"""The view that a tool plans with: it hides what the policy denies, and knows what the session has seen.
+
+So no plan and no error message can show a denied path, and no tool can forget to ask the tracker.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from handhold.core.choices import Matching
+from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
+from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
+from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.rules import RulePolicy
+from handhold.core.ports import DialectOptions, FileView, HiddenPaths, Policy, Verb, Verdict
+from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.path_escaping import escape_ambiguous, escape_path
+from handhold.core.tracker import ReadTracker
+
+MAX_SUGGESTIONS = 5  # names that are told instead of a missing one
+UNUSED_NAME = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
+
+
+@dataclass(frozen=True)
+class EditableText:
+    """A file that the session has seen as it is: its content and its text."""
+
+    snapshot: FileSnapshot
+    text: Text
+
+
+@dataclass(frozen=True)
+class GuardedView:
+    files: FileView
+    policy: Policy
+    tracker: ReadTracker
+    options: DialectOptions
+    hidden_paths: HiddenPaths | None = None  # what reading is denied of; None where no rule could
+
+    @property
+    def matching(self) -> Matching:
+        return self.options.matching
+
+    def resolve(self, path: str) -> str:
+        return self.files.resolve(path)
+
+    def format_path(self, place: str) -> str:
+        """A place as a reply spells it, and as a call may: from the first root on, or in full if the dialect does."""
+        if self.options.absolute_paths:
+            return escape_path(place)
+        return escape_path(place.removeprefix(self._first_root_prefix)) if place != self.files.roots[0] else "."
+
+    @cached_property
+    def is_visible(self) -> Callable[[str], bool]:
+        """Whether a place may be shown, and be told from."""
+        # A search asks a hundred thousand times: whoever can answer quickly does.
+        if isinstance(self.policy, ModePolicy):
+            return lambda _: True
+        if isinstance(self.policy, RulePolicy):
+            return self.policy.is_visible
+        decide = self.policy.decide
+        return lambda place: decide(Verb.READ, escape_ambiguous(place)).verdict is not Verdict.DENY
+
+    def stat(self, path: str) -> FileStat | None:
+        return self._stat_allowed(path)
+
+    def stat_existing(self, path: str) -> FileStat:
+        """What stands at a path; NotFound, with the names beside it that may be seen, if nothing does."""
+        stat = self.stat(path)
+        if stat is None:
+            suggestions = (
+                name if name.startswith("/") else self._first_root_prefix + name
+                for name in self.files.suggest_paths(path)
+            )
+            raise NotFound(
+                path,
+                tuple(self.format_path(place) for place in suggestions if self.is_visible(place))[:MAX_SUGGESTIONS],
+            )
+        return stat
+
+    def stat_file(self, path: str) -> FileStat:
+        """A regular file, or the reason why there is none."""
+        stat = self.stat_existing(path)
+        if stat.kind == "directory":
+            raise IsDirectory(path)
+        if stat.kind == "other":
+            raise NotRegularFile(path, stat.kind)
+        return stat
+
+    def read_head(self, path: str, stat: FileStat, count: int) -> FileHead:
+        """How the file begins that was looked at."""
+        head = self.files.read_head(path, count)
+        if (head.path, head.identity) != (stat.path, stat.identity):  # a link may have been turned meanwhile
+            self._stat_allowed(path)
+            self._check_readable(path, head.path)
+        return head
+
+    def read(self, path: str) -> FileSnapshot:
+        """A file that is only looked at, whether the session knew it or not."""
+        self._stat_allowed(path)
+        snapshot = self.files.read(path)
+        self._check_readable(path, snapshot.path)
+        return snapshot
+
+    def page(self, path: str, offset: int, limit: int, width: int, whole: FileSnapshot | None = None) -> Page:
+        if whole is not None:
+            return self.files.read_page(path, offset, limit, width, snapshot=whole)
+        self._stat_allowed(path)
+        page = self.files.read_page(path, offset, limit, width)
+        self._check_readable(path, page.path)  # a link may have been turned meanwhile
+        return page
+
+    def count(self, path: str) -> int:
+        self._stat_allowed(path)
+        return self.files.count_lines(path)
+
+    def read_editable_text(self, path: str, *, fully: bool = False) -> EditableText:
+        """A file that may be changed: there, text, seen by the session, and unchanged since."""
+        snapshot = self.read_editable(path, fully=fully)
+        return EditableText(snapshot, self.decode(snapshot.data, path))
+
+    def decode(self, data: bytes, path: str) -> Text:
+        """Bytes that stand at a path, or would, in the encoding that they have there."""
+        return Text.decode(data, path, self.files.declared_encoding(path))
+
+    def create_text(self, body: str, path: str) -> Text:
+        """The text of a file that is to come, in the encoding asked for; Unencodable if that has no room for it."""
+        text = Text.new(body, self.files.declared_encoding(path))
+        check_encodable(text.body, text.encoding, path)
+        return text
+
+    def read_editable(self, path: str, *, fully: bool = False) -> FileSnapshot:
+        """The same, text or not."""
+        try:
+            self.stat_file(path)
+        except NotFound as error:
+            error.was_read = self.tracker.read_records.get(self.files.resolve(path), None) is not None
+            raise
+        snapshot = self.files.read(path)
+        self._check_readable(path, snapshot.path)
+        if self.options.requires_read:
+            self.tracker.require_read(snapshot, path, fully=fully)
+        return snapshot
+
+    def has_seen_all(self, snapshot: FileSnapshot) -> bool:
+        """Whether the session has seen this file from end to end."""
+        record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
+        return record is not None and record.is_complete and record.hash == snapshot.hash
+
+    def reject_link(self, path: str) -> None:
+        """IsLink if the path is the name of a link, and not of the file that it leads to."""
+        place = self.files.resolve(path)
+        if place != self._resolve_nofollow(path):
+            raise IsLink(path, place)
+
+    def _resolve_nofollow(self, path: str) -> str:
+        """Where a path is, if its last name is not followed: the place of a link itself."""
+        above, _, name = path.rpartition("/")
+        beside = self.files.resolve(f"{above}/{UNUSED_NAME}" if above or path.startswith("/") else UNUSED_NAME)
+        return beside.removesuffix(UNUSED_NAME) + name
+
+    def has_shown(self, page: Page) -> bool:
+        """Whether the session was shown these very lines, and they are still the same."""
+        return self.tracker.has_shown(page)
+
+    def has_seen_other_content(self, snapshot: FileSnapshot) -> bool:
+        """Whether the session saw another content of this file."""
+        record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
+        return record is not None and record.hash != snapshot.hash
+
+    def compare_page(self, page: Page) -> tuple[bool, str]:
+        """Whether the file is no longer what the session last saw of it, and how it differs."""
+        return self.tracker.compare_page(page)
+
+    def compare_snapshot(self, snapshot: FileSnapshot) -> tuple[bool, str]:
+        return self.tracker.compare_snapshot(snapshot)
+
+    @property
+    def _first_root_prefix(self) -> str:
+        return self.files.roots[0].rstrip("/") + "/"
+
+    def _stat_allowed(self, path: str) -> FileStat | None:
+        """What stands there. Denied if one of its names is: its place, that of a link which leads there, or another of
+        the same file."""
+        stat = self.files.stat(path)
+        for place in self._iter_names(path, stat):
+            self._check_readable(path, place)
+        return stat
+
+    def iter_names(self, path: str) -> Iterator[str]:
+        """All names that a path stands for, each a place."""
+        return self._iter_names(path, self.files.stat(path) if self.hidden_paths else None)
+
+    def _iter_names(self, path: str, stat: FileStat | None) -> Iterator[str]:
+        place = stat.path if stat else self.files.resolve(path)
+        yield place
+        if self.hidden_paths is None or place in self.files.roots:
+            return
+        if (
+            place not in (path, self._first_root_prefix + path)
+            and (unfollowed := self._resolve_nofollow(path)) != place
+        ):
+            yield unfollowed
+        if stat and stat.link_count > 1:
+            hard_link = self.hidden_paths.hard_links().get((stat.identity.device, stat.identity.inode))
+            if hard_link is not None:
+                yield escape_ambiguous(hard_link)
+
+    def _check_readable(self, path: str, place: str) -> None:
+        decision = self.policy.decide(Verb.READ, place)
+        if decision.verdict is Verdict.DENY:
+            raise Denied(path, decision.because, decision.rule, remedy=decision.remedy)

@@ -1,0 +1,71 @@
+"""The nearest region: what a refusal shows, why the text is not there, and what differs."""
+
+from collections import Counter
+
+from handhold.core.errors import LineDifference, NoMatch, Region
+from handhold.core.text.lines import split_lines
+from handhold.core.text.splice import align_lines
+from handhold.core.text.text_index import TextIndex, find_positions, to_bare_bytes
+
+MAX_LINE_OCCURRENCES = 1000  # a line that stands more often than this says little about a place
+MAX_REGION_LINES = 12  # lines of a region
+MAX_DIFFERENCES = 4
+
+
+def build_no_match(path: str, old: str, index: TextIndex) -> NoMatch:
+    """The refusal of a text, with what can be said about it."""
+    region = _find_nearest(old, index, MAX_REGION_LINES)
+    if to_bare_bytes(old) and index.contains(old):
+        return NoMatch(path, old, region, "whitespace", find_differences(old, index, region, whitespace=True))
+    differing = find_differences(old, index, region)
+    wanted = split_lines(old)
+    missing = sum(each.quoted is not None for each in differing)
+    is_stale = region is not None and len(differing) < MAX_DIFFERENCES and missing * 2 <= len(wanted)
+    return NoMatch(path, old, region, "stale" if is_stale else "absent", differing)
+
+
+def find_nearest_region(old: str, text: str, *, max_lines: int = MAX_REGION_LINES) -> Region | None:
+    """The lines of `text` that share most lines with `old`, blanks aside; None if it shares none."""
+    return _find_nearest(old, TextIndex(text), max_lines)
+
+
+def _find_nearest(old: str, index: TextIndex, max_lines: int) -> Region | None:
+    wanted = [line.strip() for line in split_lines(old)]
+    where = find_positions([line for line in wanted if line], list(map(str.strip, index.lines)))
+    votes: Counter[int] = Counter()
+    for at, line in enumerate(wanted):
+        votes.update(place - at for place in where.get(line, ())[:MAX_LINE_OCCURRENCES])
+    if not votes:
+        return None
+    start = max(0, votes.most_common(1)[0][0])
+    return Region(start + 1, tuple(_slice_lines(index, start, min(max_lines, len(wanted) + 1))))
+
+
+def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:
+    """Some lines; a final newline starts none."""
+    end = len(index.lines) - (not index.lines[-1])
+    return index.lines[start : min(start + count, end)]
+
+
+def find_differences(
+    old: str, index: TextIndex, region: Region | None, *, whitespace: bool = False, limit: int = MAX_DIFFERENCES
+) -> tuple[LineDifference, ...]:
+    """Where the lines from the region on part from the quoted; `whitespace` counts only if nothing else differs."""
+    if region is None:
+        return ()
+    quoted = split_lines(old)
+    start = region.first - 1
+    file_lines = _slice_lines(index, start, len(quoted))
+    found: list[LineDifference] = []
+    sides = (
+        (file_lines, quoted)
+        if whitespace
+        else ([repr(to_bare_bytes(line)) for line in lines] for lines in (file_lines, quoted))
+    )
+    for kind, a, b, c, d in align_lines(*sides):
+        if kind != "equal":
+            for n in range(max(b - a, d - c)):
+                file_line = file_lines[a + n] if a + n < b else None
+                quoted_line = quoted[c + n] if c + n < d else None
+                found.append(LineDifference(start + min(a + n, b) + 1, file_line, quoted_line))
+    return tuple(found[:limit])

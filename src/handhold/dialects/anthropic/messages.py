@@ -1,0 +1,96 @@
+"""The messages of the dialect `anthropic`, in our own words: the vendor publishes arguments, and leaves replies open."""
+
+from collections.abc import Iterator
+
+from handhold.core import errors as e
+from handhold.core.requests import Insert, Request
+from handhold.core.results import (
+    EditResult,
+    ImageResult,
+    ListResult,
+    NotebookResult,
+    PdfResult,
+    RestartResult,
+    Result,
+    RunResult,
+    TextResult,
+    WriteResult,
+)
+from handhold.dialects import commands, media, notebooks
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.formatting import format_row, pluralize, truncate
+from handhold.dialects.hints import append_notes
+from handhold.dialects.searches import SearchPhrases, format_empty_result, format_search_notes, format_tree
+
+MAX_SNIPPET_LINES = 40  # of a snippet
+NOTEBOOK_PHRASES = notebooks.NotebookPhrases(
+    "Go on with view_range=[{next}, -1].", search_in_cell="", can_edit_cells=False
+)
+SEARCH_PHRASES = SearchPhrases(
+    next_page="",
+    narrow="View a folder in it, or list it with bash.",
+    unsorted="",
+    ignored="View a folder that is left out to see what is in it.",
+    hidden="List it with bash to see what is hidden.",
+    explicit_path="",
+    regex="",
+    literal="",
+)
+
+
+def format_result(request: Request, result: Result) -> str:
+    match result:
+        case TextResult(lines=()):
+            return f"[{truncate(result.path)} is empty.]"
+        case TextResult():
+            return "\n".join([*format_page(result), *notebooks.explain_text_fallback(result)])
+        case ImageResult() | PdfResult() | NotebookResult():
+            return media.format_media(result, NOTEBOOK_PHRASES)
+        case ListResult():
+            return append_notes(
+                "\n".join(format_tree(result)) if result.summary.shown_count else format_empty_result(result),
+                format_search_notes(result, SEARCH_PHRASES),
+            )
+        case WriteResult(created=created):
+            return f"File created successfully at: {result.path}" if created else f"File overwritten: {result.path}"
+        case EditResult():
+            what = "The text was inserted" if isinstance(request, Insert) else "The text was replaced"
+            return "\n".join(
+                [f"{what} in {truncate(result.path)}. The lines around it are now:", *format_snippet(result)]
+            )
+        case RunResult():
+            return commands.format_command(result)
+        case RestartResult():
+            return "The shell was restarted."
+        case _:
+            raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
+
+
+def format_page(page: TextResult) -> Iterator[str]:
+    for number, line in enumerate(page.lines, page.first):
+        yield format_row(
+            number,
+            f"{line.text}... ({line.omitted_chars} more characters)" if line.omitted_chars else line.text,
+            separator="\t",
+        )
+
+
+def format_snippet(edited: EditResult) -> Iterator[str]:
+    rows = edited.snippet.rows
+    yield from (format_row(number, truncate(text), separator="\t") for number, text in rows[:MAX_SNIPPET_LINES])
+    if len(rows) > MAX_SNIPPET_LINES:
+        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the change not shown.]"
+
+
+def format_error(error: e.ToolError, *, hints: bool) -> str:
+    match error:
+        case e.NoMatch(old=old) if old:
+            return f"old_str does not stand in {truncate(error.path)}, so nothing was replaced. Quote it as it stands in the file, without line numbers."
+        case e.Ambiguous(lines=lines):
+            return f"old_str stands in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the place you mean."
+        case e.Stale(complete=True) if hints:
+            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
+        case e.PastEnd(offset=offset, lines=lines):
+            return f"{truncate(error.path)} has {pluralize(lines, 'line')}; {offset} is past its end."
+        case _:
+            return format_plain_error(error)

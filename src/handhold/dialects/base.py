@@ -1,0 +1,104 @@
+"""What every dialect does in the same way; what it does in its own is four short methods."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from handhold.core.errors import BadArguments, ToolError
+from handhold.core.ports import DialectOptions, ReplyFrame
+from handhold.core.requests import Replacement, Request
+from handhold.core.results import Reply, Result, ToolSpec
+from handhold.dialects.arguments import Specs, build_examples
+from handhold.dialects.formatting import replace_surrogates
+from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
+
+
+class BaseDialect(ABC):
+    """A dialect: the tools of `specs.json` beside `file`, read into requests and put into words."""
+
+    name: str
+    options: DialectOptions
+
+    def __init__(self, file: str) -> None:
+        self._specs = Specs(file)
+
+    # --- its own way
+
+    @abstractmethod
+    def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
+        """What a call asks for; its arguments fit the schema."""
+
+    @abstractmethod
+    def format_result(self, request: Request, result: Result) -> str: ...
+
+    @abstractmethod
+    def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
+
+    def format_result_for_call(self, request: Request, result: Result, call_id: str) -> str:
+        """As `format_result`, for a family whose messages name the id of the call."""
+        return self.format_result(request, result)
+
+    def normalize_arguments(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
+        """Arguments as the schema has them, where the family also sends them in another form."""
+        return arguments
+
+    def frame(self, reply: Reply, frame: ReplyFrame) -> str:
+        """The text of a reply as it leaves, where the family has a form for it."""
+        return reply.text
+
+    def needs_hints(self, error: ToolError) -> bool:
+        """Whether the engine's facts about an error are told even without hints."""
+        return False
+
+    # --- the same for all
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._specs.tools
+
+    @property
+    def instructions(self) -> str:
+        """What teaches a model to use these tools together: `instructions.md` beside `specs.json`; empty without one."""
+        file = Path(self._specs.file).with_name("instructions.md")
+        return file.read_text("utf-8") if file.exists() else ""
+
+    def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request:
+        return self.decode_and_repair(tool, arguments)[0]
+
+    def decode_and_repair(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
+        try:
+            fitted = self._specs.fit(tool, self.normalize_arguments(tool, arguments))
+            return self.build_request(tool, fitted.values), fitted.repairs
+        except BadArguments as error:  # refused with a call that would not be
+            error.example = error.example or self._build_example(tool, arguments, error.argument)
+            raise
+
+    def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
+        return replace_surrogates(
+            append_notes(
+                self.format_result_for_call(request, result, call_id), format_result_notes(result) if hints else ()
+            )
+        )
+
+    def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str:
+        notes = format_error_notes(error) if hints or self.needs_hints(error) else ()
+        return replace_surrogates(append_notes(self.format_error(tool, error, hints=hints), notes))
+
+    def _build_example(self, tool: str, arguments: Mapping[str, Any] | str, bad_argument: str) -> str:
+        for call in build_examples(arguments, bad_argument, self._specs.get_schema(tool)):
+            try:
+                self.build_request(tool, self._specs.fit(tool, call).values)
+            except ToolError:
+                continue  # what is shown must be right: the next one asks for less
+            return json.dumps(call, ensure_ascii=False)
+        return ""
+
+
+def build_replacement(a: Mapping[str, Any]) -> Replacement:
+    return Replacement(a["old_string"], a["new_string"], every=a["replace_all"])
+
+
+def unhandled_tool_error(tool: str) -> AssertionError:
+    return AssertionError(f"{tool} is in specs.json and not in decode")

@@ -1,0 +1,38 @@
+"""The messages of the dialect `codex`: the list of files as its family prints it, plain words for the rest."""
+
+from collections.abc import Iterator
+
+from handhold.core import errors as e
+from handhold.core.results import PatchResult, Result, RunResult
+from handhold.dialects import commands
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.formatting import truncate
+
+STATUS_LETTERS = {"added": "A", "updated": "M", "moved": "M", "deleted": "D"}
+MAX_LISTED_FILES = 300
+
+
+def format_result(result: Result) -> str:
+    match result:
+        case PatchResult():
+            return "\n".join(["Success. Updated the following files:", *format_file_list(result)])
+        case RunResult():
+            return commands.format_command(result)
+        case _:
+            raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
+
+
+def format_file_list(patched: PatchResult) -> Iterator[str]:
+    rows = sorted(patched.files, key=lambda file: "AMD".index(STATUS_LETTERS[file.verb]))
+    for file in rows[:MAX_LISTED_FILES]:
+        yield f"{STATUS_LETTERS[file.verb]} {truncate(file.path)}"
+    if len(rows) > MAX_LISTED_FILES:
+        yield f"[{len(rows) - MAX_LISTED_FILES} more files not listed.]"
+
+
+def format_error(error: e.ToolError) -> str:
+    match error:
+        case e.AlreadyExists():
+            return f"{truncate(error.path)} already exists, so nothing was changed. Use *** Update File, or delete it first in the same patch."
+        case _:
+            return format_plain_error(error)

@@ -1,0 +1,139 @@
+"""The messages of the dialect `gemini`: as the vendor documents its replies, and else in plain words."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from handhold.core import errors as e
+from handhold.core.results import (
+    EditResult,
+    GlobResult,
+    GrepResult,
+    ImageResult,
+    ListResult,
+    NotebookResult,
+    PdfResult,
+    Result,
+    RunResult,
+    TextResult,
+    WriteResult,
+)
+from handhold.dialects import commands, media, notebooks
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.formatting import pluralize, truncate
+from handhold.dialects.hints import append_notes
+from handhold.dialects.searches import (
+    AnySearchResult,
+    SearchPhrases,
+    format_empty_result,
+    format_match_row,
+    format_search_notes,
+)
+
+NOTEBOOK_PHRASES = notebooks.NotebookPhrases(
+    "Go on with offset={skip}.", "; search_file_content finds lines in it", can_edit_cells=False
+)
+SEARCH_PHRASES = SearchPhrases(
+    next_page="",
+    narrow="Use a more specific pattern or dir_path.",
+    unsorted="",
+    ignored="respect_git_ignore=false includes what ignore files leave out.",
+    hidden="",
+    explicit_path="A file that is given as dir_path is always searched.",
+    regex="",
+    literal="Special characters that are meant literally need a backslash.",
+)
+PHRASES_BY_RESULT = {
+    ListResult: SEARCH_PHRASES,
+    GlobResult: SEARCH_PHRASES,
+    GrepResult: replace(SEARCH_PHRASES, ignored="Give a file, or a directory that is itself left out, as dir_path."),
+}
+
+
+def make_case_insensitive(pattern: str) -> str:
+    """A glob that takes no notice of case: every letter in both."""
+    out, inside = "", False
+    for char in pattern:
+        inside = (char == "[" or inside) and char != "]"
+        other = char.swapcase()
+        out += f"[{char}{other}]" if not inside and len(other) == 1 and other != char else char
+    return out
+
+
+def format_result(result: Result) -> str:
+    match result:
+        case TextResult(lines=()):
+            return f"[{truncate(result.path)} is empty.]"
+        case TextResult():
+            return "\n".join([*format_page(result), *notebooks.explain_text_fallback(result)])
+        case ImageResult() | PdfResult() | NotebookResult():
+            return media.format_media(result, NOTEBOOK_PHRASES)
+        case WriteResult(path=path, created=True):
+            return f"Successfully created and wrote to new file: {path}"
+        case WriteResult(path=path):
+            return f"Successfully overwrote file: {path}"
+        case EditResult(path=path, created=True):
+            return f"Created new file: {path} with provided content."
+        case EditResult(path=path, steps=steps):
+            return f"Successfully modified file: {path} ({steps[0].match_count} replacements)."
+        case RunResult():
+            return commands.format_command(result)
+        case ListResult() | GlobResult() | GrepResult():
+            return append_notes(
+                "\n".join(format_search(result)), format_search_notes(result, PHRASES_BY_RESULT[type(result)])
+            )
+        case _:
+            raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
+
+
+def format_page(page: TextResult) -> Iterator[str]:
+    """Bare lines: this family counts them itself, and is told which they are where they are not all."""
+    if page.has_more or page.first > 1:
+        last = page.first + len(page.lines) - 1
+        of = f" of {page.total} total lines" if page.total is not None else ""
+        yield f"[File content truncated: showing lines {page.first}-{last}{of}.]"
+    for line in page.lines:
+        yield f"{line.text}... ({line.omitted_chars} more characters)" if line.omitted_chars else line.text
+
+
+def format_search(result: AnySearchResult) -> Iterator[str]:
+    if not result.summary.shown_count:
+        yield format_empty_result(result)
+        return
+    where = truncate(result.summary.path)
+    match result:
+        case ListResult(entries=entries):
+            yield f"Directory listing for {where}:"
+            yield from (
+                f"[DIR] {get_basename(path)}" if kind == "directory" else get_basename(path) for path, kind in entries
+            )
+        case GlobResult(paths=paths, pattern=pattern):
+            yield f'Found {len(paths)} file(s) matching "{truncate(pattern)}" within {where}, sorted by modification time (newest first):'
+            yield from paths
+        case GrepResult(pattern=pattern, files=files):
+            among = f' (filter: "{truncate(result.glob)}")' if result.glob else ""
+            yield f'Found {pluralize(result.summary.shown_count, "match").replace("matchs", "matches")} for pattern "{truncate(pattern)}" in path "{where}"{among}:'
+            for path, hit in files:
+                yield "---"
+                yield f"File: {path}"
+                yield from (f"L{each.number}: {format_match_row(each)}" for each in hit.rows)
+            yield "---"
+
+
+def get_basename(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def format_error(error: e.ToolError, *, hints: bool) -> str:
+    match error:
+        case e.NoMatch(old=old) if old:
+            return f"Failed to edit, 0 occurrences found for old_string in {truncate(error.path)}. Nothing was changed. Quote it exactly as it stands in the file."
+        case e.Ambiguous(lines=lines):
+            return f"Failed to edit, expected 1 occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Quote more of the lines around it, or say expected_replacements."
+        case e.UnexpectedCount(wanted=wanted, lines=lines):
+            return f"Failed to edit, expected {wanted} occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed."
+        case e.BinaryFile():
+            return f"Cannot display content of binary file: {truncate(error.path)}"
+        case e.Stale(complete=True) if hints:
+            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
+        case _:
+            return format_plain_error(error)

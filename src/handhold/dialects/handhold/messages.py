@@ -1,0 +1,210 @@
+"""The messages of the dialect `handhold`. An edit echoes little: the model knows what it wrote."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from handhold.core import errors as e
+from handhold.core.requests import Read, Request
+from handhold.core.results import (
+    EditResult,
+    GlobResult,
+    GrepResult,
+    ImageResult,
+    JobResult,
+    ListResult,
+    NotebookEditResult,
+    NotebookResult,
+    PatchedFile,
+    PatchResult,
+    PdfResult,
+    ReadManyResult,
+    RestartResult,
+    Result,
+    RunResult,
+    TextResult,
+    UnchangedResult,
+    WriteResult,
+)
+from handhold.dialects import commands, media, notebooks
+from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.formatting import format_row, pluralize, truncate
+from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
+from handhold.dialects.searches import (
+    AnySearchResult,
+    SearchPhrases,
+    format_empty_result,
+    format_matches,
+    format_search_notes,
+    format_tree,
+)
+
+MAX_SNIPPET_LINES = 40  # of a snippet
+MAX_LISTED_FILES = 150  # of a patch
+MAX_FILE_HEADER_CHARS, MAX_FILE_NOTES_CHARS = (
+    120,
+    400,
+)  # characters of what stands above and below the lines of one of several files
+CUT_FILES_NOTE = "[Go on with read_file where a file was cut.]"
+CUT_FILES_NOTE_CHARS = len(CUT_FILES_NOTE) + 2
+JOB_TOOL_NAMES = commands.JobToolNames(output="bash_output", stop="bash_stop", has_offset=True)
+
+SEARCH_PHRASES = SearchPhrases(
+    next_page='Go on with cursor="{cursor}".',
+    narrow="Narrow it with path or pattern.",
+    unsorted='Or take sort="none", which can be paged through to the end.',
+    ignored="ignored=true includes what ignore files leave out.",
+    hidden="hidden=true includes what is hidden.",
+    explicit_path="A file whose own path is given is always searched.",
+    regex="It was taken as it stands, and looks like a regular expression: set regex=true if it is one.",
+    literal="It was taken as a regular expression, and looks like plain text: leave regex out if it is that.",
+)
+PHRASES_BY_RESULT = {
+    ListResult: replace(
+        SEARCH_PHRASES,
+        narrow="List a folder in it, or with a smaller depth.",
+        ignored="ignored=true includes heavy folders.",
+    ),
+    GlobResult: SEARCH_PHRASES,
+    GrepResult: replace(SEARCH_PHRASES, narrow="Narrow it with path, glob or pattern."),
+}
+READ_FOLDER_PHRASES = replace(
+    PHRASES_BY_RESULT[ListResult],
+    next_page='Go on with list_files and cursor="{cursor}".',
+    ignored="list_files with ignored=true includes heavy folders.",
+    hidden="list_files with hidden=true includes what is hidden.",
+)
+
+# --- what was done
+
+
+def format_result(request: Request, result: Result) -> str:
+    match result:
+        case ListResult() if isinstance(request, Read):
+            return append_notes("\n".join(format_search(result)), format_search_notes(result, READ_FOLDER_PHRASES))
+        case UnchangedResult(first=first, last=last):
+            of = f" of {result.total}" if result.total is not None else ""
+            return f"[{truncate(result.path)} is unchanged since you read it (lines {first}-{last}{of}).]"
+        case ImageResult() | PdfResult() | NotebookResult():
+            return media.format_media(result, notebooks.DEFAULT_PHRASES, with_page_hint=True)
+        case NotebookEditResult():
+            return notebooks.format_notebook_edit(result)
+        case ReadManyResult(files=files):
+            cut = [CUT_FILES_NOTE] if any(isinstance(file, TextResult) and file.has_more for file in files) else []
+            return "\n\n".join([*map(format_file, files), *cut])
+        case TextResult(lines=()):
+            return f"[{truncate(result.path)} is empty.]"
+        case TextResult():
+            return "\n".join([*format_page(result), *notebooks.explain_text_fallback(result)])
+        case WriteResult(created=created):
+            done = "Created" if created else "Wrote"
+            return (
+                f"{done} {truncate(result.path)}: {pluralize(result.lines, 'line')}, {pluralize(result.size, 'byte')}."
+            )
+        case EditResult(created=True):
+            then = f" and made {pluralize(len(result.steps) - 1, 'edit')} in it" if len(result.steps) > 1 else ""
+            return f"Created {truncate(result.path)}{then}."
+        case EditResult():
+            return "\n".join(
+                [f"Edited {truncate(result.path)}: {format_edit_counts(result)}.", *format_snippet(result)]
+            )
+        case PatchResult(files=files):
+            return "\n".join([f"Patched {pluralize(len(files), 'file')}:", *format_patched_files(files)])
+        case RunResult():
+            return commands.format_command(result)
+        case JobResult():
+            return commands.format_job(result, JOB_TOOL_NAMES)
+        case RestartResult():
+            return "The shell was restarted."
+        case ListResult() | GlobResult() | GrepResult():
+            return append_notes(
+                "\n".join(format_search(result)), format_search_notes(result, PHRASES_BY_RESULT[type(result)])
+            )
+
+
+def format_file(file: TextResult | e.PathError) -> str:
+    """One of several files, under its name."""
+    name = f"=== {truncate(file.path, MAX_FILE_HEADER_CHARS)}"
+    if isinstance(file, e.PathError):
+        message, about = format_error("read_file", file, hints=True), format_error_notes(file)
+        return f"{name}\n{truncate(' '.join([message, *about]), MAX_FILE_NOTES_CHARS)}"
+    # How a file changed, only a reply of its own has room for.
+    about = truncate("\n".join(format_result_notes(replace(file, diff_since_read=""))), MAX_FILE_NOTES_CHARS)
+    return "\n".join([name, *(format_page(file) if file.lines else ["[It is empty.]"]), *([about] if about else [])])
+
+
+def format_patched_files(files: tuple[PatchedFile, ...]) -> Iterator[str]:
+    for file in files[:MAX_LISTED_FILES]:
+        moved = f"{truncate(file.source)} -> " if file.source else ""
+        counts = [f"{sign}{count:,}" for sign, count in (("+", file.added), ("-", file.removed)) if count]
+        change = f" ({' '.join(counts)})" if counts else ""
+        yield f"{file.verb} {moved}{truncate(file.path)}{change}"
+    if len(files) > MAX_LISTED_FILES:
+        yield f"[{pluralize(len(files) - MAX_LISTED_FILES, 'more file')} not listed.]"
+
+
+def format_search(result: AnySearchResult) -> Iterator[str]:
+    if not result.summary.shown_count:
+        yield format_empty_result(result)
+        return
+    match result:
+        case ListResult():
+            yield from format_tree(result)
+        case GlobResult(paths=paths):
+            yield from paths
+        case GrepResult():
+            yield from format_matches(result)
+
+
+def format_page(page: TextResult) -> Iterator[str]:
+    for number, line in enumerate(page.lines, page.first):
+        yield format_row(
+            number, f"{line.text}... ({line.omitted_chars} more characters)" if line.omitted_chars else line.text
+        )
+
+
+def format_edit_counts(edited: EditResult) -> str:
+    count = pluralize(sum(step.match_count for step in edited.steps), "place")
+    return count if len(edited.steps) == 1 else f"{pluralize(len(edited.steps), 'edit')}, {count}"
+
+
+def format_snippet(edited: EditResult) -> Iterator[str]:
+    rows = edited.snippet.rows
+    before = rows[0][0] if rows else 0
+    for number, text in rows[:MAX_SNIPPET_LINES]:
+        if number > before + 1:
+            yield "   ..."
+        yield format_row(number, truncate(text))
+        before = number
+    if len(rows) > MAX_SNIPPET_LINES:
+        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the changes not shown.]"
+
+
+# --- what was refused
+
+
+def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
+    match error:
+        case e.AlreadyExists() if tool == "apply_patch":
+            return f"{truncate(error.path)} already exists, so nothing was changed. Update it, delete it first in the same patch, or choose another path."
+        case e.NotFound():
+            return f"{truncate(error.path)} does not exist. Check the path."
+        case e.NotDirectory() if tool in ("list_files", "glob"):
+            return f"{truncate(error.path)} is not a folder. Give the folder that it is in, or read it with read_file."
+        case e.BadRegex():
+            return f"{format_plain_error(error)} If it is plain text, leave regex out."
+        case e.PastEnd(lines=0):
+            return f"[{truncate(error.path)} is empty.]"
+        case e.PastEnd(lines=lines):
+            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; offset={error.offset} is past its end."
+        case e.AlreadyExists():
+            return f"{truncate(error.path)} already exists, and an empty old_string only makes new files. Read it and quote what should be replaced."
+        case e.Stale(complete=True) if hints:
+            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
+        case e.NoChange():
+            return "old_string and new_string are the same, so there is nothing to change."
+        case e.NoMatch(old=old) if old:
+            return f"old_string is not in {truncate(error.path)}, so nothing was changed. Quote it as it stands in the file, without line numbers."
+        case e.Ambiguous(lines=lines):
+            return f"old_string is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the place you mean, or set replace_all to change all of them."
+        case _:
+            return format_plain_error(error)

@@ -1,0 +1,149 @@
+"""The form of the dialect `mycode`, and the words in it.
+
+One object for every reply: `status`, `data`, `text`, `stats` and `context`, and `error` where there is one. What was left
+out is said in `text` and marked in `data`, so that nothing found is told from not everything looked at.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from handhold.core import errors as e
+from handhold.core.ports import ReplyFrame
+from handhold.core.results import (
+    GlobResult,
+    GrepResult,
+    ImageResult,
+    ListResult,
+    NotebookResult,
+    PdfResult,
+    Reply,
+    Result,
+    TextResult,
+)
+from handhold.dialects.chinese import format_chinese_error, format_media
+from handhold.dialects.formatting import format_row, truncate
+from handhold.dialects.searches import AnySearchResult
+
+MAX_VISITED_ENTRIES = 20_000  # entries that Glob visits
+NO_MATCH = "没有找到匹配项"
+ABORTED_NO_MATCH = {  # where a search ended early
+    "deadline": f"超时之前{NO_MATCH}",
+    "entries": f"前 {MAX_VISITED_ENTRIES} 个条目中{NO_MATCH}",
+}
+DATA_KEYS = ("entries", "paths", "matches", "aborted_reason", "fallback_used", "encoding")
+
+
+# --- what was found
+
+
+def format_result(result: Result) -> str:
+    match result:
+        case TextResult(lines=()):
+            return f"{truncate(result.path)} 是空文件"
+        case TextResult():
+            return "\n".join((*format_page(result), *format_page_notes(result)))
+        case ImageResult() | PdfResult() | NotebookResult():
+            return format_media(result, "用 start_line={next} 继续读取")
+        case ListResult() | GlobResult() | GrepResult():
+            return "\n".join((*format_search_rows(result), *format_search_notes(result)))
+        case _:
+            raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
+
+
+def format_page(result: TextResult) -> Iterator[str]:
+    for number, line in enumerate(result.lines, result.first):
+        yield format_row(
+            number, f"{line.text}… (本行还有 {line.omitted_chars} 个字符)" if line.omitted_chars else line.text
+        )
+
+
+def format_page_notes(result: TextResult) -> Iterator[str]:
+    if result.has_more:
+        yield f"(部分结果: 用 start_line={result.first + len(result.lines)} 继续读取)"
+    if result.has_undecodable_bytes:
+        yield "(部分字节无法解码,显示为 \ufffd)"
+    if result.is_stale:
+        yield "(modified_externally: 文件自上次读取后已被外部修改)"
+
+
+def format_search_rows(found: AnySearchResult) -> Iterator[str]:
+    match found:
+        case ListResult(entries=entries):
+            yield from (path + ("/" if kind == "directory" else "") for path, kind in entries)
+        case GlobResult(paths=paths):
+            yield from paths
+        case GrepResult(files=files):
+            for path, hit in files:
+                yield from (f"{path}:{each.number}: {each.text}" for each in hit.rows if each.is_match)
+
+
+def format_search_notes(found: AnySearchResult) -> Iterator[str]:
+    search = found.summary
+    if not search.shown_count:
+        yield ABORTED_NO_MATCH.get(search.outcome.abort_reason, NO_MATCH)
+    if isinstance(found, ListResult) and search.has_more:
+        yield f"(部分结果: 用 offset={search.start + search.shown_count} 继续)"
+    elif search.has_more:
+        yield "(部分结果: 可能还有更多,请缩小 path 或 pattern)"
+    if search.outcome.abort_reason == "deadline":
+        yield "(aborted_reason: 搜索超时,结果可能不完整)"
+    if search.outcome.abort_reason == "entries":
+        yield f"(aborted_reason: 已访问 {MAX_VISITED_ENTRIES} 个条目,搜索停止,结果可能不完整)"
+    if search.outcome.fallback_reason:
+        yield f"(fallback_used: 未使用 ripgrep,而是 {search.outcome.engine})"
+    left = sum(each.files for each in search.outcome.skipped)
+    if left and not search.shown_count:
+        yield f"({left} 个文件被跳过: {', '.join(dict.fromkeys(each.rule for each in search.outcome.skipped))})"
+
+
+# --- what was refused
+
+
+def format_error(tool: str, error: e.ToolError) -> str:
+    match error:
+        case e.IsDirectory():
+            return f"{truncate(error.path)} 是目录,请用 LS"
+        case e.NotDirectory() if tool in ("LS", "Glob"):
+            return f"{truncate(error.path)} 不是目录,请用 Read"
+        case _:
+            return format_chinese_error(error)
+
+
+# --- the form
+
+
+def format_reply(reply: Reply, frame: ReplyFrame) -> str:
+    form: dict[str, Any] = {
+        "status": reply.status,
+        "data": {} if reply.code else build_data(reply),
+        "text": reply.text,
+    }
+    if reply.code:
+        form["error"] = {"code": reply.code, "message": reply.text}
+    form["stats"] = {"time_ms": round(float(reply.data["time_ms"]))} | count_items(reply)
+    form["context"] = {"cwd": frame.folder, "params_input": json.loads(frame.arguments)}
+    if place := frame.resolve_path():
+        form["context"]["path_resolved"] = place
+    return replace_control_characters(json.dumps(form, ensure_ascii=False))
+
+
+def replace_control_characters(form: str) -> str:
+    """Control characters as the pictures that there are for them: escaped they would take six times their room."""
+    return re.sub(
+        r"\\\\|\\u00([01][0-9a-f])", lambda found: chr(0x2400 + int(found[1], 16)) if found[1] else found[0], form
+    )
+
+
+def build_data(reply: Reply) -> dict[str, Any]:
+    facts = {name: reply.data[name] for name in DATA_KEYS if reply.data.get(name) is not None}
+    if "changed_since_last_read" in reply.data:  # something that was read
+        facts |= {"content": reply.text, "modified_externally": reply.data["changed_since_last_read"]}
+        facts |= {"file_mtime_ms": reply.data["mtime_ms"]}
+    return facts | {"truncated": any(reply.data.get(name) for name in ("truncated", "more", "left_out"))}
+
+
+def count_items(reply: Reply) -> dict[str, int]:
+    """How much of each was found."""
+    return {name: len(reply.data[name]) for name in ("entries", "paths", "matches") if name in reply.data}

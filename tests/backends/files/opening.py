@@ -1,0 +1,41 @@
+"""Workspaces for reading, by a resolver of one's choice."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from handhold.backends.files.workspace import Workspace
+
+
+class NoContents:
+    """Reading needs no store."""
+
+    def keep(self, contents: Iterable[bytes]) -> None: ...
+
+    def get(self, hash: str) -> bytes | None:
+        return None
+
+    def has(self, hash: str) -> bool:
+        return False
+
+    def slots(self) -> tuple[str, ...]:
+        return ()
+
+    pop_dropped_slots = slots
+
+
+class Opener:
+    """Opens workspaces by one resolver, and closes them."""
+
+    def __init__(self, resolver: Literal["openat2", "walk"] | None) -> None:
+        self.resolver: Literal["openat2", "walk"] | None = resolver
+        self.opened: list[Workspace] = []
+
+    def __call__(self, *roots: Path | str, read_only: Iterable[Path] = ()) -> Workspace:
+        try:
+            self.opened.append(Workspace(roots, NoContents(), self.resolver, read_only=tuple(read_only)))
+        except NotImplementedError as missing:
+            pytest.skip(str(missing))
+        return self.opened[-1]

@@ -1,0 +1,364 @@
+"""What may not be read is found under every name, and found again whatever has changed since."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handhold.backends.files import hidden_files
+from handhold.backends.files.directory_tree import DiskTree
+from handhold.backends.files.hidden_files import HiddenFiles
+from handhold.backends.files.roots import Root
+from handhold.backends.files.workspace import Workspace
+from tests.backends.files.opening import NoContents
+from tests.backends.shell.forked import as_user
+
+
+def is_secret(place: str) -> bool:
+    names = place.split("/")
+    return names[-1] != "spared" and not {".env", "vault"}.isdisjoint(names)
+
+
+class Found:
+    """A workspace, and what is hidden in it."""
+
+    def __init__(self, *tops: Path) -> None:
+        self.top = tops[0]
+        self.roots = [Root.open(top, writable=True) for top in tops]
+        self.files = HiddenFiles(self.roots, is_secret)
+
+    @property
+    def names(self) -> list[str]:
+        return [os.path.relpath(place, self.top) for place in self.files.paths()]
+
+    def close(self) -> None:
+        for root in self.roots:
+            os.close(root.fd)
+
+
+@contextmanager
+def found_in(*tops: Path) -> Iterator[Found]:
+    found = Found(*tops)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Iterator[Found]:
+    with found_in(tmp_path.resolve()) as found:
+        yield found
+
+
+def write(path: Path, text: str = "secret\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+# --- by name
+
+
+def test_ignored_and_heavy_folders_are_no_hiding_place(found: Found):
+    write(found.top / ".gitignore", "*\n")
+    for name in (".env", "node_modules/a/.env", ".git/.env", ".venv/x/y/.env", "a b/\\x41/.env", "ünï/\udcff/.env"):
+        write(found.top / name)
+    write(found.top / "plain")
+    assert sorted(found.names) == sorted(
+        [".env", ".git/.env", ".venv/x/y/.env", "a b/\\x41/.env", "node_modules/a/.env", "ünï/\udcff/.env"]
+    )
+
+
+def test_of_a_folder_that_is_denied_only_the_folder_is_named(found: Found):
+    write(found.top / "a/vault/deep/.env")
+    write(found.top / "a/vault/other")
+    assert found.names == ["a/vault"]
+
+
+def test_no_link_is_followed_on_the_way(found: Found, tmp_path_factory: pytest.TempPathFactory):
+    outside = tmp_path_factory.mktemp("outside")
+    write(outside / ".env")
+    (found.top / "way").symlink_to(outside)
+    (found.top / "loop").symlink_to(".")
+    assert found.names == []
+
+
+def test_a_denied_link_stands_for_what_it_leads_to(found: Found, tmp_path_factory: pytest.TempPathFactory):
+    outside = write(tmp_path_factory.mktemp("outside").resolve() / "real")
+    write(found.top / "inside")
+    (found.top / "a").mkdir()
+    (found.top / "a/.env").symlink_to("../inside")
+    (found.top / ".env").symlink_to(outside)
+    (found.top / "a/vault").symlink_to("/usr")  # a folder of the system's is nobody's secret
+    assert found.files.paths() == tuple(sorted([str(outside), str(found.top / "inside")]))
+
+
+def test_a_pipe_that_hands_out_secrets_is_hidden_too(found: Found):
+    os.mkfifo(found.top / ".env")
+    assert found.names == [".env"]
+
+
+def test_a_root_in_a_root_is_gone_through_once(tmp_path: Path):
+    top = tmp_path.resolve()
+    write(top / "in/.env")
+    with found_in(top, top / "in", top) as found:
+        assert found.names == ["in/.env"]
+
+
+def test_nothing_is_too_deep(tmp_path: Path):
+    """Deeper than a name may be long."""
+    top = tmp_path.resolve()
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("folder", dir_fd=fd)
+        fd, above = os.open("folder", os.O_RDONLY, dir_fd=fd), fd
+        os.close(above)
+    os.close(os.open(".env", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    os.close(fd)
+    try:
+        with found_in(top) as found:
+            for _ in range(2):
+                assert [name.count("/") for name in found.names] == [1500]
+    finally:
+        subprocess.run(["rm", "-rf", top / "folder"], check=True)
+
+
+def test_a_folder_that_its_owner_could_open_again_is_hidden_whole(who: str, place: Path):
+    def work() -> None:
+        write(place / "shut/.env")
+        write(place / "open/a")
+        (place / "shut").chmod(0)
+        try:
+            with found_in(place) as found:
+                # To root nothing is closed.
+                assert found.names == (["shut/.env"] if os.geteuid() == 0 else ["shut"])
+        finally:
+            (place / "shut").chmod(0o700)
+
+    as_user(who, work)
+
+
+def test_of_a_denied_folder_in_which_something_is_spared_everything_else_is_named(found: Found):
+    write(found.top / "vault/a/spared")
+    write(found.top / "vault/a/b")
+    write(found.top / "vault/c/d")
+    assert found.names == ["vault/a/b", "vault/c"]
+
+
+# --- by another name
+
+
+def test_another_name_of_the_same_file_is_hidden_too(found: Found):
+    secret = write(found.top / "a/.env")
+    write(found.top / "plain", "secret\n")
+    os.link(secret, found.top / "twin")
+    os.link(secret, found.top / "a/second")
+    assert found.names == ["a/.env", "a/second", "twin"]
+    status = os.stat(found.top / "twin")
+    assert found.files.hard_links() == {(status.st_dev, status.st_ino): str(secret)}
+
+
+def test_another_name_of_a_file_in_a_denied_folder_is_hidden_too(found: Found):
+    os.link(write(found.top / "vault/deep/key"), found.top / "twin")
+    assert found.names == ["twin", "vault"]
+
+
+def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, monkeypatch: pytest.MonkeyPatch):
+    """The folder of the old one does not change by it."""
+    monkeypatch.setattr(hidden_files, "RACY_NS", 0)
+    old = write(found.top / "deep/er/old")
+    (found.top / "other").mkdir()
+    assert found.names == []
+    time.sleep(0.02)
+    assert found.names == []
+    os.link(old, found.top / "other/.env")
+    assert found.names == ["deep/er/old", "other/.env"]
+    os.unlink(found.top / "other/.env")
+    assert found.names == []
+
+
+# --- again
+
+
+@pytest.mark.parametrize(("later", "trusted"), [(1.0, False), (1.9, False), (2.1, True), (-1.0, False)])
+def test_a_stamp_is_trusted_only_if_it_was_old_when_it_was_taken(
+    found: Found, monkeypatch: pytest.MonkeyPatch, later: float, trusted: bool
+):
+    """What comes in the tick in which a folder was listed may leave it with the same stamp."""
+    stamp = os.stat(found.top).st_ctime_ns
+    monkeypatch.setattr(hidden_files, "time_ns", lambda: stamp + round(later * 1e9))
+    listed = listings(monkeypatch)
+    assert found.names == []
+    assert found.names == []
+    assert len(listed) == (1 if trusted else 2)
+
+
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The ways to folders, as they are listed."""
+    ways: list[bytes] = []
+    real = hidden_files.RootScan._list_folder
+
+    def listed(self: hidden_files.RootScan, tree: DiskTree, way: bytes) -> hidden_files.FolderListing:
+        ways.append(way)
+        return real(self, tree, way)
+
+    monkeypatch.setattr(hidden_files.RootScan, "_list_folder", listed)
+    return ways
+
+
+def test_a_folder_that_has_not_changed_is_not_listed_again(found: Found, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hidden_files, "RACY_NS", 0)
+    for n in range(20):
+        write(found.top / f"f{n}/a/b")
+    write(found.top / "f3/.env")
+    time.sleep(0.02)
+    assert found.names == ["f3/.env"]
+    listed = listings(monkeypatch)
+    assert found.names == ["f3/.env"]
+    assert listed == []
+    write(found.top / "f7/a/.env")
+    assert found.names == ["f3/.env", "f7/a/.env"]
+    assert listed == [b"f7/a"]
+
+
+NAMES = st.sampled_from(["a", "b", ".env", "vault", "c"])
+WAYS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["file", "folder", "link", "move", "remove", "swap"]), WAYS, WAYS), max_size=12
+)
+
+
+def step(top: Path, what: str, one: str, other: str) -> None:
+    """Whatever comes of it."""
+    here, there = top / one, top / other
+    try:
+        match what:
+            case "file":
+                here.write_text(one)
+            case "folder":
+                here.mkdir()
+            case "link":
+                os.link(here, there)
+            case "move":
+                here.rename(there)
+            case "remove":
+                subprocess.run(["rm", "-rf", here], check=False)
+            case _:
+                spare = top / "spare"
+                here.rename(spare)
+                there.rename(here)
+                spare.rename(there)
+    except OSError:
+        pass
+
+
+def oracle(top: Path) -> list[str]:
+    """All at once, and without any memory."""
+    secrets: set[str] = set()
+    numbers: set[int] = set()
+    others: dict[str, int] = {}
+    for folder, folders, files in os.walk(top):
+        inside = any(folder == each or folder.startswith(each + "/") for each in secrets)
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            if is_secret(path) and not inside:
+                secrets.add(path)
+            if name in files and is_secret(path):
+                numbers.add(os.stat(path).st_ino)
+            elif name in files:
+                others[path] = os.stat(path).st_ino
+    return sorted(
+        os.path.relpath(path, top) for path in (*secrets, *(each for each in others if others[each] in numbers))
+    )
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_it_is_always_as_if_everything_had_been_looked_at_just_now(steps: list[tuple[str, str, str]]):
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hidden_files, "RACY_NS", 0)
+        top = Path(folder).resolve()
+        with found_in(top) as found:
+            for each in steps:
+                step(top, *each)
+                assert sorted(found.names) == oracle(top)
+                time.sleep(0.01)  # the clock of the file system moves on, so that what is known counts
+                assert sorted(found.names) == oracle(top)
+
+
+def test_several_threads_may_ask_at_once(found: Found):
+    for n in range(50):
+        write(found.top / f"f{n}/.env")
+    answers: list[int] = []
+
+    def ask() -> None:
+        for n in range(10):
+            write(found.top / f"g{n}/plain")
+            answers.append(len(found.names))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [50] * 80
+
+
+# --- names that lie elsewhere
+
+
+def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
+    top = tmp_path.resolve() / "ws"
+    plain, inside, outside = (write(top / f"deep/{name}") for name in ("plain", "inside", "outside"))
+    os.link(inside, top / "twin")
+    os.link(outside, tmp_path / "elsewhere")
+    os.link(outside, top / "and here")
+    files = Workspace([top], NoContents())
+    try:
+        assert [files.has_outside_link(f"deep/{path.name}") for path in (plain, inside, outside)] == [
+            False,
+            False,
+            True,
+        ]
+        assert not files.has_outside_link("deep")
+        assert not files.has_outside_link("not there")
+    finally:
+        files.close()
+
+
+# --- what it costs
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [20_000, 80_000])
+def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
+    """Apart from it, a command waits for one look at each folder."""
+    top = tmp_path.resolve()
+    for folder in range(count // 10):
+        way = top / f"p{folder // 100}/q{folder % 100}"
+        way.mkdir(parents=True)
+        for name in range(10):
+            (way / f"f{name}.py").touch()
+    write(top / "p1/q1/.env")
+    time.sleep(hidden_files.RACY_NS / 1e9 + 0.5)
+    with found_in(top) as found:
+        took: list[float] = []
+        for _ in range(6):
+            began = time.perf_counter()
+            assert found.names == ["p1/q1/.env"]
+            took.append(time.perf_counter() - began)
+        first, again = took[0], sorted(took[1:])[2]
+        print(f"\n{count:,} files, {count // 10 + count // 1000:,} folders: first walk {first * 1000:.0f} ms, later {again * 1000:.1f} ms")  # fmt: skip
+        assert again < first / 3
+        assert again < 25e-6 * (count // 10)

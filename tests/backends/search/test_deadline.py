@@ -1,0 +1,150 @@
+"""When the time is over: what was found comes back, marked as such, and nothing keeps running."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, perf_counter
+
+import pytest
+
+from handhold.backends.search.ripgrep_binary import ENV
+from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, SearchProcess
+from tests.backends.search.looking import Looking, children, descriptors, looking
+
+FOLDERS, FILES = 250, 200  # of each, below the large tree
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("large")
+    text = b"a line of text\n" * 500 + b"needle\n"
+    for number in range(FOLDERS):
+        folder = os.open(root, os.O_RDONLY)
+        os.mkdir(f"d{number}", dir_fd=folder)
+        below = os.open(f"d{number}", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        for file in range(FILES):
+            fd = os.open(f"f{file}", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=below)
+            os.write(fd, text)
+            os.close(fd)
+        os.close(below)
+    return root
+
+
+@pytest.fixture
+def disk(large: Path) -> Iterator[Looking]:
+    with looking(large, "ripgrep") as look:
+        look.glob("d0/*")  # everything is imported, and ripgrep found
+        yield look
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("mode", ["files_with_matches", "content", "count"])
+@pytest.mark.parametrize("sort", ["modified", "none"])
+def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mode: str, sort: str):
+    processes, open_before = children(), descriptors()
+    took: list[float] = []
+    for _ in range(5):
+        began = perf_counter()
+        # Unsorted, a page that is full would end it: so that one is never full.
+        limit = 100 if sort == "modified" else FOLDERS * FILES + 1
+        scan = disk.grep("needle", mode=mode, sort=sort, timeout_seconds=0.05, limit=limit)
+        took.append(perf_counter() - began)
+        assert (scan.abort_reason, scan.has_more) == ("deadline", True)
+        assert children() == processes
+        assert descriptors() == open_before
+    assert min(took) < 0.1, took
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_50_ms_are_enough_to_find_something(disk: Looking):
+    scans = [disk.grep("needle", timeout_seconds=0.05) for _ in range(5)]  # other machines may hold this one up
+    assert any(scan.hits for scan in scans)
+    assert all(hit.place.startswith(disk.root) for scan in scans for hit in scan.hits)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_miss_is_told_as_unfinished_when_the_time_was_over(disk: Looking):
+    scan = disk.grep("nowhere", timeout_seconds=0.02)
+    assert (scan.hits, scan.abort_reason, scan.has_more) == ((), "deadline", True)
+
+
+# --- a program that does not end, or says too much
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+def test_a_program_that_says_nothing_is_not_waited_for(here: int):
+    processes = children()
+    began = monotonic()
+    with (
+        pytest.raises(DeadlineExceeded),
+        SearchProcess(["/bin/sleep", "60"], here, Deadline(monotonic() + 0.05), ENV) as running,
+    ):
+        list(running.read_chunks())
+    assert monotonic() - began < 1
+    assert children() == processes
+
+
+def test_a_program_that_never_stops_talking_is_stopped(here: int):
+    with (
+        pytest.raises(DeadlineExceeded),
+        SearchProcess(["/bin/cat", "/dev/zero"], here, Deadline(monotonic() + 0.05), ENV) as running,
+    ):
+        for _ in running.read_chunks():
+            pass
+
+
+def test_a_program_that_closes_its_pipes_and_stays_is_stopped(here: int):
+    argv = ["/bin/sh", "-c", "exec >&- 2>&-; exec sleep 60"]
+    with pytest.raises(DeadlineExceeded), SearchProcess(argv, here, Deadline(monotonic() + 0.2), ENV) as running:
+        list(running.read_chunks())
+
+
+def test_a_deadline_may_be_moved_while_a_program_runs(here: int):
+    deadline = Deadline(monotonic() + 60)
+    argv = ["/bin/sh", "-c", "echo one; exec sleep 60"]
+    with SearchProcess(argv, here, deadline, ENV) as running:
+        pieces = running.read_chunks()
+        assert next(pieces) == b"one\n"
+        deadline.shorten(monotonic() + 0.02)
+        with pytest.raises(DeadlineExceeded):
+            next(pieces)
+
+
+def test_whoever_reads_and_fails_leaves_no_process(here: int):
+    processes = children()
+    with (
+        pytest.raises(ZeroDivisionError),
+        SearchProcess(["/usr/bin/yes"], here, Deadline(monotonic() + 5), ENV) as running,
+    ):
+        assert 1 / (next(running.read_chunks()) == b"")
+    assert children() == processes
+
+
+def test_what_does_not_start_is_told(here: int):
+    with pytest.raises(EngineFailed), SearchProcess(["/nowhere/rg"], here, Deadline(monotonic() + 5), ENV):
+        pass
+
+
+def test_a_program_works_in_the_folder_of_the_descriptor_whatever_its_name_is_now(tmp_path: Path):
+    (tmp_path / "before").mkdir()
+    fd = os.open(tmp_path / "before", os.O_RDONLY)
+    try:
+        (tmp_path / "before").rename(tmp_path / "after")
+        (tmp_path / "before").mkdir()
+        with SearchProcess(["/bin/pwd", "-P"], fd, Deadline(monotonic() + 5), ENV) as running:
+            said = b"".join(running.read_chunks())
+    finally:
+        os.close(fd)
+    assert said.decode().strip() == str(tmp_path / "after")

@@ -1,0 +1,104 @@
+"""What reading a layer costs, beside what the same system calls cost without us."""
+
+import os
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.backends.shell.shadows import Desk
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.parametrize("who", ["ourselves"], indirect=True)]
+
+CHANGED = 400
+ROUNDS = 3
+
+
+def best(measure: Callable[[], float]) -> float:
+    return min(measure() for _ in range(ROUNDS))
+
+
+def spent(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def test_a_changed_file_costs_little_more_than_its_system_calls(place: Path):
+    desk = Desk(place)
+    desk.lay(f"mkdir a; for ((i = 0; i < {CHANGED}; i++)); do echo $i >a/f$i; done")
+
+    def ours() -> float:
+        shadow = desk.shadow()
+        desk.bash(shadow, "for f in a/*; do echo more >>$f; done")
+        took = spent(lambda: shadow.collect_effects(lambda _: False))
+        shadow.discard()
+        return took
+
+    def bare() -> float:
+        shadow = desk.shadow()
+        desk.bash(shadow, "for f in a/*; do echo more >>$f; done")
+        (place / "to").mkdir(exist_ok=True)
+        upper, lower, to = (
+            os.open(path, os.O_RDONLY) for path in (f"{shadow.mounts[0].upper}/a", desk.ws / "a", place / "to")
+        )
+        took = spent(lambda: [one(upper, lower, to, name) for name in os.listdir(upper)])
+        for fd in (upper, lower, to):
+            os.close(fd)
+        shadow.discard()
+        return took
+
+    def one(upper: int, lower: int, to: int, name: str) -> None:
+        for directory in (upper, lower):
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+            fd = os.open(name, os.O_RDONLY, dir_fd=directory)
+            sha256(os.read(fd, 100)).hexdigest()
+            if directory == upper:
+                for attribute in os.listxattr(fd):
+                    os.removexattr(fd, attribute)
+            os.close(fd)
+        os.rename(name, name, src_dir_fd=upper, dst_dir_fd=to)
+
+    took, least = best(ours), best(bare)
+    print(f"{took / CHANGED * 1e6:.0f} µs a changed file, {least / CHANGED * 1e6:.0f} µs of them system calls")
+    assert took < 2.5 * least
+
+
+def test_a_new_tree_costs_little_more_than_reading_it(place: Path):
+    desk = Desk(place)
+    script = "mkdir n; cd n; for ((i = 0; i < 200; i++)); do mkdir $i; for ((j = 0; j < 100; j++)); do echo $i $j >$i/$j; done; done"
+    shadow = desk.shadow()
+    desk.bash(shadow, script)
+
+    def read() -> None:
+        for folder, _, files in os.walk(shadow.mounts[0].upper):
+            for name in files:
+                path = os.path.join(folder, name)
+                os.lstat(path)
+                os.listxattr(path, follow_symlinks=False)
+                sha256(Path(path).read_bytes()).digest()
+
+    least = best(lambda: spent(read))
+    took = spent(lambda: shadow.collect_effects(lambda _: False))
+    shadow.discard()
+    print(f"{took:.2f} s for 20,200 new files, {least:.2f} s for reading them")
+    assert took < 1.5 * least
+
+
+def test_a_shadow_is_made_in_less_than_a_few_milliseconds(place: Path):
+    desk = Desk(place)
+    desk.lay("mkdir a; echo 1 >a/b")
+    desk.shadow().discard()
+
+    def made() -> float:
+        begun = time.perf_counter()
+        shadow = desk.shadow()
+        took = time.perf_counter() - begun
+        shadow.discard()
+        return took
+
+    took = sorted(made() for _ in range(50))[25]
+    print(f"{took * 1e3:.2f} ms")
+    assert took < 0.003

@@ -1,0 +1,161 @@
+"""Whatever a script does, on a shadow it does what it does without; and undo brings back what was there."""
+
+import os
+import stat
+import subprocess
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from handhold.backends import shell
+from handhold.backends.state import sqlite
+from handhold.dialects import handhold
+from handhold.toolbox import Toolbox
+from tests.backends.shell.shadows import OLD, Desk, Facts, both, seen
+from tests.scale import scaled
+
+names = st.sampled_from(["a", "b", "c", "d e", "-x"])
+paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: "'./" + "/".join(parts) + "'")
+modes = st.sampled_from(["644", "600", "755", "400", "500", "555", "000", "u+x", "700"])
+lines = st.one_of(
+    st.builds("echo {} >{}".format, st.integers(0, 9), paths),
+    st.builds("echo {} >>{}".format, st.integers(0, 9), paths),
+    st.builds(": >{}".format, paths),
+    st.builds("truncate -s {} {}".format, st.integers(0, 9), paths),
+    st.builds("chmod {} {}".format, modes, paths),
+    st.builds("chmod -R {} {}".format, modes, paths),
+    st.builds("mkdir {}".format, paths),
+    st.builds("mkdir -p {}".format, paths),
+    st.builds("rmdir {}".format, paths),
+    st.builds("rm -f {}".format, paths),
+    st.builds("rm -rf {}".format, paths),
+    st.builds("mv {} {}".format, paths, paths),
+    st.builds("mv -T {} {}".format, paths, paths),
+    st.builds("ln {} {}".format, paths, paths),
+    st.builds("ln -s {} {}".format, paths, paths),
+    st.builds("ln -sfn {} {}".format, names.map(lambda name: f"'{name}'"), paths),
+    # Not into itself: how far that comes depends on the order in which a folder is listed.
+    st.tuples(paths, paths)
+    .filter(lambda pair: not pair[1].startswith(pair[0][:-1]))
+    .map(lambda pair: "cp -a {} {}".format(*pair)),
+    st.builds("touch -d @{} {}".format, st.integers(1, 9), paths),
+)
+scripts = st.lists(lines, min_size=1, max_size=12)
+
+LOADED = (handhold, shell, sqlite)  # now: who becomes another user may not be able to read them then
+SCRIPTS = scaled(100, 500)  # for each user
+# In the sandbox root may do no more than others: what it may not write, it may not.
+POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+
+
+def lay(top: Path) -> None:
+    """A tree with folders, links and modes of many kinds; no file has two names."""
+    for way in ("a", "a/b", "a/b/c", "b", "b/a", "c", "d e"):
+        (top / way).mkdir()
+    for way in ("a/a", "a/b/a", "a/b/c/b", "b/b", "b/a/c", "c/a", "c/b", "-x"):
+        (top / way).write_text(f"old {way}\n")
+    os.symlink("a/b", top / "b/c")
+    os.symlink("nowhere", top / "c/c")
+    os.symlink("../a/a", top / "d e/a")
+    (top / "c/b").chmod(0o400)
+    (top / "a/a").chmod(0o755)
+    (top / "b/b").chmod(0o000)
+    for way in ("b/a/c", "b/a", "d e"):
+        (top / way).chmod(0o555)
+    for folder, _, files in os.walk(top):
+        for path in (folder, *(os.path.join(folder, name) for name in files)):
+            os.utime(path, ns=(OLD, OLD), follow_symlinks=False)
+
+
+def empty(top: Path) -> None:
+    top.mkdir(exist_ok=True)
+    subprocess.run(["bash", "-c", "chmod -R u+rwx .; rm -rf ./* ./.[!.]*"], cwd=top, capture_output=True, check=False)
+    assert os.listdir(top) == []
+
+
+def facts(top: Path, since: int) -> Facts:
+    """As `seen`, into closed folders too; a time counts if the script set it, or nobody."""
+    modes = _modes(top)
+    try:
+        found = seen(top)
+    finally:
+        for way, mode in reversed(modes):
+            os.chmod(way, mode)
+    closed = {os.path.relpath(way, top): mode for way, mode in modes}
+    told: Facts = {}
+    for way, (kind, mode, what, attributes, one, when) in found.items():
+        is_folder = stat.S_ISDIR(kind)
+        told[way] = kind, closed.get(way, mode), what, attributes, one, 0 if is_folder or when >= since else when
+    return told
+
+
+def _modes(top: Path) -> list[tuple[str, int]]:
+    """Open all folders; which were closed, outer ones first."""
+    closed: list[tuple[str, int]] = []
+    ahead = [str(top)]
+    while ahead:
+        folder = ahead.pop()
+        mode = stat.S_IMODE(os.lstat(folder).st_mode)
+        if mode & 0o700 != 0o700:
+            os.chmod(folder, 0o700)
+            closed.append((folder, mode))
+        with os.scandir(folder) as entries:
+            ahead += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return closed
+
+
+def check(desk: Desk, lines: list[str], session: str) -> None:
+    plain = desk.place / "plain"
+    for top in (desk.ws, plain):
+        empty(top)
+        lay(top)
+    since = time.time_ns() - 60_000_000_000
+    before = facts(desk.ws, 1 << 62)
+    script = "\n".join(lines)
+    powers = POWERLESS if os.geteuid() == 0 else ()
+    subprocess.run([*powers, "bash", "-c", script], cwd=plain, capture_output=True, check=False, timeout=30)
+    expected = facts(plain, since)
+    asked: list[object] = []
+
+    def approve(question: object) -> bool:
+        asked.append(question)
+        return True
+
+    box = Toolbox.open(desk.ws, state=desk.place / "kept", session=session, policy="open", approver=approve)
+    try:
+        reply = box.call("bash", {"command": script})
+        assert reply.status == "success", reply
+        assert reply.data["undo"] == "all"
+        assert reply.data["conflicts"] == []
+        assert facts(desk.ws, since) == expected
+        if reply.data["files"]:
+            assert (again := box.undo(keep_times=True)).status == "success", again
+            assert facts(desk.ws, 1 << 62) == before
+            assert (again := box.redo(keep_times=True)).status == "success", again
+            assert facts(desk.ws, since) == expected
+        # What stands in a folder that is closed to us, nobody knows: it might be a git directory.
+        assert not asked or any("chmod" in line for line in lines)
+    finally:
+        box.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@both
+def test_a_script_does_on_a_shadow_what_it_does_without(desk: Desk):
+    sessions = count()
+
+    @settings(max_examples=SCRIPTS, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(scripts)
+    @example(["rm -rf './a'", "mkdir './a'", "echo 1 >'./a/b'"])
+    @example(["mkdir './a/d e'", "chmod 000 './a'"])
+    @example(["chmod 755 './b/a'", "mv './b/a/c' './b/a/d'", "chmod 000 './b/a'"])
+    @example(["echo 1 >'./a/b/a'", "rm './a/b/c/b'", "chmod 600 './a/b/c' './a/b' './a'"])
+    def holds(lines: list[str]) -> None:
+        check(desk, lines, f"script {next(sessions)}")
+
+    holds()

@@ -1,0 +1,177 @@
+"""Taking back: exactly, or not at all."""
+
+from collections.abc import Callable
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from handhold import Toolbox
+from tests.integration.conftest import Ground
+from tests.integration.test_calls import edit, read, write
+
+Make = Callable[[dict[str, str | bytes]], Ground]
+
+
+def test_c92_a_call_is_shown_taken_back_and_done_again(ground: Make):
+    here = ground({"a.py": "x\r\n"})
+    box = here.open()
+    read(box)
+    edit(box, "x", "y", call_id="e")
+    assert "-x" in box.diff(call="e")
+    seen = box.undo(preview=True)
+    assert seen.data["preview"] is True
+    assert here.read("a.py") == b"y\r\n"
+    assert box.undo().status == "success"
+    assert here.read("a.py") == b"x\r\n"
+    assert box.log()[1].undone
+    assert box.redo().status == "success"
+    assert here.read("a.py") == b"y\r\n"
+    assert not box.log()[1].undone
+    assert box.redo().code == "NOTHING_TO_UNDO"
+
+
+def test_c92_a_created_file_goes_away_with_the_folders_made_for_it(ground: Make):
+    here = ground({"keep": ""})
+    box = here.open()
+    write(box, "x", "new/deep/a.py")
+    assert box.undo().status == "success"
+    assert here.tree("new/deep/a.py", "keep") == {"new/deep/a.py": None, "keep": b""}
+    assert box.files.stat("new") is None
+    assert box.redo().status == "success"
+    assert here.read("new/deep/a.py") == b"x"
+
+
+def test_c92_a_turn_is_taken_back_as_one(ground: Make):
+    here = ground({"a.py": "1\n", "b.py": "1\n"})
+    box = here.open()
+    read(box, "a.py")
+    read(box, "b.py")
+    edit(box, "1", "2", "a.py", turn="t")
+    edit(box, "2", "3", "a.py", turn="t")
+    edit(box, "1", "9", "b.py", turn="u")
+    write(box, "new", "c.py", turn="t")
+    assert set(box.undo(turn="t").data["paths"]) == {box.files.resolve("a.py"), box.files.resolve("c.py")}
+    assert here.tree("a.py", "b.py", "c.py") == {"a.py": b"1\n", "b.py": b"9\n", "c.py": None}
+    assert box.undo(session=True).status == "success"
+    assert here.tree("a.py", "b.py") == {"a.py": b"1\n", "b.py": b"1\n"}
+
+
+def test_c92_a_call_of_one_turn_is_not_its_namesake_of_another(ground: Make):
+    here = ground({})
+    box = here.open()
+    write(box, "1", "a", call_id="c", turn="t")
+    write(box, "2", "b", call_id="c", turn="u")
+    assert box.undo(call="c", turn="t").status == "success"
+    assert here.tree("a", "b") == {"a": None, "b": b"2"}
+
+
+def test_c92_a_call_taken_back_with_others_is_not_done_again_with_them(ground: Make):
+    here = ground({})
+    box = here.open()
+    write(box, "1", "a", call_id="one")
+    write(box, "2", "b", call_id="two")
+    box.undo(session=True)
+    assert box.redo(call="one").code == "NOTHING_TO_UNDO"
+    assert here.tree("a", "b") == {"a": None, "b": None}
+    assert box.redo().status == "success"
+    assert here.tree("a", "b") == {"a": b"1", "b": b"2"}
+
+
+def test_c92_what_was_done_again_is_the_last_change(ground: Make):
+    here = ground({})
+    box = here.open()
+    write(box, "1", "a")
+    box.undo()
+    write(box, "2", "b")
+    box.redo()
+    assert box.undo().data["paths"] == [box.files.resolve("a")]
+    assert here.tree("a", "b") == {"a": None, "b": b"2"}
+
+
+def test_c92_a_session_is_taken_back_in_the_order_in_which_things_came(ground: Make):
+    here = ground({"keep": ""})
+    box = here.open()
+    write(box, "1", "a")
+    box.undo()
+    write(box, "2", "a")
+    box.call("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"})
+    assert box.redo().status == "success"
+    assert here.read("a") == b"1"
+    assert box.undo(session=True).status == "success"
+    assert here.tree("a", "keep") == {"a": None, "keep": b""}
+
+
+def test_c92_taking_back_is_refused_where_it_would_lose_a_later_change(ground: Make):
+    here = ground({"a.py": "1\n"})
+    box = here.open()
+    read(box)
+    edit(box, "1", "2", call_id="one")
+    edit(box, "2", "3", call_id="two")
+    assert box.undo(call="one").code == "UNDO_CONFLICT"
+    here.write("a.py", b"by hand\n")
+    reply = box.undo()
+    assert (reply.code, reply.data["paths"]) == ("UNDO_CONFLICT", [box.files.resolve("a.py")])
+    assert here.read("a.py") == b"by hand\n"
+
+
+def test_c92_another_sessions_change_in_between_is_never_lost(ground: Make):
+    here = ground({"a.py": "1\n"})
+    mine, theirs = here.open(session="mine"), here.open(session="theirs")
+    read(mine)
+    edit(mine, "1", "2", turn="t")
+    read(theirs)
+    edit(theirs, "2", "3")
+    read(mine)
+    edit(mine, "3", "4", turn="t")
+    assert mine.undo(turn="t").code == "UNDO_CONFLICT"
+    assert here.read("a.py") == b"4\n"
+
+
+def test_an_undone_file_is_stale_to_the_session_that_had_changed_it(ground: Make):
+    here = ground({"a.py": "1\n"})
+    box = here.open()
+    read(box)
+    edit(box, "1", "2")
+    box.undo()
+    assert edit(box, "2", "3").code == "STALE"
+
+
+class Histories(RuleBasedStateMachine):
+    """Whatever is written, edited, undone and redone: undoing the session gives the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = {"a": "1\n", "b": "2\n"}
+        self.box = Toolbox.in_memory(self.start)
+        for name in ("a", "b"):
+            read(self.box, name)
+
+    @rule(name=st.sampled_from("abc"), content=st.text(alphabet="xy\n", max_size=4))
+    def write(self, name: str, content: str) -> None:
+        if write(self.box, content, name).status == "error":
+            read(self.box, name)
+            write(self.box, content, name)
+
+    @rule()
+    def undo(self) -> None:
+        self.box.undo()
+
+    @rule()
+    def redo(self) -> None:
+        self.box.redo()
+
+    @invariant()
+    def the_session_can_be_taken_back(self) -> None:
+        preview = self.box.undo(session=True, preview=True)
+        assert preview.code in (None, "NOTHING_TO_UNDO"), preview
+
+    def teardown(self) -> None:
+        self.box.undo(session=True)
+        world = self.box.files
+        assert {name: world.read(name).data.decode() for name in "ab"} == self.start
+        assert world.stat("c") is None
+
+
+Histories.TestCase.settings = settings(max_examples=50, stateful_step_count=15, deadline=None)
+TestHistories = Histories.TestCase

@@ -1,0 +1,73 @@
+"""F-4: what an import costs, and what an install brings."""
+
+import json
+import resource
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.alone
+
+EXTRAS = (
+    "numpy",
+    "PIL",
+    "pypdfium2",
+    "mcp",
+    "openai",
+    "anthropic",
+    "agents",
+    "langchain_core",
+    "pydantic_ai",
+    "click",
+    "asyncio",
+    "tree_sitter",
+)
+
+
+def cpu_seconds(code: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [("import handhold", 12), ("from handhold import Toolbox", 16)],  # the second: all but SQLite and the system calls
+)
+def test_f4_an_import_costs_at_most_twelve_bare_interpreters(code: str, most: int):
+    ratios: list[float] = []
+    for _ in range(5):  # interleaved, since other tests run beside this one
+        bare = min(cpu_seconds("pass") for _ in range(3))
+        ratios.append(min(cpu_seconds(code) for _ in range(3)) / bare)
+        if ratios[-1] <= most:
+            break
+    print(f"{code}: {min(ratios):.1f} x a bare interpreter")
+    assert min(ratios) <= most
+
+
+def test_f4_the_import_loads_none_of_the_extras():
+    code = "import json, sys; from handhold import Toolbox; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+    assert not set(EXTRAS) & set(loaded)
+
+
+def test_f4_what_searches_is_loaded_when_somebody_searches(tmp_path: Path):
+    code = f"""
+import sys
+from handhold import Toolbox
+with Toolbox.open({str(tmp_path)!r}, state={str(tmp_path / "state")!r}) as box:
+    box.call("read_file", {{"path": "a"}})
+    assert not {{"subprocess", "handhold.backends.search"}} & set(sys.modules)
+    box.call("glob", {{"pattern": "*"}})
+    assert "handhold.backends.search" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_f4_the_base_install_is_small():
+    base = [requirement for requirement in requires("handhold") or [] if "extra ==" not in requirement]
+    assert len(base) + 1 <= 10
