@@ -70,7 +70,8 @@ check:
     "{{bin}}/ruff" format --check .
     "{{bin}}/pyright"
     "{{bin}}/lint-imports" --no-logo
-    "{{bin}}/python" checks/one_door.py
+    "{{bin}}/python" checks/file_writes.py
+    "{{bin}}/python" checks/naming.py
 
 # Repair what ruff can repair by itself.
 fix:

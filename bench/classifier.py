@@ -42,7 +42,7 @@ from handhold.core.policy.shell.paths import classify_path, looks_like_path
 from handhold.core.policy.shell.programs import DANGEROUS_PROGRAMS, git, interpreters, packages, wrappers
 from handhold.core.policy.shell.simple_command import SimpleCommand
 from handhold.core.policy.shell.words import split_words
-from handhold.core.ports import CommandAnalysis, CommandClass, Verdict
+from handhold.core.ports.policy import CommandAnalysis, CommandClass, Verdict
 
 TESTS = Path(__file__).parents[1] / "tests"
 STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")

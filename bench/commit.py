@@ -12,7 +12,7 @@ from pathlib import Path
 from bench._memory import peak_kib
 from handhold import Toolbox
 from handhold.core.plans import FileChange, InlineContent
-from handhold.core.ports import Call, CallDecision, Outcome
+from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.pipeline import transactions
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench._memory import peak_kib
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import ContentRef, FileChange, InlineContent
-from handhold.core.ports import Call, CallDecision, Outcome
+from handhold.core.ports.journal import Call, CallDecision, Outcome
 
 RUNS = 20
 

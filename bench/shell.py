@@ -20,7 +20,7 @@ from pathlib import Path
 from bench._memory import peak_kib
 from handhold import Toolbox
 from handhold.backends.shell import SandboxedShell
-from handhold.core.ports import CommandResult
+from handhold.core.ports.shell import CommandResult
 from handhold.core.requests import Run
 
 START_MS = 10.0  # over bare bash

@@ -63,7 +63,7 @@ def find_problems(source: Path) -> Iterator[str]:
                 classes[node.name].append(f"{path}:{node.lineno}")
     for name, places in sorted(classes.items()):
         if len(places) > 1:
-            yield f"the class name {name} is defined more than once: {', '.join(places)}"
+            yield f"{name} is defined more than once: {', '.join(places)}"
 
 
 def main() -> int:

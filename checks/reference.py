@@ -26,7 +26,7 @@ from handhold.core import errors
 from handhold.core.choices import DIALECTS
 from handhold.core.errors import Blame, ToolError
 from handhold.core.policy.rules import Rule
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.results import ToolSpec
 from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.model_families import DEFAULT_DIALECT, MODEL_FAMILIES

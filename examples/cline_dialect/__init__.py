@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, NoMatch, ToolError
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.requests import Grep, ListFiles, MultiEdit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import EditResult, GrepResult, ListResult, Result, RunResult, TextResult, WriteResult
 from handhold.dialects import commands, media, notebooks, searches

@@ -12,7 +12,8 @@ TYPE_CHECKING = False  # as typing's own: to import that would cost `handhold --
 if TYPE_CHECKING:
     from handhold.core.errors import ToolboxClosed, ToolError
     from handhold.core.policy.rules import Rule
-    from handhold.core.ports import JournalEntry, Question, RunPaused
+    from handhold.core.ports.approvals import Question, RunPaused
+    from handhold.core.ports.journal import JournalEntry
     from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
     from handhold.toolbox import Toolbox
 
@@ -37,9 +38,9 @@ _HOMES = {
     "ToolError": "handhold.core.errors",
     "ToolboxClosed": "handhold.core.errors",
     "Rule": "handhold.core.policy.rules",
-    "JournalEntry": "handhold.core.ports",
-    "Question": "handhold.core.ports",
-    "RunPaused": "handhold.core.ports",
+    "JournalEntry": "handhold.core.ports.journal",
+    "Question": "handhold.core.ports.approvals",
+    "RunPaused": "handhold.core.ports.approvals",
     "Block": "handhold.core.results",
     "OutputChunk": "handhold.core.results",
     "Reply": "handhold.core.results",

@@ -14,7 +14,11 @@ from handhold.core.text.suggestions import suggest
 
 if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule
-    from handhold.core.ports import Approver, Converter, Dialect, Policy, Searcher
+    from handhold.core.ports.approvals import Approver
+    from handhold.core.ports.conversion import Converter
+    from handhold.core.ports.dialect import Dialect
+    from handhold.core.ports.policy import Policy
+    from handhold.core.ports.search import Searcher
 
 Place = str | PathLike[str]
 

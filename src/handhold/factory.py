@@ -23,20 +23,13 @@ from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import Rule, RulePolicy, RuleSet
-from handhold.core.ports import (
-    Converter,
-    Dialect,
-    DialectOptions,
-    Files,
-    HiddenPaths,
-    PathGuard,
-    Policy,
-    Searcher,
-    Shell,
-    Store,
-    Verb,
-    Verdict,
-)
+from handhold.core.ports.conversion import Converter
+from handhold.core.ports.dialect import Dialect, DialectOptions
+from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.ports.search import Searcher
+from handhold.core.ports.shell import PathGuard, Shell
+from handhold.core.ports.store import Store
 from handhold.dialects.model_families import match_model
 from handhold.pipeline.approvals import ApprovalService
 from handhold.pipeline.change_contents import ChangeContents

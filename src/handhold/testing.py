@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 
 from handhold.core import requests, results
 from handhold.core.errors import NotFound, PathError, ToolError
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.results import Reply
 from handhold.dialects.base import BaseDialect
 from handhold.dialects.error_messages import format_unknown_error

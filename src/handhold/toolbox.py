@@ -6,21 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from handhold.config import Options
 from handhold.core.history import CallSelector
-from handhold.core.ports import (
-    Approver,
-    CommandAnalysis,
-    Dialect,
-    DialectOptions,
-    Files,
-    HiddenPaths,
-    JournalEntry,
-    Policy,
-    PolicyDecision,
-    Searcher,
-    Shell,
-    Store,
-    Verb,
-)
+from handhold.core.ports.approvals import Approver
+from handhold.core.ports.dialect import Dialect, DialectOptions
+from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.journal import JournalEntry
+from handhold.core.ports.policy import CommandAnalysis, Policy, PolicyDecision, Verb
+from handhold.core.ports.search import Searcher
+from handhold.core.ports.shell import Shell
+from handhold.core.ports.store import Store
 from handhold.core.results import OutputChunk, Reply, ToolSpec
 from handhold.core.tracker import ReadTracker
 from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed

@@ -7,7 +7,7 @@ import pytest
 from handhold.backends.memory import MemoryFiles
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import FileChange, StagedContent, digest
-from handhold.core.ports import Store
+from handhold.core.ports.store import Store
 from tests.suites.files_suite import FilesSuite, Ground, Make
 
 

@@ -22,7 +22,7 @@ from handhold.cli.commands import handhold
 from handhold.cli.diffstat import FileDiffStat, format_counts, parse_stats, sum_stats
 from handhold.cli.log import LogRow, format_day, format_timeline
 from handhold.cli.terminal import measure_width, truncate, truncate_path
-from handhold.core.ports import Call, JournalEntry, Outcome
+from handhold.core.ports.journal import Call, JournalEntry, Outcome
 from handhold.core.text.diff import unified_diff
 from tests.cli.test_prompt import Terminal
 from tests.suites.machine import has_shadows

@@ -15,7 +15,7 @@ import pytest
 
 from handhold.cli.prompt import MAX_DIFF_LINES, format_question, list_choices
 from handhold.core.plans import FileChange, InlineContent
-from handhold.core.ports import Question
+from handhold.core.ports.approvals import Question
 from tests.suites.store_suite import change
 
 MAIN = [sys.executable, "-c", "from handhold.cli import main; main()"]

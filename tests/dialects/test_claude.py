@@ -13,7 +13,7 @@ from handhold.core.errors import (
     Unencodable,
 )
 from handhold.core.facts import PageLine
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
 from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.dialects.claude import LIMITS, dialect, edit

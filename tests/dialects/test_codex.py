@@ -7,7 +7,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.errors import BadArguments, HunkMismatch, NotOnlyPatch, Region, UnknownTool
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import AddFile, DeleteFile, Patch, Run, UpdateFile
 from handhold.core.results import PatchedFile, PatchResult
 from handhold.core.text.patch import parse_patch

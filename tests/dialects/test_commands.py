@@ -6,7 +6,7 @@ import pytest
 
 from handhold.core.errors import BadArguments, NoShell, NoSuchJob, PartialUndo
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.results import ChangedPath, JobResult, RunResult, SeenFileDiff
 from handhold.dialects.claude import dialect as claude

@@ -2,7 +2,7 @@ import pytest
 
 from handhold.core.errors import Ambiguous, NoMatch, NotFound, PastEnd, Region, Stale
 from handhold.core.facts import PageLine
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import Edit, Read, Replacement, Write
 from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.dialects.handhold import LIMITS, MAX_REPLY_CHARS, dialect

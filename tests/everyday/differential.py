@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from handhold import Toolbox
-from handhold.core.ports import Question
+from handhold.core.ports.approvals import Question
 from tests.everyday.sides import PRELUDE, BareBash, ByTool, Outcome, Side, perform
 from tests.everyday.tree import Tree, changed_files, compare, take_tree
 

@@ -11,7 +11,7 @@ from handhold.backends.files.manifest import read_entry_state
 from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.files.workspace import Workspace
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
-from handhold.core.ports import Transaction
+from handhold.core.ports.files import Transaction
 from tests.faults.trees import Kept
 
 Make = Callable[[Path], object]

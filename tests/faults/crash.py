@@ -30,7 +30,7 @@ from handhold.backends.files.staging_area import StagingArea, remove_tree
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import FileChange
-from handhold.core.ports import Call, CallDecision, Outcome
+from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.pipeline.transactions import recover
 from tests.faults import commands, trees
 from tests.faults.trees import Tree, tree

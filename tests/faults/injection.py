@@ -14,7 +14,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import RollbackIncomplete, ToolError
 from handhold.core.plans import FileChange
-from handhold.core.ports import Call, CallDecision, Outcome
+from handhold.core.ports.journal import Call, CallDecision, Outcome
 from tests.faults.crash import PR_SET_PTRACER, PTRACER_ANY, Bench
 
 needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="errors are injected by strace")

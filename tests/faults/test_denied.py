@@ -18,7 +18,7 @@ import pytest
 from handhold import Reply, Toolbox
 from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 from handhold.core.policy.rules import Rule
-from handhold.core.ports import Verb, Verdict
+from handhold.core.ports.policy import Verb, Verdict
 from tests.backends.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 from tests.suites.machine import has_shadows
 

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 from handhold import Toolbox
 from handhold.cli.commands import handhold
 from handhold.core.policy.rules import Rule
-from handhold.core.ports import Question, Verb
+from handhold.core.ports.approvals import Question
+from handhold.core.ports.policy import Verb
 from tests.backends.state.test_hash_chain import TABLES, alter, columns_of, others, rows_of, where
 
 SECRET = "the word is marzipan\n"

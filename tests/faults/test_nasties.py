@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
-from handhold.backends.files import remote_mounts
+from handhold.backends import mounts
 from handhold.backends.search import DiskSearch
 from handhold.core.errors import StateDamaged
 from tests.backends.shell import hanging
@@ -883,7 +883,7 @@ def test_nasty_47_without_descriptors_there_is_a_clean_error_and_no_leak(row: Ro
 def test_nasty_48_a_file_system_that_died_or_fell_silent_is_an_error_and_the_tools_live_on(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(remote_mounts, "IO_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(mounts, "IO_TIMEOUT_SECONDS", 0.5)
     row.put("near", "near\n")
     with served(hanging.__file__, row.root / "far") as server:
         assert "from afar" in row.ask("read_file", path="far/file", changes=True).text

@@ -14,7 +14,7 @@ import pytest
 
 from handhold import Reply, Toolbox
 from handhold.core.policy.rules import Rule
-from handhold.core.ports import Verb, Verdict
+from handhold.core.ports.policy import Verb, Verdict
 
 TOKEN = "hunter2hunter2"
 CONTENT = f"PIN={TOKEN}\n"

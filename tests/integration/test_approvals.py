@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports import ApprovalAnswer
+from handhold.core.ports.approvals import ApprovalAnswer
 from handhold.pipeline.review import MAX_UNASKED_LOSSES
 from tests.integration import coding_task
 from tests.suites.machine import has_shadows

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from handhold import Toolbox
 from handhold.cli import prompt
 from handhold.core import history
-from handhold.core.ports import ApprovalAnswer, Question
+from handhold.core.ports.approvals import ApprovalAnswer, Question
 from handhold.server import approvals
 from tests.suites.machine import has_shadows
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
-from handhold.core.ports import RunPaused
+from handhold.core.ports.approvals import RunPaused
 from handhold.pipeline.approver import parse_answer
 from tests.suites.machine import has_shadows
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from handhold import Question, Toolbox
 from handhold.core.plans import FileChange, InlineContent
-from handhold.core.ports import Call, CallDecision
+from handhold.core.ports.journal import Call, CallDecision
 from handhold.pipeline import planning
 from tests.integration.conftest import Ground
 

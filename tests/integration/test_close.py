@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from handhold import Question, Toolbox, ToolboxClosed
-from handhold.core.ports import Verb
+from handhold.core.ports.policy import Verb
 
 WRITE = {"path": "new.txt", "content": "x\n"}
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from handhold import Reply, Toolbox
-from handhold.backends.files import remote_mounts
-from handhold.backends.files.remote_mounts import RemoteMounts
+from handhold.backends import mounts
+from handhold.backends.mounts import RemoteMounts
 from handhold.core.policy.modes import ModePolicy
 from tests.backends.shell import hanging
 from tests.backends.shell.forked import NOBODY, as_user
@@ -97,7 +97,7 @@ def sat(test: Callable[[Desk], None]) -> Callable[..., None]:
 
         def work() -> None:
             signal.alarm(110)  # in a process of its own, which would outlive the test if it hung
-            remote_mounts.IO_TIMEOUT_SECONDS = PATIENCE
+            mounts.IO_TIMEOUT_SECONDS = PATIENCE
             context, server = servers
             try:
                 with Toolbox.open(far.parent, state=place / "state", session="s", policy=NO_RULES) as box:
@@ -116,7 +116,7 @@ def sat(test: Callable[[Desk], None]) -> Callable[..., None]:
 
 @sat
 def test_nasty_48_a_file_system_whose_server_is_dead_is_an_error_at_once(desk: Desk):
-    remote_mounts.IO_TIMEOUT_SECONDS = 100.0
+    mounts.IO_TIMEOUT_SECONDS = 100.0
     desk.server.kill()
     desk.server.wait()
     for tool, arguments in READING:
@@ -184,7 +184,7 @@ def test_nasty_48_a_command_is_refused_where_nobody_can_find_out_what_to_hide(de
 
 @sat
 def test_nasty_48_reading_from_a_silent_file_system_is_cancelled_at_once_and_holds_up_nobody(desk: Desk):
-    remote_mounts.IO_TIMEOUT_SECONDS = 100.0
+    mounts.IO_TIMEOUT_SECONDS = 100.0
     desk.server.send_signal(signal.SIGSTOP)
 
     async def cancelled() -> None:
@@ -209,7 +209,7 @@ def test_nasty_48_in_a_workspace_that_fell_silent_itself_every_call_comes_back(t
 
     def work() -> None:
         signal.alarm(110)
-        remote_mounts.IO_TIMEOUT_SECONDS = PATIENCE
+        mounts.IO_TIMEOUT_SECONDS = PATIENCE
         far.mkdir()
         with served(far, 0) as server, Toolbox.open(far, state=tmp_path / "state", policy="open") as box:
             server.send_signal(signal.SIGSTOP)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handhold import Question, Rule, Toolbox
-from handhold.core.ports import Verdict
+from handhold.core.ports.policy import Verdict
 from tests.suites.machine import has_shadows
 
 pytestmark = [

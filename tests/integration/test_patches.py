@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
 from tests.integration.conftest import Ground
 from tests.suites.policies import OnPlaces
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Toolbox
-from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 from tests.integration.conftest import Files, Ground
 
 Make = Callable[[Files], Ground]

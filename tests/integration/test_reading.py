@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
-from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.facts import PageLine
+from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
 from handhold.core.text.lines import split_lines
-from handhold.core.tools import read
+from handhold.core.tools import text_page
 from handhold.core.tools.read_many import allocate_chars
 from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.integration.conftest import Files, Ground
@@ -332,10 +333,10 @@ def test_c23_a_refusal_never_exceeds_the_budget(path: str, times: int):
 
 
 def test_c23_a_line_number_of_any_length_is_counted():
-    lines = tuple(read.PageLine("x" * 10) for _ in range(100))
+    lines = tuple(PageLine("x" * 10) for _ in range(100))
     rows = [f"{n:>6}→{line.text}\n" for n, line in enumerate(lines, 10**12)]
-    assert sum(map(len, rows)) == sum(read.count_line_chars(n, line) for n, line in enumerate(lines, 10**12))
-    assert len(read.fit_lines(lines, 10**12, 10 * len(rows[0]))) == 10
+    assert sum(map(len, rows)) == sum(text_page.count_line_chars(n, line) for n, line in enumerate(lines, 10**12))
+    assert len(text_page.fit_lines(lines, 10**12, 10 * len(rows[0]))) == 10
 
 
 # --- one line of many

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handhold import Reply, Toolbox
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.search import DiskSearch
-from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
 from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.integration.conftest import Ground
 from tests.suites.policies import OnPlaces

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from handhold import OutputChunk, Question, Reply, Toolbox
-from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
 from tests.backends.shell.forked import as_user
 from tests.backends.shell.shadows import Facts, seen
 from tests.suites.machine import has_shadows

@@ -22,7 +22,9 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import FileHead, FileIdentity, PageLine
 from handhold.core.plans import Content, ContentRef, Directory, FileChange, InlineContent, StagedContent, digest
-from handhold.core.ports import Call, CallDecision, Files, IncompleteTransaction, Outcome, Store
+from handhold.core.ports.files import Files
+from handhold.core.ports.journal import Call, CallDecision, IncompleteTransaction, Outcome
+from handhold.core.ports.store import Store
 from handhold.core.text.path_escaping import escape_path
 
 

@@ -1,6 +1,6 @@
 """A policy of a test's own says what it has to say about places; to the rest it says yes."""
 
-from handhold.core.ports import CommandAnalysis, PolicyDecision, Verdict
+from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verdict
 
 
 class OnPlaces:

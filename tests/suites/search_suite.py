@@ -10,7 +10,7 @@ import pytest
 from handhold.core.errors import BadGlob, BadRegex, NotDirectory, NotFound
 from handhold.core.facts import SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import Searcher
+from handhold.core.ports.search import Searcher
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.text.cursor import checksum_hit
 

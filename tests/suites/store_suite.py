@@ -28,17 +28,10 @@ from handhold.core.plans import (
     StagedContent,
     digest,
 )
-from handhold.core.ports import (
-    ApprovalAnswer,
-    Call,
-    CallDecision,
-    JournalEntry,
-    Outcome,
-    PendingApproval,
-    ReadRecord,
-    SeenPage,
-    Store,
-)
+from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
+from handhold.core.ports.read_records import ReadRecord, SeenPage
+from handhold.core.ports.store import Store
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
 ALLOWED = CallDecision("allowed", "mode edit (built in)", "ann@desk")

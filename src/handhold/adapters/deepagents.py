@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from handhold.adapters.calls import AsyncCallSequencer, OutputWatcher
 from handhold.core.errors import ToolError
-from handhold.core.ports import Verb, Verdict
+from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.requests import Glob, Grep, ListFiles, Read, Request
 from handhold.core.results import Block, OutputChunk, Reply, Result, RunResult, TextResult
 from handhold.dialects import commands, deepagents

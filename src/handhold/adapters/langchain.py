@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from handhold.adapters.calls import CUT_OFF_REPLY, AsyncCallSequencer, OutputWatcher, build_metadata
 from handhold.adapters.paused_approvals import build_payload, check_answer
 from handhold.adapters.thread_sequencer import ThreadCallSequencer
-from handhold.core.ports import RunPaused
+from handhold.core.ports.approvals import RunPaused
 from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.prebuilt.tool_node import ToolRuntime
 
-    from handhold.core.ports import Question
+    from handhold.core.ports.approvals import Question
     from handhold.toolbox import Toolbox
 
 CUT_OFF_REASONS = frozenset(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agents.tool import ToolOutputImage, ToolOutputText
     from agents.tool_context import ToolContext
 
-    from handhold.core.ports import Question
+    from handhold.core.ports.approvals import Question
     from handhold.toolbox import Toolbox
 
 _granted: ContextVar[bool] = ContextVar("granted", default=False)

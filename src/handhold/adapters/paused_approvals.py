@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from handhold.core.plans import digest
 
 if TYPE_CHECKING:
-    from handhold.core.ports import Question
+    from handhold.core.ports.approvals import Question
 
 ANYWAY = "anyway"
 """Approves whatever the call will change when it is made again."""

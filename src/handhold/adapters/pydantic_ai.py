@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from handhold.adapters.calls import CUT_OFF_REPLY, AsyncCallSequencer, build_metadata, parse_arguments
 from handhold.adapters.paused_approvals import build_payload, check_answer
-from handhold.core.ports import RunPaused
+from handhold.core.ports.approvals import RunPaused
 from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
 
 if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, BinaryContent, CustomEvent, ModelResponse, RunContext, ToolReturn
 
-    from handhold.core.ports import Question
+    from handhold.core.ports.approvals import Question
     from handhold.toolbox import Toolbox
 
 TEXT_KEY = "\0text"  # the name under which a text goes that is no object: no argument has it

@@ -21,7 +21,8 @@ from handhold.core.plans import (
     StagedContent,
     digest,
 )
-from handhold.core.ports import ContentStore, IncompleteTransaction
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.journal import IncompleteTransaction
 
 LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else's transaction
 

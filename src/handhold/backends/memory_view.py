@@ -11,7 +11,7 @@ from handhold.backends.files.roots import Root, Roots, split_names, unescape_exi
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, OutsideWorkspace, TooLarge, ToolError
 from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
 from handhold.core.plans import digest
-from handhold.core.ports import MAX_EDITABLE_BYTES
+from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
 

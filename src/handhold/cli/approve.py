@@ -16,7 +16,7 @@ from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.state import get_user_at_host, open_store
 from handhold.cli.terminal import colour_diff_line, colour_text
 from handhold.core.errors import NoPendingApproval
-from handhold.core.ports import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_PREVIEW_LINES = 6

@@ -12,7 +12,8 @@ import click
 from handhold.core.errors import ToolError
 
 if TYPE_CHECKING:
-    from handhold.core.ports import JournalEntry, PendingApproval
+    from handhold.core.ports.approvals import PendingApproval
+    from handhold.core.ports.journal import JournalEntry
 
 MAX_RECENT_CALLS = 500  # calls that are looked at
 Candidates = list[str]

@@ -16,7 +16,7 @@ from handhold.cli.terminal import colour_text
 from handhold.core.choices import Mode
 from handhold.core.errors import ToolError
 from handhold.core.history import shorten_path
-from handhold.core.ports import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
 from handhold.core.text.display_text import escape_invisible
 from handhold.toolbox import Toolbox
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from handhold.core.ports import JournalVerification
+from handhold.core.ports.journal import JournalVerification
 
 
 def print_verification(verification: JournalVerification, noted_head: str, *, as_json: bool) -> bool:

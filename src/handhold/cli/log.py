@@ -25,7 +25,7 @@ from handhold.cli.terminal import (
 )
 from handhold.core.errors import ToolError
 from handhold.core.history import format_call_id, shorten_path
-from handhold.core.ports import JournalEntry
+from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.display_text import escape_invisible, to_single_line
 from handhold.progress import track
 

@@ -14,7 +14,7 @@ from handhold.cli.progress import show_progress
 from handhold.cli.state import open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 from handhold.core.errors import ToolError
-from handhold.core.ports import Approver
+from handhold.core.ports.approvals import Approver
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 

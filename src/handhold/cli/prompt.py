@@ -12,7 +12,7 @@ import click
 
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_diff_line, colour_text
-from handhold.core.ports import ApprovalAnswer, Question
+from handhold.core.ports.approvals import ApprovalAnswer, Question
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut

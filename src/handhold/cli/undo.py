@@ -14,7 +14,7 @@ from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.reply import print_reply
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_text, is_stdout_terminal
-from handhold.core.ports import Question
+from handhold.core.ports.approvals import Question
 from handhold.core.results import Reply
 from handhold.core.text.display_text import escape_invisible
 

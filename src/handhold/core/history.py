@@ -18,7 +18,7 @@ from handhold.core.plans import (
     StagedContent,
     hash_or_none,
 )
-from handhold.core.ports import Journal, JournalEntry
+from handhold.core.ports.journal import Journal, JournalEntry
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.encoding import Text
 from handhold.core.text.path_escaping import escape_ambiguous, format_path

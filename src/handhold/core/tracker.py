@@ -9,7 +9,10 @@ from dataclasses import replace
 from handhold.core.errors import BinaryFile, ChangedDuringRead, PartlyRead, Stale, Unread
 from handhold.core.facts import DeclaredEncoding, FileIdentity, FileSnapshot, Page, ShownParts
 from handhold.core.plans import digest
-from handhold.core.ports import MAX_EDITABLE_BYTES, ContentStore, FileView, Journal, ReadRecord, ReadRecords, SeenPage
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.files import MAX_EDITABLE_BYTES, FileView
+from handhold.core.ports.journal import Journal
+from handhold.core.ports.read_records import ReadRecord, ReadRecords, SeenPage
 from handhold.core.text.diff import truncate_diff, unified_diff
 from handhold.core.text.encoding import Text
 from handhold.core.text.lines import merge_ranges

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
-from handhold.core.ports import DialectOptions, ReplyFrame
+from handhold.core.ports.dialect import DialectOptions, ReplyFrame
 from handhold.core.requests import Replacement, Request
 from handhold.core.results import Reply, Result, ToolSpec
 from handhold.dialects.arguments import Specs, build_examples

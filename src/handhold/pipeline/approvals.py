@@ -23,16 +23,9 @@ from handhold.core.plans import (
     StagedContent,
     digest,
 )
-from handhold.core.ports import (
-    Call,
-    CallDecision,
-    CommandAnalysis,
-    PendingApproval,
-    PolicyDecision,
-    Question,
-    Verb,
-    Verdict,
-)
+from handhold.core.ports.approvals import PendingApproval, Question
+from handhold.core.ports.journal import Call, CallDecision
+from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 from handhold.pipeline.approver import APPROVING_ANSWERS, WaitFor, ask_approver, find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.review import (
@@ -132,7 +125,7 @@ class ApprovalService:
         if worst.decision.verdict is Verdict.DENY:
             decision = worst.decision
             raise Denied(path, decision.because, _format_rule(decision), not worst.place, decision.remedy)
-        granted = self._session.store.list_grants(self._session.name)
+        granted = self._session.approvals.list_grants(self._session.name)
         findings = [each for each in findings if each.decision.verdict is Verdict.ASK]
         keys = {each.key for each in findings}
         for sufficient in (keys, set(request.patterns)):
@@ -148,7 +141,7 @@ class ApprovalService:
         of_command = not request.files
         keys = tuple(dict.fromkeys(each.key for each in findings)) if all(each.key for each in findings) else ()
         hash = self._hash(request, findings)
-        if answer := session.store.consume_approval(hash, session.name):
+        if answer := session.approvals.consume_approval(hash, session.name):
             if answer.answer not in APPROVING_ANSWERS:
                 raise NotApproved(path, because, asked=True, rule=rule, of_command=of_command)
             self._grant(answer.answer, answer.allows, answer.patterns, answer.by)
@@ -201,7 +194,7 @@ class ApprovalService:
     ) -> PendingApproval | None:
         """The question waits in the store; None if there is no room for it."""
         text, uncut = diff
-        return self._session.store.enqueue(
+        return self._session.approvals.enqueue(
             PendingApproval(
                 id="",
                 hash=hash,
@@ -220,7 +213,7 @@ class ApprovalService:
     def _grant(self, consent: str, keys: Sequence[str], patterns: Sequence[str], by: str) -> None:
         """What the session need not ask about again."""
         for key in {"session": keys, "pattern": patterns}.get(consent, ()):
-            self._session.store.grant(self._session.name, key, by=by)
+            self._session.approvals.grant(self._session.name, key, by=by)
 
 
 def _make_question(

@@ -6,7 +6,7 @@ from inspect import isawaitable
 from typing import Any, get_args
 
 from handhold.core.errors import ApproverInvalid, Cancelled
-from handhold.core.ports import ApprovalAnswer, Approver, Question, RunPaused
+from handhold.core.ports.approvals import ApprovalAnswer, Approver, Question, RunPaused
 
 APPROVING_ANSWERS = ("once", "session", "pattern")
 

@@ -23,7 +23,7 @@ class ChangeContents:
         data = self.session.files.read_staged(content, path) if isinstance(content, StagedContent) else None
         # A file that a command made and an edit changed since is neither in its slot nor at its path.
         kept = data is not None or isinstance(content, Directory | DirectoryMetadata)
-        return data if kept else self.session.store.get(content.hash)
+        return data if kept else self.session.contents.get(content.hash)
 
     def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
         return self.session.files.list_staged_tree(content, path, limit)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from handhold.core.errors import Stale, ToolError
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import Changes, FileChange, FolderMtime, InlineContent
-from handhold.core.ports import CallDecision, JournalEntry, Outcome
+from handhold.core.ports.journal import CallDecision, JournalEntry, Outcome
 from handhold.core.requests import Request
 from handhold.core.results import Reply, Result
 from handhold.pipeline.approvals import ApprovalService
@@ -58,10 +58,12 @@ class ChangeCommitter:
             return self._replays.make_outcome(reply, context.call)
 
         session = self._session
-        with session.store.exclusive():
+        with session.journal.exclusive():
             if first := self._find_concurrent_reply(context):
                 return first
-            written = commit(session.files, session.store, context.seq, files, conclude, decision=decision, times=times)
+            written = commit(
+                session.files, session.journal, context.seq, files, conclude, decision=decision, times=times
+            )
         try:
             remember(written)
         except ToolError:
@@ -73,7 +75,7 @@ class ChangeCommitter:
         first = self._replays.find_reply(context.call)
         if first:
             outcome = Outcome("error", "CALL_REPEATED", elapsed_ms(context.started), None)
-            self._session.store.record_outcome(context.seq, outcome, durable=False)
+            self._session.journal.record_outcome(context.seq, outcome, durable=False)
         return first
 
     def _remember(self, plan: Changes, written: Mapping[str, FileIdentity]) -> None:

@@ -9,7 +9,9 @@ from threading import Lock
 from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
 from handhold.core.facts import SandboxStatus
 from handhold.core.plans import Effects, FileChange
-from handhold.core.ports import CallDecision, CommandAnalysis, CommandResult, Shell
+from handhold.core.ports.journal import CallDecision
+from handhold.core.ports.policy import CommandAnalysis
+from handhold.core.ports.shell import CommandResult, Shell
 from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from handhold.core.ports import Call, JournalEntry
+from handhold.core.ports.journal import Call, JournalEntry
 from handhold.pipeline.cancellation import CancelToken
 
 

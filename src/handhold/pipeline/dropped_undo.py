@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from handhold.core.history import format_call_id
-from handhold.core.ports import JournalEntry
+from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.display_text import format_id, to_single_line
 
 MAX_NAMED_CALLS = 5  # calls in the text; the facts name all of them

@@ -11,7 +11,7 @@ from typing import Any
 
 from handhold.core.errors import NoMatch, RollbackIncomplete, ToolError
 from handhold.core.plans import Answer, Changes, Command, JobAction, Restart
-from handhold.core.ports import Call, CallDecision
+from handhold.core.ports.journal import Call, CallDecision
 from handhold.core.requests import Request
 from handhold.core.results import Reply
 from handhold.pipeline.cancellation import CancelToken
@@ -52,7 +52,7 @@ class CallExecutor:
         started = perf_counter()
         session = self._session
         try:
-            recover(session.files, session.store)
+            recover(session.files, session.journal)
             canonical = canonicalize_arguments(tool, arguments)
             call = Call(session.name, turn, call_id, str(tool), canonical, session.dialect.name)
             with self._locks.hold((turn, call_id)):
@@ -65,7 +65,7 @@ class CallExecutor:
         try:
             request, context.repaired = self._session.dialect.decode_and_repair(call.tool, arguments)
             if not isinstance(request, READ_REQUESTS):
-                context.seq = self._session.store.begin(call)
+                context.seq = self._session.journal.begin(call)
             return self._dispatch(context, request)
         except ToolError as error:
             if isinstance(error, NoMatch):

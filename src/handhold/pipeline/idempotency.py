@@ -9,7 +9,7 @@ from typing import Any
 
 from handhold.core.errors import BadArguments, CallIdReused, Cancelled
 from handhold.core.plans import digest
-from handhold.core.ports import Call, Outcome
+from handhold.core.ports.journal import Call, Outcome
 from handhold.core.results import Block, Reply
 from handhold.pipeline.session import Session
 
@@ -29,7 +29,7 @@ class ReplayLog:
 
     def find_reply(self, call: Call) -> Reply | None:
         """The first reply to this very call; None if it must be carried out."""
-        entry = self._session.store.find_call(call.session, call.turn, call.call_id) if call.call_id else None
+        entry = self._session.journal.find_call(call.session, call.turn, call.call_id) if call.call_id else None
         if entry is None:
             return None
         if (entry.call.tool, entry.call.arguments) != (call.tool, call.arguments):
@@ -51,7 +51,7 @@ class ReplayLog:
 
     def failed_just_before(self, call: Call) -> bool:
         """Whether this session's last call was this one, and failed: to say the same again would not help it."""
-        *_, last, _ = [None, *self._session.store.entries(session=call.session, last=2)]
+        *_, last, _ = [None, *self._session.journal.entries(session=call.session, last=2)]
         if last is None or last.succeeded:
             return False
         return (last.call.tool, last.call.arguments) == (call.tool, call.arguments)

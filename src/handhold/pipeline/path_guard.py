@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from handhold.core.plans import ContentRef, Directory, FileChange
-from handhold.core.ports import HiddenPaths, Verb, Verdict
+from handhold.core.ports.files import HiddenPaths
+from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.redaction import Redaction
 from handhold.pipeline.review import PolicyReviewer
 from handhold.pipeline.session import Session

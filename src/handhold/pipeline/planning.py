@@ -3,7 +3,10 @@
 from handhold.core import tools
 from handhold.core.errors import Denied, ReadOnly
 from handhold.core.plans import Answer, Changes, Command, Convert, JobAction, Restart, Search
-from handhold.core.ports import CallDecision, Converter, Searcher, Verb, Verdict
+from handhold.core.ports.conversion import Converter
+from handhold.core.ports.journal import CallDecision
+from handhold.core.ports.policy import Verb, Verdict
+from handhold.core.ports.search import Searcher
 from handhold.core.requests import Read, ReadMany, Request, SearchRequest
 from handhold.core.results import GrepResult, Result
 from handhold.core.tools.grep import redact_hits

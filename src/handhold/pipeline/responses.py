@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from handhold.core.errors import Denied, NotApproved, Stale, ToolError
-from handhold.core.ports import CallDecision, ReplyFrame
+from handhold.core.ports.dialect import ReplyFrame
+from handhold.core.ports.journal import CallDecision
 from handhold.core.requests import Request, Run
 from handhold.core.results import (
     EditResult,
@@ -86,11 +87,11 @@ class Responder:
         self, context: CallContext, reply: Reply, *, durable: bool = False, decision: CallDecision | None = None
     ) -> None:
         """The end of a call in the journal, and its beginning too if it only read."""
-        store, outcome = self._session.store, self._replays.make_outcome(reply, context.call)
+        journal, outcome = self._session.journal, self._replays.make_outcome(reply, context.call)
         if context.seq:
-            store.record_outcome(context.seq, outcome, durable=durable, decision=decision)
+            journal.record_outcome(context.seq, outcome, durable=durable, decision=decision)
         else:
-            store.record_call(context.call, outcome, decision=decision)
+            journal.record_call(context.call, outcome, decision=decision)
 
     def _encode(self, context: CallContext, request: Request, result: Result) -> str:
         call, hints = context.call, self._session.options.hints

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
 from handhold.core.policy.protected_names import Protection
 from handhold.core.policy.repositories import Repositories
-from handhold.core.ports import Policy, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Policy, PolicyDecision, Verb, Verdict
 from handhold.core.tools import run
 from handhold.pipeline.approver import find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
@@ -155,7 +155,9 @@ class PolicyReviewer:
     def _was_made_here(self, change: FileChange) -> bool:
         """Whether this session made what is gone."""
         before, session = change.before, self._session
-        return isinstance(before, StagedContent) and session.store.last_writer(change.path, before.hash) == session.name
+        return (
+            isinstance(before, StagedContent) and session.journal.last_writer(change.path, before.hash) == session.name
+        )
 
     # --- questions about places
 

@@ -13,7 +13,8 @@ from time import monotonic
 from handhold.core.errors import ToolError
 from handhold.core.facts import FileIdentity
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import Files, HiddenPaths, Policy
+from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.policy import Policy
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets

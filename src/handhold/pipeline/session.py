@@ -7,7 +7,13 @@ from handhold.core import history
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import Approver, Dialect, DialectOptions, Files, HiddenPaths, Policy, Store, Verb, Verdict
+from handhold.core.ports.approvals import ApprovalStore, Approver
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.dialect import Dialect, DialectOptions
+from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.journal import Journal
+from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.ports.store import Store
 from handhold.core.requests import Request
 from handhold.core.text.path_escaping import format_path
 from handhold.core.tracker import ReadTracker
@@ -31,6 +37,9 @@ class Session:
         self.name = name
         self.files = files
         self.store = store
+        self.journal: Journal = store
+        self.contents: ContentStore = store
+        self.approvals: ApprovalStore = store
         self.dialect = dialect
         self.policy = check_policy(policy)
         self.options = options

@@ -6,60 +6,61 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import FileChange, FolderMtime
-from handhold.core.ports import CallDecision, Files, IncompleteTransaction, JournalEntry, Outcome, Store
+from handhold.core.ports.files import Files
+from handhold.core.ports.journal import CallDecision, IncompleteTransaction, Journal, JournalEntry, Outcome
 
 
 def commit(
     files: Files,
-    store: Store,
+    journal: Journal,
     seq: int,
     changes: Sequence[FileChange],
     conclude: Callable[[Sequence[JournalEntry]], Outcome],
     *,
     decision: CallDecision,
-    takes_back: Sequence[int] = (),
+    reverses: Sequence[int] = (),
     renew: Collection[str] = (),
     times: Sequence[FolderMtime] = (),
 ) -> Mapping[str, FileIdentity]:
-    """Call it with the store held exclusively. A change that is not recorded as committed is rolled back.
+    """Call it with the journal held exclusively. A change that is not recorded as committed is rolled back.
 
     `conclude` gets the calls whose undo is dropped to make room for this one: the outcome holds a reply that says so.
     Files of `renew` that come back with other contents get the time of now. `times` are set with the changes.
     """
     with files.transaction(changes, times) as transaction:
-        dropped = store.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=takes_back)
+        dropped = journal.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=reverses)
         identities = transaction.apply()
         try:
-            store.record_outcome(seq, conclude(dropped), durable=True, dropped_undo=[entry.seq for entry in dropped])
+            journal.record_outcome(seq, conclude(dropped), durable=True, dropped_undo=[entry.seq for entry in dropped])
         except BaseException:
             transaction.roll_back()
             raise
         try:
             transaction.clean_up(renew=renew)
-            store.mark_cleaned_up(seq)
+            journal.mark_cleaned_up(seq)
         except ToolError:
             pass  # it is committed and recorded: what could not be cleaned up now is at the next start
         return identities
 
 
-def recover(files: Files, store: Store) -> None:
+def recover(files: Files, journal: Journal) -> None:
     """Finish or roll back what a process that died left half done. Checked before every call: it costs one query."""
-    if not store.incomplete_transactions():
+    if not journal.incomplete_transactions():
         return
     try:
-        with store.exclusive(wait=False), files.exclusive():
-            for incomplete in store.incomplete_transactions():
-                _recover_one(incomplete, files, store)
+        with journal.exclusive(wait=False), files.exclusive():
+            for incomplete in journal.incomplete_transactions():
+                _recover_one(incomplete, files, journal)
     except Busy:
         pass  # whoever holds it is alive: what looks incomplete may be what it is doing
 
 
-def _recover_one(incomplete: IncompleteTransaction, files: Files, store: Store) -> None:
+def _recover_one(incomplete: IncompleteTransaction, files: Files, journal: Journal) -> None:
     try:
         changed = files.recover(incomplete)
     except ToolError:
         return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
     if not incomplete.is_recorded:
         note = json.dumps({"left": changed}) if changed else None
-        store.record_outcome(incomplete.seq, Outcome("interrupted", None, 0.0, note), durable=True)
-    store.mark_cleaned_up(incomplete.seq)
+        journal.record_outcome(incomplete.seq, Outcome("interrupted", None, 0.0, note), durable=True)
+    journal.mark_cleaned_up(incomplete.seq)

@@ -22,7 +22,9 @@ from handhold.core.errors import (
 )
 from handhold.core.history import CallSelector, UndoStep
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
-from handhold.core.ports import Call, CallDecision, HiddenPaths, JournalEntry, Outcome, Verb, Verdict
+from handhold.core.ports.files import HiddenPaths
+from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
+from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.results import Reply, UndoResult
 from handhold.core.text.path_escaping import escape_ambiguous, format_path
 from handhold.core.tools.git_refresh import INDEX_PATH
@@ -47,7 +49,7 @@ class UndoService:
     ) -> None:
         self._session = session
         self._files = session.files
-        self._store = session.store
+        self._journal = session.journal
         self._contents = contents
         self._approvals = approvals
         self._responder = responder
@@ -55,7 +57,7 @@ class UndoService:
     def reverse(self, direction: Direction, which: CallSelector, *, preview: bool, keep_times: bool) -> Reply:
         started = perf_counter()
         try:
-            recover(self._files, self._store)
+            recover(self._files, self._journal)
             result = self._reverse(direction, which, preview=preview, keep_times=keep_times)
         except ToolError as error:
             return self._responder.refuse(direction, error, started)
@@ -85,13 +87,13 @@ class UndoService:
     def diff(self, which: CallSelector) -> str:
         """What was done, as a diff."""
         chosen = history.find_changes(
-            self._store, self._session.name, which, undone=False if which.is_multiple else None
+            self._journal, self._session.name, which, undone=False if which.is_multiple else None
         )
         return self._diff_visible([change for step in self._steps(chosen) for change in step.files])
 
     def diff_entry(self, entry: JournalEntry) -> str:
         """What one call did, as a diff."""
-        return self._contents.diff(self._store.changes_of(entry.seq))
+        return self._contents.diff(self._journal.changes_of(entry.seq))
 
     def _diff_visible(self, files: Sequence[FileChange]) -> str:
         """Without contents that a file has which may not be read, under any name."""
@@ -102,11 +104,11 @@ class UndoService:
 
     def _choose(self, direction: Direction, which: CallSelector) -> list[JournalEntry]:
         if direction == "undo":
-            return history.find_changes(self._store, self._session.name, which, undone=False)
-        return history.find_undos(self._store, self._session.name, which)
+            return history.find_changes(self._journal, self._session.name, which, undone=False)
+        return history.find_undos(self._journal, self._session.name, which)
 
     def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
-        return history.build_undo_steps(self._store, self._session.name, chosen)
+        return history.build_undo_steps(self._journal, self._session.name, chosen)
 
     # --- whether it may be done today
 
@@ -171,7 +173,7 @@ class UndoService:
             case StagedContent() as staged:
                 return not self._files.is_staged(staged)
             case content:
-                return not self._store.has(content.hash)
+                return not self._session.contents.has(content.hash)
 
     def _will_match(self, change: FileChange, projected: "ProjectedState") -> bool:
         """Whether a path will be its `before` when its turn comes, as far as that can be told."""
@@ -200,7 +202,7 @@ class UndoService:
     def _commit(
         self, direction: Direction, which: CallSelector, steps: Sequence[UndoStep], *, keep_times: bool
     ) -> None:
-        batch = self._store.entries(last=1)[-1].seq if len(steps) > 1 else 0
+        batch = self._journal.entries(last=1)[-1].seq if len(steps) > 1 else 0
         for n, step in enumerate(steps):
             try:
                 self._commit_step(direction, which, step, batch, keep_times=keep_times)
@@ -218,27 +220,27 @@ class UndoService:
     ) -> None:
         arguments = {"calls": name_calls(step)} | ({"batch": batch} if batch else {})
         call = Call(self._session.name, which.turn, "", direction, json.dumps(arguments), self._session.dialect.name)
-        seq = self._store.begin(call)
+        seq = self._journal.begin(call)
         try:
             decision = self._approvals.authorize_reversal(
                 call, step.files, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
             )
-            with self._store.exclusive():
+            with self._journal.exclusive():
                 commit(
                     self._files,
-                    self._store,
+                    self._journal,
                     seq,
                     step.files,
                     lambda _: Outcome("success", None, 0.0, None),
                     decision=decision,
-                    takes_back=[entry.seq for entry in step.entries],
+                    reverses=[entry.seq for entry in step.entries],
                     renew=frozenset() if keep_times else renewable_paths(step.files),
                 )
         except RollbackIncomplete:
             raise
         except ToolError as error:
             refused = CallDecision("refused", error.rule) if isinstance(error, Denied | NotApproved) else None
-            self._store.record_outcome(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
+            self._journal.record_outcome(seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused)
             raise
 
 

@@ -20,7 +20,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import ApprovalAnswer, PendingApproval, Question, Store
+from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval, Question
+from handhold.core.ports.store import Store
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 from handhold.pipeline.cancellation import CancelToken
 

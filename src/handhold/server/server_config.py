@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from handhold.core.policy.rules import Rule
-    from handhold.core.ports import Approver, Dialect
+    from handhold.core.ports.approvals import Approver
+    from handhold.core.ports.dialect import Dialect
     from handhold.toolbox import Place, Toolbox
 
 DEFAULT_BUDGET_TOKENS = 25_000  # tokens of a result: what clients take before they cut it themselves

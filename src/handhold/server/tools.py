@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mcp_types import Tool, ToolAnnotations
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import Run
 from handhold.core.results import ToolSpec
 from handhold.server.server_config import ServerConfig

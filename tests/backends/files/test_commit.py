@@ -28,7 +28,7 @@ from handhold.core.errors import (
     ToolError,
 )
 from handhold.core.plans import ContentRef, Directory, FileChange, InlineContent
-from handhold.core.ports import IncompleteTransaction
+from handhold.core.ports.journal import IncompleteTransaction
 from tests.faults.trees import Kept, as_nobody, lay, tree, twenty
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away and mount")

@@ -25,7 +25,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.core.errors import BinaryFile, ChangedDuringRead, NotFound, PastEnd, TooLarge
 from handhold.core.facts import PageLine
 from handhold.core.plans import digest
-from handhold.core.ports import MAX_EDITABLE_BYTES
+from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.core.text.encoding import Text, TextEncoding, detect_sample_encoding, replace_undecodable
 from handhold.core.text.lines import split_lines
 from tests.backends.files.opening import Opener

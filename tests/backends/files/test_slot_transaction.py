@@ -20,7 +20,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import ContentDropped, OutsideWorkspace, PermissionDenied, ReadOnly, Stale, ToolError
 from handhold.core.plans import DirectoryMetadata, StagedContent
-from handhold.core.ports import IncompleteTransaction
+from handhold.core.ports.journal import IncompleteTransaction
 from tests.faults.commands import Command, Desk, Make, Snapshot, fifo, file, folder, link, snapshot
 from tests.faults.trees import NOBODY, Kept, as_nobody
 from tests.suites.files_suite import journalled

@@ -9,7 +9,7 @@ import pytest
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.plans import FileChange
-from handhold.core.ports import Store
+from handhold.core.ports.store import Store
 from tests.faults.commands import Command, file
 from tests.suites.files_suite import FilesSuite, Ground, Make
 

@@ -22,7 +22,7 @@ from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.policy.rules import Rule
-from handhold.core.ports import Verb, Verdict
+from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.requests import Grep
 from tests.backends.search.looking import looking, planted
 

@@ -17,7 +17,7 @@ from handhold.backends.state import trust
 from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import Verb, Verdict
+from handhold.core.ports.policy import Verb, Verdict
 
 RULE = """
 [[rule]]

@@ -21,7 +21,7 @@ from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import PATH_VERBS, SEVERITY
 from handhold.core.policy.shell import ShellContext, analyze_command
-from handhold.core.ports import Verb, Verdict
+from handhold.core.ports.policy import Verb, Verdict
 
 PLACES = ["a", "a/b", "b", "a/.env", "b/x.pem", "docs/c.md"]
 COMMANDS = ["ls", "git status", "git push", "make && git push", "$(cat x)", "rm -rf b"]

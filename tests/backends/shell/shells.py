@@ -15,7 +15,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.shell import SandboxedShell
 from handhold.core.errors import NoShell
 from handhold.core.policy.protected_names import Protection
-from handhold.core.ports import CommandResult, PathGuard
+from handhold.core.ports.shell import CommandResult, PathGuard
 from handhold.core.requests import Run
 from tests.backends.files.opening import NoContents
 

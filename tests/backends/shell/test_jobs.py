@@ -10,7 +10,7 @@ import pytest
 
 from handhold.backends.shell.jobs import MAX_RUNNING_JOBS
 from handhold.core.errors import NoShell, NoSuchJob, SystemFailure
-from handhold.core.ports import JobState
+from handhold.core.ports.shell import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from tests.backends.shell.shells import MODES, PATIENCE, Bench, alive, appears, bench, gone, marked
 

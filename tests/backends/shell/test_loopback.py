@@ -22,7 +22,7 @@ from handhold.backends.seccomp_bpf import (
 )
 from handhold.backends.seccomp_bpf import jump_if as compare
 from handhold.backends.shell.user_namespace import has_id_range
-from handhold.core.ports import JobState
+from handhold.core.ports.shell import JobState
 from handhold.core.requests import JobOutput, Run
 from tests.backends.network.served import served
 from tests.backends.shell.forked import as_user, place, who

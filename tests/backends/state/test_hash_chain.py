@@ -24,7 +24,7 @@ from handhold.backends.state.rows import DETAIL_TABLES, RECORD_TABLES, encode_ro
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import Directory, DirectoryMetadata, FileChange
-from handhold.core.ports import CallDecision
+from handhold.core.ports.journal import CallDecision
 from tests.suites.store_suite import begun, call, change, done, failure, shelved, success
 
 TABLES = (*RECORD_TABLES, *DETAIL_TABLES, "head")
@@ -296,7 +296,7 @@ def test_c91_trouble_after_a_noted_head_leaves_what_is_before_it_proved(rich: Pa
 PROCESS = """
 import sys
 from pathlib import Path
-from handhold.core.ports import Call, Outcome
+from handhold.core.ports.journal import Call, Outcome
 from handhold.backends.state.sqlite import SqliteStore
 store = SqliteStore(Path(sys.argv[1]))
 for n in range(100):

@@ -29,7 +29,7 @@ from handhold.core.plans import (
     InlineContent,
     StagedContent,
 )
-from handhold.core.ports import Call, CallDecision
+from handhold.core.ports.journal import Call, CallDecision
 from tests.backends.state.journal_reader import NotAsSpecifiedError, Reader, verify
 from tests.backends.state.test_hash_chain import STEPS, journalled
 from tests.suites.store_suite import begun, call, change, done, success

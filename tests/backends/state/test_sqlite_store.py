@@ -17,7 +17,8 @@ from handhold.backends.state.schema import JOURNAL_TABLES, SCHEMA_VERSION
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemFailure
 from handhold.core.plans import FileChange, InlineContent, digest
-from handhold.core.ports import Call, CallDecision, Outcome, Store
+from handhold.core.ports.journal import Call, CallDecision, Outcome
+from handhold.core.ports.store import Store
 from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, shelved, success
 
 
@@ -282,7 +283,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
-from handhold.core.ports import Call, CallDecision, Outcome
+from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.core.plans import FileChange, InlineContent
 from handhold.backends.state.sqlite import SqliteStore
 for n in range(int(sys.argv[3])):

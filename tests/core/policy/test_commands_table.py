@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.shell import ShellContext, analyze_command
-from handhold.core.ports import CommandAnalysis, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Verdict
 
 KNOWN = Path(__file__).with_name("known_commands.json")
 OURS = Path(__file__).with_name("commands.json")

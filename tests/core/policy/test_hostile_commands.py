@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.ports import Verdict
+from handhold.core.ports.policy import Verdict
 from tests.core.policy.test_commands_table import rows
 
 HOSTILE = Path(__file__).with_name("hostile_commands.json")

@@ -7,7 +7,7 @@ import pytest
 
 from handhold.core.choices import MODES, Mode
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.ports import CommandAnalysis, Verb
+from handhold.core.ports.policy import CommandAnalysis, Verb
 
 PAGE = Path(__file__).parents[3] / "docs/policy.md"
 KINDS = ("read-only", "workspace-change", "network", "dangerous", "unknown")

@@ -13,7 +13,7 @@ from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import PATH_VERBS, SEVERITY, Origin, Rule, RulePolicy, RuleSet
 from handhold.core.policy.shell import ShellContext, analyze_command, matches
-from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 
 ROOT, HOME = "/ws", "/home/me"
 STANDING = ShellContext((ROOT,), ROOT, HOME)

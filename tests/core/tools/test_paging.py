@@ -12,7 +12,7 @@ from handhold.core import tools
 from handhold.core.facts import MatchRow, SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
 from handhold.core.policy.guarded_view import GuardedView
-from handhold.core.ports import Dialect
+from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.results import GlobResult, GrepResult, ListResult
 from handhold.core.text.cursor import Cursor, checksum_hit

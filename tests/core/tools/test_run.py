@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.plans import DirectoryMetadata, Effects, FileChange, StagedContent
-from handhold.core.ports import CommandResult, Verb
+from handhold.core.ports.policy import Verb
+from handhold.core.ports.shell import CommandResult
 from handhold.core.requests import Run
 from handhold.core.tools.run import (
     CHANGE_VERBS,

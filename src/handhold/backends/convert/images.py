@@ -1,12 +1,14 @@
 """In the worker: an image as models take it, upright, not too large, and with nothing of the file but what is seen."""
 
 import signal
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from PIL import GifImagePlugin, Image, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
 
-from handhold.backends.convert.worker import EmitRecord
+EmitRecord = Callable[..., None]  # of the worker: what was made, and its bytes
+
 
 PLUGINS = (GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin)
 """Imported here, because later nothing can be: the last but two for EXIF, and for what cameras hide in a JPEG."""

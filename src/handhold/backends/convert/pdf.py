@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 
 import pypdfium2  # pyright: ignore[reportMissingTypeStubs]
 
-from handhold.backends.convert.images import MAX_SIDE_PIXELS, encode_image
-from handhold.backends.convert.worker import EmitRecord
+from handhold.backends.convert.images import MAX_SIDE_PIXELS, EmitRecord, encode_image
 from handhold.core.text.layout import TextPiece, lay_out
 
 raw: Any = pypdfium2.raw

@@ -18,8 +18,6 @@ PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_PDEATHSIG = 38, 22, 1  # of prctl
 SECCOMP_MODE_FILTER, SIGKILL = 2, 9
 MAX_OPEN_FILES = 16
 
-EmitRecord = Callable[..., None]
-
 
 class SockFprog(ctypes.Structure):
     _fields_ = (("steps", ctypes.c_ushort), ("program", ctypes.c_char_p))
@@ -39,7 +37,7 @@ def main(job: dict[str, Any]) -> None:
     os._exit(0)  # everything is said: taking the house down would only cost time
 
 
-def load_converter(job: dict[str, Any]) -> Callable[[dict[str, Any], BinaryIO, EmitRecord], None]:
+def load_converter(job: dict[str, Any]) -> Callable[[dict[str, Any], BinaryIO, Callable[..., None]], None]:
     """The decoder, with everything imported that it may ever need."""
     from handhold.backends.convert import images
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from handhold.core.errors import PastEnd
 from handhold.core.facts import DeclaredEncoding, FileIdentity, FileSnapshot, Page, PageLine
-from handhold.core.ports import MAX_EDITABLE_BYTES
+from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.core.text.encoding import (
     DETECTION_SAMPLE_BYTES,
     UTF8,

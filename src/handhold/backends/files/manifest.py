@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from handhold.core.plans import StagedContent
-from handhold.core.ports import MAX_EDITABLE_BYTES
+from handhold.core.ports.files import MAX_EDITABLE_BYTES
 
 MAX_HASHED_FILE_BYTES = 1024 * 1024  # bytes of a file in a tree that is read
 MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # bytes read of one tree

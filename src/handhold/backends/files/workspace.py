@@ -32,10 +32,10 @@ from handhold.backends.files.line_index import (
 from handhold.backends.files.manifest import exact_hash
 from handhold.backends.files.name_search import find_by_name, list_folder
 from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
-from handhold.backends.files.remote_mounts import RemoteMounts
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
 from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.files.walk_resolver import OpenedPath, WalkResolver
+from handhold.backends.mounts import RemoteMounts
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import (
     BadPath,
@@ -51,7 +51,9 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
 from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent, digest
-from handhold.core.ports import MAX_EDITABLE_BYTES, ContentStore, HiddenPaths, IncompleteTransaction, Transaction
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.files import MAX_EDITABLE_BYTES, HiddenPaths, Transaction
+from handhold.core.ports.journal import IncompleteTransaction
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
 

@@ -12,7 +12,7 @@ from handhold.backends.search.ripgrep_binary import find_ripgrep
 from handhold.backends.search.search_process import EngineFailed
 from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.ports import HiddenPaths
+from handhold.core.ports.files import HiddenPaths
 from handhold.core.requests import ListFiles
 from handhold.core.text.path_escaping import unescape_ambiguous
 

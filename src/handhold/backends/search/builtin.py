@@ -5,10 +5,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from handhold.backends.files.directory_tree import DiskTree, load_parent_rules
+from handhold.backends.files.directory_tree import DiskTree
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.search.batch_reader import BatchResult, FileBatch, SearchTask, make_batches, read_batches
 from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, FileCounts, count_files, iter_skipped
+from handhold.backends.search.ignore_rules import load_parent_rules
 from handhold.backends.search.pages import LinePage
 from handhold.backends.search.search_folder import open_search_folder
 from handhold.backends.search.search_process import Deadline, EngineFailed
@@ -17,7 +18,7 @@ from handhold.backends.search.tree_walk import DirectoryFiles, TreeWalk, build_o
 from handhold.core.errors import SystemFailure
 from handhold.core.facts import SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import HiddenPaths
+from handhold.core.ports.files import HiddenPaths
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.ignore import IgnoreRules
 from handhold.version import VERSION

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from handhold.backends.files.directory_tree import DirectoryTree, load_folder_rules, load_parent_rules, parent_of
+from handhold.backends.files.directory_tree import DirectoryTree, parent_of
 from handhold.backends.files.workspace import Workspace
+from handhold.backends.search.ignore_rules import load_folder_rules, load_parent_rules
 from handhold.backends.search.search_folder import open_search_folder
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded
 from handhold.backends.search.tree_walk import TreeWalk, build_overrides

@@ -6,11 +6,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from handhold.backends.files.directory_tree import RULE_MARKERS, EntryKind, TreeEntry, load_folder_rules
+from handhold.backends.files.directory_tree import RULE_MARKERS, EntryKind, TreeEntry
 from handhold.backends.memory import MemoryFiles
 from handhold.backends.search.batch_reader import BatchResult, FileBatch, SearchTask, read_batches
 from handhold.backends.search.events import FoundLine
 from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, FileCounts, count_files, iter_skipped
+from handhold.backends.search.ignore_rules import load_folder_rules
 from handhold.backends.search.listing import ListingRun
 from handhold.backends.search.search_folder import make_row
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EntryLimitReached
@@ -18,7 +19,7 @@ from handhold.backends.search.tree_walk import TreeWalk, build_overrides
 from handhold.core.errors import NotDirectory, NotFound
 from handhold.core.facts import AbortReason, MatchRow, SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import HiddenPaths
+from handhold.core.ports.files import HiddenPaths
 from handhold.core.requests import Glob, Grep, ListFiles
 from handhold.core.text.cursor import checksum, checksum_hit
 from handhold.core.text.ignore import IgnoreRules

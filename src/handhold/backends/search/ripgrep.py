@@ -9,35 +9,30 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
-from errno import EACCES, ENAMETOOLONG, ENOENT, EPERM
-from functools import cached_property
+from dataclasses import dataclass, replace
+from errno import ENAMETOOLONG, ENOENT
 
 from handhold.backends.files.workspace import Workspace
-from handhold.backends.search.confinement import confine
 from handhold.backends.search.events import FoundLine, group_by_file
 from handhold.backends.search.line_matcher import LineMatcher, make_reader
 from handhold.backends.search.pages import LinePage
-from handhold.backends.search.ripgrep_binary import ENV, RipgrepBinary
+from handhold.backends.search.ripgrep_binary import RipgrepBinary
+from handhold.backends.search.ripgrep_command import PATH_PREFIX, RipgrepCommand, build_file_options
 from handhold.backends.search.search_folder import HitSkipped, open_search_folder
-from handhold.backends.search.search_process import Deadline, EngineFailed, SearchProcess, split_at_nul
-from handhold.backends.search.search_run import MAX_FILE_BYTES, CountedFiles, LinesByFile, SearchCoverage, SearchRun
-from handhold.core.errors import BadGlob, BadRegex
+from handhold.backends.search.search_process import Deadline, split_at_nul
+from handhold.backends.search.search_run import MAX_FILE_BYTES, CountedFiles, LinesByFile, SearchCoverage
+from handhold.backends.search.skip_report import SkipReport
 from handhold.core.facts import SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
-from handhold.core.ports import HiddenPaths
+from handhold.core.ports.files import HiddenPaths
 from handhold.core.requests import Glob, Grep
 
 MAX_BATCH_FILES = 256  # files that are asked for their lines at a time
 
-BASE_OPTIONS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
 FILES_OPTIONS = ("--files-with-matches", "--null")
 COUNT_OPTIONS = ("--count", "--null", "--with-filename")
 SORT_BY_PATH = "--sort=path"
 SINGLE_THREAD = "--threads=1"  # files that are named come in the order in which they were
-PATH_PREFIX = b"./"  # before every name: so none of them is an option
-FD_PATH = b"/proc/self/fd/%d"
-ERROR_LINE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTILINE)
 COUNT_LINE = re.compile(rb"([^\0]+)\0(\d+)\n")
 ALL_LINES = 1 << 60
 
@@ -59,19 +54,10 @@ class RipgrepSearch:
 
 
 @dataclass
-class RipgrepSearchRun(SearchRun):
+class RipgrepSearchRun(RipgrepCommand):
     """A search that ripgrep does."""
 
-    program: RipgrepBinary
-    error_counts: Counter[int] = field(default_factory=Counter[int])  # by number of the error
-
-    @property
-    def engine(self) -> str:
-        return f"ripgrep {self.program.version}"
-
     def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
-        from handhold.backends.search.skip_report import SkipReport
-
         report = SkipReport(self) if no_hits else None
         skipped = (*self._iter_skipped(), *(report.skipped if report else ()))
         return SearchCoverage(report.searched_count if report else None, skipped, self.error_counts[ENOENT])
@@ -194,38 +180,6 @@ class RipgrepSearchRun(SearchRun):
             if not files:
                 self.error_counts = error_counts  # of the last time through all: what it met then, it met before
 
-    def stream_output(
-        self,
-        deadline: Deadline,
-        options: Sequence[str],
-        files: Sequence[bytes] | Sequence[int],
-        error_counts: Counter[int],
-    ) -> Generator[bytes]:
-        """What it says about files, by name or open; errors that it met go to `error_counts`, by their number."""
-        names = [PATH_PREFIX + file if isinstance(file, bytes) else FD_PATH % file for file in files]
-        argv = [*self._confinement, self.program.path, *BASE_OPTIONS, *options, "--", *names]
-        fds = [file for file in files if isinstance(file, int)]
-        with SearchProcess(argv, self.folder.fd, deadline, ENV, fds) as process:
-            try:
-                yield from process.read_chunks()
-            finally:
-                error_counts.update(self._confirm_errors(process.stderr))
-            if process.exit_code not in (0, 1) and not (process.exit_code == 2 and ERROR_LINE.search(process.stderr)):
-                raise self._make_error(process.stderr.decode(errors="replace"), process.exit_code)
-
-    @cached_property
-    def _confinement(self) -> list[str | bytes]:
-        return confine(self.folder, self.program.path, self.name, ignored=self.request.ignored)
-
-    def _confirm_errors(self, stderr: bytes) -> Generator[int]:
-        """Errors by number. What we could open ourselves changed meanwhile, like what is gone: to tell them apart would
-        tell what lies where a link led for a moment."""
-        for name, number in ERROR_LINE.findall(stderr):
-            name, number = name.removeprefix(PATH_PREFIX), int(number)
-            if self.folder.visible(self.folder.to_place(name)):
-                refused = number in (EACCES, EPERM) and not self.folder.is_unreadable(name)
-                yield ENOENT if refused else number
-
     def _build_options(self) -> list[str]:
         """What to look for, and in which files."""
         request = self.request
@@ -238,17 +192,6 @@ class RipgrepSearchRun(SearchRun):
         if request.ignore_case:
             options.append("--ignore-case")
         return [*options, *build_file_options(request, glob=request.glob)]
-
-    def _make_error(self, stderr: str, exit_code: int) -> Exception:
-        """Something is wrong with the pattern, or with ripgrep."""
-        stderr = stderr.removeprefix("rg: ").strip()
-        if "error parsing glob" in stderr:
-            glob = self.request.pattern if isinstance(self.request, Glob) else self.request.glob
-            return BadGlob(glob, stderr.partition("': ")[2])
-        if exit_code == 2 and "regex" in stderr:
-            return BadRegex(self.request.pattern, stderr.rpartition("error: ")[2].partition("\n")[0])
-        first = stderr.partition("\n")[0]  # the rest is for those who mend ripgrep
-        return EngineFailed(f"ripgrep failed: {first[:200] or exit_code}")
 
     def _iter_skipped(self) -> Generator[SkippedFiles]:
         """What it could not open. A folder counts as one, since nobody knows what is in it."""
@@ -264,23 +207,3 @@ class RipgrepSearchRun(SearchRun):
 
 def build_context_options(request: Grep) -> tuple[str, ...]:
     return ("--json", f"--before-context={request.before}", f"--after-context={request.after}")
-
-
-def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
-    """In which files to look."""
-    options: list[str] = []
-    if request.ignored:
-        options.append("--no-ignore")
-    if request.hidden:
-        options.append("--hidden")
-    if glob:
-        options.append(f"--glob={glob}")
-    if not request.ignored and (request.hidden or can_match_git(glob)):
-        options.append("--glob=!.git")  # last, so that it holds against the other
-    return options
-
-
-def can_match_git(glob: str) -> bool:
-    """Whether a glob could match a folder `.git`, which would then be searched though it is hidden."""
-    last = glob.rpartition("/")[2]
-    return bool(glob) and (any(sign in last for sign in "?[{\\") or ".git".endswith(last.rpartition("*")[2]))

@@ -29,7 +29,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.search.events import BOM, MAX_UTF16_BYTES, UTF16_BOMS, FoundLine
 from handhold.core.errors import NotFound, PathError, PermissionDenied, ToolError
 from handhold.core.facts import MatchRow
-from handhold.core.ports import HiddenPaths
+from handhold.core.ports.files import HiddenPaths
 from handhold.core.text.clip import clip
 from handhold.core.text.path_escaping import escape_ambiguous
 

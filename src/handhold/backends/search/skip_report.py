@@ -10,9 +10,9 @@ from contextlib import closing
 from itertools import islice
 from time import monotonic
 
-from handhold.backends.files.directory_tree import load_parent_rules
 from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, ExclusionClassifier, count_by_rule
-from handhold.backends.search.ripgrep import PATH_PREFIX, RipgrepSearchRun, build_file_options
+from handhold.backends.search.ignore_rules import load_parent_rules
+from handhold.backends.search.ripgrep_command import PATH_PREFIX, RipgrepCommand, build_file_options
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, split_at_nul
 from handhold.backends.search.tree_walk import build_overrides
 from handhold.core.facts import SkippedFiles
@@ -25,7 +25,7 @@ MAX_NAMES = 200_000  # of files; where there are more, nobody wants them held
 class SkipReport:
     """How many files were searched, and what was left out; None and too little where time ran out."""
 
-    def __init__(self, run: RipgrepSearchRun) -> None:
+    def __init__(self, run: RipgrepCommand) -> None:
         self.searched_count: int | None = None
         self.skipped: list[SkippedFiles] = []
         self._run = run

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from handhold.backends.files.directory_tree import DirectoryTree, TreeEntry, load_folder_rules
+from handhold.backends.files.directory_tree import DirectoryTree, TreeEntry
+from handhold.backends.search.ignore_rules import load_folder_rules
 from handhold.backends.search.search_process import Deadline, EntryLimitReached
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides

@@ -36,7 +36,7 @@ from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import NoShell
 from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
-from handhold.core.ports import CommandResult, JobState, PathGuard
+from handhold.core.ports.shell import CommandResult, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 
 BASH = "bash"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from handhold.backends.files.remote_mounts import MOUNTINFO_PATH, unescape_field
+from handhold.backends.mounts import MOUNTINFO_PATH, unescape_field
 
 RESULTS_PATH = "/large_tool_results"
 HANDHOLD_FOLDER = "/.handhold"  # the launcher, the shim and git's settings, in the sandbox only

@@ -13,7 +13,7 @@ from handhold.backends.shell.output import OutputSink, decode
 from handhold.backends.shell.process import KILL_TIMEOUT_SECONDS, CommandProcess
 from handhold.core.errors import NoShell, NoSuchJob, SystemFailure, ToolError
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
-from handhold.core.ports import JobState
+from handhold.core.ports.shell import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop
 from handhold.core.text.terminal import render_terminal_text
 

@@ -9,8 +9,8 @@ import time
 from collections import deque
 from pathlib import Path
 
-from handhold.backends.files.remote_mounts import MOUNTINFO_ESCAPES, MOUNTINFO_PATH, list_mounts
 from handhold.backends.files.roots import Root
+from handhold.backends.mounts import MOUNTINFO_ESCAPES, MOUNTINFO_PATH, list_mounts
 from handhold.backends.shell.host_paths import find_homes, is_inside
 from handhold.backends.shell.user_namespace import has_id_range
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
-from handhold.backends.files.remote_mounts import list_mounts
 from handhold.backends.landlock import MIN_ABI_VERSION as LANDLOCK_USABLE
 from handhold.backends.landlock import landlock_abi_version
+from handhold.backends.mounts import list_mounts
 from handhold.backends.shell import host_paths, seccomp
 from handhold.backends.shell.environment import SYSTEM_PATH
 from handhold.backends.shell.namespace_diagnosis import find_cause

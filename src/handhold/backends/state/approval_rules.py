@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from handhold.core.errors import NoPendingApproval
-from handhold.core.ports import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
 
 ANSWER_TTL_SECONDS = 24 * 3600.0  # seconds after which an answer that was not used is none
 PENDING_TTL_SECONDS = 7 * 24 * 3600.0  # seconds after which a question that nobody answered is dropped

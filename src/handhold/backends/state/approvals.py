@@ -15,7 +15,7 @@ from handhold.backends.state import approval_rules as rules
 from handhold.backends.state.contents import pack, unpack
 from handhold.backends.state.database import Database
 from handhold.backends.state.text import to_bytes, to_text
-from handhold.core.ports import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
 
 SCHEMA = (
     """CREATE TABLE asked (

@@ -6,7 +6,7 @@ from contextlib import closing
 from functools import cached_property
 from os import PathLike, fspath
 
-from handhold.backends.files.remote_mounts import RemoteMounts
+from handhold.backends.mounts import RemoteMounts
 
 FREE_SPACE_DIVISOR = 4  # a quarter
 MIN_BOUND_BYTES = 256 * 1024**2  # bytes

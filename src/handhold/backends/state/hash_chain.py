@@ -18,7 +18,7 @@ from handhold.backends.state.database import UNREADABLE_ERRORS
 from handhold.backends.state.records import JournalRecord, encode_record
 from handhold.backends.state.rows import DETAIL_TABLES, RECORD_TABLES, encode_details, encode_row, read_record
 from handhold.core.errors import StateDamaged
-from handhold.core.ports import JournalVerification
+from handhold.core.ports.journal import JournalVerification
 from handhold.progress import report
 
 START_HASH = bytes(32)  # what the first record comes after

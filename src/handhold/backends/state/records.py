@@ -10,7 +10,7 @@ from json.encoder import encode_basestring
 
 from handhold.backends.state.text import to_bytes
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent
-from handhold.core.ports import Call, CallDecision
+from handhold.core.ports.journal import Call, CallDecision
 
 RECORD_VERSION = 1
 MICROSECONDS_PER_SECOND = 1_000_000

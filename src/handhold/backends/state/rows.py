@@ -11,7 +11,7 @@ from handhold.backends.state.database import check_types
 from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, JournalRecord, OutcomeRecord
 from handhold.backends.state.text import to_bytes, to_text
 from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadata, FileChange, StagedContent
-from handhold.core.ports import Call, CallDecision
+from handhold.core.ports.journal import Call, CallDecision
 
 SqlRow = tuple[Any, ...]
 

@@ -38,15 +38,14 @@ from handhold.backends.state.undo_space import UndoSpace
 from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL, is_undone
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, digest
-from handhold.core.ports import (
-    ApprovalAnswer,
+from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.journal import (
     Call,
     CallDecision,
     IncompleteTransaction,
     JournalEntry,
     JournalVerification,
     Outcome,
-    PendingApproval,
 )
 
 DATABASE_FILE = "state.db"

@@ -6,7 +6,7 @@ one; examples and templates that projects share are left alone, and so are the k
 """
 
 from handhold.core.policy.rules import PATH_VERBS, Rule, RuleSet
-from handhold.core.ports import Verdict
+from handhold.core.ports.policy import Verdict
 
 _TEMPLATE_WORDS = "{example,sample,template,dist,defaults,schema}"  # the endings of files that are there to be copied
 _DEPENDENCY_AND_TEST_PATHS = (

@@ -12,7 +12,9 @@ from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegul
 from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rules import RulePolicy
-from handhold.core.ports import DialectOptions, FileView, HiddenPaths, Policy, Verb, Verdict
+from handhold.core.ports.dialect import DialectOptions
+from handhold.core.ports.files import FileView, HiddenPaths
+from handhold.core.ports.policy import Policy, Verb, Verdict
 from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.path_escaping import escape_ambiguous, escape_path
 from handhold.core.tracker import ReadTracker

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from handhold.core.choices import Mode
-from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 
 _CHANGE_VERDICTS: dict[Mode, tuple[Verdict, str]] = {
     "read-only": (Verdict.DENY, "the mode is read-only: say what you would change instead"),

@@ -15,7 +15,7 @@ from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChang
 from handhold.core.policy import gitdir
 from handhold.core.policy.gitdir import GitEntryState
 from handhold.core.policy.protected_names import Protection
-from handhold.core.ports import FileView
+from handhold.core.ports.files import FileView
 from handhold.core.text.path_escaping import escape_ambiguous
 
 

@@ -18,7 +18,7 @@ from handhold.core.choices import Secrets
 from handhold.core.policy.hosts import DEFAULT_PORTS, BadHost, HostPattern, normalize_host, parse_port
 from handhold.core.policy.modes import MODE_RULE_PREFIX, ModePolicy, is_judged_by_effects
 from handhold.core.policy.path_patterns import PathPatterns, escape_glob
-from handhold.core.ports import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
 Origin = Literal["user", "code", "project", "built in"]

@@ -19,7 +19,7 @@ from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.lines import normalize_newlines
 from handhold.core.text.notebook import Cell, InvalidNotebook, Notebook, parse_notebook
 from handhold.core.text.notebook_splice import delete_cell, insert_cell, replace_cell
-from handhold.core.tools import read
+from handhold.core.tools import text_page
 
 HEADING_CHARS = 300  # characters of a reply that a cell or an output costs beside its text, at most
 LINE_OVERHEAD_CHARS = 9  # that a line of it does
@@ -37,7 +37,7 @@ def plan_read(request: Read, head: FileHead, files: GuardedView) -> Answer:
         because = str(error)
     except TooLarge:
         because = "it is too large"
-    answer = read.plan_text(request, head, files)
+    answer = text_page.plan_text(request, head, files)
     if isinstance(answer.result, TextResult):
         return replace(answer, result=replace(answer.result, notebook_error=because))
     return answer

@@ -13,7 +13,7 @@ from handhold.core.plans import Answer, Search
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Read, ReadMany
 from handhold.core.results import ReadManyResult, TextResult
-from handhold.core.tools import read
+from handhold.core.tools import read, text_page
 
 HEADING_CHARS = 600  # characters of a reply that a file takes beside its lines: its name, and how to go on or why not
 MIN_LINE_CHARS = 100  # characters of a line, however many files there are
@@ -24,7 +24,7 @@ FileOutcome = tuple[TextResult, Page] | PathError
 def plan(request: ReadMany, files: GuardedView) -> Answer:
     room = request.chars - HEADING_CHARS * len(request.reads)
     width = max(
-        MIN_LINE_CHARS, room // len(request.reads) - read.LINE_NUMBER_CHARS - read.CUT_NOTE_CHARS - 2
+        MIN_LINE_CHARS, room // len(request.reads) - text_page.LINE_NUMBER_CHARS - text_page.CUT_NOTE_CHARS - 2
     )  # so that a line fits into any part
     outcomes = [read_one(narrow_limits(each, room, width), files) for each in request.reads]
     parts = iter(allocate_chars([count_page_chars(*each) for each in outcomes if isinstance(each, tuple)], room))
@@ -52,7 +52,7 @@ def read_one(request: Read, files: GuardedView) -> FileOutcome:
 
 
 def count_page_chars(shown: TextResult, page: Page) -> int:
-    return sum(read.count_line_chars(number, line) for number, line in enumerate(shown.lines, page.first))
+    return sum(text_page.count_line_chars(number, line) for number, line in enumerate(shown.lines, page.first))
 
 
 def allocate_chars(sizes: Sequence[int], room: int) -> Iterator[int]:
@@ -66,7 +66,7 @@ def allocate_chars(sizes: Sequence[int], room: int) -> Iterator[int]:
 
 def truncate_page(shown: TextResult, page: Page, room: int) -> tuple[TextResult, Page]:
     """The same page, ended where its room does."""
-    lines = read.fit_lines(shown.lines, shown.first, room)
+    lines = text_page.fit_lines(shown.lines, shown.first, room)
     gone = len(shown.lines) - len(lines)
     if not gone:
         return shown, page

@@ -17,7 +17,8 @@ from handhold.core.plans import (
     StagedContent,
 )
 from handhold.core.policy.guarded_view import GuardedView
-from handhold.core.ports import CommandResult, JobState, Verb
+from handhold.core.ports.policy import Verb
+from handhold.core.ports.shell import CommandResult, JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.results import ChangedPath, ChangeVerb, JobResult, RunResult, SeenFileDiff
 from handhold.core.tracker import ReadTracker

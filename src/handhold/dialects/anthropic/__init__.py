@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.requests import Edit, Insert, PageLimits, Read, Replacement, Request, RestartShell, Run, Write
 from handhold.core.results import Result
 from handhold.dialects.anthropic import messages

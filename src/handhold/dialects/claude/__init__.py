@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.requests import (
     Edit,
     Glob,

@@ -11,7 +11,7 @@ from typing import Any
 
 from handhold.core.errors import HunkMismatch, NoShell, ToolError
 from handhold.core.policy.shell.patch_call import SCRIPT_FLAGS, parse_patch_call
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.requests import Operation, Patch, Request, Run, UpdateFile
 from handhold.core.results import Result
 from handhold.core.text.patch import parse_patch

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.requests import MAX_PDF_PAGES, Edit, Glob, Grep, ListFiles, PageLimits, Read, Request, Run, Write
 from handhold.core.results import Result, RunResult
 from handhold.dialects.arguments import get_count, get_page_ranges, get_seconds

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import DialectOptions, ReplyFrame
+from handhold.core.ports.dialect import DialectOptions, ReplyFrame
 from handhold.core.requests import Glob, Grep, ListFiles, PageLimits, Read, Request
 from handhold.core.results import Reply, Result
 from handhold.dialects.arguments import get_count

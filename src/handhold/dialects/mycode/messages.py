@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from handhold.core import errors as e
-from handhold.core.ports import ReplyFrame
+from handhold.core.ports.dialect import ReplyFrame
 from handhold.core.results import (
     GlobResult,
     GrepResult,

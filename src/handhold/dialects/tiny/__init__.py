@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handhold.core.errors import ToolError
-from handhold.core.ports import DialectOptions
+from handhold.core.ports.dialect import DialectOptions
 from handhold.core.requests import Edit, PageLimits, Read, Replacement, Request, Run, Write
 from handhold.core.results import Result
 from handhold.dialects.base import BaseDialect, unhandled_tool_error

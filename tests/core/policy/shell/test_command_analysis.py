@@ -14,7 +14,7 @@ from handhold.core.errors import ExtraMissing
 from handhold.core.policy.modes import CLASSES_JUDGED_BY_EFFECTS
 from handhold.core.policy.shell import CLASSES_BY_SEVERITY, ShellContext, analyze_command, grammar, matches
 from handhold.core.policy.shell.invisible import find_invisible
-from handhold.core.ports import CommandAnalysis
+from handhold.core.ports.policy import CommandAnalysis
 
 STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 LIST = json.loads((Path(__file__).parents[1] / "commands.json").read_text(encoding="utf-8"))

@@ -20,7 +20,8 @@ from handhold.backends.files.commit.slots import Slots
 from handhold.backends.files.os_errors import to_tool_error
 from handhold.core.errors import Busy, ReadOnly
 from handhold.core.plans import FileChange, FolderMtime
-from handhold.core.ports import ContentStore, IncompleteTransaction
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.journal import IncompleteTransaction
 
 __all__ = ["ContentTransaction", "Committer", "SlotTransaction"]
 

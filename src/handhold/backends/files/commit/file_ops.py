@@ -32,7 +32,7 @@ from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.files.staging_area import StagingArea
 from handhold.core.errors import ContentDropped, NotDirectory, NotFound, SystemFailure, ToolError
 from handhold.core.plans import Content, Directory, FileChange, InlineContent
-from handhold.core.ports import ContentStore
+from handhold.core.ports.contents import ContentStore
 from handhold.core.text.path_escaping import unescape_ambiguous
 
 FULL_SYNC_THRESHOLD = 32  # files or directories, beyond which one sync of the file system is cheaper than one each

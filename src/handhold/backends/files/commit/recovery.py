@@ -7,7 +7,7 @@ from handhold.backends.files.commit.file_metadata import file_id, fingerprint, r
 from handhold.backends.files.commit.file_ops import FileOps, backup_name, remove_backups, temp_name, to_commit_error
 from handhold.core.errors import NotDirectory, NotFound, ToolError
 from handhold.core.plans import Directory, FileChange
-from handhold.core.ports import IncompleteTransaction
+from handhold.core.ports.journal import IncompleteTransaction
 from handhold.progress import track
 
 

@@ -28,7 +28,7 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import DirectoryMetadata, FileChange, FolderMtime, StagedContent
-from handhold.core.ports import IncompleteTransaction
+from handhold.core.ports.journal import IncompleteTransaction
 from handhold.progress import track
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from handhold.backends.files.commit.file_ops import CommitTree
 from handhold.backends.files.staging_area import KEEP_FILE, StagingArea
 from handhold.core.errors import ContentDropped
-from handhold.core.ports import ContentStore
+from handhold.core.ports.contents import ContentStore
 
 PARENT_RECORD_FILE = "note"
 WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

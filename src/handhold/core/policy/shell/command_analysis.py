@@ -10,7 +10,7 @@ from handhold.core.policy.shell.grammar import MAX_COMMAND_BYTES, AnalysisError
 from handhold.core.policy.shell.invisible import find_invisible
 from handhold.core.policy.shell.paths import ShellContext
 from handhold.core.policy.shell.simple_command import CLASSES_BY_SEVERITY, CommandFinding
-from handhold.core.ports import CommandAnalysis
+from handhold.core.ports.policy import CommandAnalysis
 
 READ_ONLY_FINDING = CommandFinding("read-only", "it only looks")
 CLASSES_TO_ASK = ("dangerous", "unknown", "network")

@@ -16,7 +16,7 @@ from handhold.core.policy.shell.paths import (
     pick_most_severe,
 )
 from handhold.core.policy.shell.words import ELLIPSIS, UNKNOWN, Word
-from handhold.core.ports import CommandClass
+from handhold.core.ports.policy import CommandClass
 
 CLASSES_BY_SEVERITY: tuple[CommandClass, ...] = ("read-only", "workspace-change", "network", "unknown", "dangerous")
 """From the lightest to the heaviest. What is unknown may be anything, so it weighs more than a connection."""

@@ -4,7 +4,7 @@ A file is changed by a call that says so: a mutating function of `os` or `shutil
 path, a descriptor opened for writing. Two places may: the commit, and the state folder's own files. Some others
 change what is not the workspace, and are named one by one. (A bare `open()` is found by ruff's PTH123.)
 
-    python checks/one_door.py [src/handhold]
+    python checks/file_writes.py [src/handhold]
 """
 
 import ast
@@ -12,15 +12,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-DOORS = ("backends/files/commit", "backends/state/")
-BESIDE = {
+MAY_WRITE = ("backends/files/commit", "backends/state/")
+EXCEPTIONS = {
     "cli/leftovers.py": "empty folders that earlier versions left, for the person who asked to remove them",
     "cli/doctor.py": "the folders of a command that is tried, in a temporary one",
     "backends/convert/worker_process.py": "a file in memory",
     "server/tokens.py": "the file of tokens, which lies in no root",
     "server/stdio_transport.py": "standard output, and the null device",
     "testing.py": "workspaces for tests, in a folder of their own",
-    "backends/files/staging_area.py": "the shelf",
+    "backends/files/staging_area.py": "the staging area",
     "backends/settings/client_config.py": "a client's own configuration, for the person who asked to enter us there",
     "backends/shell/sandbox_support.py": "a file in memory",
     "backends/shell/user_namespace.py": "the ids of a user namespace",
@@ -73,9 +73,9 @@ SYSCALLS = {"renameat2", "linkat", "unlinkat", "mkdirat"}
 def main() -> int:
     source = Path(sys.argv[1] if len(sys.argv) > 1 else "src/handhold")
     found = [
-        f"{file}:{line}: {what} changes files; only {' and '.join(DOORS)} may\n"
+        f"{file}:{line}: {what} changes files; only {' and '.join(MAY_WRITE)} may\n"
         for file in sorted(source.rglob("*.py"))
-        if not (place := file.relative_to(source).as_posix()).startswith(DOORS) and place not in BESIDE
+        if not (place := file.relative_to(source).as_posix()).startswith(MAY_WRITE) and place not in EXCEPTIONS
         for line, what in changes(ast.parse(file.read_text(encoding="utf-8")))
     ]
     sys.stdout.write("".join(found) or "Only the commit changes the workspace.\n")

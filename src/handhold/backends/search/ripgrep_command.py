@@ -1,0 +1,98 @@
+"""How ripgrep is started, and what its errors mean."""
+
+import re
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from errno import EACCES, ENOENT, EPERM
+from functools import cached_property
+
+from handhold.backends.search.confinement import confine
+from handhold.backends.search.ripgrep_binary import ENV, RipgrepBinary
+from handhold.backends.search.search_process import Deadline, EngineFailed, SearchProcess
+from handhold.backends.search.search_run import SearchRun
+from handhold.core.errors import BadGlob, BadRegex
+from handhold.core.requests import Glob, Grep
+
+BASE_OPTIONS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
+
+PATH_PREFIX = b"./"  # before every name: so none of them is an option
+
+FD_PATH = b"/proc/self/fd/%d"
+
+ERROR_LINE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTILINE)
+
+
+@dataclass
+class RipgrepCommand(SearchRun):
+    """Runs ripgrep in the folder of a search, and tells its errors apart."""
+
+    program: RipgrepBinary
+    error_counts: Counter[int] = field(default_factory=Counter[int])  # by number of the error
+
+    @property
+    def engine(self) -> str:
+        return f"ripgrep {self.program.version}"
+
+    def stream_output(
+        self,
+        deadline: Deadline,
+        options: Sequence[str],
+        files: Sequence[bytes] | Sequence[int],
+        error_counts: Counter[int],
+    ) -> Generator[bytes]:
+        """What it says about files, by name or open; errors that it met go to `error_counts`, by their number."""
+        names = [PATH_PREFIX + file if isinstance(file, bytes) else FD_PATH % file for file in files]
+        argv = [*self._confinement, self.program.path, *BASE_OPTIONS, *options, "--", *names]
+        fds = [file for file in files if isinstance(file, int)]
+        with SearchProcess(argv, self.folder.fd, deadline, ENV, fds) as process:
+            try:
+                yield from process.read_chunks()
+            finally:
+                error_counts.update(self._confirm_errors(process.stderr))
+            if process.exit_code not in (0, 1) and not (process.exit_code == 2 and ERROR_LINE.search(process.stderr)):
+                raise self._make_error(process.stderr.decode(errors="replace"), process.exit_code)
+
+    @cached_property
+    def _confinement(self) -> list[str | bytes]:
+        return confine(self.folder, self.program.path, self.name, ignored=self.request.ignored)
+
+    def _confirm_errors(self, stderr: bytes) -> Generator[int]:
+        """Errors by number. What we could open ourselves changed meanwhile, like what is gone: to tell them apart would
+        tell what lies where a link led for a moment."""
+        for name, number in ERROR_LINE.findall(stderr):
+            name, number = name.removeprefix(PATH_PREFIX), int(number)
+            if self.folder.visible(self.folder.to_place(name)):
+                refused = number in (EACCES, EPERM) and not self.folder.is_unreadable(name)
+                yield ENOENT if refused else number
+
+    def _make_error(self, stderr: str, exit_code: int) -> Exception:
+        """Something is wrong with the pattern, or with ripgrep."""
+        stderr = stderr.removeprefix("rg: ").strip()
+        if "error parsing glob" in stderr:
+            glob = self.request.pattern if isinstance(self.request, Glob) else self.request.glob
+            return BadGlob(glob, stderr.partition("': ")[2])
+        if exit_code == 2 and "regex" in stderr:
+            return BadRegex(self.request.pattern, stderr.rpartition("error: ")[2].partition("\n")[0])
+        first = stderr.partition("\n")[0]  # the rest is for those who mend ripgrep
+        return EngineFailed(f"ripgrep failed: {first[:200] or exit_code}")
+
+
+def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
+    """In which files to look."""
+    options: list[str] = []
+    if request.ignored:
+        options.append("--no-ignore")
+    if request.hidden:
+        options.append("--hidden")
+    if glob:
+        options.append(f"--glob={glob}")
+    if not request.ignored and (request.hidden or can_match_git(glob)):
+        options.append("--glob=!.git")  # last, so that it holds against the other
+    return options
+
+
+def can_match_git(glob: str) -> bool:
+    """Whether a glob could match a folder `.git`, which would then be searched though it is hidden."""
+    last = glob.rpartition("/")[2]
+    return bool(glob) and (any(sign in last for sign in "?[{\\") or ".git".endswith(last.rpartition("*")[2]))

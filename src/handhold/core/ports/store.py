@@ -1,0 +1,16 @@
+"""All that outlives the process."""
+
+from typing import Protocol
+
+from handhold.core.ports.approvals import ApprovalStore
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.journal import Journal
+from handhold.core.ports.read_records import ReadRecords
+
+
+class Store(Journal, ContentStore, ApprovalStore, Protocol):
+    """All that outlives the process."""
+
+    def read_records(self, session: str) -> ReadRecords: ...
+
+    def close(self) -> None: ...
