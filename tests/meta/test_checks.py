@@ -1,4 +1,4 @@
-"""The checks of the house can fail: each is shown a planted fault."""
+"""The checks can fail: each is shown a planted fault."""
 
 import shutil
 import subprocess
