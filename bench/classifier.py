@@ -144,7 +144,7 @@ def _command(row: dict[str, Any]) -> Command:
 
 def _everyday() -> Iterator[Command]:
     """All but those whose rows say that a person is asked, and why."""
-    for group in tomllib.loads((TESTS / "road/everyday_commands.toml").read_text(encoding="utf-8"))["group"]:
+    for group in tomllib.loads((TESTS / "integration/everyday_commands.toml").read_text(encoding="utf-8"))["group"]:
         for row in group["commands"]:
             if isinstance(row, str) or "refused" not in row:
                 yield Command(row if isinstance(row, str) else row["command"], frozenset())

@@ -20,7 +20,7 @@ from time import process_time, sleep
 from typing import Any
 
 from bench._memory import peak_kib
-from handhold.backends.files.line_index import BLOCK_BYTES
+from handhold.backends.files.line_pages import BLOCK_BYTES
 from handhold.backends.files.workspace import Workspace
 
 ROUNDS = 9  # raw and first in turns; the best of each counts, because others use the machine too

@@ -31,7 +31,7 @@ EXCEPTIONS = {
     "backends/shell/seccomp_notify.py": "flags that a filter looks for",
     "backends/shell/result_store.py": "offloaded outputs",
     "backends/shell/overlay.py": "a command's own layer",
-    "backends/shell/supervisor.py": "what a command that works on the workspace itself may do, done for it",
+    "backends/shell/syscall_handler.py": "what a command that works on the workspace itself may do, done for it",
     "backends/shell/layer_extraction.py": "a command's own layer, and its slots",
     "backends/shell/overlay_xattrs.py": "a command's own layer",
     "backends/shell/cleanup.py": "folders of sessions that nobody uses",

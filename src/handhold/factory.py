@@ -22,7 +22,8 @@ from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import Rule, RulePolicy, RuleSet
+from handhold.core.policy.rule_policy import RulePolicy
+from handhold.core.policy.rules import Rule, RuleSet
 from handhold.core.ports.conversion import Converter
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
@@ -32,6 +33,7 @@ from handhold.core.ports.shell import PathGuard, Shell
 from handhold.core.ports.store import Store
 from handhold.dialects.model_families import match_model
 from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
 from handhold.pipeline.commands import CommandRunner
@@ -109,18 +111,18 @@ def assemble(files: Files, store: Store, given: Options, *, make_shell: MakeShel
     )
     contents = ChangeContents(session)
     reviewer = PolicyReviewer(session, contents)
-    approvals = ApprovalService(session, reviewer, contents)
+    authorizer = Authorizer(session, reviewer, ApprovalService(session, contents))
     replays = ReplayLog(session)
     responder = Responder(session, replays)
     planner = Planner(
         session, options.get("searcher") or LazySearcher(files), options.get("converter") or LazyConverter()
     )
-    changes = ChangeCommitter(session, approvals, responder, replays)
+    changes = ChangeCommitter(session, authorizer, responder, replays)
     guard = PolicyPathGuard(session, reviewer)
     shell = (lambda: make_shell(session, guard)) if make_shell else None
-    commands = CommandRunner(session, approvals, reviewer, contents, changes, responder, shell)
+    commands = CommandRunner(session, authorizer, reviewer, contents, changes, responder, shell)
     executor = CallExecutor(session, planner, changes, commands, responder, replays)
-    undo = UndoService(session, contents, approvals, responder)
+    undo = UndoService(session, contents, authorizer, responder)
     recover(files, store)
     return ToolboxParts(session, planner, executor, commands, guard, reviewer, undo)
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from handhold.core.errors import BadArguments, ToolError, UnknownTool
 from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
 from handhold.dialects.anthropic import dialect as anthropic
-from handhold.dialects.arguments import SYNONYMS, build_examples, fit, parse_lenient_json
+from handhold.dialects.argument_examples import build_examples
+from handhold.dialects.arguments import SYNONYMS, fit, parse_lenient_json
 from handhold.dialects.claude import LIMITS, dialect
 from handhold.dialects.codex import dialect as codex
 from handhold.dialects.handhold import dialect as own

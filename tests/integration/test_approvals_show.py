@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from handhold import Toolbox
 from handhold.cli import prompt
-from handhold.core import history
+from handhold.core import change_diff
 from handhold.core.ports.approvals import ApprovalAnswer, Question
 from handhold.server import approvals
 from tests.suites.machine import has_shadows
@@ -113,7 +113,7 @@ def test_r16_a_folder_that_needs_approval_is_shown_with_all_that_is_in_it(box: T
 
 
 def test_r16_what_is_too_long_to_be_shown_is_refused(box: Toolbox, ws: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(history, "MAX_APPROVAL_DIFF_CHARS", 10_000)
+    monkeypatch.setattr(change_diff, "MAX_APPROVAL_DIFF_CHARS", 10_000)
     reply = box.call("write_file", {"path": HOOK, "content": "x\n" * 10_000})
     assert (reply.code, reply.data["approval"]) == ("NOT_APPROVED", "")
     assert "too long to be shown" in reply.text

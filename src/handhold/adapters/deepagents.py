@@ -10,45 +10,39 @@ aside by itself (results that are too large, old conversations) stays in the sta
 in the same way. A backend is not told which call it serves, so a call that is sent twice is carried out twice.
 """
 
-import mimetypes
 import shlex
 import threading
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from io import BytesIO
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from handhold.adapters.calls import AsyncCallSequencer, OutputWatcher
+from handhold.adapters.deepagents_results import (
+    MAX_CHARS,
+    MAX_ITEMS,
+    make_empty_read_result,
+    to_delete_result,
+    to_edit_result,
+    to_execute_response,
+    to_glob_result,
+    to_grep_result,
+    to_ls_result,
+    to_read_result,
+    to_write_result,
+)
 from handhold.core.errors import ToolError
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.requests import Glob, Grep, ListFiles, Read, Request
-from handhold.core.results import Block, OutputChunk, Reply, Result, RunResult, TextResult
+from handhold.core.results import OutputChunk, Reply, Result, RunResult, TextResult
 from handhold.dialects import commands, deepagents
 from handhold.dialects.formatting import replace_surrogates
 
 if TYPE_CHECKING:
     from deepagents.backends import CompositeBackend
-    from deepagents.backends.protocol import (
-        DeleteResult,
-        EditResult,
-        ExecuteResponse,
-        FileDownloadResponse,
-        GlobResult,
-        GrepResult,
-        LsResult,
-        ReadResult,
-        SandboxBackendProtocol,
-        WriteResult,
-    )
+    from deepagents.backends.protocol import FileDownloadResponse, SandboxBackendProtocol
 
     from handhold.toolbox import Toolbox
 
-# Items and characters of a list: the framework puts aside what its model has no room for.
-MAX_ITEMS, MAX_CHARS = 10_000, 1_000_000
-PIL_FORMATS: Mapping[str, str] = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
-PDF_MIME_TYPE, MAX_PDF_BYTES = "application/pdf", 20 * 1024 * 1024  # bytes of one, which is sent whole
 ARTIFACTS_ROOT = "/deepagents"  # where the framework puts what it puts aside: no place of the machine, and none of ours
 FRAMEWORK_ERRORS: Mapping[str, str] = {
     "NOT_FOUND": "file_not_found",
@@ -267,141 +261,6 @@ def make_output_watcher(tool: str) -> OutputWatcher | None:
         write({"tool": tool, "printed": printed.text, "dropped": printed.dropped_chars})
 
     return watch
-
-
-# --- replies as the framework's results
-
-
-def strip_error_prefix(reply: Reply) -> str:
-    """A failure, without the mark that the framework puts before it."""
-    return reply.text.removeprefix("Error: ")
-
-
-def to_ls_result(reply: Reply) -> "LsResult":
-    from deepagents.backends.protocol import LsResult
-
-    if reply.status == "error":
-        return LsResult(error=strip_error_prefix(reply))
-    if reply.data["truncated"]:
-        return LsResult(error=f"there are more than {MAX_ITEMS:,} entries: use glob")
-    entries = reply.data["entries"]
-    return LsResult(entries=[{"path": each["path"], "is_dir": each["type"] == "directory"} for each in entries])
-
-
-def make_empty_read_result() -> "ReadResult":
-    from deepagents.backends.protocol import ReadResult
-
-    return ReadResult(file_data={"content": "", "encoding": "utf-8"}, no_lines_requested=True)
-
-
-def to_read_result(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
-    from deepagents.backends.protocol import ReadResult
-
-    if reply.status == "error":
-        return ReadResult(error=strip_error_prefix(reply))
-    if medium := reply.data.get("medium"):
-        sent = encode_pdf(box, path) if medium == "pdf" else encode_image(reply.images[0], path)
-        if not sent:
-            return ReadResult(error=f"{path} is not what its name says, or too large: copy it to a name that is right")
-        return ReadResult(file_data={"content": sent, "encoding": "base64"})
-    text, first, lines = reply.text, reply.data["offset"], reply.data.get("lines")
-    if not lines:  # an empty file, or cells
-        return ReadResult(file_data={"content": text, "encoding": "utf-8"})
-    last = first + lines - 1
-    return ReadResult(
-        file_data={"content": text, "encoding": "utf-8"},
-        total_lines=reply.data["total_lines"],
-        start_line=first,
-        end_line=last,
-        next_offset=last if reply.data["more"] else None,
-    )
-
-
-def guess_mime_type(path: str) -> str:
-    """What the framework calls a file that is not text: by the end of its name, whatever is in it."""
-    return mimetypes.guess_type("file" + PurePosixPath(path).suffix)[0] or ""
-
-
-def encode_pdf(box: "Toolbox", path: str) -> str:
-    """A PDF as it is, which is how the framework sends one; empty if that cannot be."""
-    try:
-        data = box.files.read(path).data if guess_mime_type(path) == PDF_MIME_TYPE else b""
-    except ToolError:  # it went away since it was looked at
-        return ""
-    return b64encode(data).decode() if len(data) <= MAX_PDF_BYTES else ""
-
-
-def encode_image(block: Block, path: str) -> str:
-    """A picture in the format that its name says, since that is what it will be called; empty if it says none."""
-    mime = guess_mime_type(path)
-    if mime == block.mime or mime not in PIL_FORMATS:
-        return block.base64 if mime == block.mime else ""
-    from PIL import Image
-
-    out, form = BytesIO(), PIL_FORMATS[mime]
-    with Image.open(BytesIO(b64decode(block.base64))) as image:
-        plain = {"JPEG": lambda: image.convert("RGB"), "WEBP": lambda: image}.get(form, image.quantize)
-        plain().save(out, form)
-    return b64encode(out.getvalue()).decode()
-
-
-def to_glob_result(reply: Reply) -> "GlobResult":
-    from deepagents.backends.protocol import GlobResult
-
-    if reply.status == "error":
-        return GlobResult(error=strip_error_prefix(reply))
-    short = bool(reply.data["truncated"])
-    matches: Any = [{"path": path, "is_dir": False} for path in reply.data["paths"]]
-    return GlobResult(matches=matches, truncated=short, truncation_reason="budget" if short else None)
-
-
-def to_grep_result(reply: Reply, max_count: int | None) -> "GrepResult":
-    from deepagents.backends.protocol import GrepResult
-
-    if reply.status == "error":
-        return GrepResult(error=reply.text)
-    matches: list[Any] = reply.data["matches"]
-    over = max_count is not None and len(matches) > max_count
-    return GrepResult(matches=matches[:max_count] if over else matches, truncated=over or bool(reply.data["truncated"]))
-
-
-def to_write_result(path: str, reply: Reply) -> "WriteResult":
-    from deepagents.backends.protocol import WriteResult
-
-    return WriteResult(error=reply.text) if reply.status == "error" else WriteResult(path=path)
-
-
-def to_edit_result(path: str, reply: Reply) -> "EditResult":
-    from deepagents.backends.protocol import EditResult
-
-    if reply.status == "error":
-        return EditResult(error=reply.text)
-    return EditResult(path=path, occurrences=sum(each["places"] for each in reply.data["edits"]))
-
-
-def to_delete_result(path: str, reply: Reply) -> "DeleteResult":
-    from deepagents.backends.protocol import DeleteResult
-
-    if reply.status == "error":
-        return DeleteResult(error=reply.text)
-    return DeleteResult(path=path) if reply.data["exit_status"] == 0 else DeleteResult(error=f"Error: {reply.text}")
-
-
-def to_execute_response(reply: Reply) -> "ExecuteResponse":
-    """A command that was refused has no exit status: its words say so, since the framework has no other mark for it."""
-    from deepagents.backends.protocol import ExecuteResponse
-
-    match reply.code:
-        case None:
-            output = reply.data["output"]
-            lost = output["kept"] < output["bytes"] if output["handle"] else output["left_out"]
-            return ExecuteResponse(reply.text, reply.data["exit_status"], truncated=bool(lost))
-        case "NO_SHELL":
-            raise NotImplementedError(strip_error_prefix(reply))
-        case "BAD_ARGUMENTS":
-            raise ValueError(strip_error_prefix(reply))
-        case _:
-            return ExecuteResponse(reply.text)
 
 
 def download_file(box: "Toolbox", path: str) -> "FileDownloadResponse":

@@ -6,7 +6,7 @@ from itertools import count
 from posixpath import basename, dirname
 
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
-from handhold.backends.files.line_index import WHOLE_READ_BYTES, build_page, count_lines
+from handhold.backends.files.line_pages import WHOLE_READ_BYTES, build_page, count_lines
 from handhold.backends.files.roots import Root, Roots, split_names, unescape_existing_names
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, OutsideWorkspace, TooLarge, ToolError
 from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page

@@ -13,15 +13,16 @@ import click
 from handhold.cli import options
 from handhold.cli.doctor import find_on_path
 from handhold.cli.terminal import colour_text
+from handhold.core.change_diff import shorten_path
 from handhold.core.choices import Mode
 from handhold.core.errors import ToolError
-from handhold.core.history import shorten_path
 from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
 from handhold.core.text.display_text import escape_invisible
 from handhold.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from handhold.core.policy.rules import Rule, RulePolicy
+    from handhold.core.policy.rule_policy import RulePolicy
+    from handhold.core.policy.rules import Rule
 
 MAX_EXAMPLES = 3  # examples of each kind
 VERDICT_COLOURS: dict[str, str] = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}

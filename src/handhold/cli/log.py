@@ -23,8 +23,9 @@ from handhold.cli.terminal import (
     truncate,
     truncate_path,
 )
+from handhold.core.change_diff import shorten_path
 from handhold.core.errors import ToolError
-from handhold.core.history import format_call_id, shorten_path
+from handhold.core.history import format_call_id
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.display_text import escape_invisible, to_single_line
 from handhold.progress import track

@@ -6,10 +6,9 @@ uses. What could mean two things is refused, with what was wanted.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,7 +71,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
@@ -133,7 +132,7 @@ JSON_TYPES: dict[str, JsonType] = {
     "number": JsonType("a number", _is_number, _coerce_number),
     "integer": JsonType("a whole number", lambda value: _is_number(value) and isinstance(value, int), _coerce_integer),
     "boolean": JsonType("true or false", lambda value: isinstance(value, bool), _coerce_boolean),
-    "array": JsonType("an array", _is_array, _coerce_array),
+    "array": JsonType("an array", is_array, _coerce_array),
     "object": JsonType("an object", lambda value: isinstance(value, Mapping), _coerce_object),
 }
 
@@ -156,27 +155,6 @@ def describe_value(value: Any) -> str:
 
 
 # --- the whole of them
-
-SAMPLE_VALUES: Mapping[str, Any] = {
-    "path": "src/app.py",
-    "filepath": "src/app.py",
-    "dirpath": "src",
-    "pattern": "greet",
-    "glob": "*.py",
-    "command": "ls",
-    "oldstring": "before",
-    "oldstr": "before",
-    "oldtext": "before",
-    "newstring": "after",
-    "newstr": "after",
-    "newtext": "after",
-    "patch": "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n",
-    "input": "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n",
-    "viewrange": [1, 40],
-}
-"""What an example has for an argument, by its name, where its schema has none; the rest is made from its type."""
-
-MAX_EXAMPLE_CHARS = 200  # of a value in an example
 
 
 @dataclass(frozen=True)
@@ -210,7 +188,7 @@ class _ArgumentFitter:
             raise BadArguments(self.tool, name, describe_value(value), f"one of {', '.join(map(str, schema['enum']))}")
         if isinstance(value, Mapping):
             return self.fit_object(cast("Mapping[str, Any]", value), schema, name)
-        if _is_array(value):
+        if is_array(value):
             return self.fit_array(value, schema, name)
         return value
 
@@ -241,7 +219,7 @@ class _ArgumentFitter:
         unknown = [key for key in out if key not in known]
         names = _expand_synonyms(known) if unknown else set[str]()
         for key in unknown:
-            if _normalize_name(key) not in names:  # one look-up for each of what may be many thousands
+            if normalize_name(key) not in names:  # one look-up for each of what may be many thousands
                 continue
             candidates = [own for own in known if _is_same_name(own, key)]
             if len(candidates) == 1 and candidates[0] not in out:
@@ -263,16 +241,16 @@ def _describe_expected(schema: Mapping[str, Any]) -> str:
 
 def _expand_synonyms(known: Iterable[str]) -> set[str]:
     """All that `_is_same_name` would take for one of them, bare."""
-    own = {_normalize_name(name) for name in known}
+    own = {normalize_name(name) for name in known}
     return own.union(*(names for names in SYNONYMS if not own.isdisjoint(names)))
 
 
 def _is_same_name(own: str, sent: str) -> bool:
-    mine, theirs = _normalize_name(own), _normalize_name(sent)
+    mine, theirs = normalize_name(own), normalize_name(sent)
     return mine == theirs or any(mine in names and theirs in names for names in SYNONYMS)
 
 
-def _normalize_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -325,59 +303,6 @@ def get_seconds(
     if not 0 < value * unit <= maximum:
         raise BadArguments(tool, name, describe_value(value), f"a number up to {maximum / unit:g}")
     return value * unit
-
-
-# --- examples
-
-
-def build_examples(given: Any, bad_argument: str, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Calls to show beside a refusal, the most telling first: with what was right in the call, and without it."""
-    known: Mapping[str, Any] = schema.get("properties", {})
-    needed = {name: _make_sample(name, known.get(name, {})) for name in schema.get("required", ())}
-    named = re.split(r"[.\[]", bad_argument)[0]
-    corrected = {named: _make_sample(named, known[named])} if named in known else {}
-    right = {name: value for name, value in _iter_valid_arguments(given, known) if name != named}
-    yield needed | right | corrected
-    yield needed | right
-    yield needed | corrected
-    yield needed
-    yield {name: _make_sample(name, part) for name, part in known.items()}  # where what is needed depends on the rest
-
-
-def _iter_valid_arguments(given: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arguments that fit as they are, and are short."""
-    if isinstance(given, Mapping):
-        for name, value in cast("Mapping[str, Any]", given).items():
-            kind = JSON_TYPES.get(known[name].get("type", "")) if name in known else None
-            if kind and kind.matches(value) and _is_plain(value) and len(str(value)) <= MAX_EXAMPLE_CHARS:
-                yield name, value
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether there is nothing inside that would have to be looked at by itself."""
-    parts = cast("Sequence[Any]", value) if _is_array(value) else (value,)
-    return all(isinstance(part, str | bool | int) or (isinstance(part, float) and isfinite(part)) for part in parts)
-
-
-def _make_sample(name: str, schema: Mapping[str, Any]) -> Any:
-    match schema:
-        case {"examples": [first, *_]} | {"enum": [first, *_]}:
-            return first
-        case {"default": value}:
-            return value
-        case {"type": "array", **rest} if _normalize_name(name) not in SAMPLE_VALUES or not _is_array(
-            SAMPLE_VALUES[_normalize_name(name)]
-        ):
-            return [_make_sample(name, rest.get("items", {}))]
-        case {"type": "object", **rest}:
-            known = rest.get("properties", {})
-            return {each: _make_sample(each, known.get(each, {})) for each in rest.get("required", ())}
-        case {"type": "integer" | "number"}:
-            return 1
-        case {"type": "boolean"}:
-            return False
-        case _:
-            return SAMPLE_VALUES.get(_normalize_name(name), "text")
 
 
 class Specs:

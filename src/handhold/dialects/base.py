@@ -10,7 +10,8 @@ from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports.dialect import DialectOptions, ReplyFrame
 from handhold.core.requests import Replacement, Request
 from handhold.core.results import Reply, Result, ToolSpec
-from handhold.dialects.arguments import Specs, build_examples
+from handhold.dialects.argument_examples import build_examples
+from handhold.dialects.arguments import Specs
 from handhold.dialects.formatting import replace_surrogates
 from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
 

@@ -1,4 +1,4 @@
-"""Whether a change counts and a command runs: by the policy, by what a person allowed before, else by asking.
+"""Approvals: what a person allowed before, else a question to them.
 
 An answer is for what was asked and nothing else: for this call, with every file as it was and as it would be. What is
 allowed for a session, or for the like of a command, is stored under a key, and asked about no more. Where nobody can
@@ -12,7 +12,7 @@ from functools import partial
 from secrets import token_hex
 from time import time
 
-from handhold.core.errors import ApproverInvalid, Denied, NotApproved
+from handhold.core.errors import ApproverInvalid, NotApproved
 from handhold.core.plans import (
     Content,
     ContentRef,
@@ -25,16 +25,16 @@ from handhold.core.plans import (
 )
 from handhold.core.ports.approvals import PendingApproval, Question
 from handhold.core.ports.journal import Call, CallDecision
-from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 from handhold.pipeline.approver import APPROVING_ANSWERS, WaitFor, ask_approver, find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.review import (
     CHANGES_KEY,
     PRIVILEGED,
+    RUN_DIRECTLY_KEY,
+    RUN_KEY,
     PolicyFinding,
-    PolicyReviewer,
     describe_reasons,
-    severity,
+    format_rule,
 )
 from handhold.pipeline.session import Session
 
@@ -43,7 +43,6 @@ QUEUE_FULL = (
     " A person can answer them with `handhold approve`; after that, send it again"
 )
 DIFF_TOO_LONG = "what needs approval is too long to be shown. Do it in smaller steps"
-RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
 
 
 @dataclass(frozen=True)
@@ -60,84 +59,26 @@ class ApprovalRequest:
 
 
 class ApprovalService:
-    """The policy of a session, with the person behind it, if there is one."""
+    """The person behind a session, if there is one, and what they allowed before."""
 
-    def __init__(self, session: Session, reviewer: PolicyReviewer, contents: ChangeContents) -> None:
+    def __init__(self, session: Session, contents: ChangeContents) -> None:
         self._session = session
-        self._reviewer = reviewer
         self._contents = contents
 
-    # --- what is decided
-
-    def authorize_command(
-        self,
-        call: Call,
-        command: str,
-        analysis: CommandAnalysis,
-        folder: str,
-        *,
-        wait: WaitFor,
-        directly: Sequence[str] = (),
-    ) -> CallDecision:
-        """Before a command runs. Denied or NotApproved if it must not.
-
-        `directly` are the roots of a command that would run on the workspace itself, where nothing is looked at.
-        What was allowed on an overlay is not allowed there: it could not be undone.
-        """
-        policy = self._session.policy
-        how = RUN_DIRECTLY_KEY if directly else RUN_KEY
-        key = f"{how}={json.dumps([folder, command])}"
-        findings = [PolicyFinding("", policy.decide_command(analysis), key)]
-        findings += [PolicyFinding(root, policy.decide(Verb.CHANGE, root), key) for root in directly]
-        patterns = tuple(f"{how} {each}" for each in analysis.patterns)
-        return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder), findings)
-
-    def authorize_changes(
-        self,
-        call: Call,
-        files: Sequence[FileChange],
-        format_path: Callable[[str], str],
-        *,
-        wait: WaitFor,
-        command: str = "",
-        within: Sequence[str] = (),
-        privileged: Sequence[str] = (),
-    ) -> CallDecision:
-        """Before a change set is committed. Denied or NotApproved if it must not be."""
-        findings = self._reviewer.review_changes(files, by_command=bool(command), within=within, privileged=privileged)
-        return self._decide(ApprovalRequest(call, files, command, (), format_path, wait), findings)
-
-    def authorize_reversal(
-        self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: WaitFor
-    ) -> CallDecision:
-        """Whether undo or redo may do this today; `within` are the entries of folders that come or go whole."""
-        findings = self._reviewer.review_reversal(files, within)
-        decision = self._decide(ApprovalRequest(call, files, "", (), str, wait), findings)
-        return decision if decision.verdict == "approved" else CallDecision("allowed", "the host asked for it")
-
-    # --- how
-
-    def _decide(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
-        worst = max(findings, key=lambda each: severity(each.decision), default=None)
-        if worst is None or worst.decision.verdict is Verdict.ALLOW:
-            return CallDecision("allowed", _format_rule(worst.decision) if worst else "")
-        path = request.format_path(worst.place) if worst.place else request.command
-        if worst.decision.verdict is Verdict.DENY:
-            decision = worst.decision
-            raise Denied(path, decision.because, _format_rule(decision), not worst.place, decision.remedy)
+    def approve(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
+        """Approved by what was granted before, else by asking about the findings. NotApproved if it is not."""
         granted = self._session.approvals.list_grants(self._session.name)
-        findings = [each for each in findings if each.decision.verdict is Verdict.ASK]
         keys = {each.key for each in findings}
         for sufficient in (keys, set(request.patterns)):
             if sufficient and sufficient <= granted.keys():
                 by = ", ".join(sorted({granted[key] for key in sufficient}))
-                return CallDecision("approved", _format_rule(worst.decision), f"{by} (session)")
+                return CallDecision("approved", format_rule(findings[0].decision), f"{by} (session)")
         return self._ask(request, [each for each in findings if each.key not in granted])
 
     def _ask(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
         session, first = self._session, findings[0]
         path = request.format_path(first.place) if first.place else request.command
-        because, rule = describe_reasons(findings), _format_rule(first.decision)
+        because, rule = describe_reasons(findings), format_rule(first.decision)
         of_command = not request.files
         keys = tuple(dict.fromkeys(each.key for each in findings)) if all(each.key for each in findings) else ()
         hash = self._hash(request, findings)
@@ -232,11 +173,6 @@ def _make_question(
         patterns=tuple(each.partition(" ")[2] for each in request.patterns),
         uncut=uncut,
     )
-
-
-def _format_rule(decision: PolicyDecision) -> str:
-    """The deciding rule, with the place where it is written."""
-    return f"{decision.rule} ({decision.source})" if decision.source else decision.rule
 
 
 def _describe_keys(keys: Sequence[str]) -> str:

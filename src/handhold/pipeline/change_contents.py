@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from handhold.core import history
+from handhold.core import change_diff
 from handhold.core.facts import DeclaredEncoding
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, InlineContent, StagedContent
 from handhold.core.text.path_escaping import escape_ambiguous
@@ -34,11 +34,11 @@ class ChangeContents:
     def diff(self, files: Sequence[FileChange]) -> str:
         """Of files that may be read today."""
         visible = [change for change in files if self.session.is_visible(change.path)]
-        return history.format_diff(visible, VisibleContents(self), self.session.files.roots)
+        return change_diff.format_diff(visible, VisibleContents(self), self.session.files.roots)
 
     def diff_for_approval(self, files: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
         """All that happens at some places first, and the number of those lines; None if that is too long."""
-        return history.format_approval_diff(files, places, self, self.session.files.roots)
+        return change_diff.format_approval_diff(files, places, self, self.session.files.roots)
 
 
 @dataclass(frozen=True)

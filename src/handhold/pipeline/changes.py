@@ -8,7 +8,7 @@ from handhold.core.plans import Changes, FileChange, FolderMtime, InlineContent
 from handhold.core.ports.journal import CallDecision, JournalEntry, Outcome
 from handhold.core.requests import Request
 from handhold.core.results import Reply, Result
-from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.context import CallContext, elapsed_ms
 from handhold.pipeline.idempotency import ReplayLog
 from handhold.pipeline.responses import Responder
@@ -17,9 +17,9 @@ from handhold.pipeline.transactions import commit
 
 
 class ChangeCommitter:
-    def __init__(self, session: Session, approvals: ApprovalService, responder: Responder, replays: ReplayLog) -> None:
+    def __init__(self, session: Session, authorizer: Authorizer, responder: Responder, replays: ReplayLog) -> None:
         self._session = session
-        self._approvals = approvals
+        self._authorizer = authorizer
         self._responder = responder
         self._replays = replays
 
@@ -29,7 +29,9 @@ class ChangeCommitter:
         def format_path(place: str) -> str:
             return self._session.format_requested_path(place, request)
 
-        decision = self._approvals.authorize_changes(context.call, plan.files, format_path, wait=context.token.wait_for)
+        decision = self._authorizer.authorize_changes(
+            context.call, plan.files, format_path, wait=context.token.wait_for
+        )
         try:
             return self.commit(
                 context, request, plan.result, plan.files, decision, lambda written: self._remember(plan, written)

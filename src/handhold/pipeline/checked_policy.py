@@ -9,7 +9,7 @@ from collections.abc import Callable
 from inspect import iscoroutine
 
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import RulePolicy, replace_ask_with_deny
+from handhold.core.policy.rule_policy import RulePolicy, replace_ask_with_deny
 from handhold.core.ports.policy import INVALID_ANSWER, CommandAnalysis, Policy, PolicyDecision, Verb, Verdict
 
 TEXT_FIELDS = ("because", "rule", "source", "remedy")

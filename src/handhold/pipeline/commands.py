@@ -16,7 +16,7 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run
 from handhold.core.tools.git_refresh import drop_locks, drop_refreshed
-from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
 from handhold.pipeline.context import CallContext
@@ -31,7 +31,7 @@ class CommandRunner:
     def __init__(
         self,
         session: Session,
-        approvals: ApprovalService,
+        authorizer: Authorizer,
         reviewer: PolicyReviewer,
         contents: ChangeContents,
         changes: ChangeCommitter,
@@ -39,7 +39,7 @@ class CommandRunner:
         make_shell: Callable[[], Shell] | None,
     ) -> None:
         self._session = session
-        self._approvals = approvals
+        self._authorizer = authorizer
         self._reviewer = reviewer
         self._contents = contents
         self._changes = changes
@@ -112,7 +112,7 @@ class CommandRunner:
             raise NoShell("a preview needs a shadow of the workspace, and there is none here")
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network)
         roots = self._session.files.roots if direct else ()
-        return self._approvals.authorize_command(
+        return self._authorizer.authorize_command(
             context.call, request.command, analysis, self._folder, wait=context.token.wait_for, directly=roots
         )
 
@@ -167,7 +167,7 @@ class CommandRunner:
         self, context: CallContext, request: Run, ran: RunResult, effects: Effects, decision: CallDecision
     ) -> Reply:
         session, files = self._session, effects.files
-        counted = self._approvals.authorize_changes(
+        counted = self._authorizer.authorize_changes(
             context.call,
             files,
             session.format_path,

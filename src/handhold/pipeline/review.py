@@ -1,6 +1,6 @@
 """What the policy says of a change, and what is protected whatever the policy says: names, git directories, hard links.
 
-Nobody is asked here: `approvals.py` decides what becomes of the findings.
+Nobody is asked here: `authorization.py` decides what becomes of the findings.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.session import Session
 
 MAX_UNASKED_LOSSES = 30  # files that were there before: losing more at once is asked about, if somebody can answer
+RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
 CHANGES_KEY = "changes"  # the key of changes in the workspace that nothing sets apart
 
 OUTSIDE_LINK = PolicyDecision(
@@ -210,6 +211,11 @@ class PolicyReviewer:
 def make_finding(verb: Verb, place: str, decision: PolicyDecision) -> PolicyFinding:
     by_mode = decision.rule.startswith("mode ")
     return PolicyFinding(place, decision, CHANGES_KEY if by_mode else f"{verb} {place}")
+
+
+def format_rule(decision: PolicyDecision) -> str:
+    """The deciding rule, with the place where it is written."""
+    return f"{decision.rule} ({decision.source})" if decision.source else decision.rule
 
 
 def describe_reasons(findings: Sequence[PolicyFinding]) -> str:

@@ -12,7 +12,7 @@ from time import monotonic
 
 from handhold.core.errors import ToolError
 from handhold.core.facts import FileIdentity
-from handhold.core.policy.rules import RulePolicy
+from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.policy import Policy
 from handhold.core.text.path_escaping import escape_ambiguous

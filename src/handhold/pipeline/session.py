@@ -3,10 +3,10 @@
 from functools import cached_property
 from hashlib import sha256
 
-from handhold.core import history
+from handhold.core.change_diff import shorten_path
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import RulePolicy
+from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.approvals import ApprovalStore, Approver
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.dialect import Dialect, DialectOptions
@@ -80,7 +80,7 @@ class Session:
     # --- paths in replies
 
     def format_path(self, place: str) -> str:
-        return format_path(place) if self.options.absolute_paths else history.shorten_path(place, self.files.roots)
+        return format_path(place) if self.options.absolute_paths else shorten_path(place, self.files.roots)
 
     def format_requested_path(self, place: str, request: Request) -> str:
         """As the model spelled it, if it named this path."""

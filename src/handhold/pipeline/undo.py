@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Literal
 
 from handhold.core import history
+from handhold.core.change_diff import shorten_path
 from handhold.core.errors import (
     ContentDropped,
     Denied,
@@ -29,7 +30,7 @@ from handhold.core.results import Reply, UndoResult
 from handhold.core.text.path_escaping import escape_ambiguous, format_path
 from handhold.core.tools.git_refresh import INDEX_PATH
 from handhold.core.tools.run import classify_change
-from handhold.pipeline.approvals import ApprovalService
+from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.context import elapsed_ms
@@ -45,13 +46,13 @@ class UndoService:
     """Undo, redo and diffs of one session on a workspace."""
 
     def __init__(
-        self, session: Session, contents: ChangeContents, approvals: ApprovalService, responder: Responder
+        self, session: Session, contents: ChangeContents, authorizer: Authorizer, responder: Responder
     ) -> None:
         self._session = session
         self._files = session.files
         self._journal = session.journal
         self._contents = contents
-        self._approvals = approvals
+        self._authorizer = authorizer
         self._responder = responder
 
     def reverse(self, direction: Direction, which: CallSelector, *, preview: bool, keep_times: bool) -> Reply:
@@ -222,7 +223,7 @@ class UndoService:
         call = Call(self._session.name, which.turn, "", direction, json.dumps(arguments), self._session.dialect.name)
         seq = self._journal.begin(call)
         try:
-            decision = self._approvals.authorize_reversal(
+            decision = self._authorizer.authorize_reversal(
                 call, step.files, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
             )
             with self._journal.exclusive():
@@ -248,7 +249,7 @@ def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
     """What an undo or redo did, in a line."""
     done = {"undo": "Taken back", "redo": "Done again"}[result.verb]
     would = {"undo": "Would take back", "redo": "Would do again"}[result.verb]
-    listed = ", ".join(history.shorten_path(path, roots) for path in result.paths[:10])
+    listed = ", ".join(shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
     return f"{would if result.preview else done}: {', '.join(result.calls)} ({listed}{more})"
 

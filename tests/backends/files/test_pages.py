@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.backends.files import line_index, workspace
+from handhold.backends.files import line_index, line_pages, workspace
 from handhold.backends.files.file_kinds import identity_of
-from handhold.backends.files.line_index import (
-    DiskSource,
-    LineEndFinder,
-    LineIndex,
-    decode_lossy,
-    read_lines,
-    read_long_line,
-)
+from handhold.backends.files.line_index import LineIndex
+from handhold.backends.files.line_pages import DiskSource, LineEndFinder, decode_lossy, read_lines, read_long_line
 from handhold.backends.files.workspace import Workspace
 from handhold.core.errors import BinaryFile, ChangedDuringRead, NotFound, PastEnd, TooLarge
 from handhold.core.facts import PageLine
@@ -50,7 +44,7 @@ def large(ws: Path) -> Path:
     """A file above SMALL: 40,000 numbered lines."""
     path = ws / "large.txt"
     path.write_text("".join(f"line {n:>8} {'x' * (n % 40)}\n" for n in range(1, 40_001)))
-    assert path.stat().st_size > line_index.WHOLE_READ_BYTES
+    assert path.stat().st_size > line_pages.WHOLE_READ_BYTES
     sleep(line_index.STABLE_AFTER_NS / 1e9)  # so that the index is kept
     return path
 
@@ -385,6 +379,7 @@ def test_pages_of_any_size_give_the_lines_of_the_text(
     data = Text(body, coding).encode()
     rows = split_lines(body)
     with disk(data) as source, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_pages, "BLOCK_BYTES", block)
         patch.setattr(line_index, "BLOCK_BYTES", block)
         patch.setattr(line_index, "MAX_CHECKPOINTS", 4)
         lines = LineIndex(len(data), coding)
@@ -407,7 +402,7 @@ def test_pages_of_any_size_give_the_lines_of_the_text(
 def test_broken_bytes_are_cut_as_they_are_decoded_whole(data: bytes, block: int):
     rows = split_lines(replace_undecodable(data.decode("utf-8", "surrogateescape")))
     with disk(data) as source, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_index, "BLOCK_BYTES", block)
+        patch.setattr(line_pages, "BLOCK_BYTES", block)
         assert texts(tuple(read_lines(source, 0, 1000, 1000, TextEncoding()).lines)) == rows
 
 

@@ -16,7 +16,7 @@ from handhold.backends.settings.settings_file import parse_settings
 from handhold.backends.state import trust
 from handhold.core.choices import MODES, Mode
 from handhold.core.errors import SettingsBroken
-from handhold.core.policy.rules import RulePolicy
+from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.policy import Verb, Verdict
 
 RULE = """

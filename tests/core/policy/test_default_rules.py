@@ -8,7 +8,8 @@ import pytest
 from handhold.core.choices import MODES, Mode
 from handhold.core.policy.default_rules import BUILT_IN_RULES, SECRET_RULES
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import PATH_VERBS, RulePolicy
+from handhold.core.policy.rule_policy import RulePolicy
+from handhold.core.policy.rules import PATH_VERBS
 from handhold.core.ports.policy import Verb, Verdict
 
 BOX = RulePolicy(ModePolicy("open"), (BUILT_IN_RULES,), ("/ws", "/home/me"), "/home/me", user_file="/home/me/x.toml")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from handhold.core.choices import MODES, Mode
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import PATH_VERBS, SEVERITY, Origin, Rule, RulePolicy, RuleSet
+from handhold.core.policy.rule_policy import RulePolicy
+from handhold.core.policy.rules import PATH_VERBS, SEVERITY, Origin, Rule, RuleSet
 from handhold.core.policy.shell import ShellContext, analyze_command, matches
 from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 

@@ -15,24 +15,23 @@ from typing import Literal, Protocol, TypeVar
 
 from handhold.backends.files import openat2
 from handhold.backends.files.commit import Committer
-from handhold.backends.files.commit.entry_checks import is_current, is_intact, is_same_entry, list_tree_entries
-from handhold.backends.files.commit.file_metadata import lstat_at, read_file_at
+from handhold.backends.files.commit.entry_checks import is_current
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
 from handhold.backends.files.file_kinds import identity_of, is_virtual, kind_of, special_kind_of
 from handhold.backends.files.hidden_files import HiddenFiles, count_names
-from handhold.backends.files.line_index import (
+from handhold.backends.files.line_index import LineIndexCache
+from handhold.backends.files.line_pages import (
     CHUNK_BYTES,
     WHOLE_READ_BYTES,
     FileTruncated,
-    LineIndexCache,
     build_page,
     count_lines,
     read_chunks,
 )
-from handhold.backends.files.manifest import exact_hash
 from handhold.backends.files.name_search import find_by_name, list_folder
 from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
+from handhold.backends.files.staged_files import StagedFiles
 from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.files.walk_resolver import OpenedPath, WalkResolver
 from handhold.backends.mounts import RemoteMounts
@@ -45,7 +44,6 @@ from handhold.core.errors import (
     NotFound,
     NotRegularFile,
     OutsideWorkspace,
-    PermissionDenied,
     TooLarge,
     ToolError,
 )
@@ -61,7 +59,6 @@ TAIL_READ_BYTES = 4096  # bytes asked for after the last: a buffer for a long on
 MAX_SIBLING_NAMES = 2_000  # of a directory, among which one like a missing one is sought
 MAX_UNKNOWN_SIZE_BYTES = 8 * 1024 * 1024  # bytes of a file that does not say how long it is
 RESULTS_ROOT = "/large_tool_results"  # what the folder of offloaded outputs is called, wherever it lies
-UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # what a thing at a path may not be shown for
 
 T = TypeVar("T")
 
@@ -90,12 +87,10 @@ class Workspace:
         state: Path | None = None,
         encodings: Mapping[str, str] | None = None,
     ) -> None:
-        """With a state folder there are shelves, and what was offloaded there can be read."""
+        """With a state folder there are staging areas, and what was offloaded there can be read."""
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
         self._roots = Roots.open(given, {RESULTS_ROOT: ensure_private_folder(state / "results")} if state else {})
-        self._state = state
-        self._contents = contents
-        self._staging_areas: dict[str, StagingArea | None] = {}
+        self._staged = StagedFiles(self._roots, contents, state, self.open_parent)
         self._resolver = choose_resolver(resolver, self._roots)
         self._indexes = LineIndexCache()
         self._declarations = EncodingDeclarations(encodings, self._read_identity, self._read_config)
@@ -115,9 +110,7 @@ class Workspace:
         return self._resolver.name
 
     def close(self) -> None:
-        for area in self._staging_areas.values():
-            if area is not None:
-                area.close()
+        self._staged.close()
         self._remote_mounts.close()
         self._roots.close()
 
@@ -268,24 +261,15 @@ class Workspace:
     def recover(self, incomplete: IncompleteTransaction) -> tuple[str, ...]:
         return self._committer.recover(incomplete)
 
-    # --- shelves
+    # --- staged contents
 
     def get_staging_area(self, root: Root) -> StagingArea | None:
         """Where things wait to change places with those in this root; None where there is no such place."""
-        if self._state is None or not root.writable:
-            return None
-        if root.real not in self._staging_areas:
-            others = [other for other in self._roots.all if other is not root]
-            self._staging_areas[root.real] = area = StagingArea.for_root(root, self._state, others)
-            if area is not None:
-                area.sweep(self._contents.slots)
-        return self._staging_areas[root.real]
+        return self._staged.get_staging_area(root)
 
     @property
     def staging_areas(self) -> Collection[StagingArea]:
-        """Those that were opened, each once."""
-        opened = list(self._staging_areas.values())  # another thread may open one
-        return {area.folder: area for area in opened if area}.values()
+        return self._staged.staging_areas
 
     def find_staging_area(self, place: str) -> StagingArea | None:
         return self.get_staging_area(self.find_root(place))
@@ -301,64 +285,16 @@ class Workspace:
             return False
 
     def read_staged(self, content: StagedContent, path: str) -> bytes | None:
-        for place in self._open_slots(content):
-            with place as (fd, name):
-                if (data := self._read_if_intact(fd, name, content)) is not None:
-                    return data
-        try:
-            with self.open_parent(path) as (fd, name):
-                return self._read_if_intact(fd, name, content)
-        except UNREACHABLE_ERRORS:
-            return None
+        return self._staged.read(content, path)
 
     def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
-        return (
-            self._inspect_staged(content, path, lambda fd, name: list_tree_entries(fd, name, content.slot, limit)) or ()
-        )
+        return self._staged.list_tree(content, path, limit)
 
     def exact_hash(self, content: StagedContent, path: str) -> str | None:
-        return self._inspect_staged(content, path, lambda fd, name: exact_hash(name, dir_fd=fd))
-
-    def _inspect_staged(self, content: StagedContent, path: str, inspect: Callable[[int, str], T]) -> T | None:
-        """What `inspect` finds where the thing lies, in its slot or at its path; None if it is in neither."""
-        for place in self._open_slots(content):
-            with place as (fd, name):
-                if is_same_entry(lstat_at(fd, name), content):
-                    return inspect(fd, name)
-        try:
-            with self.open_parent(path) as (fd, name):
-                return inspect(fd, name) if is_same_entry(lstat_at(fd, name), content) else None
-        except (*UNREACHABLE_ERRORS, PermissionError):  # the last: the folder itself is closed
-            return None
+        return self._staged.exact_hash(content, path)
 
     def is_staged(self, content: StagedContent) -> bool:
-        for place in self._open_slots(content):
-            with place as (fd, name):
-                if is_intact(fd, name, content):
-                    return True
-        return False
-
-    def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
-        """The folders in which its slot may be: a slot does not say of which root it is, and needs not."""
-        command, _, slot = content.slot.partition("/")
-        areas = [area for root in self._roots.all if (area := self.get_staging_area(root))]
-        for area in {area.folder: area for area in areas}.values():
-            try:
-                fd = area.open_folder(command)
-            except OSError:
-                continue
-            yield _close_after(fd, slot)
-
-    def _read_if_intact(self, fd: int, name: str, content: StagedContent) -> bytes | None:
-        """What a file or link holds, if it is the one."""
-        if content.kind not in ("file", "link") or content.size > MAX_EDITABLE_BYTES:
-            return None
-        try:
-            if not is_intact(fd, name, content):
-                return None
-            return os.fsencode(os.readlink(name, dir_fd=fd)) if content.kind == "link" else read_file_at(fd, name)
-        except OSError:  # of what lies in a tree, a folder above may be closed, or not one any more
-            return None
+        return self._staged.is_staged(content)
 
     # --- descriptors
 
@@ -434,14 +370,6 @@ class Workspace:
             return None
         found = list_folder(parts, lambda way: self._resolver.open_directory(root, way))
         return [name for name, _ in islice(found, MAX_SIBLING_NAMES)]
-
-
-@contextmanager
-def _close_after(fd: int, name: str) -> Generator[tuple[int, str]]:
-    try:
-        yield fd, name
-    finally:
-        os.close(fd)
 
 
 def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:

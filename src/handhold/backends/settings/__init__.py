@@ -25,7 +25,8 @@ from handhold.core.errors import SettingsBroken
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.path_patterns import escape_glob
-from handhold.core.policy.rules import PATH_VERBS, Rule, RulePolicy, RuleSet
+from handhold.core.policy.rule_policy import RulePolicy
+from handhold.core.policy.rules import PATH_VERBS, Rule, RuleSet
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.display_text import to_single_line
 

@@ -13,15 +13,13 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from handhold.backends.files.commit.directory_metadata import open_proc_path_at
-from handhold.backends.files.commit.file_metadata import has_same_bytes, list_xattrs, lstat_at, read_own_xattrs
+from handhold.backends.files.commit.file_metadata import list_xattrs, lstat_at, read_own_xattrs
 from handhold.backends.files.commit.tree_copier import force_open
 from handhold.backends.files.manifest import (
     LIST_FLAGS,
-    READ_FLAGS,
-    VANISHED_ERRNOS,
     EntryState,
     allocated_bytes,
     file_id,
@@ -31,6 +29,7 @@ from handhold.backends.files.manifest import (
 )
 from handhold.backends.files.roots import Root, split_names
 from handhold.backends.files.walk_resolver import descend
+from handhold.backends.shell.layer_comparison import LayerDirectory, is_same_file, is_same_link
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.move_detection import MoveDetector
 from handhold.backends.shell.overlay_xattrs import (
@@ -48,16 +47,6 @@ from handhold.core.errors import SystemFailure
 from handhold.core.facts import ConflictKind
 from handhold.core.plans import Conflict, DirectoryMetadata, FileChange, FolderMtime
 from handhold.core.text.path_escaping import escape_ambiguous
-
-
-@dataclass(frozen=True, slots=True)
-class LayerDirectory:
-    """A directory that is both in the layer and below it."""
-
-    rel_path: str  # from the root, with a slash at its end; empty for the root itself
-    upper: int
-    lower: int
-    changed_by_others: bool  # somebody else made, removed or renamed something in it since the command began
 
 
 class Layer:
@@ -155,7 +144,7 @@ class Layer:
             self._read_folder(here, name, found, lower)
         elif is_whiteout(found):
             self._read_deletion(here, name, lower)
-        elif not self._is_same_link(here, name, found, lower):
+        elif not is_same_link(here, name, found, lower):
             self._read_other(here, name, lower)
 
     def _resolve_path(self, rel_path: str) -> str:
@@ -186,7 +175,7 @@ class Layer:
                 may_be_deleted = here.changed_by_others and ORIGIN_XATTR in attributes
                 if may_be_deleted and not self._move_detector.has_moved(fd, found):  # it is
                     return self._add_conflict(here.upper, name, rel_path)
-            elif self._is_same_file(here, name, fd, found, lower):
+            elif is_same_file(here, name, fd, found, lower):
                 return None
             else:
                 before = self._snapshot_lower(here, name, lower)
@@ -272,46 +261,6 @@ class Layer:
             if error.errno != errno.ESTALE:
                 raise
             return None  # it is being moved about
-
-    def _is_same_file(
-        self, here: LayerDirectory, name: str, fd: int, found: os.stat_result, lower: os.stat_result
-    ) -> bool:
-        """Whether it was opened for writing, and that was all. One with several names counts in any case."""
-        if (
-            found.st_nlink > 1
-            or lower.st_nlink > 1
-            or found.st_mtime_ns != lower.st_mtime_ns
-            or (found.st_size, found.st_mode) != (lower.st_size, lower.st_mode)
-            or get_owner_ids(found) != get_owner_ids(lower)
-        ):
-            return False
-        try:
-            old = os.open(name, READ_FLAGS, dir_fd=here.lower)
-        except PermissionError:
-            return False
-        except OSError as error:
-            if error.errno not in VANISHED_ERRNOS:
-                raise
-            return False
-        try:
-            same = read_own_xattrs(fd) == read_own_xattrs(old) and has_same_bytes(fd, old)
-        finally:
-            os.close(old)
-        os.lseek(fd, 0, os.SEEK_SET)
-        return same
-
-    def _is_same_link(
-        self, here: LayerDirectory, name: str, found: os.stat_result, lower: os.stat_result | None
-    ) -> bool:
-        return (
-            lower is not None
-            and stat.S_ISLNK(found.st_mode)
-            and stat.S_ISLNK(lower.st_mode)
-            and found.st_nlink == lower.st_nlink == 1
-            and found.st_mtime_ns == lower.st_mtime_ns
-            and get_owner_ids(found) == get_owner_ids(lower)
-            and os.readlink(name, dir_fd=here.upper) == os.readlink(name, dir_fd=here.lower)
-        )
 
     def _compare_folders(self, path: str, fd: int, found: os.stat_result, directory: int, name: str) -> None:
         """A folder that was there and stays: its mode, owner, attributes and time are taken over."""

@@ -17,7 +17,7 @@ from handhold.backends.shell.worktrees import find_linked_repository
 from handhold.core.errors import NoShell
 
 if TYPE_CHECKING:
-    from handhold.backends.shell.supervisor import WriteGuard
+    from handhold.backends.shell.syscall_handler import WriteGuard
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from handhold.core.choices import Matching
 from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
 from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rules import RulePolicy
+from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.dialect import DialectOptions
 from handhold.core.ports.files import FileView, HiddenPaths
 from handhold.core.ports.policy import Policy, Verb, Verdict

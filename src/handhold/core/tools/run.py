@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from handhold.core.history import MAX_DIFFED_FILE_BYTES
+from handhold.core.change_diff import MAX_DIFFED_FILE_BYTES
 from handhold.core.plans import (
     Command,
     Content,

@@ -1,0 +1,127 @@
+"""Staged contents: what commands replaced, found in the slots of the roots' staging areas."""
+
+import os
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from handhold.backends.files.commit.entry_checks import is_intact, is_same_entry, list_tree_entries
+from handhold.backends.files.commit.file_metadata import lstat_at, read_file_at
+from handhold.backends.files.manifest import exact_hash
+from handhold.backends.files.roots import Root, Roots
+from handhold.backends.files.staging_area import StagingArea
+from handhold.core.errors import BadPath, NotDirectory, NotFound, PermissionDenied
+from handhold.core.plans import StagedContent
+from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.files import MAX_EDITABLE_BYTES
+
+UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # what a thing at a path may not be shown for
+
+T = TypeVar("T")
+
+
+class StagedFiles:
+    """The staging areas of a workspace's roots, opened when first asked for, and what lies in them."""
+
+    def __init__(
+        self,
+        roots: Roots,
+        contents: ContentStore,
+        state: Path | None,
+        open_parent: Callable[[str], AbstractContextManager[tuple[int, str]]],
+    ) -> None:
+        """Without a state folder there are no staging areas."""
+        self._roots = roots
+        self._contents = contents
+        self._state = state
+        self._open_parent = open_parent
+        self._staging_areas: dict[str, StagingArea | None] = {}
+
+    def close(self) -> None:
+        for area in self._staging_areas.values():
+            if area is not None:
+                area.close()
+
+    def get_staging_area(self, root: Root) -> StagingArea | None:
+        """Where things wait to change places with those in this root; None where there is no such place."""
+        if self._state is None or not root.writable:
+            return None
+        if root.real not in self._staging_areas:
+            others = [other for other in self._roots.all if other is not root]
+            self._staging_areas[root.real] = area = StagingArea.for_root(root, self._state, others)
+            if area is not None:
+                area.sweep(self._contents.slots)
+        return self._staging_areas[root.real]
+
+    @property
+    def staging_areas(self) -> Collection[StagingArea]:
+        """Those that were opened, each once."""
+        opened = list(self._staging_areas.values())  # another thread may open one
+        return {area.folder: area for area in opened if area}.values()
+
+    def read(self, content: StagedContent, path: str) -> bytes | None:
+        for place in self._open_slots(content):
+            with place as (fd, name):
+                if (data := self._read_if_intact(fd, name, content)) is not None:
+                    return data
+        try:
+            with self._open_parent(path) as (fd, name):
+                return self._read_if_intact(fd, name, content)
+        except UNREACHABLE_ERRORS:
+            return None
+
+    def list_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
+        return self._inspect(content, path, lambda fd, name: list_tree_entries(fd, name, content.slot, limit)) or ()
+
+    def exact_hash(self, content: StagedContent, path: str) -> str | None:
+        return self._inspect(content, path, lambda fd, name: exact_hash(name, dir_fd=fd))
+
+    def _inspect(self, content: StagedContent, path: str, inspect: Callable[[int, str], T]) -> T | None:
+        """What `inspect` finds where the thing lies, in its slot or at its path; None if it is in neither."""
+        for place in self._open_slots(content):
+            with place as (fd, name):
+                if is_same_entry(lstat_at(fd, name), content):
+                    return inspect(fd, name)
+        try:
+            with self._open_parent(path) as (fd, name):
+                return inspect(fd, name) if is_same_entry(lstat_at(fd, name), content) else None
+        except (*UNREACHABLE_ERRORS, PermissionError):  # the last: the folder itself is closed
+            return None
+
+    def is_staged(self, content: StagedContent) -> bool:
+        for place in self._open_slots(content):
+            with place as (fd, name):
+                if is_intact(fd, name, content):
+                    return True
+        return False
+
+    def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
+        """The folders in which its slot may be: a slot does not say of which root it is, and needs not."""
+        command, _, slot = content.slot.partition("/")
+        areas = [area for root in self._roots.all if (area := self.get_staging_area(root))]
+        for area in {area.folder: area for area in areas}.values():
+            try:
+                fd = area.open_folder(command)
+            except OSError:
+                continue
+            yield _close_after(fd, slot)
+
+    def _read_if_intact(self, fd: int, name: str, content: StagedContent) -> bytes | None:
+        """What a file or link holds, if it is the one."""
+        if content.kind not in ("file", "link") or content.size > MAX_EDITABLE_BYTES:
+            return None
+        try:
+            if not is_intact(fd, name, content):
+                return None
+            return os.fsencode(os.readlink(name, dir_fd=fd)) if content.kind == "link" else read_file_at(fd, name)
+        except OSError:  # of what lies in a tree, a folder above may be closed, or not one any more
+            return None
+
+
+@contextmanager
+def _close_after(fd: int, name: str) -> Generator[tuple[int, str]]:
+    try:
+        yield fd, name
+    finally:
+        os.close(fd)

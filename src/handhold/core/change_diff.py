@@ -1,0 +1,248 @@
+"""Changes as text: the diff of a change set, and the one that is shown for an approval."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
+
+from handhold.core.errors import BinaryFile
+from handhold.core.facts import DeclaredEncoding
+from handhold.core.plans import (
+    Content,
+    ContentRef,
+    Directory,
+    DirectoryMetadata,
+    FileChange,
+    InlineContent,
+    StagedContent,
+)
+from handhold.core.text.diff import unified_diff
+from handhold.core.text.encoding import Text
+from handhold.core.text.path_escaping import escape_ambiguous, format_path
+
+MAX_DIFF_CHARS = 200_000  # of a diff over many files
+MAX_APPROVAL_DIFF_CHARS = 4 * 1024 * 1024  # characters of a diff that may not be cut; a longer one is not shown at all
+MAX_DIFF_FILES = 500
+MAX_TREE_ENTRIES = 200  # entries of a folder that came or went whole
+MAX_DIFFED_FILE_BYTES = 4 * 1024 * 1024  # bytes of a file of a command's; a larger one is not shown
+NOTABLE_FILE_MODE_BITS = (
+    0o7113  # permission bits of a new file that are shown: special, executable, writable by everybody
+)
+NOTABLE_FOLDER_MODE_BITS = 0o7002
+
+
+class ContentSource(Protocol):
+    """Where contents are looked up."""
+
+    def read_content(self, content: Content, path: str) -> bytes | None:
+        """What it holds; None if that is no longer kept."""
+        ...
+
+    def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
+        """What lies in a tree, by the way there."""
+        ...
+
+    def declared_encoding(self, path: str) -> DeclaredEncoding | None:
+        """What is said about the encoding of a file there."""
+        ...
+
+
+def shorten_path(path: str, roots: Sequence[str]) -> str:
+    """A path as a person would write it: below the first root, or in full."""
+    return format_path(path.removeprefix(roots[0].rstrip("/") + "/"))
+
+
+def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]) -> str:
+    """A unified diff over many files, bounded; what was left out is said."""
+    out: list[str] = []
+    room = MAX_DIFF_CHARS
+    shown = [change for change in files if not change.is_directory]
+    for n, change in enumerate(shown):
+        for piece in _format_change(change, source, roots):
+            room -= len(piece)
+            if (room < 0 and out) or n >= MAX_DIFF_FILES:
+                return "".join([*out, f"[{len(shown) - n} more files are not shown]\n"])
+            over = len(piece) - MAX_DIFF_CHARS
+            more = (
+                f"\n[{over:,} more characters of {shorten_path(change.path, roots)} are not shown]\n"
+                if over > 0
+                else ""
+            )
+            out.append(piece[:MAX_DIFF_CHARS] + more)
+    return "".join(out)
+
+
+def format_approval_diff(
+    files: Sequence[FileChange], places: Collection[str], source: ContentSource, roots: Sequence[str]
+) -> tuple[str, int] | None:
+    """A diff whose first lines show all that happens at these places, and how many lines that is; the rest is bounded.
+
+    A place may lie in a folder that comes or goes whole. None: these places alone are too long to be shown.
+    """
+    whole: list[str] = []
+    others: list[FileChange] = []
+    above = {folder for place in places for folder in _walk_up(place)}
+    room = MAX_APPROVAL_DIFF_CHARS
+    for change in files:
+        if _is_at_or_below(change.path, places):
+            pieces = _format_change(change, source, roots, complete=True)
+        else:
+            others.append(change)
+            inside = _expand_trees(change, source, None) if change.path in above else ()
+            pieces = (
+                _format_tree_entry(one, source, roots, name_folders=True)
+                for one in inside
+                if _is_at_or_below(one.path, places)
+            )
+        for piece in pieces:
+            whole.append(piece)
+            room -= len(piece)
+            if room < 0:
+                return None
+    first = "".join(whole)
+    return first + format_diff(others, source, roots), first.count("\n")
+
+
+def _is_at_or_below(path: str, places: Collection[str]) -> bool:
+    """Whether it is one of these places, or lies in one."""
+    return any(each in places for each in _walk_up(path))
+
+
+def _walk_up(path: str) -> Iterator[str]:
+    """A path, and the folders that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _format_change(
+    change: FileChange, source: ContentSource, roots: Sequence[str], *, complete: bool = False
+) -> Iterator[str]:
+    """A change, and what is in a folder that came or went whole, as if each file had by itself."""
+    yield _format_entry_diff(change, source, roots)
+    entries = _expand_trees(change, source, None if complete else MAX_TREE_ENTRIES)
+    yield from (_format_tree_entry(one, source, roots, name_folders=complete) for one in entries)
+    if (more := sum(tree.entry_count - 1 for tree in _get_trees(change)) - len(entries)) > 0:
+        yield f"[{more:,} more entries of {shorten_path(change.path, roots)} are not shown]\n"
+
+
+def _format_entry_diff(change: FileChange, source: ContentSource, roots: Sequence[str]) -> str:
+    name = shorten_path(change.path, roots)
+    is_text = _is_text(change.before) and _is_text(change.after)
+    return _format_modes(name, change) + (_format_text_diff if is_text else _format_summary)(name, change, source)
+
+
+def _format_tree_entry(change: FileChange, source: ContentSource, roots: Sequence[str], *, name_folders: bool) -> str:
+    """What happens to something in a folder. A folder is shown if `name_folders`,
+    or if its mode or owner is unusual."""
+    if not _get_trees(change):
+        return _format_entry_diff(change, source, roots)
+    name = shorten_path(change.path, roots)
+    before, after = ("nothing", "a folder") if change.before is None else ("a folder", "nothing")
+    return _format_modes(name, change) + (f"[{name}: {before} -> {after}]\n" if name_folders else "")
+
+
+def _get_trees(change: FileChange) -> list[StagedContent]:
+    return [side for side in (change.before, change.after) if isinstance(side, StagedContent) and side.kind == "tree"]
+
+
+def _expand_trees(change: FileChange, source: ContentSource, limit: int | None) -> list[FileChange]:
+    """What is in the folders that come or go, each as a change by itself; of each folder at most so many."""
+    return [
+        FileChange(path, None, content) if tree is change.after else FileChange(path, content, None)
+        for tree in _get_trees(change)
+        for relative, content in source.list_staged_tree(
+            tree, change.path, tree.entry_count if limit is None else limit
+        )
+        for path in (f"{change.path}/{escape_ambiguous(relative)}",)
+    ]
+
+
+def _format_text_diff(name: str, change: FileChange, source: ContentSource) -> str:
+    if change.is_noop:
+        return ""
+    if any(
+        isinstance(side, StagedContent) and side.size > MAX_DIFFED_FILE_BYTES for side in (change.before, change.after)
+    ):
+        return _format_summary(name, change, source)
+    try:
+        before, after = (_decode_content(content, change.path, source) for content in (change.before, change.after))
+    except LookupError:
+        return f"[{name}: its content is no longer kept]\n"
+    except BinaryFile:
+        return f"[{name}: binary content differs]\n"
+    return unified_diff(name, before, after)
+
+
+def _decode_content(content: Content | None, path: str, source: ContentSource) -> str | None:
+    if content is None:
+        return None
+    data = source.read_content(content, path)
+    if data is None:
+        raise LookupError(content.hash)
+    return Text.decode(data, path, source.declared_encoding(path)).body
+
+
+def _is_text(content: Content | None) -> bool:
+    """Whether it may be: no link, tree or folder."""
+    match content:
+        case StagedContent(kind=kind):
+            return kind == "file"
+        case DirectoryMetadata() | Directory():
+            return False
+        case _:
+            return True
+
+
+def _format_modes(name: str, change: FileChange) -> str:
+    """Permission bits and owners that differ, or that are out of the ordinary on something new."""
+    out = ""
+    match change.before, change.after:
+        case StagedContent(mode=old), StagedContent(mode=new) if old != new:
+            out = f"[{name}: mode {old & 0o7777:o} -> {new & 0o7777:o}]\n"
+        case None, StagedContent(kind="file" | "tree" as kind, mode=mode) if _is_notable(kind, mode):
+            out = f"[{name}: new {'file' if kind == 'file' else 'folder'}, mode {mode & 0o7777:o}]\n"
+        case None, InlineContent() | ContentRef() if change.mode and _is_notable("file", change.mode):
+            out = f"[{name}: new file, mode {change.mode & 0o7777:o}]\n"
+        case _:
+            pass
+    match change.before, change.after:
+        case StagedContent(owner=old), StagedContent(owner=new) if old != new:
+            return f"{out}[{name}: owner {_format_user(old)} -> {_format_user(new)}]\n"
+        case None, StagedContent(owner=int(new)):
+            return f"{out}[{name}: owner {_format_user(new)}]\n"
+        case _:
+            return out
+
+
+def _is_notable(kind: str, mode: int) -> bool:
+    return bool(mode & (NOTABLE_FILE_MODE_BITS if kind == "file" else NOTABLE_FOLDER_MODE_BITS))
+
+
+def _format_user(owner: int | None) -> str:
+    return "this user" if owner is None else f"user {owner}"
+
+
+def _format_summary(name: str, change: FileChange, source: ContentSource) -> str:
+    before, after = (_describe_content(side, change.path, source) for side in (change.before, change.after))
+    return f"[{name}: {before} -> {after}]\n"
+
+
+def _describe_content(content: Content | None, path: str, source: ContentSource) -> str:
+    """What is no text, in a few words."""
+    match content:
+        case None:
+            return "nothing"
+        case StagedContent(kind="tree", entry_count=entries, size=size):
+            return f"a folder (mode {content.mode & 0o7777:o}, {entries - 1:,} entries in it, {size:,} bytes)"
+        case StagedContent(kind="link"):
+            target = source.read_content(content, path)
+            return f"a link to {target.decode('utf-8', 'backslashreplace')}" if target is not None else "a link"
+        case StagedContent(kind="other"):
+            return "a pipe, socket or device"
+        case DirectoryMetadata(mode=mode, owner=owner, xattrs=attributes):
+            owned = "" if owner is None else ", owner {}:{}".format(*owner)
+            named = "" if attributes is None else f", attributes {', '.join(name for name, _ in attributes) or 'none'}"
+            return f"a folder (mode {mode & 0o7777:o}{owned}{named})"
+        case Directory():
+            return "a folder"
+        case _:
+            return f"a file ({content.size:,} bytes)"

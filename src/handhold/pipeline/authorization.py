@@ -1,0 +1,85 @@
+"""Whether a command may run and a change may be committed: by the policy, and where it says ask, by an approval."""
+
+import json
+from collections.abc import Callable, Sequence
+
+from handhold.core.errors import Denied
+from handhold.core.plans import FileChange
+from handhold.core.ports.journal import Call, CallDecision
+from handhold.core.ports.policy import CommandAnalysis, Verb, Verdict
+from handhold.pipeline.approvals import ApprovalRequest, ApprovalService
+from handhold.pipeline.approver import WaitFor
+from handhold.pipeline.review import (
+    RUN_DIRECTLY_KEY,
+    RUN_KEY,
+    PolicyFinding,
+    PolicyReviewer,
+    format_rule,
+    severity,
+)
+from handhold.pipeline.session import Session
+
+
+class Authorizer:
+    """Decides about the commands and changes of a session."""
+
+    def __init__(self, session: Session, reviewer: PolicyReviewer, approvals: ApprovalService) -> None:
+        self._session = session
+        self._reviewer = reviewer
+        self._approvals = approvals
+
+    def authorize_command(
+        self,
+        call: Call,
+        command: str,
+        analysis: CommandAnalysis,
+        folder: str,
+        *,
+        wait: WaitFor,
+        directly: Sequence[str] = (),
+    ) -> CallDecision:
+        """Before a command runs. Denied or NotApproved if it must not.
+
+        `directly` are the roots of a command that would run on the workspace itself, where nothing is looked at.
+        What was allowed on an overlay is not allowed there: it could not be undone.
+        """
+        policy = self._session.policy
+        how = RUN_DIRECTLY_KEY if directly else RUN_KEY
+        key = f"{how}={json.dumps([folder, command])}"
+        findings = [PolicyFinding("", policy.decide_command(analysis), key)]
+        findings += [PolicyFinding(root, policy.decide(Verb.CHANGE, root), key) for root in directly]
+        patterns = tuple(f"{how} {each}" for each in analysis.patterns)
+        return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder), findings)
+
+    def authorize_changes(
+        self,
+        call: Call,
+        files: Sequence[FileChange],
+        format_path: Callable[[str], str],
+        *,
+        wait: WaitFor,
+        command: str = "",
+        within: Sequence[str] = (),
+        privileged: Sequence[str] = (),
+    ) -> CallDecision:
+        """Before a change set is committed. Denied or NotApproved if it must not be."""
+        findings = self._reviewer.review_changes(files, by_command=bool(command), within=within, privileged=privileged)
+        return self._decide(ApprovalRequest(call, files, command, (), format_path, wait), findings)
+
+    def authorize_reversal(
+        self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: WaitFor
+    ) -> CallDecision:
+        """Whether undo or redo may do this today; `within` are the entries of folders that come or go whole."""
+        findings = self._reviewer.review_reversal(files, within)
+        decision = self._decide(ApprovalRequest(call, files, "", (), str, wait), findings)
+        return decision if decision.verdict == "approved" else CallDecision("allowed", "the host asked for it")
+
+    def _decide(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
+        worst = max(findings, key=lambda each: severity(each.decision), default=None)
+        if worst is None or worst.decision.verdict is Verdict.ALLOW:
+            return CallDecision("allowed", format_rule(worst.decision) if worst else "")
+        if worst.decision.verdict is Verdict.DENY:
+            decision = worst.decision
+            path = request.format_path(worst.place) if worst.place else request.command
+            raise Denied(path, decision.because, format_rule(decision), not worst.place, decision.remedy)
+        return self._approvals.approve(request, [each for each in findings if each.decision.verdict is Verdict.ASK])
