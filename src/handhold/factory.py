@@ -41,8 +41,8 @@ from handhold.pipeline.executor import CallExecutor
 from handhold.pipeline.idempotency import ReplayLog
 from handhold.pipeline.path_guard import PolicyPathGuard
 from handhold.pipeline.planning import Planner
+from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder
-from handhold.pipeline.review import PolicyReviewer
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import recover
 from handhold.pipeline.undo import UndoService

@@ -14,8 +14,8 @@ from handhold.core.ports.policy import CommandAnalysis, Policy, PolicyDecision, 
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import Shell
 from handhold.core.ports.store import Store
+from handhold.core.read_tracker import ReadTracker
 from handhold.core.results import OutputChunk, Reply, ToolSpec
-from handhold.core.tracker import ReadTracker
 from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed
 from handhold.pipeline.open_calls import OpenCalls
 

@@ -10,7 +10,7 @@ import pytest
 
 from handhold import Question, Toolbox
 from handhold.core.ports.approvals import ApprovalAnswer
-from handhold.pipeline.review import MAX_UNASKED_LOSSES
+from handhold.pipeline.policy_review import MAX_UNASKED_LOSSES
 from tests.integration import coding_task
 from tests.suites.machine import has_shadows
 

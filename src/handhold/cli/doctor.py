@@ -167,8 +167,8 @@ def check_inside(bwrap: str) -> Iterator[CheckResult]:
 
 def check_command(root: str) -> CheckResult:
     """Whether a command can be run here as every other would be, but for its layer."""
-    from handhold.backends.shell.layout import Mount
     from handhold.backends.shell.sandbox import create_sandbox
+    from handhold.backends.shell.sandbox_layout import Mount
 
     with TemporaryDirectory(prefix="handhold-") as folder:
         tmp, home, results = (os.path.join(folder, name) for name in ("tmp", "home", "results"))

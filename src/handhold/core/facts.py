@@ -1,4 +1,4 @@
-"""What is known of a file at one moment."""
+"""What is known of files, pages, search hits and commands at one moment: plain values, nothing is done here."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple

@@ -27,7 +27,7 @@ from handhold.core.ports.approvals import PendingApproval, Question
 from handhold.core.ports.journal import Call, CallDecision
 from handhold.pipeline.approver import APPROVING_ANSWERS, WaitFor, ask_approver, find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
-from handhold.pipeline.review import (
+from handhold.pipeline.policy_review import (
     CHANGES_KEY,
     PRIVILEGED,
     RUN_DIRECTLY_KEY,

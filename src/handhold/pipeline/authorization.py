@@ -9,7 +9,7 @@ from handhold.core.ports.journal import Call, CallDecision
 from handhold.core.ports.policy import CommandAnalysis, Verb, Verdict
 from handhold.pipeline.approvals import ApprovalRequest, ApprovalService
 from handhold.pipeline.approver import WaitFor
-from handhold.pipeline.review import (
+from handhold.pipeline.policy_review import (
     RUN_DIRECTLY_KEY,
     RUN_KEY,
     PolicyFinding,

@@ -20,8 +20,8 @@ from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
 from handhold.pipeline.context import CallContext
+from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder, refusal_decision
-from handhold.pipeline.review import PolicyReviewer
 from handhold.pipeline.session import Session
 
 

@@ -7,7 +7,7 @@ from handhold.core.plans import ContentRef, Directory, FileChange
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.redaction import Redaction
-from handhold.pipeline.review import PolicyReviewer
+from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.session import Session
 
 

@@ -14,9 +14,9 @@ from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.journal import Journal
 from handhold.core.ports.policy import Policy, Verb, Verdict
 from handhold.core.ports.store import Store
+from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
 from handhold.core.text.path_escaping import format_path
-from handhold.core.tracker import ReadTracker
 from handhold.pipeline.checked_policy import check_policy
 from handhold.pipeline.secret_files import SecretFiles
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handhold.backends.files import commit
-from handhold.backends.files.commit import Committer, ContentTransaction, file_ops
+from handhold.backends.files.commit import Committer, WriteTransaction, file_ops
 from handhold.backends.files.commit.file_metadata import PAGE_BYTES, is_partial_write
 from handhold.backends.files.workspace import Workspace
 from handhold.core.errors import (
@@ -339,10 +339,10 @@ def test_c62_an_interrupt_takes_back_what_was_done(desk: Desk, monkeypatch: pyte
     lay(desk.root)
     old = tree(desk.root)
 
-    def interrupted(self: ContentTransaction, step: object) -> None:
+    def interrupted(self: WriteTransaction, step: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ContentTransaction, "_write_in_place", interrupted)
+    monkeypatch.setattr(WriteTransaction, "_write_in_place", interrupted)
     with pytest.raises(KeyboardInterrupt):
         desk.commit(*twenty(desk.root))
     assert tree(desk.root) == old

@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 
-from handhold.backends.shell.layout import Mount, WriteProtection
 from handhold.backends.shell.limits import ResourceLimits
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.sandbox import create_sandbox
+from handhold.backends.shell.sandbox_layout import Mount, WriteProtection
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from handhold.backends.shell import limits, sandbox_support
-from handhold.backends.shell.layout import Mount
 from handhold.backends.shell.sandbox import create_sandbox
+from handhold.backends.shell.sandbox_layout import Mount
 from handhold.backends.shell.sandbox_support import ISOLATION_FLAGS, Bubblewrap, detect_sandbox_support
 from handhold.core.errors import NoShell
 from tests.backends.shell.costs import quartile, spent

@@ -14,7 +14,7 @@ from handhold.core.text.edits import apply_edits
 from handhold.core.text.encoding import Text
 from handhold.core.text.lines import normalize_newlines
 from handhold.core.text.match import FUZZY_STRATEGIES, STRATEGIES, find
-from handhold.core.text.repair import REPAIRS
+from handhold.core.text.quote_repair import REPAIRS
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pypdfium2  # pyright: ignore[reportMissingTypeStubs]
 
 from handhold.backends.convert.images import MAX_SIDE_PIXELS, EmitRecord, encode_image
-from handhold.core.text.layout import TextPiece, lay_out
+from handhold.core.text.page_layout import TextPiece, lay_out
 
 raw: Any = pypdfium2.raw
 

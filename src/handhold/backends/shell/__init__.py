@@ -19,7 +19,6 @@ from handhold.backends.shell.cleanup import mark_used, remove_unused
 from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts
 from handhold.backends.shell.jobs import BackgroundJob, JobTable
-from handhold.backends.shell.layout import Mount, WriteProtection
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.masks import MAX_MASKS, add_hidden_paths, build_masks, explain_unhidden
@@ -29,6 +28,7 @@ from handhold.backends.shell.preflight import find_overlay_obstacle
 from handhold.backends.shell.process import CommandProcess
 from handhold.backends.shell.result_store import MAX_KEPT_BYTES, ResultStore
 from handhold.backends.shell.sandbox import LaunchSpec, ShellMode, create_sandbox
+from handhold.backends.shell.sandbox_layout import Mount, WriteProtection
 from handhold.backends.shell.sandbox_support import create_memfd, detect_sandbox_support
 from handhold.backends.shell.shell_state import PersistentShellState, StatePersistence, StateTransfer
 from handhold.backends.shell.worktrees import advise_on_worktrees

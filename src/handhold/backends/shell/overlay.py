@@ -22,9 +22,9 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import StagingArea, remove_tree
 from handhold.backends.shell.layer import Layer
 from handhold.backends.shell.layer_extraction import LayerExtractor
-from handhold.backends.shell.layout import Mount
 from handhold.backends.shell.overlay_xattrs import XATTR_PREFIX
 from handhold.backends.shell.preflight import find_overlay_obstacle
+from handhold.backends.shell.sandbox_layout import Mount
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import SystemFailure
 from handhold.core.plans import Conflict, Effects, FileChange, StagedContent

@@ -21,10 +21,10 @@ from handhold.backends.network import NetworkAccess, build_proxy_environment
 from handhold.backends.shell import host_paths, orphans, seccomp_notify
 from handhold.backends.shell.environment import build_environment, build_passwd, choose_inner_home
 from handhold.backends.shell.git_settings import SYSTEM_CONFIG, build_git_settings, read_git_excludes
-from handhold.backends.shell.layout import Mount, WriteProtection, build_layout_flags, find_exposed_paths
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, enter_cgroup
 from handhold.backends.shell.loopback import Loopback, open_proxy
 from handhold.backends.shell.package_caches import PackageCaches, find_usable_caches
+from handhold.backends.shell.sandbox_layout import Mount, WriteProtection, build_layout_flags, find_exposed_paths
 from handhold.backends.shell.sandbox_support import (
     ISOLATION_FLAGS,
     Bubblewrap,

@@ -14,7 +14,7 @@ from typing import Any
 from handhold.backends.state import approval_rules as rules
 from handhold.backends.state.contents import pack, unpack
 from handhold.backends.state.database import Database
-from handhold.backends.state.text import to_bytes, to_text
+from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
 
 SCHEMA = (

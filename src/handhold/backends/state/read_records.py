@@ -5,7 +5,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from handhold.backends.state.database import Database
-from handhold.backends.state.text import to_bytes, to_text
+from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.core.facts import FileIdentity
 from handhold.core.ports.read_records import ReadRecord, SeenPage
 

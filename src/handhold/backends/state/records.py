@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 
-from handhold.backends.state.text import to_bytes
+from handhold.backends.state.text_codec import to_bytes
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent
 from handhold.core.ports.journal import Call, CallDecision
 

@@ -9,7 +9,7 @@ from typing import Any
 from handhold.backends.state.contents import pack, unpack
 from handhold.backends.state.database import check_types
 from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, JournalRecord, OutcomeRecord
-from handhold.backends.state.text import to_bytes, to_text
+from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadata, FileChange, StagedContent
 from handhold.core.ports.journal import Call, CallDecision
 

@@ -6,7 +6,7 @@ thousand calls answers as fast as an empty one; and contents, questions, and wha
 
 from collections.abc import Iterator
 
-from handhold.backends.state import approvals, contents, slots, undo_space
+from handhold.backends.state import approvals, contents, slot_ledger, undo_space
 
 SCHEMA_VERSION = 7
 
@@ -70,7 +70,7 @@ SCHEMA = (
     "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
     "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
     *contents.SCHEMA,
-    *slots.SCHEMA,
+    *slot_ledger.SCHEMA,
     *undo_space.SCHEMA,
     """CREATE TABLE replies (
         id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL

@@ -31,9 +31,9 @@ from handhold.backends.state.records import (
 )
 from handhold.backends.state.rows import read_call, read_files, read_takes_back
 from handhold.backends.state.schema import SCHEMA, SCHEMA_VERSION
-from handhold.backends.state.slots import SlotLedger, slot_bytes_by_command
+from handhold.backends.state.slot_ledger import SlotLedger, slot_bytes_by_command
 from handhold.backends.state.state_folder import ensure_private_folder
-from handhold.backends.state.text import to_bytes, to_text
+from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.backends.state.undo_space import UndoSpace
 from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL, is_undone
 from handhold.core.errors import StateDamaged

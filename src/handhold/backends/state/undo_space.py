@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, AnyVictim, BoundedContents, Victim, take_until_freed
-from handhold.backends.state.slots import SlotLedger
+from handhold.backends.state.slot_ledger import SlotLedger
 from handhold.backends.state.undo_state import COMMITTED_STATUSES_SQL
 
 KEPT_SHARE = 0.9  # of the bound; a reply gives up all beyond it, so that not every later one has to name a call

@@ -15,9 +15,9 @@ from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.dialect import DialectOptions
 from handhold.core.ports.files import FileView, HiddenPaths
 from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.read_tracker import ReadTracker
 from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.path_escaping import escape_ambiguous, escape_path
-from handhold.core.tracker import ReadTracker
 
 MAX_SUGGESTIONS = 5  # names that are told instead of a missing one
 UNUSED_NAME = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from heapq import nlargest
 
 from handhold.core.text.match_location import MatchLocation
-from handhold.core.text.repair import Quote
+from handhold.core.text.quote_repair import Quote
 from handhold.core.text.splice import align_lines
 from handhold.core.text.text_index import (
     TextIndex,

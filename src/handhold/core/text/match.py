@@ -15,7 +15,7 @@ from handhold.core.choices import Matching
 from handhold.core.text import fuzzy_match
 from handhold.core.text.lines import find_line_number, normalize_newlines
 from handhold.core.text.match_location import MatchLocation, TextSpan
-from handhold.core.text.repair import Quote, iter_repaired_quotes
+from handhold.core.text.quote_repair import Quote, iter_repaired_quotes
 from handhold.core.text.text_index import (
     MAX_OVERLAPPING_MATCHES,
     JoinedLines,

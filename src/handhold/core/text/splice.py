@@ -13,7 +13,7 @@ from handhold.core.text.encoding import REPLACEMENT_CHAR
 from handhold.core.text.indentation import CannotFit, Reindenter, detect_indent_unit, is_off_unit
 from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings, normalize_newlines
 from handhold.core.text.match_location import MatchLocation, TextSpan
-from handhold.core.text.repair import Quote
+from handhold.core.text.quote_repair import Quote
 from handhold.core.text.text_index import get_indent, is_blank, to_bare_bytes, to_plain_text
 
 MAX_ALIGNMENT_SIZE = 4_000_000  # product of line counts beyond which only the edges are aligned

@@ -19,9 +19,9 @@ from handhold.core.plans import (
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.ports.policy import Verb
 from handhold.core.ports.shell import CommandResult, JobState
+from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.results import ChangedPath, ChangeVerb, JobResult, RunResult, SeenFileDiff
-from handhold.core.tracker import ReadTracker
 
 MAX_LISTED_PATHS = 100  # paths in a reply
 MAX_DIFF_CHARS = 6_000  # characters of diffs of files that the session had read

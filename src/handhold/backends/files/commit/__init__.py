@@ -12,18 +12,18 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
-from handhold.backends.files.commit.content_transaction import ContentTransaction
+from handhold.backends.files.commit.effects_transaction import EffectsTransaction, needs_slots, recover_slots
 from handhold.backends.files.commit.file_ops import CommitRoot, CommitTree, FileOps
-from handhold.backends.files.commit.recovery import ContentRecovery
-from handhold.backends.files.commit.slot_transaction import SlotTransaction, needs_slots, recover_slots
 from handhold.backends.files.commit.slots import Slots
+from handhold.backends.files.commit.write_recovery import WriteRecovery
+from handhold.backends.files.commit.write_transaction import WriteTransaction
 from handhold.backends.files.os_errors import to_tool_error
 from handhold.core.errors import Busy, ReadOnly
 from handhold.core.plans import FileChange, FolderMtime
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.journal import IncompleteTransaction
 
-__all__ = ["ContentTransaction", "Committer", "SlotTransaction"]
+__all__ = ["WriteTransaction", "Committer", "EffectsTransaction"]
 
 LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else's commit
 
@@ -43,7 +43,7 @@ class Committer:
     @contextmanager
     def transaction(
         self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
-    ) -> Generator[ContentTransaction | SlotTransaction]:
+    ) -> Generator[WriteTransaction | EffectsTransaction]:
         roots: dict[str, CommitRoot] = {}
         for each in (*changes, *times):
             root = self._tree.find_root(each.path)
@@ -52,9 +52,9 @@ class Committer:
             roots[root.real] = root
         with lock_roots(roots.values()), self._open_file_ops() as ops, self._open_slots() as slots:
             yield (
-                SlotTransaction(ops, slots, changes, times)
+                EffectsTransaction(ops, slots, changes, times)
                 if times or needs_slots(changes)
-                else ContentTransaction(ops, changes)
+                else WriteTransaction(ops, changes)
             )
 
     @contextmanager
@@ -69,7 +69,7 @@ class Committer:
             return (
                 recover_slots(ops, slots, incomplete)
                 if needs_slots(incomplete.files)
-                else ContentRecovery(ops, incomplete).run()
+                else WriteRecovery(ops, incomplete).run()
             )
 
     def _open_slots(self) -> AbstractContextManager[Slots]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.backends.files.commit import file_ops, slot_swapper
+from handhold.backends.files.commit import effects_swapper, file_ops
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import LOCK_FILE, StagingArea, remove_tree
 from handhold.backends.files.workspace import Workspace
@@ -345,15 +345,15 @@ def test_c62_an_error_at_any_of_its_steps_leaves_nothing(desk: Desk, at: int, mo
     before = snapshot(desk.root)
     command = desk.command().puts("f", file("new")).removes("l").puts("d/in", NEW["tree"]).puts("n", file("n"))
     command.removes("p").puts("d/a", file("a"))
-    forth = slot_swapper.SlotSwapper.swap_in
+    forth = effects_swapper.EffectsSwapper.swap_in
     count = iter(range(100))
 
-    def failing(self: slot_swapper.SlotSwapper, step: slot_swapper.SwapStep) -> None:
+    def failing(self: effects_swapper.EffectsSwapper, step: effects_swapper.SwapStep) -> None:
         forth(self, step)
         if next(count) == at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(slot_swapper.SlotSwapper, "swap_in", failing)
+    monkeypatch.setattr(effects_swapper.EffectsSwapper, "swap_in", failing)
     with pytest.raises(KeyboardInterrupt):
         desk.commit(command)
     assert snapshot(desk.root) == before
@@ -373,15 +373,15 @@ def test_c62_recovery_takes_back_as_far_as_it_came(desk: Desk, performed: int, m
     command = desk.command().puts("f", file("new")).removes("d").puts("n", NEW["tree"]).puts("l", fifo)
     command.chmods("", 0o700)
     with desk.open(command.changes) as transaction:
-        forth = slot_swapper.SlotSwapper.swap_in
+        forth = effects_swapper.EffectsSwapper.swap_in
         count = iter(range(100))
 
-        def dying(self: slot_swapper.SlotSwapper, step: slot_swapper.SwapStep) -> None:
+        def dying(self: effects_swapper.EffectsSwapper, step: effects_swapper.SwapStep) -> None:
             if next(count) == performed:
                 raise SystemExit
             forth(self, step)
 
-        monkeypatch.setattr(slot_swapper.SlotSwapper, "swap_in", dying)
+        monkeypatch.setattr(effects_swapper.EffectsSwapper, "swap_in", dying)
         monkeypatch.setattr(type(transaction), "roll_back", lambda self: None)
         if performed <= 3:
             with pytest.raises(SystemExit):

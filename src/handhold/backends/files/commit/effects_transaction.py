@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from secrets import token_hex
 
 from handhold.backends.files.commit.directory_metadata import is_before_or_after
+from handhold.backends.files.commit.effects_swapper import EffectsSwapper, SwapStep
 from handhold.backends.files.commit.entry_checks import OWNER_RWX
 from handhold.backends.files.commit.file_metadata import READ_FLAGS
 from handhold.backends.files.commit.file_ops import FULL_SYNC_THRESHOLD, FileOps, to_commit_error
-from handhold.backends.files.commit.slot_swapper import SlotSwapper, SwapStep
 from handhold.backends.files.commit.slots import ParentRecord, Slots, permission_bits, set_mtime
 from handhold.backends.files.file_kinds import identity_of
 from handhold.core.errors import (
@@ -37,7 +37,7 @@ def needs_slots(changes: Sequence[FileChange]) -> bool:
     return any(isinstance(change.before or change.after, StagedContent | DirectoryMetadata) for change in changes)
 
 
-class SlotTransaction:
+class EffectsTransaction:
     """What a command did, verified; nobody else commits while it is open."""
 
     def __init__(
@@ -45,7 +45,7 @@ class SlotTransaction:
     ) -> None:
         self._ops = ops
         self._slots = slots
-        self._swapper = SlotSwapper(ops, slots)
+        self._swapper = EffectsSwapper(ops, slots)
         self._current_path = ""  # the path that is being worked on, for whoever must be told
         self.id = token_hex(8)
         self.files = tuple(changes)
@@ -310,7 +310,7 @@ def recover_slots(ops: FileOps, slots: Slots, incomplete: IncompleteTransaction)
     if incomplete.is_recorded:
         return ()
     steps, folders = split_changes(incomplete.files)
-    swapper = SlotSwapper(ops, slots)
+    swapper = EffectsSwapper(ops, slots)
     swapper.make_folders_writable(folders)
     changed: list[str] = []
     failed: ToolError | None = None

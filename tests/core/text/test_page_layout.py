@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.text.layout import TextPiece, lay_out
+from handhold.core.text.page_layout import TextPiece, lay_out
 
 
 def at(left: float, top: float, text: str, size: float = 10) -> TextPiece:

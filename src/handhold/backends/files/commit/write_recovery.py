@@ -11,7 +11,7 @@ from handhold.core.ports.journal import IncompleteTransaction
 from handhold.progress import track
 
 
-class ContentRecovery:
+class WriteRecovery:
     """Takes back a transaction from its journal entry and what lies on the disk.
 
     Every step leaves a state that a next run understands, so it may be killed and run again.

@@ -44,7 +44,7 @@ class CommitStep:
         return backup_name(self.temp)
 
 
-class ContentTransaction:
+class WriteTransaction:
     """A set of changes, verified; nobody else commits while it is open."""
 
     def __init__(self, ops: FileOps, changes: Sequence[FileChange]) -> None:

@@ -49,7 +49,7 @@ class SwapStep:
         return cls(change.path, before, after, content.slot)
 
 
-class SlotSwapper:
+class EffectsSwapper:
     """Exchanges steps forth and back.
 
     Directories that may not be written are opened, until `restore_directory_modes`.
