@@ -96,6 +96,9 @@ def test_c84_what_runs_unasked_evaluates_no_value_that_is_not_known(
         "let x=given",
         "a[given]=1",
         "a=([x=$given+]=1)",
+        "a=([ $given]=1)",
+        "a=([ ? $given]=1)",
+        "a=([1 + $given]=1)",
         "a=(1); unset 'a[x=given]'",
     ],
 )

@@ -100,9 +100,10 @@ class WordExpander:
             return Word("")
         if node.type == "array":
             for each in node.named_children:
-                if not is_associative and self.tree.get_text(each).startswith(
-                    "["
-                ):  # [subscript]=value, which is not split
+                text = self.tree.get_text(each)
+                if not is_associative and text.startswith("["):  # [subscript]=value, which is not split
+                    if not _closes_subscript(text):
+                        raise AnalysisError("a subscript in it may go on behind a space, and hold code")
                     self.evaluate(self.expand_text(each).replace("]=", ","))
             return _summarize_array([word for each in node.named_children for word in self.expand_words(each)])
         return Word(join_chars(self._expand_tildes(self.expand_chars(node), after_colons=True)))
@@ -292,6 +293,18 @@ class WordExpander:
                 found.append(letter)
             is_start = after_colons and letter == (":", "plain")
         return found
+
+
+def _closes_subscript(text: str) -> bool:
+    """Whether a word that begins with a bracket has its end for certain: to bash, a space does not end a subscript."""
+    depth = 0
+    for char in text:
+        if char in "\"'\\`{(":  # what is in quotes or in an expansion may close nothing
+            return False
+        depth += (char == "[") - (char == "]")
+        if not depth:
+            return True
+    return False
 
 
 def _summarize_array(words: list[Word]) -> Word:
