@@ -2,19 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
 from os import fspath, urandom
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
-from handhold.backends.files.workspace import Workspace
-from handhold.backends.memory import MemoryFiles
-from handhold.backends.settings import CodeSettings, load_policy, log_warning, read_user_undo_bytes
-from handhold.backends.state.disk_share import DiskShare
-from handhold.backends.state.sqlite import SqliteStore
-from handhold.backends.state.state_folder import ensure_state_folder
 from handhold.config import Options, Place, check_options
 from handhold.core.choices import DIALECTS, Mode
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
@@ -32,42 +27,105 @@ from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import PathGuard, Shell
 from handhold.core.ports.store import Store
 from handhold.dialects.model_families import match_model
-from handhold.pipeline.approvals import ApprovalService
-from handhold.pipeline.authorization import Authorizer
-from handhold.pipeline.change_contents import ChangeContents
-from handhold.pipeline.changes import ChangeCommitter
-from handhold.pipeline.commands import CommandRunner
 from handhold.pipeline.executor import CallExecutor
 from handhold.pipeline.idempotency import ReplayLog
-from handhold.pipeline.path_guard import PolicyPathGuard
 from handhold.pipeline.planning import Planner
-from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import recover
-from handhold.pipeline.undo import UndoService
 
 if TYPE_CHECKING:
+    from handhold.backends.files.workspace import Workspace
     from handhold.backends.network import NetworkAccess
+    from handhold.backends.state.disk_share import DiskShare
+    from handhold.pipeline.authorization import Authorizer
+    from handhold.pipeline.change_contents import ChangeContents
+    from handhold.pipeline.changes import ChangeCommitter
+    from handhold.pipeline.commands import CommandRunner
+    from handhold.pipeline.policy_review import PolicyReviewer
+    from handhold.pipeline.undo import UndoService
 
 MakeShell = Callable[[Session, PathGuard], Shell]
 
 
-@dataclass(frozen=True)
 class ToolboxParts:
-    """What a toolbox holds."""
+    """The parts of a toolbox, wired. What changes and runs is imported when it is first needed: many only read."""
 
-    session: Session
-    planner: Planner
-    executor: CallExecutor
-    commands: CommandRunner
-    guard: PathGuard
-    reviewer: PolicyReviewer
-    undo: UndoService
+    def __init__(self, session: Session, planner: Planner, make_shell: MakeShell | None) -> None:
+        self.session = session
+        self.planner = planner
+        self._make_shell = make_shell
+        self._replays = ReplayLog(session)
+        self._responder = Responder(session, self._replays)
+        self._lock = Lock()
+        self.opened_commands: CommandRunner | None = None  # once a command was called for
+        self.executor = CallExecutor(
+            session, planner, lambda: self.changes, lambda: self.commands, self._responder, self._replays
+        )
+
+    @cached_property
+    def contents(self) -> "ChangeContents":
+        from handhold.pipeline.change_contents import ChangeContents
+
+        return ChangeContents(self.session)
+
+    @cached_property
+    def reviewer(self) -> "PolicyReviewer":
+        from handhold.pipeline.policy_review import PolicyReviewer
+
+        return PolicyReviewer(self.session, self.contents)
+
+    @cached_property
+    def authorizer(self) -> "Authorizer":
+        from handhold.pipeline.approvals import ApprovalService
+        from handhold.pipeline.authorization import Authorizer
+
+        return Authorizer(self.session, self.reviewer, ApprovalService(self.session, self.contents))
+
+    @cached_property
+    def changes(self) -> "ChangeCommitter":
+        from handhold.pipeline.changes import ChangeCommitter
+
+        return ChangeCommitter(self.session, self.authorizer, self._responder, self._replays)
+
+    @cached_property
+    def guard(self) -> PathGuard:
+        from handhold.pipeline.path_guard import PolicyPathGuard
+
+        return PolicyPathGuard(self.session, self.reviewer)
+
+    @property
+    def commands(self) -> "CommandRunner":
+        """One for all threads: it holds the shell."""
+        with self._lock:
+            if self.opened_commands is None:
+                from handhold.pipeline.commands import CommandRunner
+
+                make_shell = self._make_shell
+                self.opened_commands = CommandRunner(
+                    self.session,
+                    self.authorizer,
+                    self.reviewer,
+                    self.contents,
+                    self.changes,
+                    self._responder,
+                    (lambda: make_shell(self.session, self.guard)) if make_shell else None,
+                )
+            return self.opened_commands
+
+    @cached_property
+    def undo(self) -> "UndoService":
+        from handhold.pipeline.undo import UndoService
+
+        return UndoService(self.session, self.contents, self.authorizer, self._responder)
 
 
 def open_workspace(given: Mapping[str, Any]) -> ToolboxParts:
     """On folders of this machine. `given` are the arguments of `Toolbox.open`."""
+    from handhold.backends.files.workspace import Workspace
+    from handhold.backends.state.sqlite import SqliteStore
+    from handhold.backends.state.state_folder import ensure_state_folder
+
     checked = check_options(given)
     place = {name: checked.pop(name) for name in ("root", "state", "read_only", "encodings", "undo_bytes")}
     options = cast(Options, checked)
@@ -89,6 +147,9 @@ def open_workspace(given: Mapping[str, Any]) -> ToolboxParts:
 def open_in_memory(
     files: Mapping[str, str | bytes], root: str, encodings: Mapping[str, str] | None, options: Options
 ) -> ToolboxParts:
+    from handhold.backends.memory import MemoryFiles
+    from handhold.backends.state.sqlite import SqliteStore
+
     check_options({"encodings": encodings})
     store = SqliteStore.in_memory()
     return assemble(MemoryFiles(files, root=root, contents=store, encodings=encodings), store, options)
@@ -109,25 +170,14 @@ def assemble(files: Files, store: Store, given: Options, *, make_shell: MakeShel
         dialect_options(dialect, options),
         options.get("approver"),
     )
-    contents = ChangeContents(session)
-    reviewer = PolicyReviewer(session, contents)
-    authorizer = Authorizer(session, reviewer, ApprovalService(session, contents))
-    replays = ReplayLog(session)
-    responder = Responder(session, replays)
     planner = Planner(
         session, options.get("searcher") or LazySearcher(files), options.get("converter") or LazyConverter()
     )
-    changes = ChangeCommitter(session, authorizer, responder, replays)
-    guard = PolicyPathGuard(session, reviewer)
-    shell = (lambda: make_shell(session, guard)) if make_shell else None
-    commands = CommandRunner(session, authorizer, reviewer, contents, changes, responder, shell)
-    executor = CallExecutor(session, planner, changes, commands, responder, replays)
-    undo = UndoService(session, contents, authorizer, responder)
     recover(files, store)
-    return ToolboxParts(session, planner, executor, commands, guard, reviewer, undo)
+    return ToolboxParts(session, planner, make_shell)
 
 
-def open_shell(state: Path, files: Workspace, options: Options, session: Session, guard: PathGuard) -> Shell:
+def open_shell(state: Path, files: "Workspace", options: Options, session: Session, guard: PathGuard) -> Shell:
     """The shell, with the first command; nothing of it is imported before."""
     from handhold.backends.shell import SandboxedShell
     from handhold.backends.shell.limits import ResourceLimits
@@ -185,8 +235,11 @@ def make_policy(options: Options, roots: Sequence[str]) -> Policy:
     return RulePolicy(mode, (rules, BUILT_IN_RULES), tuple(roots), secrets=options.get("secrets") or "usable")
 
 
-def undo_limit(options: Options, state: Path, roots: Sequence[Place]) -> int | DiskShare:
+def undo_limit(options: Options, state: Path, roots: Sequence[Place]) -> "int | DiskShare":
     """What the user's settings say, else a share of the disks on which it lies: of the state and of the roots."""
+    from handhold.backends.settings import read_user_undo_bytes
+    from handhold.backends.state.disk_share import DiskShare
+
     policy = requested_policy(options)
     reads_settings = policy is None or isinstance(policy, str)
     wanted = read_user_undo_bytes(options.get("settings", True)) if reads_settings else None
@@ -198,6 +251,8 @@ def resolve_options(options: Options, roots: Sequence[str], state: Path) -> Opti
     wanted = requested_policy(options)
     if wanted is not None and not isinstance(wanted, str):
         return options
+    from handhold.backends.settings import CodeSettings, load_policy, log_warning
+
     rules = tuple(cast("Sequence[Rule]", options.get("rules", ())))
     said = CodeSettings(wanted, default_mode(options), rules, options.get("secrets"))
     policy = load_policy(roots, said, settings=options.get("settings", True), state=state)
@@ -249,14 +304,18 @@ class LazySearcher:
 
     @cached_property
     def _searcher(self) -> Searcher:
-        if isinstance(self._files, Workspace):
-            from handhold.backends.search import DiskSearch
+        from handhold.backends.memory import MemoryFiles
 
-            return DiskSearch(self._files)
         if isinstance(self._files, MemoryFiles):
             from handhold.backends.search.memory import MemorySearch
 
             return MemorySearch(self._files)
+        from handhold.backends.files.workspace import Workspace
+
+        if isinstance(self._files, Workspace):
+            from handhold.backends.search import DiskSearch
+
+            return DiskSearch(self._files)
         raise TypeError(f"nothing is known that searches a {type(self._files).__name__}; give a searcher")
 
 

@@ -31,12 +31,7 @@ class Toolbox:
     def __init__(self, parts: "ToolboxParts") -> None:
         """Use `open`, `in_memory` or `on`."""
         self._session = parts.session
-        self._planner = parts.planner
-        self._executor = parts.executor
-        self._commands = parts.commands
-        self._guard = parts.guard
-        self._reviewer = parts.reviewer
-        self._undo = parts.undo
+        self._parts = parts
         self._open_calls = OpenCalls(self._release)
 
     @classmethod
@@ -108,7 +103,7 @@ class Toolbox:
     @property
     def shell(self) -> Shell:
         """Opened when it is first needed."""
-        return self._commands.shell
+        return self._parts.commands.shell
 
     @property
     def approver(self) -> Approver | None:
@@ -120,11 +115,11 @@ class Toolbox:
 
     @property
     def searcher(self) -> Searcher:
-        return self._planner.searcher
+        return self._parts.planner.searcher
 
     @searcher.setter
     def searcher(self, searcher: Searcher) -> None:
-        self._planner.searcher = searcher
+        self._parts.planner.searcher = searcher
 
     @property
     def tracker(self) -> ReadTracker:
@@ -143,7 +138,7 @@ class Toolbox:
 
     def masked_paths(self) -> Sequence[str]:
         """What a command may not see."""
-        return self._guard.masked_paths()
+        return self._parts.guard.masked_paths()
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -192,23 +187,25 @@ class Toolbox:
         self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
     ) -> Reply:
         with self._open_calls.enter():
-            return self._executor.execute(tool, arguments, call_id, turn, token)
+            return self._parts.executor.execute(tool, arguments, call_id, turn, token)
 
     def interrupt(self, thread: int | None = None) -> None:
         """End the commands that calls wait for now, in any thread or in this one; their changes are discarded."""
-        self._commands.interrupt(thread)
+        if commands := self._parts.opened_commands:
+            commands.interrupt(thread)
 
     @property
     def is_busy(self) -> bool:
         """Whether closing and opening it again would lose something: a running job, or a shell's working directory."""
-        return self._commands.is_busy
+        commands = self._parts.opened_commands
+        return commands is not None and commands.is_busy
 
     # --- what would be decided
 
     def decide(self, verb: Verb, path: str) -> PolicyDecision:
         """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
         with self._open_calls.enter():
-            return self._reviewer.decide_path(verb, path)
+            return self._parts.reviewer.decide_path(verb, path)
 
     def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, PolicyDecision]:
         """What a command is, and what would be decided before it runs, on an overlay without a network if `contained`.
@@ -216,7 +213,7 @@ class Toolbox:
         It does not run.
         """
         with self._open_calls.enter():
-            analysis = self._commands.analyze(command, contained=contained)
+            analysis = self._parts.commands.analyze(command, contained=contained)
             return analysis, self.policy.decide_command(analysis)
 
     # --- looking back
@@ -230,12 +227,12 @@ class Toolbox:
         """What one call, one turn or the whole session did; alone, the last change."""
 
         with self._open_calls.enter():
-            return self._undo.diff(CallSelector(call, turn, session))
+            return self._parts.undo.diff(CallSelector(call, turn, session))
 
     def diff_of(self, entry: JournalEntry) -> str:
         """What one call of the log did, whosever it was."""
         with self._open_calls.enter():
-            return self._undo.diff_entry(entry)
+            return self._parts.undo.diff_entry(entry)
 
     def undo(
         self,
@@ -270,7 +267,7 @@ class Toolbox:
         self, direction: Literal["undo", "redo"], which: CallSelector, *, preview: bool, keep_times: bool
     ) -> Reply:
         with self._open_calls.enter():
-            return self._undo.reverse(direction, which, preview=preview, keep_times=keep_times)
+            return self._parts.undo.reverse(direction, which, preview=preview, keep_times=keep_times)
 
     # --- the end
 
@@ -280,10 +277,14 @@ class Toolbox:
         Calls under way in other threads are waited for, at most `timeout` seconds. One that takes longer still comes to
         its end, and the files and the journal are closed after it.
         """
-        self._open_calls.close(self._commands.close, timeout)
+        self._open_calls.close(self._close_commands, timeout)
+
+    def _close_commands(self) -> None:
+        if commands := self._parts.opened_commands:
+            commands.close()
 
     def _release(self) -> None:
-        self._commands.close()  # a call under way may have opened the shell since
+        self._close_commands()  # a call under way may have opened the shell since
         self.files.close()
         self.store.close()
 

@@ -68,6 +68,30 @@ with Toolbox.open({str(tmp_path)!r}, state={str(tmp_path / "state")!r}) as box:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_f4_a_session_that_only_reads_loads_nothing_that_changes_or_runs(tmp_path: Path):
+    unneeded = {f"handhold.pipeline.{name}" for name in ("approvals", "changes", "commands", "policy_review", "undo")}
+    code = f"""
+import sys
+from handhold import Toolbox
+with Toolbox.open({str(tmp_path)!r}, state={str(tmp_path / "state")!r}) as box:
+    box.call("read_file", {{"path": "a"}})
+assert not {unneeded} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_f4_a_workspace_in_memory_loads_nothing_of_the_disk():
+    code = """
+import sys
+from handhold import Toolbox
+with Toolbox.in_memory({"a": "x"}) as box:
+    box.call("read_file", {"path": "a"})
+    box.call("write_file", {"path": "b", "content": "y"})
+assert "handhold.backends.files.workspace" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_f4_the_base_install_is_small():
     base = [requirement for requirement in requires("handhold") or [] if "extra ==" not in requirement]
     assert len(base) + 1 <= 10

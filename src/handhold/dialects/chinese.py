@@ -25,7 +25,7 @@ RESOURCES = {"time": "时间", "memory": "内存"}
 
 
 def format_chinese_error(error: e.ToolError) -> str:
-    """What happened, then what to do. What only a machine's owner can mend stays as it is in `plain`."""
+    """What happened, then what to do. What only a machine's owner can mend stays as it is in `format_plain_error`."""
     path = truncate(error.path) if isinstance(error, e.PathError) else ""
     match error:
         case e.UnknownTool(tool=tool, known=known):

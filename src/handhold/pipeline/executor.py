@@ -4,10 +4,10 @@ Each step is a file beside this one. A call never raises for what a model, a pol
 a reply, too, and recorded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handhold.core.errors import NoMatch, RollbackIncomplete, ToolError
 from handhold.core.plans import Answer, Changes, Command, JobAction, Restart
@@ -15,8 +15,6 @@ from handhold.core.ports.journal import Call, CallDecision
 from handhold.core.requests import Request
 from handhold.core.results import Reply
 from handhold.pipeline.cancellation import CancelToken
-from handhold.pipeline.changes import ChangeCommitter
-from handhold.pipeline.commands import CommandRunner
 from handhold.pipeline.context import CallContext
 from handhold.pipeline.idempotency import CallLocks, ReplayLog, canonicalize_arguments
 from handhold.pipeline.planning import READ_REQUESTS, Planner
@@ -24,16 +22,20 @@ from handhold.pipeline.responses import Responder, refusal_decision
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import recover
 
+if TYPE_CHECKING:
+    from handhold.pipeline.changes import ChangeCommitter
+    from handhold.pipeline.commands import CommandRunner
+
 
 class CallExecutor:
-    """Carries out the calls of one session."""
+    """Carries out the calls of one session. `changes` and `commands` are made when the first call needs them."""
 
     def __init__(
         self,
         session: Session,
         planner: Planner,
-        changes: ChangeCommitter,
-        commands: CommandRunner,
+        changes: "Callable[[], ChangeCommitter]",
+        commands: "Callable[[], CommandRunner]",
         responder: Responder,
         replays: ReplayLog,
     ) -> None:
@@ -81,13 +83,13 @@ class CallExecutor:
         plan, allowed = with_io_timeout(lambda: self._planner.plan(request), token.raise_if_cancelled)
         match plan:
             case Command():
-                return self._commands.run(context, plan.request)
+                return self._commands().run(context, plan.request)
             case Restart():
-                return self._commands.restart(context, request, allowed)
+                return self._commands().restart(context, request, allowed)
             case JobAction():
-                return self._commands.answer_job(context, plan.request)
+                return self._commands().answer_job(context, plan.request)
             case Changes() if files := tuple(change for change in plan if not change.is_noop):
-                return self._changes.apply(context, request, replace(plan, files=files))
+                return self._changes().apply(context, request, replace(plan, files=files))
             case Answer() | Changes():
                 return self._answer(context, request, plan, allowed)
 

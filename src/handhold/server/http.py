@@ -1,7 +1,7 @@
 """The server over HTTP: who comes in, how much at once, and how it ends.
 
 A request passes, in this order: framing, Host and Origin, path, token, how much of that token is under way, body.
-Behind that are `envelopes` for the revision without sessions, and `handshakes` for those with. Nobody reaches what
+Behind that are `stateless` for the revision without sessions, and `handshake` for those with. Nobody reaches what
 another token is for: each has a server of its own, and what it hands out is signed for its name.
 """
 

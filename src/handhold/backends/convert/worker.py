@@ -24,7 +24,7 @@ class SockFprog(ctypes.Structure):
 
 
 def main(job: dict[str, Any]) -> None:
-    """Runs with nothing but the job: see `confined`."""
+    """Runs with nothing but the job: see `converter`."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     set_limit(resource.RLIMIT_AS, job["memory"])
     resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))  # a word first, then the axe

@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from handhold.backends.files.directory_tree import JUJUTSU_FOLDER, RULE_MARKERS, DirectoryTree, DiskTree, TreeEntry
-from handhold.backends.files.workspace import Workspace
 from handhold.core.text.ignore import GIT_EXCLUDE_FILE, GIT_FOLDER, IGNORE_FILES, IgnoreRules
 from handhold.core.text.path_escaping import escape_ambiguous
+
+if TYPE_CHECKING:  # a workspace in memory has no use for it
+    from handhold.backends.files.workspace import Workspace
 
 MAX_IGNORE_FILE_BYTES = 1 << 20  # bytes of an ignore file; what stands behind them is not read
 
@@ -28,7 +31,9 @@ def load_folder_rules(
     return rules.enter_folder(place, found, is_repository_root=is_top)
 
 
-def load_parent_rules(workspace: Workspace, place: str, may_read: Callable[[str, os.stat_result], bool]) -> IgnoreRules:
+def load_parent_rules(
+    workspace: "Workspace", place: str, may_read: Callable[[str, os.stat_result], bool]
+) -> IgnoreRules:
     """Those of the folders above a place, up to the top of the file system: what is above the root decides too.
 
     `may_read` tells whether a file in the workspace may be read.

@@ -34,7 +34,7 @@ _ring_pool: list[bytearray] = []  # one that is used again: a new one takes long
 
 
 class OutputSink:
-    """Takes an output as it comes. The file gets it whole up to `results.most`, beyond that its two ends.
+    """Takes an output as it comes. The file gets it whole up to `results.max_bytes`, beyond that its two ends.
 
     What is redacted is never in the ring, nor in the file.
     """

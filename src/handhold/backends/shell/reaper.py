@@ -1,6 +1,6 @@
 """Stands between us and a command where no namespace holds it, and lets nothing of it outlive it.
 
-Run as a program of its own: `python keeper.py LIFELINE -- COMMAND…`. It takes in every orphan of the command, so
+Run as a program of its own: `python reaper.py LIFELINE -- COMMAND…`. It takes in every orphan of the command, so
 that however one made itself a daemon it is still a child of ours. When the shell exits, or whoever holds the other
 end of the lifeline lets go or dies, it kills all of them, and ends as the shell did.
 """

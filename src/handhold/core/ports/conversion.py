@@ -15,6 +15,6 @@ class Converter(Protocol):
     def convert(self, convert: Convert) -> ConvertedImage | ConvertedPdf:
         """An image, or pages of a PDF.
 
-        BrokenFile, Encrypted, TooManyPixels, ConversionLimitExceeded, NoSuchPage or ExtraMissing.
+        BrokenFile, EncryptedPdf, TooManyPixels, ConversionLimitExceeded, NoSuchPage or ExtraMissing.
         """
         ...

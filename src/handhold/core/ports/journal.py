@@ -155,6 +155,6 @@ class Journal(Protocol):
         """Hold off every other holder on this state, of any thread or process. Not to be nested.
 
         Busy after half a minute, or at once without `wait`. A commit holds it from before `record_intent` until
-        `finish`, so whoever holds it knows that what is broken has no living owner.
+        `mark_cleaned_up`, so whoever holds it knows that what is incomplete has no living owner.
         """
         ...

@@ -143,7 +143,7 @@ def _detect_by_content(data: bytes, path: str) -> TextEncoding:
 def detect_sample_encoding(
     sample: bytes, path: str, size: int, declared: DeclaredEncoding | None = None
 ) -> TextEncoding:
-    """How a file is encoded that is too large to be looked at whole, by its first DETECTION_SAMPLE bytes.
+    """How a file is encoded that is too large to be looked at whole, by its first DETECTION_SAMPLE_BYTES.
 
     The sample may end inside a character, and what comes after it may break the rules.
     """

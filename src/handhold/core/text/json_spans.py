@@ -80,7 +80,7 @@ def parse_json(text: str, *, depth: int) -> JsonNode:
 
 
 def estimate_value_count(text: str) -> int:
-    """About how many values a text holds, or fewer than MOST_VALUES if it is quickly seen."""
+    """About how many values a text holds, or fewer than MAX_VALUES if it is quickly seen."""
     most = sum(map(text.count, _OPENERS))
     return most if most <= MAX_VALUES else sum(map(_STRING.sub("", text).count, _OPENERS))
 

@@ -2,7 +2,7 @@
 
 A rung is tried only if all stricter ones found nothing. What is found is all the places of that rung: one
 is an answer, more are a question, and the caller refuses. Before anything is taken for nearly right, the texts
-are tried with a systematic mistake taken back (`repair`).
+are tried with a systematic mistake taken back (`quote_repair`).
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import AnyStr
 
 from handhold.core.choices import Matching
-from handhold.core.text import fuzzy_match
+from handhold.core.text import typo_match
 from handhold.core.text.lines import find_line_number, normalize_newlines
 from handhold.core.text.match_location import MatchLocation, TextSpan
 from handhold.core.text.quote_repair import Quote, iter_repaired_quotes
@@ -214,8 +214,8 @@ STRATEGIES = (
     MatchStrategy("lines left out", match_with_omissions, "safe"),
 )
 FUZZY_STRATEGIES = (
-    MatchStrategy("a slip in one line", fuzzy_match.match_typo, "safe"),
-    MatchStrategy("one line that is not to be changed", fuzzy_match.match_outdated, "bold"),
+    MatchStrategy("a slip in one line", typo_match.match_typo, "safe"),
+    MatchStrategy("one line that is not to be changed", typo_match.match_outdated, "bold"),
 )
 """Rungs that take a text for another one: tried when no guess about the texts has found them."""
 

@@ -54,7 +54,7 @@ class Notebook:
 
 
 def parse_notebook(text: Text, *, first_number: int = 1) -> Notebook:
-    """The cells of a file; InvalidNotebook. Without ids they are called by number, the first one `cell-{first}`."""
+    """The cells of a file; InvalidNotebook. Without ids they are numbered: `cell-{first_number}` and so on."""
     if text.encoding.name != "utf-8":
         raise InvalidNotebook(f"it is stored as {text.encoding.label}, and a notebook as utf-8")
     try:
