@@ -1,1 +1,1 @@
-"""Decides, and touches nothing: requests in, plans and results out."""
+"""The pure core: takes requests, returns plans and results, and performs no I/O of its own."""

@@ -1,4 +1,4 @@
-"""Changes as text: the diff of a change set, and the one that is shown for an approval."""
+"""Format changes as text: the diff of a change set, and the diff shown for an approval."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
@@ -19,39 +19,37 @@ from handhold.core.text.encoding import Text
 from handhold.core.text.path_escaping import escape_ambiguous, format_path
 
 MAX_DIFF_CHARS = 200_000  # of a diff over many files
-MAX_APPROVAL_DIFF_CHARS = 4 * 1024 * 1024  # characters of a diff that may not be cut; a longer one is not shown at all
+MAX_APPROVAL_DIFF_CHARS = 4 * 1024 * 1024  # a longer approval diff is not shown at all, because it must not be cut
 MAX_DIFF_FILES = 500
-MAX_TREE_ENTRIES = 200  # entries of a folder that came or went whole
-MAX_DIFFED_FILE_BYTES = 4 * 1024 * 1024  # bytes of a file of a command's; a larger one is not shown
-NOTABLE_FILE_MODE_BITS = (
-    0o7113  # permission bits of a new file that are shown: special, executable, writable by everybody
-)
+MAX_TREE_ENTRIES = 200  # entries shown of a folder that was added or removed
+MAX_DIFFED_FILE_BYTES = 4 * 1024 * 1024  # larger files that a command changed are not shown
+NOTABLE_FILE_MODE_BITS = 0o7113  # mode bits of a new file that are shown: special, executable, world-writable
 NOTABLE_FOLDER_MODE_BITS = 0o7002
 
 
 class ContentSource(Protocol):
-    """Where contents are looked up."""
+    """Provides the contents of a change set."""
 
     def read_content(self, content: Content, path: str) -> bytes | None:
-        """What it holds; None if that is no longer kept."""
+        """The bytes of `content`, or None if they are no longer kept."""
         ...
 
     def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
-        """What lies in a tree, by the way there."""
+        """The entries of a staged tree, with their relative paths."""
         ...
 
     def declared_encoding(self, path: str) -> DeclaredEncoding | None:
-        """What is said about the encoding of a file there."""
+        """The encoding declared for the file, if any."""
         ...
 
 
 def shorten_path(path: str, roots: Sequence[str]) -> str:
-    """A path as a person would write it: below the first root, or in full."""
+    """A path as people write it: relative to the first root, or absolute."""
     return format_path(path.removeprefix(roots[0].rstrip("/") + "/"))
 
 
 def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]) -> str:
-    """A unified diff over many files, bounded; what was left out is said."""
+    """A unified diff over many files, bounded; it says what was left out."""
     out: list[str] = []
     room = MAX_DIFF_CHARS
     shown = [change for change in files if not change.is_directory]
@@ -73,9 +71,10 @@ def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Seque
 def format_approval_diff(
     files: Sequence[FileChange], places: Collection[str], source: ContentSource, roots: Sequence[str]
 ) -> tuple[str, int] | None:
-    """A diff whose first lines show all that happens at these places, and how many lines that is; the rest is bounded.
+    """A diff that starts with everything that happens at `places`, and how many lines that part has.
 
-    A place may lie in a folder that comes or goes whole. None: these places alone are too long to be shown.
+    The rest is bounded. A place may be inside a folder that is added or removed as a whole.
+    None if the changes at `places` alone are too long to show.
     """
     whole: list[str] = []
     others: list[FileChange] = []
@@ -102,12 +101,12 @@ def format_approval_diff(
 
 
 def _is_at_or_below(path: str, places: Collection[str]) -> bool:
-    """Whether it is one of these places, or lies in one."""
+    """Whether `path` is one of these places or inside one."""
     return any(each in places for each in _walk_up(path))
 
 
 def _walk_up(path: str) -> Iterator[str]:
-    """A path, and the folders that it lies in."""
+    """The path and its parent folders, upwards."""
     while path:
         yield path
         path = path.rpartition("/")[0]
@@ -116,7 +115,7 @@ def _walk_up(path: str) -> Iterator[str]:
 def _format_change(
     change: FileChange, source: ContentSource, roots: Sequence[str], *, complete: bool = False
 ) -> Iterator[str]:
-    """A change, and what is in a folder that came or went whole, as if each file had by itself."""
+    """A change; for a folder that was added or removed, also each entry in it as a change of its own."""
     yield _format_entry_diff(change, source, roots)
     entries = _expand_trees(change, source, None if complete else MAX_TREE_ENTRIES)
     yield from (_format_tree_entry(one, source, roots, name_folders=complete) for one in entries)
@@ -131,8 +130,7 @@ def _format_entry_diff(change: FileChange, source: ContentSource, roots: Sequenc
 
 
 def _format_tree_entry(change: FileChange, source: ContentSource, roots: Sequence[str], *, name_folders: bool) -> str:
-    """What happens to something in a folder. A folder is shown if `name_folders`,
-    or if its mode or owner is unusual."""
+    """A change inside a folder. A folder is shown if `name_folders`, or if its mode or owner is unusual."""
     if not _get_trees(change):
         return _format_entry_diff(change, source, roots)
     name = shorten_path(change.path, roots)
@@ -145,7 +143,7 @@ def _get_trees(change: FileChange) -> list[StagedContent]:
 
 
 def _expand_trees(change: FileChange, source: ContentSource, limit: int | None) -> list[FileChange]:
-    """What is in the folders that come or go, each as a change by itself; of each folder at most so many."""
+    """The entries of added or removed folders, each as its own change; at most `limit` per folder."""
     return [
         FileChange(path, None, content) if tree is change.after else FileChange(path, content, None)
         for tree in _get_trees(change)
@@ -182,7 +180,7 @@ def _decode_content(content: Content | None, path: str, source: ContentSource) -
 
 
 def _is_text(content: Content | None) -> bool:
-    """Whether it may be: no link, tree or folder."""
+    """Whether the content may be text: not a link, tree or folder."""
     match content:
         case StagedContent(kind=kind):
             return kind == "file"
@@ -193,7 +191,7 @@ def _is_text(content: Content | None) -> bool:
 
 
 def _format_modes(name: str, change: FileChange) -> str:
-    """Permission bits and owners that differ, or that are out of the ordinary on something new."""
+    """Changed permission bits and owners, and unusual ones on new entries."""
     out = ""
     match change.before, change.after:
         case StagedContent(mode=old), StagedContent(mode=new) if old != new:
@@ -227,7 +225,7 @@ def _format_summary(name: str, change: FileChange, source: ContentSource) -> str
 
 
 def _describe_content(content: Content | None, path: str, source: ContentSource) -> str:
-    """What is no text, in a few words."""
+    """A short description of content that is not text."""
     match content:
         case None:
             return "nothing"

@@ -1,19 +1,19 @@
-"""The names that a user may say. Apart from what they mean: a command line is read before anything is loaded."""
+"""Names that users may give in options. Kept apart from their meaning, so that the command line parses quickly."""
 
 from typing import Literal, get_args
 
 DIALECTS = ("handhold", "claude", "deepagents", "codex", "tiny", "hello", "mycode", "anthropic", "gemini")
 
-SETTINGS_FILE = "handhold.toml"  # the user's in their configuration folder, a project's at the top of its root
+SETTINGS_FILE = "handhold.toml"  # in the user's configuration folder, or at the top of a project's root
 
 Mode = Literal["read-only", "ask", "edit", "open"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-# What commands may do with files that the built-in secret rules name: read and move them, or nothing.
+# What commands may do with files that match the built-in secret rules: read and move them, or nothing.
 Secrets = Literal["usable", "strict"]
 SECRETS: tuple[Secrets, ...] = get_args(Secrets)
 
-Confinement = Literal["contained", "external", "unconfined"]  # by us, by whatever we run in, by nothing
+Confinement = Literal["contained", "external", "unconfined"]  # by Handhold, by the environment around it, not at all
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
-Matching = Literal["exact", "safe", "bold"]  # how far an edit may go to find its place
+Matching = Literal["exact", "safe", "bold"]  # how far an edit may deviate from an exact match

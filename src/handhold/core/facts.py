@@ -1,4 +1,4 @@
-"""What is known of files, pages, search hits and commands at one moment: plain values, nothing is done here."""
+"""Plain values: what is known about files, pages, search hits and commands at one moment."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -8,7 +8,7 @@ FileKind = Literal["file", "directory", "other"]
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """Which file it was, and in which state, as far as the file system tells."""
+    """Which file it was, and in which state, according to the file system."""
 
     device: int
     inode: int
@@ -19,7 +19,7 @@ class FileIdentity:
 
 @dataclass(frozen=True)
 class FileStat:
-    """What stands at a path: its one spelling, links resolved, its identity, permission bits, how many names it has."""
+    """What exists at a path: its canonical path with links resolved, identity, permission bits and link count."""
 
     path: str
     kind: FileKind
@@ -30,7 +30,7 @@ class FileStat:
 
 @dataclass(frozen=True)
 class FileSnapshot:
-    """A file, read at one moment."""
+    """A file's content at one moment."""
 
     path: str
     data: bytes = field(repr=False)
@@ -40,7 +40,7 @@ class FileSnapshot:
 
 @dataclass(frozen=True)
 class FileHead:
-    """The first bytes of a file; where it is small enough to be read at once, all of it besides."""
+    """The first bytes of a file, and all of it if it is small enough to read at once."""
 
     path: str
     data: bytes = field(repr=False)
@@ -53,15 +53,15 @@ DeclarationSource = Literal["settings", ".editorconfig"]
 
 @dataclass(frozen=True)
 class DeclaredEncoding:
-    """What somebody says about the encoding of a file; a new one gets the mark."""
+    """The encoding that the settings or .editorconfig declare for a file; new files get its BOM."""
 
     name: str
     bom: bytes
     source: DeclarationSource
 
 
-class PageLine(NamedTuple):  # a page has two thousand of them, and a tuple is made in half the time
-    """A line as shown: its text, and how many characters of it were left out."""
+class PageLine(NamedTuple):  # a page has up to two thousand, and a tuple is created in half the time
+    """A line as shown, and how many of its characters were left out."""
 
     text: str
     omitted_chars: int = 0
@@ -69,24 +69,24 @@ class PageLine(NamedTuple):  # a page has two thousand of them, and a tuple is m
 
 @dataclass(frozen=True)
 class Page:
-    """Some lines of a file, cut to a width, and what was seen of it on the way."""
+    """Some lines of a file, cut to a width, and what was learned about the file while reading them."""
 
     path: str
     first: int
     lines: tuple[PageLine, ...]
-    has_more: bool  # the file goes on after the last line
-    total: int | None  # None: nobody counted to the end
+    has_more: bool  # the file continues after the last line
+    total: int | None  # None: not counted to the end
     encoding: str
     has_undecodable_bytes: bool  # some bytes could not be decoded and are shown as U+FFFD
     identity: FileIdentity
-    byte_span: tuple[int, int]  # the bytes shown
+    byte_span: tuple[int, int]  # the byte range shown
     span_hash: str
-    snapshot: FileSnapshot | None  # the file itself, where it was small enough to be read at once
-    encoding_source: str = "content"  # what the encoding rests on
-    rejected_encoding: str = ""  # the encoding that was declared, where the bytes say otherwise
+    snapshot: FileSnapshot | None  # the whole file, if it was small enough to read at once
+    encoding_source: str = "content"  # where the encoding was found
+    rejected_encoding: str = ""  # the declared encoding, if the bytes contradict it
 
 
-# --- what is not text
+# --- files that are not text
 
 
 Medium = Literal["png", "jpeg", "gif", "webp", "pdf"]
@@ -94,17 +94,17 @@ Medium = Literal["png", "jpeg", "gif", "webp", "pdf"]
 
 @dataclass(frozen=True)
 class ShownParts:
-    """A file that is shown in parts which are not lines: pages of a PDF, cells of a notebook; an image has one."""
+    """A file shown in parts that are not lines: pages of a PDF or cells of a notebook; an image is one part."""
 
     snapshot: FileSnapshot
     numbers: tuple[int, ...]
     count: int
-    is_text: bool = False  # and can be edited, so that it will be asked what changed in it
+    is_text: bool = False  # can be edited, so a diff may be needed later
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as models take it."""
+    """An image in a form that models accept."""
 
     mime: str
     data: bytes = field(repr=False)
@@ -114,45 +114,45 @@ class Picture:
 
 @dataclass(frozen=True)
 class PdfPage:
-    """One page: its text, laid out in lines, and its picture where that was wanted or is all there is.
+    """One page: its text laid out in lines, and its image if requested or if it has no text.
 
-    `omitted_chars` counts the characters for which there was no room.
+    `omitted_chars` counts the characters that did not fit.
     """
 
     number: int
     text: str = field(repr=False)
     picture: Picture | None = None
     omitted_chars: int = 0
-    is_broken: bool = False  # there is such a page, and it cannot be read
+    is_broken: bool = False  # the page exists but cannot be read
 
 
 ConversionStopReason = Literal["", "room", "time", "memory", "broken"]
-"""Why a converter stopped before it was done; empty if it did not."""
+"""Why a converter stopped early; empty if it did not."""
 
 
 @dataclass(frozen=True)
 class ConvertedImage:
     picture: Picture
-    width: int  # of the image itself, upright
+    width: int  # of the original image, upright
     height: int
-    frames: int | None  # None: more than one, and nobody counted to the end
-    is_rotated: bool  # the file says that it stands on its side, or mirrored
+    frames: int | None  # None: more than one, not counted to the end
+    is_rotated: bool  # the file declares itself rotated or mirrored
 
 
 @dataclass(frozen=True)
 class ConvertedPdf:
-    """The pages that were wanted and are there, as far as it came."""
+    """The requested pages that exist, as far as the conversion got."""
 
-    page_count: int  # pages of the file
+    page_count: int  # pages in the file
     pages: tuple[PdfPage, ...]
     stop_reason: ConversionStopReason
 
 
-# --- what a search brings
+# --- search results
 
 
 class MatchRow(NamedTuple):
-    """A line of a file as a search shows it: cut around its match, `start` to `end` in `text`; -1 for context.
+    """A line as a search shows it, cut around its match at `start` to `end` in `text`; -1 for context lines.
 
     `omitted_chars` counts the characters left out before and after.
     """
@@ -170,7 +170,7 @@ class MatchRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A file or folder that a search found, by its place; with rows or a count where those were asked for."""
+    """A file or folder that a search found; with rows or a count if requested."""
 
     place: str
     kind: Literal["file", "directory", "link"] = "file"
@@ -183,45 +183,45 @@ SkipReason = Literal["ignore file", "hidden", "heavy folder", "binary", "too lar
 
 @dataclass(frozen=True)
 class SkippedFiles:
-    """Files that were not looked at, and by which rule; an ignore file with its line and the pattern there."""
+    """Files that were not searched, and the rule that excluded them: for an ignore file, its line and pattern."""
 
     rule: SkipReason
     files: int
-    source: str = ""  # of an ignore file: its place
+    source: str = ""  # the path of an ignore file
     line: int = 0
     pattern: str = ""
-    at_least: bool = False  # nobody counted to the end
+    at_least: bool = False  # not counted to the end
 
 
-AbortReason = Literal["", "limit", "deadline", "entries"]  # a full page, the time, or the bound on visited entries
+AbortReason = Literal["", "limit", "deadline", "entries"]  # full page, time limit, or limit on visited entries
 
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search brought, from where its cursor stood on, and how far it looked."""
+    """What a search found from its cursor on, and how far it looked."""
 
     hits: tuple[SearchHit, ...]
-    engine: str  # with its version
+    engine: str  # name and version
     fallback_reason: str = ""  # why it was not ripgrep
     order: Literal["modified", "path"] = "path"
-    abort_reason: AbortReason = ""  # why it did not look at everything
-    has_more: bool = False  # there are, or may be, hits after these
-    searched_count: int | None = None  # files looked at; None: nobody counted
-    skipped: tuple[SkippedFiles, ...] = ()  # told where nothing was found, and where it costs nothing
-    changed_since_cursor: bool = False  # the workspace is not what it was when the cursor was given
-    checksum: int = 0  # a checksum of what the cursor stands on: all hits of a whole scan, else those before these
-    is_checksum_of_all: bool = False  # whether `checksum` is of all hits
-    unstable_count: int = 0  # hits left out because the file changed or went away meanwhile
+    abort_reason: AbortReason = ""  # why it did not search everything
+    has_more: bool = False  # more hits may follow
+    searched_count: int | None = None  # files searched; None: not counted
+    skipped: tuple[SkippedFiles, ...] = ()  # reported if nothing was found, or if it costs nothing
+    changed_since_cursor: bool = False  # the workspace changed since the cursor was issued
+    checksum: int = 0  # what a cursor depends on: all hits of a full scan, otherwise the hits before these
+    is_checksum_of_all: bool = False  # whether `checksum` covers all hits
+    unstable_count: int = 0  # hits left out because the file changed or disappeared during the search
 
 
-# --- what a command leaves
+# --- commands
 
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a command printed, both streams in the order they came: whole in `head`, or its two ends.
+    """What a command printed, both streams in order: all of it in `head`, or its two ends.
 
-    Tidied for reading: no colour codes, of a line that was overwritten by carriage returns the last state.
+    Cleaned up for reading: without color codes, and with the last state of lines that carriage returns overwrote.
     """
 
     head: str
@@ -229,14 +229,14 @@ class CommandOutput:
     total_bytes: int = 0
     total_lines: int = 0
     omitted_lines: int = 0  # lines between head and tail
-    handle: str = ""  # where the whole of it can be read, below /large_tool_results/
-    kept_bytes: int = 0  # bytes of it that are there
+    handle: str = ""  # where the full output can be read, below /large_tool_results/
+    kept_bytes: int = 0  # how many bytes of it are kept
     has_undecodable_bytes: bool = False  # some bytes were not UTF-8 and are shown as U+FFFD
 
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How a command ended: by its status, by a signal, or at its time limit."""
+    """How a command ended: with an exit status, by a signal, or at its time limit."""
 
     code: int | None
     signal: str = ""
@@ -245,10 +245,10 @@ class ExitStatus:
     seconds: float = 0.0
 
 
-# What a command did to a path that stays as somebody else left it; or that the path is a folder which is closed to us.
+# What a command did to a path that somebody else changed, or "closed": the path is a folder that we cannot access.
 ConflictKind = Literal["changed", "deleted", "mode", "closed"]
 
-UndoScope = Literal["all", "file tools only"]  # what can be taken back of what a command did
+UndoScope = Literal["all", "file tools only"]  # which of a command's changes can be undone
 
 
 @dataclass(frozen=True)
@@ -256,9 +256,9 @@ class SandboxStatus:
     """What confines a command on this machine, and what does not."""
 
     by: str  # "bubblewrap 0.11.0", "external", "nothing"
-    shadow: bool  # its changes land in a layer of their own
-    network: bool  # whether it can reach one
-    named_hosts: bool = field(default=False, kw_only=True)  # and that only
-    why_not: tuple[str, ...] = ()  # what is missing, in words
-    hidden: tuple[str, ...] = ()  # what it could not read because of a rule: the first hundred, from the first root on
+    shadow: bool  # its changes go to a layer of their own
+    network: bool  # whether it can reach the network
+    named_hosts: bool = field(default=False, kw_only=True)  # only the hosts that were named
+    why_not: tuple[str, ...] = ()  # what is missing, as text
+    hidden: tuple[str, ...] = ()  # paths that a rule hid from it: the first hundred, starting with the first root
     hidden_total: int = 0

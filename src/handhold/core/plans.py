@@ -1,7 +1,7 @@
-"""What a call would do.
+"""Plans: what a call would do.
 
-A plan is an answer already known, a set of file changes, a search, or a file to be converted. Contents go by reference,
-so that a set of fifty thousand files is a list and not a heap of bytes.
+A plan is an answer already known, a set of file changes, a search, or a file to convert. Contents are referenced, so
+that a change set of fifty thousand files stays small in memory.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -16,13 +16,13 @@ from handhold.core.results import Result
 
 
 def digest(data: bytes) -> str:
-    """The name of a content."""
+    """The hash by which a content is identified."""
     return sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
 class InlineContent:
-    """Content at hand."""
+    """Content in memory."""
 
     data: bytes = field(repr=False)
 
@@ -37,7 +37,7 @@ class InlineContent:
 
 @dataclass(frozen=True)
 class ContentRef:
-    """Content that the store holds, or that lies on the disk and is only compared."""
+    """Content that is in the store, or on disk and only compared."""
 
     hash: str
     size: int
@@ -45,7 +45,7 @@ class ContentRef:
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory: it has no content of its own."""
+    """A directory, which has no content of its own."""
 
     hash: str = "directory"
     size: int = 0
@@ -53,31 +53,31 @@ class Directory:
 
 @dataclass(frozen=True)
 class StagedContent:
-    """A thing that changes places, by a rename, with what stands at its path: a file, a link, a whole tree, whatever.
+    """A file, link or tree that is swapped by rename with whatever is at its path.
 
-    Before the change the new thing lies in the slot, afterwards the old one: both sides of a change name one slot.
-    So a command's work is taken over as it is, and taken back as it was, inodes, times and attributes included.
+    The slot holds the new entry before the change and the old one afterwards, so both sides of a change name the same
+    slot. A command's changes are applied and undone exactly, including inodes, times and attributes.
     """
 
-    slot: str  # of the shelf, "<command>/<number>"
+    slot: str  # in the staging area, "<command>/<number>"
     kind: Literal["file", "link", "tree", "other"]
-    hash: str  # of a file's content, of a link's target, of a tree's manifest
-    size: int  # bytes, of a tree all together
+    hash: str  # of a file's content, a link's target or a tree's manifest
+    size: int  # bytes; for a tree, in total
     mode: int
-    inode: tuple[int, int]  # device and number
+    inode: tuple[int, int]  # device and inode number
     mtime_ns: int
-    entry_count: int = 1  # of a tree: everything in it, and itself
-    owner: int | None = None  # the user id, if Handhold runs as another; not kept in the journal
-    allocated: int = field(default=0, compare=False)  # bytes on the disk, of a tree all together; not kept either
+    entry_count: int = 1  # for a tree: all its entries and itself
+    owner: int | None = None  # the user id, if Handhold runs as another user; not stored in the journal
+    allocated: int = field(default=0, compare=False)  # bytes on disk, for a tree in total; not stored either
 
 
 @dataclass(frozen=True)
 class DirectoryMetadata:
-    """A directory that was there and stays. Its owner and its attributes are None where they do not change."""
+    """A directory that existed and stays. `owner` and `xattrs` are None if they do not change."""
 
     mode: int
-    owner: tuple[int, int] | None = None  # user and group
-    xattrs: tuple[tuple[str, bytes], ...] | None = None  # access lists among them
+    owner: tuple[int, int] | None = None  # user id and group id
+    xattrs: tuple[tuple[str, bytes], ...] | None = None  # including access control lists
 
     @property
     def hash(self) -> str:
@@ -95,7 +95,7 @@ Content = InlineContent | ContentRef | Directory | StagedContent | DirectoryMeta
 
 @dataclass(frozen=True)
 class FileChange:
-    """One path before and after; None is absent. `mode` holds permission bits for a file that is made anew."""
+    """One path before and after; None means absent. `mode` holds the permission bits for a new file."""
 
     path: str
     before: Content | None
@@ -107,7 +107,7 @@ class FileChange:
 
     @property
     def is_noop(self) -> bool:
-        """Whether the file is the same afterwards."""
+        """Whether the content stays the same."""
         return hash_or_none(self.before) == hash_or_none(self.after)
 
     @property
@@ -121,22 +121,22 @@ def hash_or_none(content: Content | None) -> str | None:
 
 @dataclass(frozen=True)
 class Answer:
-    """Known already: nothing has to happen, except that the session has now seen these pages."""
+    """A result that is already known. The session has then seen these pages and parts."""
 
     result: Result
     pages: tuple[Page, ...] = ()
-    parts: ShownParts | None = None  # and these, of a file that is not text
+    parts: ShownParts | None = None  # of a file that is not text
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Files to write, all or none, and what can be said once they are."""
+    """Files to write, all or none, and the result to report once they are written."""
 
     files: tuple[FileChange, ...]
     result: Result
-    is_full_write: bool  # the model wrote these files itself from end to end, so it has seen them
-    fully_seen_paths: frozenset[str] = frozenset()  # of several files, those that it knows from end to end
-    invalidates_reads: bool = False  # what it knows of them is out of date now, though it wrote them itself
+    is_full_write: bool  # the model wrote the complete files itself, so it has seen them
+    fully_seen_paths: frozenset[str] = frozenset()  # those of several files that the session has seen completely
+    invalidates_reads: bool = False  # read records become stale, although the session itself wrote the files
 
     def __iter__(self) -> Iterator[FileChange]:
         return iter(self.files)
@@ -144,9 +144,9 @@ class Changes:
 
 @dataclass(frozen=True)
 class Search:
-    """Something to look for at a place, from where an earlier page ended: `start` items on, or after the name `after`.
+    """A search at a place. A later page starts after `start` items, or after the name `after`.
 
-    `checksum` is the checksum that the earlier page ended with; None for a first page.
+    `checksum` is the one that the previous page ended with; None for a first page.
     """
 
     request: ListFiles | Glob | Grep
@@ -155,19 +155,19 @@ class Search:
     start: int = 0
     after: str = ""
     checksum: int | None = None
-    max_entries: int | None = None  # the most that are visited, in the order of paths; None: all
+    max_entries: int | None = None  # how many entries are visited, in path order; None: all
 
 
 @dataclass(frozen=True)
 class Convert:
-    """A file that is not text, to be shown all the same: an image, or some pages of a PDF."""
+    """A file that is not text but can be shown: an image, or some pages of a PDF."""
 
     request: Read
     snapshot: FileSnapshot
     medium: Medium
     pages: tuple[int, ...] = ()
-    include_images: bool = False  # of every page a picture, and not only of those without text
-    chars: int = 0  # room for text, and for pictures at their price
+    include_images: bool = False  # an image of every page, not only of pages without text
+    chars: int = 0  # room for text, and for images at their cost
 
 
 @dataclass(frozen=True)
@@ -179,19 +179,19 @@ class Command:
 
 @dataclass(frozen=True)
 class JobAction:
-    """A question to a command that runs in the background."""
+    """A request about a background command."""
 
     request: JobOutput | JobInput | JobStop
 
 
 @dataclass(frozen=True)
 class Restart:
-    """A lasting shell begins anew."""
+    """Reset a persistent shell."""
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """A path that a command changed, and somebody else meanwhile: theirs stays, the command's version is kept."""
+    """A path that both a command and somebody else changed: theirs stays, the command's version is kept aside."""
 
     path: str
     kind: ConflictKind
@@ -200,9 +200,9 @@ class Conflict:
 
 @dataclass(frozen=True)
 class FolderMtime:
-    """When a folder that stays was last changed (its mtime), without the command and by it.
+    """The mtime of a folder that stays, without the command and after it.
 
-    A time is no content: it is never a conflict, and a command that changed nothing else has nothing to undo.
+    An mtime is not content: it never conflicts, and a command that changed nothing else has nothing to undo.
     """
 
     path: str
@@ -212,17 +212,17 @@ class FolderMtime:
 
 @dataclass(frozen=True)
 class Effects:
-    """What a command did, as changes that have not been made yet."""
+    """A command's changes, not yet applied."""
 
     files: tuple[FileChange, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    protected: tuple[str, ...] = ()  # the places among them, also inside new trees, that nobody changes unasked
-    privileged: tuple[str, ...] = ()  # those that would run with rights of their own (set-user-id, …), and devices
-    notes: tuple[str, ...] = ()  # what a shadow could not do as a plain folder would
-    folder_mtimes: tuple[FolderMtime, ...] = ()  # of folders that it changed something in, or touched
+    protected: tuple[str, ...] = ()  # protected places among them, also inside new trees: changing them needs approval
+    privileged: tuple[str, ...] = ()  # set-user-id and similar files, and devices
+    notes: tuple[str, ...] = ()  # where the overlay behaved differently from a plain folder
+    folder_mtimes: tuple[FolderMtime, ...] = ()  # of folders that it touched or changed entries in
 
     def exclude(self, conflicts: Sequence[Conflict]) -> "Effects":
-        """Without the changes of these paths. What is in them stays protected where another change is about it."""
+        """Leave out the changes of these paths. Places below them stay protected where another change covers them."""
         paths = {each.path for each in conflicts}
         files = tuple(change for change in self.files if change.path not in paths)
         left = {change.path for change in files}

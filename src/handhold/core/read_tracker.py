@@ -1,7 +1,7 @@
-"""What a session has seen of each file, and whether that is still what is there.
+"""Track what a session has seen of each file, and whether the file is still the same.
 
-Time stamps are hints; content decides. A touched file is not a changed file, and a file rewritten
-under its old time stamp is.
+Content decides; time stamps are only hints. A touched file is unchanged, and a file rewritten under its old
+time stamp is changed.
 """
 
 from dataclasses import replace
@@ -17,8 +17,8 @@ from handhold.core.text.diff import truncate_diff, unified_diff
 from handhold.core.text.encoding import Text
 from handhold.core.text.lines import merge_ranges
 
-MAX_KEPT_BYTES = 1024 * 1024  # a larger file that was read is not kept for telling what changed in it
-MAX_PAGE_HASHES = 64  # of a large file, whose hashes are remembered
+MAX_KEPT_BYTES = 1024 * 1024  # the content of a larger file is not kept for diffs
+MAX_PAGE_HASHES = 64  # remembered pages of a file that is too large to hash
 
 
 class ReadTracker:
@@ -29,7 +29,7 @@ class ReadTracker:
         self.files = files
 
     def require_read(self, snapshot: FileSnapshot, path: str, *, fully: bool) -> None:
-        """Unread, Stale or PartlyRead unless the session knows this content."""
+        """Raise Unread, Stale or PartlyRead unless the session has seen this content."""
         record = self.read_records.get(snapshot.path, snapshot.identity)
         if record is None:
             raise Unread(path)
@@ -40,14 +40,14 @@ class ReadTracker:
             raise PartlyRead(path, record.lines)
 
     def compare_page(self, page: Page) -> tuple[bool, str]:
-        """Whether the file is no longer what the session last saw of it, and how it differs."""
+        """Whether the file differs from what the session last saw, and the diff."""
         record = self.read_records.get(page.path, page.identity)
         if record is None or self._is_unchanged(record, page):
             return False, ""
         return True, self._diff_since(record, page.snapshot)[0] if page.snapshot else ""
 
     def has_shown(self, page: Page) -> bool:
-        """Whether a read showed these very lines, none of them cut, and the file is still the same."""
+        """Whether a read has shown exactly these lines uncut, and the file is unchanged since."""
         record = self.read_records.get(page.path, page.identity)
         if record is None or not page.lines or not self._is_unchanged(record, page):
             return False
@@ -58,7 +58,7 @@ class ReadTracker:
         return asked == (span,) and any(first <= span[0] and span[1] <= last for first, last in record.lines)
 
     def compare_snapshot(self, snapshot: FileSnapshot) -> tuple[bool, str]:
-        """The same for a file that was read at once."""
+        """Like `compare_page`, for a whole file."""
         record = self.read_records.get(snapshot.path, snapshot.identity)
         if record is None or record.hash == snapshot.hash:
             return False, ""
@@ -84,12 +84,12 @@ class ReadTracker:
             self.read_records.put(record)
 
     def record_truncation(self, path: str) -> None:
-        """Whoever carried a reply cut it: the session knows the file, and not all of it."""
+        """Record that a reply was truncated on its way: the session has seen the file only in part."""
         if known := self.read_records.get(path, None):
             self.read_records.put(replace(known, lines=(), is_complete=False))
 
     def record_parts(self, parts: ShownParts) -> None:
-        """Pages of a PDF, cells of a notebook, or an image, were shown: they stand where a text has its lines."""
+        """Record shown PDF pages, notebook cells or an image. They are stored in place of line ranges."""
         snapshot = parts.snapshot
         known = self.read_records.get(snapshot.path, snapshot.identity)
         if known and known.hash != snapshot.hash:
@@ -101,23 +101,23 @@ class ReadTracker:
         self.read_records.put(ReadRecord(snapshot.path, snapshot.identity, snapshot.hash, pages, all_of_it))
 
     def record_write(self, path: str, identity: FileIdentity, data: bytes, *, fully: bool) -> None:
-        """Remember what the session itself wrote. An edit after a partial read leaves the rest unseen.
+        """Record what the session itself wrote. An edit after a partial read leaves the rest unseen.
 
-        It knows the file and was not shown it: lines have other numbers now.
+        The line ranges are dropped: the numbers have changed, and the new lines were not shown.
         """
         known = self.read_records.get(path, None)
         self.read_records.put(ReadRecord(path, identity, digest(data), (), fully or bool(known and known.is_complete)))
 
     def record_diff(self, snapshot: FileSnapshot) -> None:
-        """A complete diff was shown: what the session knew, it knows again."""
+        """Record that a complete diff was shown: the session knows the file again as well as before."""
         if known := self.read_records.get(snapshot.path, snapshot.identity):
             self.contents.keep([snapshot.data])
             self.read_records.put(replace(known, identity=snapshot.identity, hash=snapshot.hash, lines=()))
 
     def diff_against_seen(self, path: str, before: bytes | None, after: bytes, name: str) -> tuple[str, bool]:
-        """How a content that is about to come differs from what the session last saw, as a bounded diff under a name.
+        """Diff the new content against what the session last saw, bounded, under the given name.
 
-        What it saw is looked for in the store, and in what stands there now.
+        The content last seen is taken from the store, or from `before` if that is the same.
         """
         record = self.read_records.get(path, None)
         known = self.contents.get(record.hash) if record and record.hash else None
@@ -126,7 +126,7 @@ class ReadTracker:
         return ("", False) if known is None else diff_contents(name, known, after, self.files.declared_encoding(path))
 
     def record_move(self, source: str, snapshot: FileSnapshot) -> None:
-        """A file that the session knew has another name now."""
+        """Carry the read record over to a file's new path."""
         known = self.read_records.get(source, None)
         self.read_records.drop(source)
         if known and known.hash == snapshot.hash:
@@ -143,7 +143,7 @@ class ReadTracker:
         return seen.get(page.byte_span) == page.span_hash and record.identity.size == page.identity.size
 
     def _hash_file(self, page: Page) -> str | None:
-        """None for a file that is too large, or that does not hold still: then nothing of it may be taken as known."""
+        """None for a file that is too large or keeps changing: then none of it may be treated as seen."""
         if page.snapshot:
             return page.snapshot.hash
         if page.identity.size > MAX_EDITABLE_BYTES:
@@ -162,7 +162,7 @@ class ReadTracker:
 
 
 def diff_contents(path: str, old: bytes, new: bytes, declared: DeclaredEncoding | None) -> tuple[str, bool]:
-    """What happened to a file, as a bounded diff, and whether that is all of it."""
+    """A bounded diff of two contents, and whether it is complete."""
     try:
         before, after = (Text.decode(data, path, declared) for data in (old, new))
     except BinaryFile:
@@ -173,5 +173,5 @@ def diff_contents(path: str, old: bytes, new: bytes, declared: DeclaredEncoding 
 
 
 def list_complete_lines(page: Page) -> list[tuple[int, int]]:
-    """The lines that a page showed to their end: a line that was cut has not been seen."""
+    """The lines that a page showed to their end. A truncated line does not count as seen."""
     return [(n, n) for n, line in enumerate(page.lines, page.first) if not line.omitted_chars]

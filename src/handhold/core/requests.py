@@ -1,9 +1,9 @@
-"""What a model can ask for, once a dialect has read the call."""
+"""The requests that a dialect decodes a model's calls into."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-MAX_PDF_PAGES = 20  # of a PDF, in one call (C-28)
+MAX_PDF_PAGES = 20  # pages per call (C-28)
 
 
 @dataclass(frozen=True)
@@ -13,13 +13,13 @@ class PageLimits:
     lines: int
     line_chars: int
     chars: int
-    count_rest: bool = False  # say how many lines of the range are left, though the file must be read to its end for it
-    refuse_long: bool = False  # a page over `chars` is an error; else it ends earlier
+    count_rest: bool = False  # report how many lines of the range are left; reads the file to its end
+    refuse_long: bool = False  # raise an error for a page over `chars` instead of shortening it
     cut_unit: Literal["line", "character", "byte"] = (
-        "line"  # where: behind a whole line, in one, or in one by bare bytes
+        "line"  # where a page may be cut: after a line, or inside one by characters or bytes
     )
-    max_full_read_bytes: int | None = None  # a larger file must be asked for by offset or limit
-    split_long_lines: bool = False  # a line over `line_chars` goes on in parts, each of which counts as a line
+    max_full_read_bytes: int | None = None  # a larger file needs an offset or a limit
+    split_long_lines: bool = False  # show a line over `line_chars` in parts, each counted as a line
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class FileRequest:
 @dataclass(frozen=True)
 class Read(FileRequest):
     limits: PageLimits
-    offset: int | None = None  # lines count from 1
+    offset: int | None = None  # 1-based line number
     limit: int | None = None
-    page_ranges: tuple[tuple[int, int], ...] = ()  # of a PDF: first and last of each run, in order and apart
-    include_images: bool = False  # show the pages of a PDF as pictures, too
-    if_changed: bool = False  # a page that the session was shown, and that is still the same, is not shown again
+    page_ranges: tuple[tuple[int, int], ...] = ()  # first and last PDF page of each range, sorted and disjoint
+    include_images: bool = False  # also show PDF pages as images
+    if_changed: bool = False  # omit a page that the session has already seen unchanged
 
 
 @dataclass(frozen=True)
 class ReadMany:
-    """Several files in one reply, which has room for `chars` characters, headings and all."""
+    """Several files in one reply of at most `chars` characters, headings included."""
 
     reads: tuple[Read, ...]
     chars: int
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """None that all of it depends on: each is judged where it is read, and refused by itself."""
+        """Empty: each file is checked when it is read, so one denied path does not fail the whole request."""
         return ()
 
 
@@ -63,12 +63,12 @@ class Write(FileRequest):
 
 @dataclass(frozen=True)
 class Replacement:
-    """One text for another; `every` place where it stands, or the only one."""
+    """Replace one text with another: `every` occurrence, or the only one."""
 
     old: str
     new: str
     every: bool = False
-    expected_count: int | None = None  # in how many places it must stand
+    expected_count: int | None = None  # how many occurrences there must be
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class MultiEdit(FileRequest):
 
 @dataclass(frozen=True)
 class Insert(FileRequest):
-    """New lines behind line number `line`; 0 is the beginning of the file."""
+    """Insert lines after line number `line`; 0 is the beginning of the file."""
 
     line: int
     text: str
@@ -98,29 +98,29 @@ CellAction = Literal["replace", "insert_before", "insert_after", "append", "dele
 
 @dataclass(frozen=True)
 class NotebookEdit(FileRequest):
-    """A change of one cell. `cell` is the one to change, or beside which a new one goes; empty to append."""
+    """A change to one cell. `cell` is the cell to change or to insert next to; empty to append."""
 
     action: CellAction
     cell: str = ""
-    source: str | None = None  # None: as it is
+    source: str | None = None  # None: keep the source
     kind: CellKind | None = None
 
 
 # --- patches
 
 
-LineSign = Literal[" ", "-", "+"]  # a line that stays, goes, comes
+LineSign = Literal[" ", "-", "+"]  # context, removed, added
 
 
 @dataclass(frozen=True)
 class PatchHunk:
-    """Lines to find, and what becomes of each. `scopes` narrow down where, the outermost first."""
+    """Lines to find, and what happens to each. `scopes` narrow the search, outermost first."""
 
-    patch_line: int  # of the patch
+    patch_line: int  # line number in the patch
     scopes: tuple[str, ...]
     rows: tuple[tuple[LineSign, str], ...]
-    is_at_end: bool = False  # its last old line is the file's last
-    ends_with_newline: bool | None = None  # whether the file then ends with one; None: as it does now
+    is_at_end: bool = False  # the hunk must match at the end of the file
+    ends_with_newline: bool | None = None  # whether the file ends with a newline afterwards; None: unchanged
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class DeleteFile:
 class UpdateFile:
     path: str
     hunks: tuple[PatchHunk, ...]
-    move_to: str = ""  # empty: it stays where it is
+    move_to: str = ""  # empty: not moved
 
 
 Operation = AddFile | DeleteFile | UpdateFile
@@ -154,10 +154,10 @@ Operation = AddFile | DeleteFile | UpdateFile
 
 @dataclass(frozen=True)
 class Patch:
-    """Operations on any number of files, each on what the ones before left; all or none."""
+    """Operations on any number of files, applied in order, all or none."""
 
     operations: tuple[Operation, ...]
-    folder: str = ""  # one that must be there: a `cd` led to it, and the paths are spelled from the workspace
+    folder: str = ""  # a folder that must exist: the target of a leading `cd`; the paths are relative to the workspace
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -165,20 +165,20 @@ class Patch:
         return tuple(dict.fromkeys([*(each.path for each in self.operations), *targets]))
 
 
-# --- looking around
+# --- listing and searching
 
 
-SortOrder = Literal["modified", "none"]  # newest first, which needs a whole scan; or by path, which may stop early
+SortOrder = Literal["modified", "none"]  # newest first, which needs a full scan; or by path, which can stop early
 GrepMode = Literal["files_with_matches", "content", "count"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """A request about what is below a folder, or in one file. A page of it has `limit` items and `chars` characters."""
+    """A search below a folder or in one file. A page has at most `limit` items and `chars` characters."""
 
     path: str = "/"
     hidden: bool = False
-    ignored: bool = False  # also what ignore files, and the list of heavy folders, leave out
+    ignored: bool = False  # include ignored files and the default-ignored heavy folders
     limit: int
     chars: int
     cursor: str = ""
@@ -191,8 +191,8 @@ class SearchRequest:
 @dataclass(frozen=True, kw_only=True)
 class ListFiles(SearchRequest):
     depth: int = 1
-    ignore: tuple[str, ...] = ()  # globs of what to leave out besides
-    skip: int = 0  # entries of `limit` that are not shown, where a family pages by a number and not by a cursor
+    ignore: tuple[str, ...] = ()  # additional globs to leave out
+    skip: int = 0  # entries to skip, for dialects that page by number instead of by cursor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,7 @@ class Grep(SearchRequest):
     before: int = 0
     after: int = 0
     sort: SortOrder = "modified"
-    width: int = 500  # characters of a line, cut around its match
+    width: int = 500  # characters shown of a line, cut around its match
 
 
 # --- commands
@@ -219,16 +219,16 @@ class Grep(SearchRequest):
 
 @dataclass(frozen=True)
 class Run:
-    """A shell command. `chars` is how much of its output the reply may show; over that it shows `lines` of each end."""
+    """A shell command. A reply shows up to `chars` characters of its output; of a longer one, `lines` from each end."""
 
     command: str
     timeout_seconds: float
     chars: int
     lines: int = 5
     background: bool = False
-    preview: bool = False  # run it, say what it would change, and change nothing
-    direct: bool = False  # on the workspace itself, without a shadow: it cannot be taken back
-    first_bytes: int = 0  # where a family shows the beginning and no end: so much of it, and `chars` does not count
+    preview: bool = False  # run it and report what it would change, but apply nothing
+    direct: bool = False  # on the workspace itself, without an overlay: cannot be undone
+    first_bytes: int = 0  # show only this many bytes from the beginning; `chars` is then ignored
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class Run:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A request about a command that runs in the background."""
+    """A request about a background command."""
 
     job: str
 
@@ -249,7 +249,7 @@ class JobRequest:
 @dataclass(frozen=True)
 class JobOutput(JobRequest):
     chars: int
-    offset: int | None = None  # bytes of its output; None: from where the last reply ended
+    offset: int | None = None  # byte offset in its output; None: where the last reply ended
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class JobStop(JobRequest):
 
 @dataclass(frozen=True)
 class RestartShell:
-    """Let a lasting shell forget where it stands and what was exported."""
+    """Reset a persistent shell: its working directory and exported variables."""
 
     @property
     def paths(self) -> tuple[str, ...]:

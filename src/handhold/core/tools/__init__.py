@@ -1,4 +1,4 @@
-"""One file an operation: what a request would do, given a view of the files; of a search, what it came to."""
+"""One module per operation: each plans a request on a view of the files, and turns a search outcome into a result."""
 
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Answer, Convert, Plan, Restart, Search
@@ -28,7 +28,7 @@ from handhold.core.tools import read, read_many, run, searches
 
 
 def plan(request: Request, files: GuardedView) -> Plan:
-    """What the request would do. What changes text is imported with the first change: it is half of a start."""
+    """What the request would do. Modules that change text are imported on first use: they take half of the startup."""
     match request:
         case Read():
             return read.plan(request, files)

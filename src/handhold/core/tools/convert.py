@@ -1,6 +1,6 @@
-"""Read, where a file is not text: an image, or pages of a PDF. Somebody else makes them fit; here is what is asked for.
+"""Read files that are not text: an image, or pages of a PDF. This module plans the request; a converter fulfils it.
 
-A picture costs a model about a token for 750 of its pixels, whatever its bytes: that is the price it has here.
+An image costs a model about one token per 750 pixels, regardless of its bytes. The budget uses that cost.
 """
 
 from base64 import b64encode
@@ -14,7 +14,7 @@ from handhold.core.results import Block, ImageResult, PdfResult
 from handhold.core.text.file_types import medium_from_name
 from handhold.core.text.lines import merge_ranges
 
-PAGE_HEADING_CHARS = 80  # characters of a reply that a page costs beside its text
+PAGE_HEADING_CHARS = 80  # characters that a page costs in a reply, in addition to its text
 
 
 def plan(request: Read, medium: Medium, files: GuardedView) -> Convert:
@@ -72,7 +72,7 @@ def encode_image(picture: Picture) -> Block:
 
 
 def list_omitted_pages(convert: Convert, converted: ConvertedPdf) -> tuple[tuple[int, int], ...]:
-    """The pages that were asked for, are there, and are not shown. Without a word about pages, all are asked for."""
+    """The requested pages that exist but are not shown. Without a page range, all pages are requested."""
     shown = {page.number for page in converted.pages}
     here = [(n, n) for n in convert.pages if n <= converted.page_count and n not in shown]
     beyond = (

@@ -1,4 +1,4 @@
-"""Edit and MultiEdit: replace text that the model quotes, one time or several, all or nothing."""
+"""Edit and MultiEdit: replace text that the model quotes, once or several times, all or nothing."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
 
 
 def plan_create(path: str, content: str, rest: Sequence[Replacement], files: GuardedView) -> Changes:
-    """An empty old text makes the file; what follows edits what was made."""
+    """Create the file, as an empty old text requests, and apply the remaining edits to it."""
     made = files.create_text(content, path)
     applied = apply_edits(made, rest, path=path, matching=files.matching)
     applied = AppliedEdits(
@@ -63,7 +63,7 @@ def build_edit_result(path: str, place: str, before: Text | None, applied: Appli
 
 
 def find_edit_error(content: str, edit: Replacement, *, matching: Matching) -> ToolError | None:
-    """Why this edit of this content would be refused; None if it would not."""
+    """The error that this edit would raise on this content, or None."""
     try:
         apply_edit(content, edit, matching=matching)
     except ToolError as error:
@@ -72,5 +72,5 @@ def find_edit_error(content: str, edit: Replacement, *, matching: Matching) -> T
 
 
 def apply_edit(content: str, edit: Replacement, *, matching: Matching) -> str:
-    """The content with the edit made."""
+    """The content after the edit."""
     return apply_edits(Text(content), (edit,), path="", matching=matching).text.body

@@ -1,9 +1,9 @@
-"""What git writes although nothing is new: `git diff` renews the times in its index, and `git branch -d` writes a
-configuration that says the same as before.
+"""Drop git's writes that change nothing: `git diff` refreshes time stamps in the index, and `git branch -d` rewrites an
+identical configuration.
 
-Such a change is dropped, so that looking changes nothing, asks nobody, and is not what the next undo takes back. The
-index stays if the command changed anything else: its times belong to the files that git wrote. An index that cannot be
-read here counts as changed.
+Without this, a read-only command would need approval and would be what the next undo reverts. The index is kept if the
+command changed anything else, because its time stamps belong to the files that git wrote. An index that cannot be
+parsed here counts as changed.
 """
 
 import re
@@ -17,13 +17,13 @@ from handhold.core.plans import Content, Effects, FileChange, StagedContent
 INDEX_PATH = re.compile(r".*/\.git/(?:(?:modules|worktrees)/.+/)?index", re.DOTALL)
 LOCK_PATH = re.compile(r".*/\.git/(?:.+/)?[^/]+\.lock", re.DOTALL)
 CONFIG_PATH = re.compile(r".*/\.git/(?:modules/.+/)?config", re.DOTALL)
-MAX_READ_BYTES = 16 * 1024 * 1024  # bytes of a file that is looked into
-HEADER_BYTES, FIXED_BYTES, CHECKSUM_BYTES = 12, 62, 20  # bytes; object names of 20
+MAX_READ_BYTES = 16 * 1024 * 1024  # a larger file is not parsed
+HEADER_BYTES, FIXED_BYTES, CHECKSUM_BYTES = 12, 62, 20  # for object names of 20 bytes
 EXTENDED_FLAG = 0x4000
 
 
 class GitIndexEntry(NamedTuple):
-    """A file as the index knows it, without the times and numbers by which it is told unchanged."""
+    """A file in the index, without the stat data that git uses to detect changes."""
 
     mode: bytes
     object: bytes
@@ -32,7 +32,7 @@ class GitIndexEntry(NamedTuple):
 
 
 def drop_refreshed(effects: Effects, read: Callable[[Content, str], bytes | None]) -> Effects:
-    """The effects, except on a configuration that says the same as before, and on an index if that was all."""
+    """Drop configurations that did not really change, and the index if nothing else changed."""
     refreshed = {change.path for change in effects.files if _is_refreshed(change, read)}
     if any(change.path not in refreshed for change in effects.files):
         refreshed = {path for path in refreshed if not INDEX_PATH.fullmatch(path)}
@@ -40,7 +40,7 @@ def drop_refreshed(effects: Effects, read: Callable[[Content, str], bytes | None
 
 
 def drop_locks(effects: Effects, format_path: Callable[[str], str]) -> Effects:
-    """The effects of a command that was killed, except for locks that it held: they would keep git from working."""
+    """Drop the lock files of a command that was killed: they would block git."""
     locks = {change.path for change in effects.files if change.before is None and LOCK_PATH.fullmatch(change.path)}
     notes = (f"Left out: {format_path(path)}, which the command held when it was ended" for path in sorted(locks))
     return replace(_drop_paths(effects, locks), notes=(*effects.notes, *notes))
@@ -81,7 +81,7 @@ def has_same_files(old: bytes, new: bytes) -> bool:
 
 
 def parse_index(index: bytes) -> Iterator[GitIndexEntry]:
-    """The entries of an index of version 2 or 3; ValueError for what is none."""
+    """The entries of a version 2 or 3 index; ValueError for anything else."""
     version, count = (int.from_bytes(index[at : at + 4], "big") for at in (4, 8))
     if index[:4] != b"DIRC" or version not in (2, 3):
         raise ValueError("not an index that can be read here")

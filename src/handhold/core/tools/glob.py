@@ -1,4 +1,4 @@
-"""Glob: files by their names, newest first."""
+"""Glob: find files by name, newest first."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def plan(request: Glob, files: GuardedView) -> Search:
 
 
 def relativize_pattern(pattern: str, place: str) -> str:
-    """The pattern as it stands from the folder on, where a model spelled it from the root of all."""
+    """Make a pattern that the model wrote as an absolute path relative to the search folder."""
     pattern = pattern.removeprefix(place.rstrip("/") + "/").lstrip("/")
     while pattern.startswith("./"):
         pattern = pattern[2:].lstrip("/")
@@ -39,5 +39,5 @@ def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Glob
 
 
 def suggest_hint(pattern: str) -> SearchHint:
-    """Whether a file of this name may be deeper; of a pattern that ends in any name, or in none, that says nothing."""
+    """Suggest searching deeper, unless the pattern already does or ends in a bare wildcard."""
     return "deeper" if "**" not in pattern and pattern.rpartition("/")[2].strip("*") else ""

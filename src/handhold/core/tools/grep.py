@@ -1,4 +1,4 @@
-"""Grep: files by what is in them, newest first; literal unless a regular expression is asked for."""
+"""Grep: find files by content, newest first; literal unless a regular expression is requested."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -12,16 +12,16 @@ from handhold.core.requests import Grep
 from handhold.core.results import GrepResult, SearchHint
 from handhold.core.tools.paging import CharBudget, explain_unusable, plan_search, require_glob, summarize
 
-CUT_MARKERS_CHARS = 70  # characters that tell how much of a line was left out before and after
+CUT_MARKERS_CHARS = 70  # for the notes on how much of a line was left out before and after
 COUNT_CHARS = 14  # a colon and a number
 
 LOOKS_LIKE_REGEX = re.compile(
     r"\.[*+]|\\[bBdDsSwW.()\[\]{}|?+*^$]|\[\^|\[[^\]]*\w-\w|\(\?|[\w)]\|[\w(]|^\^|\w\$$|[)\]][*+?{]"
 )
-"""What hardly anybody writes who means it literally."""
+"""Text that is hardly ever meant literally."""
 
 LOOKS_LITERAL = re.compile(r"\(\)|\w\([^?|)]*\)(?![*+?{])|\[\d*\]|\$[\w{(]|\{\w*\}|\?\.\w|\+\+|^[*+?]")
-"""What hardly anybody writes who means a regular expression."""
+"""Text that is hardly ever meant as a regular expression."""
 
 
 def plan(request: Grep, files: GuardedView) -> Search:
@@ -35,14 +35,14 @@ def plan(request: Grep, files: GuardedView) -> Search:
 
 
 def relativize_glob(glob: str, place: str) -> str:
-    """The filter as it stands from the folder on, where a model spelled it from the root of all."""
+    """Make a filter that the model wrote as an absolute path relative to the search folder."""
     negated = glob[:1] if glob.startswith("!") else ""
     prefix = place.rstrip("/")
     return negated + glob.removeprefix(negated + prefix) if glob.startswith(f"{negated}{prefix}/") else glob
 
 
 def require_pattern(pattern: str) -> None:
-    """BadPattern for what no line can hold."""
+    """Raise BadPattern for a pattern that no line can match."""
     if not pattern:
         raise BadPattern(pattern, "it is empty, and that is everywhere")
     if "\n" in pattern:
@@ -67,7 +67,7 @@ def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Grep
 
 
 def redact_hits(result: GrepResult, redact: Callable[[str], str]) -> GrepResult:
-    """The same, with what `redact` replaces. Where a line was changed, nobody knows where in it the match is."""
+    """Apply `redact` to all lines. In a line that it changes, the position of the match is no longer known."""
 
     def redact_row(row: MatchRow) -> MatchRow:
         text = redact(row.text)
@@ -80,12 +80,12 @@ def redact_hits(result: GrepResult, redact: Callable[[str], str]) -> GrepResult:
 
 
 def fit_files(hits: Sequence[SearchHit], request: Grep, paths: dict[str, str]) -> Sequence[SearchHit]:
-    """The files that a page has room for."""
+    """The files that fit on a page."""
     return hits[: CharBudget(request.chars).count_fitting([len(paths[hit.place]) + COUNT_CHARS for hit in hits])]
 
 
 def fit_matches(hits: Sequence[SearchHit], request: Grep, paths: dict[str, str]) -> Sequence[SearchHit]:
-    """The same for lines: the last file may be shown in part, up to a match and what stands behind it."""
+    """The matches that fit on a page. The last file may be shown in part, up to a match and its context."""
     pieces = [(hit, piece) for hit in hits for piece in split_by_match(hit.rows, request.after)]
     costs: list[int] = []
     before = None
@@ -99,7 +99,7 @@ def fit_matches(hits: Sequence[SearchHit], request: Grep, paths: dict[str, str])
 
 
 def split_by_match(rows: Sequence[MatchRow], after: int) -> Iterator[Sequence[MatchRow]]:
-    """Rows in pieces of one match each, with the lines before it and at most `after` behind it."""
+    """Split rows into pieces of one match each, with the lines before it and at most `after` lines after it."""
     piece: list[MatchRow] = []
     last = None
     for row in rows:
@@ -114,7 +114,7 @@ def split_by_match(rows: Sequence[MatchRow], after: int) -> Iterator[Sequence[Ma
 
 
 def count_row_chars(row: MatchRow) -> int:
-    """Of a numbered line, the mark of a gap above it, and what tells of a cut."""
+    """The characters of a numbered line, of a gap marker above it, and of the note about a cut."""
     return (
         max(len(str(row.number)), 6)
         + 1
@@ -126,7 +126,7 @@ def count_row_chars(row: MatchRow) -> int:
 
 
 def suggest_hint(request: Grep) -> SearchHint:
-    """What a pattern that found nothing may have been instead."""
+    """How a pattern that found nothing may have been meant."""
     if LOOKS_LIKE_REGEX.search(request.pattern):
         return "" if request.regex else "regex"
     return "literal" if request.regex and LOOKS_LITERAL.search(request.pattern) else ""

@@ -1,4 +1,4 @@
-"""Insert: new lines behind a line that is named by its number."""
+"""Insert: add lines after a given line number."""
 
 from itertools import islice
 
@@ -23,7 +23,7 @@ def plan(request: Insert, files: GuardedView) -> Changes:
     added = normalize_newlines(request.text).removesuffix("\n").replace("\n", ending)
     at = sum(len(line) + len(end) for line, end in islice(iter_lines_with_endings(body), request.line))
     above, below = body[:at], body[at:]
-    unended = above and not above.endswith("\n")  # the file's last line: it gets an end, and the new ones none
+    unended = above and not above.endswith("\n")  # the file's last line has no newline; keep it that way
     after = known.text.with_body(above + ending + added if unended else above + added + ending + below)
     step = AppliedReplacement("", request.text, every=False, match_count=1, matched_by="line")
     change = FileChange(known.snapshot.path, InlineContent(known.snapshot.data), InlineContent(after.encode()))

@@ -1,4 +1,4 @@
-"""List: what is in a folder, directories first."""
+"""List: the contents of a folder, directories first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from handhold.core.results import ListResult
 from handhold.core.tools.paging import CharBudget, plan_search, require_glob, summarize
 
 INDENT_CHARS = 2
-MAX_MARKER_CHARS = len(" (link)\n")  # the most that stands behind a name
+MAX_MARKER_CHARS = len(" (link)\n")  # the longest suffix of a name
 
 
 def plan(request: ListFiles, files: GuardedView) -> Search:
@@ -36,7 +36,7 @@ def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> List
 
 
 def count_entry_chars(entries: Sequence[tuple[str, str]], folder: str) -> Iterator[int]:
-    """What each takes of a reply that shows a tree: its line, and those of its folders that are not yet there."""
+    """The running size of a tree listing: each entry's line, and the lines of its folders not yet listed."""
     room = len(folder) + MAX_MARKER_CHARS
     shown_names: Sequence[str] = ()
     for path, _ in entries:
@@ -48,5 +48,5 @@ def count_entry_chars(entries: Sequence[tuple[str, str]], folder: str) -> Iterat
 
 
 def count_shared_prefix(some: Sequence[str], others: Sequence[str]) -> int:
-    """How many names both begin with."""
+    """The length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))

@@ -1,7 +1,7 @@
-"""Notebooks: Read shows them by cells, NotebookEdit changes one.
+"""Notebooks: Read shows them by cells, NotebookEdit changes one cell.
 
-A cell is meant by its id. Where cells have none they are counted, and whoever adds one or takes one away must look
-again before it means another: those behind it have other numbers now.
+Cells are addressed by id. Cells without ids are numbered; after inserting or deleting one, the model must read the
+notebook again, because the numbers of later cells have changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ from handhold.core.text.notebook import Cell, InvalidNotebook, Notebook, parse_n
 from handhold.core.text.notebook_splice import delete_cell, insert_cell, replace_cell
 from handhold.core.tools import text_page
 
-HEADING_CHARS = 300  # characters of a reply that a cell or an output costs beside its text, at most
-LINE_OVERHEAD_CHARS = 9  # that a line of it does
-PIXELS_PER_CHAR = 750 / 4  # that cost a model as much as a character
-MAX_CELL_OUTPUTS = 20  # of one cell
+HEADING_CHARS = 300  # the most that a cell or an output costs in a reply, in addition to its text
+LINE_OVERHEAD_CHARS = 9  # per line of source or output
+PIXELS_PER_CHAR = 750 / 4  # pixels that cost a model as much as one character
+MAX_CELL_OUTPUTS = 20  # per cell
 
 # --- reading
 
 
 def plan_read(request: Read, head: FileHead, files: GuardedView) -> Answer:
-    """By cells; as text, and why, where that cannot be."""
+    """Show the cells; if the file is no valid notebook, show its text and say why."""
     try:
         return plan_cells(request, files)
     except InvalidNotebook as error:
@@ -44,9 +44,9 @@ def plan_read(request: Read, head: FileHead, files: GuardedView) -> Answer:
 
 
 def plan_cells(request: Read, files: GuardedView) -> Answer:
-    """The cells of a file from `offset` on, as many as there is room for; InvalidNotebook if it has none."""
+    """The cells from `offset` on, as many as fit; InvalidNotebook if the file is none."""
     snapshot = files.read(request.path)
-    # By the rules of the format it is UTF-8, whatever is declared for its folder.
+    # The format requires UTF-8, whatever is declared for the folder.
     book = parse_notebook(Text.decode(snapshot.data, request.path), first_number=files.options.first_cell)
     first, total = request.offset or 1, len(book.cells)
     if first > max(total, 1):
@@ -79,7 +79,7 @@ def has_numbered_cells(cells: Sequence[Cell]) -> bool:
 
 
 def fit_cells(cells: Sequence[Cell], room: int, pictures: ReplyImages) -> Iterator[CellView]:
-    """Cells until the room is used up. The first is cut to fit and always shown: else a page would never end."""
+    """Cells until the room is used up. The first is always shown, cut to fit: otherwise paging would never advance."""
     for n, cell in enumerate(cells):
         before = len(pictures.blocks)
         each, cost = fit_cell(cell, room if not n else None, pictures)
@@ -91,7 +91,7 @@ def fit_cells(cells: Sequence[Cell], room: int, pictures: ReplyImages) -> Iterat
 
 
 def fit_cell(cell: Cell, room: int | None, pictures: ReplyImages) -> tuple[CellView, int]:
-    """A cell, its source and its outputs as far as there is room (None: for all of it), and what it costs."""
+    """A cell with as much of its source and outputs as fits (None: all), and its cost."""
     source, cost = clip_source(normalize_newlines(cell.source), room)
     outputs: list[CellOutput] = []
     left = 0
@@ -111,7 +111,7 @@ def fit_cell(cell: Cell, room: int | None, pictures: ReplyImages) -> tuple[CellV
 
 
 def clip_source(source: str, room: int | None) -> tuple[str, int]:
-    """As many characters of a source as there is room for, and what they cost."""
+    """The beginning of a source that fits, and its cost."""
     cost = HEADING_CHARS + count_text_chars(source)
     if room is None or cost <= room:
         return source, cost
@@ -165,7 +165,7 @@ def parse_editable(text: Text, path: str, files: GuardedView) -> Notebook:
 
 
 def edit_cell(request: NotebookEdit, book: Notebook, files: GuardedView) -> tuple[str, NotebookEditResult]:
-    """The text of the notebook with the cell changed, and what that came to."""
+    """The notebook's text with the cell changed, and the result."""
     source, kind = request.source, request.kind
     total = len(book.cells)
     if request.action == "append":
@@ -202,7 +202,7 @@ def build_result(request: NotebookEdit, number: int, name: str, kind: str, total
 
 
 def find_cell(request: NotebookEdit, book: Notebook) -> Cell:
-    """The cell that is meant, and no other."""
+    """The one cell that the request names."""
     for cell in book.cells:
         if cell.name and cell.name == request.cell:
             return cell

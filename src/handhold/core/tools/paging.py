@@ -1,4 +1,4 @@
-"""What list, glob and grep share: where a search begins, and what it comes to when only a page of it is shown."""
+"""Shared by list, glob and grep: where a search starts, and the result when only one page is shown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,17 +13,17 @@ from handhold.core.text.cursor import Cursor, checksum_hit
 from handhold.core.text.globs import validate_glob
 from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
-MAX_PATTERN_CHARS = 10_000  # characters; no system hands a hundred thousand to a program as one argument
+MAX_PATTERN_CHARS = 10_000  # well below the length that systems accept for one program argument
 
 PAGING_FIELDS = {"path", "limit", "chars", "cursor", "width", "before", "after"}
-"""What may differ from one page to the next: it changes how much is shown, and not what is found."""
+"""Fields that may differ between pages: they change how much is shown, not what is found."""
 
 INCOMPLETE_SKIP_REASONS: frozenset[SkipReason] = frozenset({"too large", "unreadable", "too deep"})
-"""Rules by which something is left out that nobody wanted left out."""
+"""Reasons that leave a search incomplete although nobody asked to skip the files."""
 
 
 def require_glob(pattern: str) -> None:
-    """BadGlob if it is none."""
+    """Raise BadGlob for an invalid glob."""
     if not pattern.strip():
         raise BadGlob(pattern, "it is empty")
     if because := explain_unusable(pattern):
@@ -32,7 +32,7 @@ def require_glob(pattern: str) -> None:
 
 
 def explain_unusable(pattern: str) -> str:
-    """Why no engine can be handed this pattern; empty if one can."""
+    """Why no engine can take this pattern; empty if it is usable."""
     if "\0" in pattern:
         return "it holds a NUL, which is in no text and in no name"
     if len(pattern) > MAX_PATTERN_CHARS:
@@ -43,7 +43,7 @@ def explain_unusable(pattern: str) -> str:
 
 
 def plan_search(request: ListFiles | Glob | Grep, place: str, files: GuardedView) -> Search:
-    """The search from its first item on, or from where its cursor stands; BadCursor."""
+    """Plan a search from its first item or from its cursor; raise BadCursor for an invalid one."""
     entries = files.options.max_visited_entries if isinstance(request, Glob) else None
     search = Search(request, place, files.options.search_seconds, max_entries=entries)
     if not request.cursor:
@@ -53,7 +53,7 @@ def plan_search(request: ListFiles | Glob | Grep, place: str, files: GuardedView
 
 
 def build_query_key(request: ListFiles | Glob | Grep, place: str) -> tuple[str, ...]:
-    """What is looked for, and where: the same for every page of it."""
+    """The query and its place: the same for all pages of one search."""
     arguments = (
         f"{each.name}={getattr(request, each.name)!r}" for each in fields(request) if each.name not in PAGING_FIELDS
     )
@@ -62,12 +62,12 @@ def build_query_key(request: ListFiles | Glob | Grep, place: str) -> tuple[str, 
 
 @dataclass(frozen=True)
 class CharBudget:
-    """How many characters a page has. Its first item is shown whatever it costs: an empty page would never end."""
+    """The characters available on a page. The first item is always shown: an empty page would never advance."""
 
     chars: int
 
     def count_fitting(self, costs: Sequence[int]) -> int:
-        """How many of these items it has room for."""
+        """How many of these items fit."""
         room = self.chars
         for n, cost in enumerate(costs):
             room -= cost
@@ -79,7 +79,7 @@ class CharBudget:
 def summarize(
     search: Search, outcome: SearchOutcome, hits: Sequence[SearchHit], files: GuardedView, *, hint: SearchHint = ""
 ) -> SearchSummary:
-    """How the search went, if these hits of it are shown."""
+    """Summarize the search for the hits that are shown."""
     shown, found = count_items(hits), count_items(outcome.hits)
     more = outcome.has_more or shown < found
     return SearchSummary(
@@ -96,14 +96,14 @@ def summarize(
 
 
 def count_items(hits: Sequence[SearchHit]) -> int:
-    """What a limit and a cursor count: matching lines where lines are shown, else files."""
+    """The number of items as a limit or a cursor counts them: matching lines if lines are shown, otherwise files."""
     return sum(sum(row.is_match for row in hit.rows) or 1 for hit in hits)
 
 
 def build_next_cursor(search: Search, outcome: SearchOutcome, hits: Sequence[SearchHit]) -> str:
-    """The cursor behind these hits.
+    """The cursor after these hits.
 
-    None where time ran out on the newest: which ones those are, the next search would see otherwise.
+    Empty if time ran out in a newest-first search: the next search might rank the files differently.
     """
     if outcome.abort_reason == "deadline" and outcome.order == "modified":
         return ""
@@ -131,7 +131,7 @@ def get_status(outcome: SearchOutcome, hits: Sequence[SearchHit], *, more: bool)
 
 
 def format_skipped(skipped: SkippedFiles, files: GuardedView) -> SkippedFiles:
-    """The same, its ignore file spelled as other paths are; one that may not be seen is not quoted either."""
+    """The same with its ignore file as a display path; an ignore file that is not visible is not quoted."""
     if not skipped.source:
         return skipped
     if not files.is_visible(skipped.source):

@@ -13,7 +13,7 @@ from handhold.core.text import hunks
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.lines import count_lines
 
-MAX_DIFF_CHARS = 200_000  # characters shown to people
+MAX_DIFF_CHARS = 200_000  # of a diff shown to people
 
 
 def plan(request: Patch, files: GuardedView) -> Changes:
@@ -30,12 +30,12 @@ def plan(request: Patch, files: GuardedView) -> Changes:
 
 @dataclass
 class FileDraft:
-    """One file: what is there, and what the operations so far made of it; None is absent."""
+    """One file before the patch and after the operations so far; None means absent."""
 
     path: str  # as the model spells it
     before: bytes | None
     after: bytes | None
-    mode: int | None = None  # of the file whose content this is
+    mode: int | None = None  # of the file that the content comes from
     moved_from: "FileDraft | None" = None
     added: int = 0
     removed: int = 0
@@ -44,11 +44,11 @@ class FileDraft:
 
 @dataclass
 class PatchPlanner:
-    """The files as they would be. Each operation works on what the ones before left."""
+    """The files as they would be. Each operation works on the result of the previous ones."""
 
     files: GuardedView
     drafts: dict[str, FileDraft] = field(default_factory=dict[str, FileDraft])
-    seen: set[str] = field(default_factory=set[str])  # what the session knows from end to end
+    seen: set[str] = field(default_factory=set[str])  # places that the session has seen completely
 
     def apply(self, operation: Operation) -> None:
         match operation:
@@ -92,10 +92,10 @@ class PatchPlanner:
         if self.files.resolve(path) in self.seen:
             self.seen.add(place)
 
-    # --- what is there
+    # --- files before the patch
 
     def get_draft(self, path: str) -> FileDraft:
-        """A file that is there, and that the session may change."""
+        """An existing file that the session may change."""
         place = self.files.resolve(path)
         if place not in self.drafts:
             stat = self.files.stat_file(path)
@@ -108,7 +108,7 @@ class PatchPlanner:
         return self.drafts[place]
 
     def resolve_unused(self, path: str) -> str:
-        """The place of a path where nothing is."""
+        """Resolve a path at which nothing exists."""
         place = self.files.resolve(path)
         stat = self.files.stat(path) if place not in self.drafts else None
         if stat and stat.kind == "directory":
@@ -118,12 +118,12 @@ class PatchPlanner:
         return place
 
     def put(self, place: str, draft: FileDraft) -> None:
-        if place in self.drafts:  # it was there before, and went
+        if place in self.drafts:  # it existed before and was removed
             draft.before = self.drafts[place].before
             draft.removed += self.count_lines(draft.before, draft.path)
         self.drafts[place] = draft
 
-    # --- what becomes of it
+    # --- result
 
     def build_changes(self) -> Iterator[FileChange]:
         for place, draft in self.drafts.items():
@@ -140,7 +140,7 @@ class PatchPlanner:
             )
 
     def format_diff(self) -> str:
-        """For people, bounded; what was left out is said."""
+        """A bounded diff for people; it says what was left out."""
         out: list[str] = []
         room = MAX_DIFF_CHARS
         shown = self.list_reported_drafts()
@@ -172,7 +172,7 @@ class PatchPlanner:
             return 0
 
     def list_reported_drafts(self) -> list[FileDraft]:
-        """One draft for each file that is spoken of: not what came and went, and a moved one only where it is now."""
+        """One draft per reported file: not those added and removed again, and a moved file only at its new path."""
         moved = {id(draft.moved_from) for draft in self.drafts.values()}
         there = [draft for draft in self.drafts.values() if draft.before is not None or draft.after is not None]
         return [draft for draft in there if draft.after is not None or id(draft) not in moved]
@@ -187,9 +187,9 @@ def classify_draft(draft: FileDraft, source: str) -> Literal["added", "deleted",
 
 
 def require_folder(path: str, files: GuardedView) -> None:
-    """A `cd` would fail, and nothing after it would happen."""
+    """Raise the error that makes a `cd` to `path` fail; nothing after it would run."""
     if path.rpartition("/")[2] in (".", ".."):
-        return  # the way up is there if the way down is, and that the paths themselves will show
+        return  # a parent exists if the folder does, which the paths themselves will show
     stat = files.stat(path)
     if stat is None:
         raise NotFound(path)

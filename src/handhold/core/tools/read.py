@@ -1,4 +1,4 @@
-"""Read: a page of a text file, with line numbers; of a folder, what is in it."""
+"""Read: a page of a text file with line numbers, or a folder's entries."""
 
 from handhold.core.errors import IsDirectory, PagesNotSupported
 from handhold.core.plans import Answer, Convert, Search
@@ -7,7 +7,7 @@ from handhold.core.requests import ListFiles, Read
 from handhold.core.text.file_types import PROBE_BYTES, detect_medium
 from handhold.core.tools import convert, searches, text_page
 
-MAX_FOLDER_ENTRIES = 200  # entries of a folder
+MAX_FOLDER_ENTRIES = 200
 
 
 def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
@@ -30,7 +30,7 @@ def plan(request: Read, files: GuardedView) -> Answer | Search | Convert:
 
 
 def plan_listing(request: Read, files: GuardedView) -> Search:
-    """As list shows it by its path alone, so that its cursor goes on from here; in some families deeper."""
+    """List the folder as ListFiles does, so that its cursor continues here; some dialects list deeper."""
     entries = min(request.limit or MAX_FOLDER_ENTRIES, MAX_FOLDER_ENTRIES)
     list_request = ListFiles(
         path=request.path, depth=files.options.folder_depth, limit=entries, chars=request.limits.chars

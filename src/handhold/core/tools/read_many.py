@@ -1,7 +1,7 @@
-"""ReadMany: several files in one reply, whose room they share.
+"""ReadMany: several files that share one reply.
 
-Small files are shown whole. What they leave is shared by the larger ones in equal parts, so that none of them pushes
-another out. A file that cannot be shown is told in its place and spoils nothing.
+Small files are shown whole. Larger ones share the rest equally, so that none crowds out another. A file that cannot be
+shown gets its error in its place and does not affect the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from handhold.core.requests import Read, ReadMany
 from handhold.core.results import ReadManyResult, TextResult
 from handhold.core.tools import read, text_page
 
-HEADING_CHARS = 600  # characters of a reply that a file takes beside its lines: its name, and how to go on or why not
-MIN_LINE_CHARS = 100  # characters of a line, however many files there are
+HEADING_CHARS = 600  # what a file costs in addition to its lines: its name, and how to continue or the error
+MIN_LINE_CHARS = 100  # of a line, however many files there are
 
 FileOutcome = tuple[TextResult, Page] | PathError
 
@@ -25,7 +25,7 @@ def plan(request: ReadMany, files: GuardedView) -> Answer:
     room = request.chars - HEADING_CHARS * len(request.reads)
     width = max(
         MIN_LINE_CHARS, room // len(request.reads) - text_page.LINE_NUMBER_CHARS - text_page.CUT_NOTE_CHARS - 2
-    )  # so that a line fits into any part
+    )  # so that a line fits into any share
     outcomes = [read_one(narrow_limits(each, room, width), files) for each in request.reads]
     parts = iter(allocate_chars([count_page_chars(*each) for each in outcomes if isinstance(each, tuple)], room))
     outcomes = [truncate_page(*each, next(parts)) if isinstance(each, tuple) else each for each in outcomes]
@@ -56,7 +56,7 @@ def count_page_chars(shown: TextResult, page: Page) -> int:
 
 
 def allocate_chars(sizes: Sequence[int], room: int) -> Iterator[int]:
-    """How much of the room each gets: all that it needs, or as much as every other that needs more."""
+    """Each file's share of the room: all it needs, or an equal part of what is left."""
     left, parts = room, dict[int, int]()
     for rank, at in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         parts[at] = min(sizes[at], left // (len(sizes) - rank))
@@ -65,7 +65,7 @@ def allocate_chars(sizes: Sequence[int], room: int) -> Iterator[int]:
 
 
 def truncate_page(shown: TextResult, page: Page, room: int) -> tuple[TextResult, Page]:
-    """The same page, ended where its room does."""
+    """The page cut to its room."""
     lines = text_page.fit_lines(shown.lines, shown.first, room)
     gone = len(shown.lines) - len(lines)
     if not gone:

@@ -1,4 +1,4 @@
-"""Run: a command, which is a plan that only the world can finish, and what is told of it when it has."""
+"""Run: plan a command, and report what it did when it has finished."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.results import ChangedPath, ChangeVerb, JobResult, RunResult, SeenFileDiff
 
 MAX_LISTED_PATHS = 100  # paths in a reply
-MAX_DIFF_CHARS = 6_000  # characters of diffs of files that the session had read
+MAX_DIFF_CHARS = 6_000  # of diffs of files that the session has read
 
 CHANGE_VERBS = (Verb.CREATE, Verb.CHANGE, Verb.DELETE)
 
@@ -40,11 +40,11 @@ def plan_job(request: JobOutput | JobInput | JobStop, files: GuardedView) -> Job
     return JobAction(request)
 
 
-# --- what it did
+# --- effects
 
 
 def conclude(request: Run, result: CommandResult, format_path: PathFormatter) -> RunResult:
-    """What is known when a command has ended, and before anything of it counts."""
+    """The result of a finished command, before any of its changes are applied."""
     effects = result.effects or Effects()
     changed_paths = sorted(summarize_changes(effects.files), key=lambda each: each.path)
     return RunResult(
@@ -67,12 +67,12 @@ def conclude(request: Run, result: CommandResult, format_path: PathFormatter) ->
 
 
 def discard_effects(result: RunResult) -> RunResult:
-    """The same, where nothing of it came into the workspace."""
+    """The result if none of its changes are applied to the workspace."""
     return replace(result, applied="nothing", conflicts=(), seen_diffs=(), undiffed_paths=(), diff="")
 
 
 def summarize_changes(files: Sequence[FileChange]) -> Iterator[ChangedPath]:
-    """What happened to each path. What went in one place and came in another, the very same, was moved."""
+    """What happened to each path. Identical content that disappears at one path and appears at another was moved."""
     gone: defaultdict[tuple[str, str, int], list[FileChange]] = defaultdict(list)
     for change in files:
         if change.after is None and (key := _get_move_key(change.before)):
@@ -93,7 +93,7 @@ def summarize_changes(files: Sequence[FileChange]) -> Iterator[ChangedPath]:
 
 
 def _get_move_key(content: Content | None) -> tuple[str, str, int] | None:
-    """What a thing is known by in another place. Empty files are all alike, so none of them is known."""
+    """What identifies content at another path. Empty files are all alike, so they have no key."""
     match content:
         case StagedContent(kind="file" | "tree" as kind, hash=hash, size=size) if size:
             return kind, hash, size
@@ -115,7 +115,7 @@ def _describe_change(verb: ChangeVerb, path: str, content: Content | None, sourc
             return ChangedPath(verb, path, source=source)
 
 
-# --- what a rule may be about
+# --- verbs for rules
 
 
 def classify_change(change: FileChange) -> Verb:
@@ -125,7 +125,7 @@ def classify_change(change: FileChange) -> Verb:
 
 
 def classify_places(places: Sequence[str], files: Sequence[FileChange]) -> Iterator[tuple[str, Verb]]:
-    """What happened to places in things that change whole; where one tree replaces another, it may be anything."""
+    """The verbs for places inside changed trees; where one tree replaces another, all of them apply."""
     verbs = {change.path: classify_change(change) for change in files}
     for place in places:
         above = place
@@ -135,7 +135,7 @@ def classify_places(places: Sequence[str], files: Sequence[FileChange]) -> Itera
         yield from ((place, each) for each in (CHANGE_VERBS if verb is Verb.CHANGE else (verb,)))
 
 
-# --- what the session had read of it
+# --- files that the session has read
 
 
 def add_seen_diffs(
@@ -145,13 +145,13 @@ def add_seen_diffs(
     read: ContentReader,
     format_path: PathFormatter,
 ) -> RunResult:
-    """With the files that the session knew, and how each differs now, while there is room."""
+    """Add diffs of the files that the session has read, as far as there is room."""
     seen: list[SeenFileDiff] = []
     unseen: list[str] = []
     room = MAX_DIFF_CHARS
     for path, change in find_seen_changes(files, tracker):
         if not isinstance(change.after, StagedContent) or change.after.kind not in ("file", "tree"):
-            continue  # it is gone
+            continue  # deleted
         name = format_path(path)
         diff, complete = ("", False) if path != change.path else _diff_change(change, tracker, read, name)
         if not diff or len(diff) > room:
@@ -171,7 +171,7 @@ def _diff_change(change: FileChange, tracker: ReadTracker, read: ContentReader, 
 
 
 def find_seen_changes(files: Sequence[FileChange], tracker: ReadTracker) -> Iterator[tuple[str, FileChange]]:
-    """What the session had read and is not the same now; with its change, or that of a folder that it lies in."""
+    """Files that the session has read and that differ now, each with its own change or that of a parent folder."""
     changes = {change.path: change for change in files}
     for path in sorted(tracker.read_records.paths()):
         above = path
@@ -182,12 +182,12 @@ def find_seen_changes(files: Sequence[FileChange], tracker: ReadTracker) -> Iter
 
 
 def _is_seen(change: FileChange, tracker: ReadTracker) -> bool:
-    """Whether the content that comes is what the session saw."""
+    """Whether the new content is what the session saw."""
     record = tracker.read_records.get(change.path, None)
     return record is not None and change.after is not None and record.hash == change.after.hash
 
 
-# --- in the background
+# --- background commands
 
 
 def conclude_job(action: Literal["start", "output", "input", "stop"], state: JobState) -> JobResult:

@@ -1,4 +1,4 @@
-"""The three searches together. They are loaded with the first one: what they need, many sessions start without."""
+"""The three searches. Imported on first use, because many sessions start without searching."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,5 +27,5 @@ def plan(request: ListFiles | Glob | Grep, files: GuardedView) -> Search:
 
 
 def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Result:
-    """What a search came to: the page of it that a reply has room for, and how to get the rest."""
+    """The page of a search that fits in a reply, and how to get the rest."""
     return CONCLUDERS[type(search.request)](search, outcome, files)

@@ -10,9 +10,9 @@ from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import PageLimits, Read
 from handhold.core.results import TextResult, UnchangedResult
 
-LINE_NUMBER_CHARS = 6  # characters that the number of a line takes, at least
+LINE_NUMBER_CHARS = 6  # minimum width of a line number
 
-CUT_NOTE_CHARS = 64  # characters that say how much of a line is missing, at most
+CUT_NOTE_CHARS = 64  # the longest note about a truncated line
 
 
 def plan_text(request: Read, head: FileHead, files: GuardedView) -> Answer:
@@ -65,7 +65,7 @@ def ends_with_newline(page: Page, lines: Sequence[PageLine]) -> bool:
 
 
 def split_long_lines(lines: Sequence[PageLine], width: int, most: int, chars: int) -> Iterator[PageLine]:
-    """The lines that fit if a long one goes on in parts: of the first, what fits; of the others, whole ones only."""
+    """The lines that fit if long ones are split into parts: the first line may be cut, the others are kept whole."""
     room = most
     for n, line in enumerate(lines):
         parts = max(1, -(-len(line.text) // width))
@@ -79,7 +79,7 @@ def split_long_lines(lines: Sequence[PageLine], width: int, most: int, chars: in
 
 
 def fit_page(page: Page, limits: PageLimits, path: str) -> tuple[PageLine, ...]:
-    """The lines that one page may hold, by characters."""
+    """The lines that fit on one page."""
     if limits.refuse_long:
         chars = sum(len(line.text) for line in page.lines)
         if chars > limits.chars:
@@ -91,7 +91,7 @@ def fit_page(page: Page, limits: PageLimits, path: str) -> tuple[PageLine, ...]:
 
 
 def fit_chars(page: Page, limits: PageLimits) -> Iterator[PageLine]:
-    """As many lines as there is room for, and of the next what is left, for a family that cuts a text anywhere."""
+    """As many lines as fit, and the beginning of the next, for dialects that cut text anywhere."""
     room, bare = limits.chars, limits.cut_unit == "byte"
     for number, line in enumerate(page.lines, page.first):
         prefix_chars = 0 if bare else max(LINE_NUMBER_CHARS, len(str(number))) + 1
@@ -105,12 +105,12 @@ def fit_chars(page: Page, limits: PageLimits) -> Iterator[PageLine]:
 
 
 def truncate_bytes(text: str, size: int) -> str:
-    """The whole characters in the first bytes of a text."""
+    """The complete characters in the first `size` bytes of a text."""
     return text.encode("utf-8", "surrogatepass")[: max(0, size)].decode("utf-8", "ignore")
 
 
 def fit_lines(lines: tuple[PageLine, ...], first: int, room: int) -> tuple[PageLine, ...]:
-    """As many of these lines as there is room for, and always one: a page without any would never end."""
+    """As many lines as fit, at least one: an empty page would never advance."""
     for n, line in enumerate(lines):
         room -= count_line_chars(first + n, line)
         if room < 0 and n:
@@ -119,12 +119,12 @@ def fit_lines(lines: tuple[PageLine, ...], first: int, room: int) -> tuple[PageL
 
 
 def count_line_chars(number: int, line: PageLine) -> int:
-    """The characters that a line takes of a reply: its number, a mark, its text, its end."""
+    """The characters that a line takes in a reply: number, separator, text and newline."""
     return max(LINE_NUMBER_CHARS, len(str(number))) + len(line.text) + 2 + (CUT_NOTE_CHARS if line.omitted_chars else 0)
 
 
 def count_omitted_lines(request: Read, page: Page, files: GuardedView) -> int | None:
-    """How many lines of the requested range are not shown; None if the end was not looked for."""
+    """How many lines of the requested range are not shown; None if the end was not searched."""
     if not page.has_more:
         return 0
     if request.limit is not None and request.limit <= len(page.lines):

@@ -1,4 +1,4 @@
-"""Write: a whole file, made or replaced."""
+"""Write: create or replace a whole file."""
 
 from handhold.core.errors import IsDirectory, NotRegularFile
 from handhold.core.plans import Changes, FileChange, InlineContent
