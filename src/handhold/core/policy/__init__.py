@@ -1,1 +1,1 @@
-"""What may happen, judged on what a call would do."""
+"""Policies: decide whether what a call would do is allowed, asked about or denied."""

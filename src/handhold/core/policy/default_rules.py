@@ -1,14 +1,14 @@
-"""What is denied unless the user says otherwise: secrets.
+"""Built-in rules that deny access to secrets unless the user allows it.
 
-A file that holds a secret is as good as published once a model has read it, and a command that can read it can print
-it. So it is denied to read, and to change too, since nobody edits what they cannot see. The message says how to allow
-one; examples and templates that projects share are left alone, and so are the keys that packages and tests bring along.
+A secret that a model has read is as good as published, and a command that can read one can print it. So reading is
+denied, and changing too, since a file that cannot be read cannot be edited sensibly. The message says how to allow a
+file. Examples and templates that projects share are exempt, and so are keys that packages and tests ship.
 """
 
 from handhold.core.policy.rules import PATH_VERBS, Rule, RuleSet
 from handhold.core.ports.policy import Verdict
 
-_TEMPLATE_WORDS = "{example,sample,template,dist,defaults,schema}"  # the endings of files that are there to be copied
+_TEMPLATE_WORDS = "{example,sample,template,dist,defaults,schema}"  # endings of files that are meant to be copied
 _DEPENDENCY_AND_TEST_PATHS = (
     "**/{node_modules,site-packages,vendor}/**",
     "**/{test,tests,testdata,fixtures,__fixtures__,testing}/**",

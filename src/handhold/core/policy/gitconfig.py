@@ -1,6 +1,6 @@
 """Git's configuration files: a strict parser, and which changes to one are harmless.
 
-The parser accepts less than git does. What it does not accept is a question for a person, so it never has to guess how
+The parser accepts less than git does. A person decides about anything that it rejects, so it never has to guess how
 git would read a line.
 """
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-MAX_CONFIG_BYTES = 256 * 1024  # bytes of a file that is parsed
+MAX_CONFIG_BYTES = 256 * 1024  # a larger file is rejected
 
 _HEADER = re.compile(r'\[([A-Za-z0-9-]+)(?:[ \t]+"((?:[^"\\\n]|\\["\\])*)")?\][ \t]*(?:[#;].*)?')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*|(?=[#;]|$))")
@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
 
 def parse(data: bytes) -> list[Setting]:
-    """The settings of a file, in order. ValueError for what this parser does not accept."""
+    """The settings of a file, in order. Raise ValueError for anything that this parser does not accept."""
     text = data.decode("utf-8", "surrogateescape")
     if len(data) > MAX_CONFIG_BYTES or _CONTROL_CHARS.search(text):
         raise ValueError("too large, or with control characters")
@@ -54,8 +54,8 @@ def parse(data: bytes) -> list[Setting]:
 
 
 def _parse_value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
-    """A value that begins with `rest`, and the line after it: a backslash at the end of a line goes on in the next."""
-    value, kept_length, quoted = "", 0, False  # `kept_length`: up to here, trailing space belongs to the value
+    """The value that begins with `rest`, and the line after it. A trailing backslash continues the line."""
+    value, kept_length, quoted = "", 0, False  # trailing space up to `kept_length` belongs to the value
     while True:
         chars = iter(rest)
         for char in chars:
@@ -85,14 +85,14 @@ def _parse_value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
             return value[: max(kept_length, len(value.rstrip(" \t")))], at
 
 
-# --- what is harmless
+# --- harmless changes
 
 _WORD = r"[A-Za-z0-9_+-]*"  # true, false, 1, input, sha256 …
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _REF = r"refs/[A-Za-z0-9_][A-Za-z0-9_./+@#=-]*"
 _REFSPEC = r"[+^]?refs/[A-Za-z0-9_./*@#=-]+(?::refs/[A-Za-z0-9_./*@#=-]+)?"
 _ANY = r"[^\n]*"
-_URL = "url"  # stands for `is_ordinary_url`
+_URL = "url"  # checked by `is_ordinary_url`
 
 _HARMLESS_SETTINGS: dict[tuple[str, str], str] = {
     **{
@@ -125,7 +125,7 @@ _HARMLESS_SETTINGS: dict[tuple[str, str], str] = {
     ("submodule.", "url"): _URL,
     ("submodule.", "active"): _WORD,
 }
-"""By section and key, what the whole value may be. A section with a dot has a subsection, which is any name."""
+"""By section and key, the pattern that the whole value must match. A section ending in a dot takes any subsection."""
 
 _URL_WITH_SCHEME = re.compile(
     r"(?:https?|ssh|git|git\+ssh|ssh\+git)://(?:[A-Za-z0-9_][^@/\s]*@)?(?:[A-Za-z0-9][\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?(?:/[!-~]*)?"
@@ -134,7 +134,7 @@ _SCP_URL = re.compile(r"(?:[A-Za-z0-9_][\w.+-]*@)?[A-Za-z0-9][\w.-]*:(?!:)[A-Za-
 
 
 def is_ordinary_url(url: str, is_inside: Callable[[str], bool]) -> bool:
-    """Whether fetching from it runs no program but git, ssh and a web client. A path has to lie in the workspace."""
+    """Whether fetching from it runs only git, ssh and a web client. A path must be inside the workspace."""
     if url.startswith("/"):
         return _CONTROL_CHARS.search(url) is None and is_inside(url)
     return "::" not in url.partition("/")[0] and bool(
@@ -154,9 +154,9 @@ def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
 
 
 def find_objection(before: bytes | None, after: bytes, is_inside: Callable[[str], bool]) -> str:
-    """Why a person has to see this change of a configuration; empty if only harmless settings differ.
+    """Why this change of a configuration needs approval; empty if only harmless settings differ.
 
-    `is_inside` says whether an absolute path lies in the workspace.
+    `is_inside` tells whether an absolute path is inside the workspace.
     """
     try:
         old, new = (

@@ -1,10 +1,10 @@
-"""What may change in a git directory without a question, by the name of each file and by its content.
+"""Decide which changes in a git directory need approval, by file name and content.
 
-A file that git only stores data in may change: objects, refs, the index. Everything else is a question, unknown names
-too, since git and its tools keep adding files that they obey, and so is what would be obeyed if a repository were
-hidden among the data. Some kinds are judged by content, so that `git init`, `git remote add` and `git worktree add` ask
-nobody: the configuration, samples of hooks (git runs a hook under its exact name only), the pointers between a worktree
-and its repository, branches that are called like something obeyed, and the state of a rebase.
+Files that only store data may change: objects, refs, the index. Everything else needs approval, including unknown
+names, since git and its tools keep adding files that they obey, and names that would be obeyed if a repository were
+hidden among the data. Some files are judged by content, so that `git init`, `git remote add` and `git worktree add`
+need no approval: the configuration, sample hooks (git runs a hook only under its exact name), the pointers between a
+worktree and its repository, branches named like an obeyed file, and the state of a rebase.
 """
 
 import re
@@ -28,7 +28,7 @@ OBEYED_PATHS: tuple[str, ...] = (
     *("objects/info/alternates", "objects/info/http-alternates"),
     *(f"hooks/{name}" for name in HOOKS),
 )
-"""What is looked at when a plain folder becomes a git directory."""
+"""Paths that are checked when a plain folder becomes a git directory."""
 
 _DATA_PATH = re.compile(
     r"(?:head|[a-z_]+_head|merge_[a-z_]+|bisect_[a-z_]+|notes_merge_[a-z_]+|auto_merge|squash_msg|[a-z]+_editmsg"
@@ -65,7 +65,7 @@ _LINKED_GITDIR = re.compile(r"(?:.+/)?\.git/(?:modules|worktrees)/.+", re.DOTALL
 
 @dataclass(frozen=True)
 class GitEntryState:
-    """A file, link or folder before or after a change. `read` gives None for content that cannot be had."""
+    """A file, link or folder before or after a change. `read` returns None if the content is not available."""
 
     kind: Literal["file", "link", "tree", "other"]
     mode: int | None
@@ -73,16 +73,16 @@ class GitEntryState:
 
 
 def split_gitdir(relative_path: str) -> tuple[str, str] | None:
-    """A path from its root as the folder that holds `.git`, and the way inside; None if it is in none."""
+    """Split a root-relative path into the folder that holds `.git` and the path inside; None if there is none."""
     parts = relative_path.split("/")
     at = next((n for n, part in enumerate(parts) if part.casefold() == ".git"), None)
     return None if at is None else ("/".join(parts[:at]), "/".join(parts[at + 1 :]))
 
 
 def is_git_data(relative_path: str) -> bool:
-    """Whether a file under this name is data to git, whatever it holds.
+    """Whether git treats a file of this name as data, whatever its content.
 
-    `relative_path` is spelled from the git directory.
+    `relative_path` is relative to the git directory.
     """
     names = list(_iter_own_paths(relative_path.casefold()))
     return not any(map(_is_obeyed, names)) and any(
@@ -98,9 +98,9 @@ def find_objection(
     gitdir: str,
     is_inside: Callable[[str], bool],
 ) -> str:
-    """Why a person has to see this change in a git directory; empty if it is harmless.
+    """Why this change in a git directory needs approval; empty if it is harmless.
 
-    `gitdir` is the absolute path of the directory. `is_inside` says whether an absolute path lies in the workspace.
+    `gitdir` is the absolute path of the directory. `is_inside` tells whether an absolute path is inside the workspace.
     """
     folded_path = relative_path.casefold()
     states = [side for side in (before, after) if side]
@@ -111,7 +111,7 @@ def find_objection(
     names = list(_iter_own_paths(folded_path))
     if all(side.kind == "tree" for side in states):
         if before and after and not any(map(_DATA_PATH.fullmatch, names)):
-            return OBEYED_REASON  # its permissions
+            return OBEYED_REASON  # its permissions change
         return (
             "" if any(_DATA_PATH.fullmatch(name) or _KNOWN_FOLDER.fullmatch(name) for name in names) else OBEYED_REASON
         )
@@ -122,7 +122,7 @@ def find_objection(
     data = after.read() if after else None
     obeyed = {name for name in names if _is_obeyed(name)}
     state = None if obeyed else next(filter(None, map(_SEQUENCER_FILE.fullmatch, names)), None)
-    if after is None or data is None:  # to take away what git obeys is a change to what it obeys
+    if after is None or data is None:  # removing what git obeys is a change as well
         return (
             ""
             if before and after is None and (state or _is_removable(folded_path, before, is_inside))
@@ -144,7 +144,7 @@ def _check_config(
     if before and (old is None or (before.mode is not None and after.mode is not None and before.mode != after.mode)):
         return OBEYED_REASON
 
-    def is_repository(path: str) -> bool:  # not a folder of one, where nobody would look for another
+    def is_repository(path: str) -> bool:  # not a folder inside a repository, which could hide another one
         in_gitdir = split_gitdir(normpath(path))
         return is_inside(path) and not (in_gitdir and in_gitdir[1])
 
@@ -152,7 +152,7 @@ def _check_config(
 
 
 def _can_run_command(name: str, data: bytes) -> bool:
-    """Whether the state of a rebase or a cherry-pick under this name could run a command when it goes on."""
+    """Whether the state of a rebase or cherry-pick in this file could run a command when it continues."""
     if "todo" in name:
         return _EXEC_LINE.search(data) is not None
     if name == "strategy":
@@ -171,7 +171,7 @@ def _can_run_command(name: str, data: bytes) -> bool:
 
 
 def _is_ref(names: list[str], state: GitEntryState, data: bytes) -> bool:
-    """Whether it is a ref or its log, which may be called `config` or `hooks/x`. Nothing runs it as a program."""
+    """Whether it is a ref or its log, which may be named `config` or `hooks/x`; it must not be executable."""
     found = next(filter(None, map(_REF_PATH.fullmatch, names)), None)
     is_program = state.mode is not None and state.mode & 0o111
     return found is not None and not is_program and _REF_CONTENT[found[1]].fullmatch(data) is not None
@@ -180,7 +180,7 @@ def _is_ref(names: list[str], state: GitEntryState, data: bytes) -> bool:
 def _check_pointer_file(
     before: GitEntryState | None, after: GitEntryState | None, gitdir: str, is_inside: Callable[[str], bool]
 ) -> str:
-    """`.git` itself: a new folder, whose entries are judged one by one, or a file that names a folder in another."""
+    """Check `.git` itself: a new folder, whose entries are checked one by one, or a file that points to one."""
     if after is None:
         return (
             "" if before and before.kind == "file" and _is_pointer_inside(before, gitdir, is_inside) else OBEYED_REASON
@@ -201,7 +201,7 @@ def _is_pointer_inside(state: GitEntryState, gitdir: str, is_inside: Callable[[s
 
 
 def _is_removable(relative_path: str, before: GitEntryState, is_inside: Callable[[str], bool]) -> bool:
-    """Whether its absence changes nothing git obeys: the pointers of a worktree go when it does, and branches go."""
+    """Whether removing it changes nothing that git obeys: the pointers of a removed worktree, and branches."""
     data = before.read()
     return data is not None and (
         _is_worktree_pointer(relative_path, data, is_inside)
@@ -210,7 +210,7 @@ def _is_removable(relative_path: str, before: GitEntryState, is_inside: Callable
 
 
 def _is_worktree_pointer(relative_path: str, data: bytes, is_inside: Callable[[str], bool]) -> bool:
-    """Whether it is what `git worktree add` writes."""
+    """Whether it is a pointer that `git worktree add` writes."""
     pointer = _WORKTREE_POINTER.fullmatch(relative_path)
     if pointer is None:
         return False
@@ -221,7 +221,7 @@ def _is_worktree_pointer(relative_path: str, data: bytes, is_inside: Callable[[s
 
 
 def _iter_own_paths(relative_path: str) -> Iterator[str]:
-    """The way inside the repository, submodule or worktree that it belongs to; several where names leave it open."""
+    """The path inside the repository, submodule or worktree it belongs to; several if the names are ambiguous."""
     parts = relative_path.split("/")
     seen, pending = set[int](), [0]
     while pending:

@@ -1,6 +1,6 @@
-"""The view that a tool plans with: it hides what the policy denies, and knows what the session has seen.
+"""The view that tools plan with: it hides what the policy denies, and tracks what the session has seen.
 
-So no plan and no error message can show a denied path, and no tool can forget to ask the tracker.
+So no plan or error message can reveal a denied path, and no tool can bypass the read tracker.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ from handhold.core.read_tracker import ReadTracker
 from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.path_escaping import escape_ambiguous, escape_path
 
-MAX_SUGGESTIONS = 5  # names that are told instead of a missing one
-UNUSED_NAME = "\u200b"  # a name that no file has: where it would stand tells where its neighbours do
+MAX_SUGGESTIONS = 5  # similar names offered for a missing one
+UNUSED_NAME = "\u200b"  # a name that no file has: resolving it next to a path yields the path's folder
 
 
 @dataclass(frozen=True)
 class EditableText:
-    """A file that the session has seen as it is: its content and its text."""
+    """A file whose current content the session has seen."""
 
     snapshot: FileSnapshot
     text: Text
@@ -37,7 +37,7 @@ class GuardedView:
     policy: Policy
     tracker: ReadTracker
     options: DialectOptions
-    hidden_paths: HiddenPaths | None = None  # what reading is denied of; None where no rule could
+    hidden_paths: HiddenPaths | None = None  # paths that may not be read; None if no rule denies reading
 
     @property
     def matching(self) -> Matching:
@@ -47,15 +47,15 @@ class GuardedView:
         return self.files.resolve(path)
 
     def format_path(self, place: str) -> str:
-        """A place as a reply spells it, and as a call may: from the first root on, or in full if the dialect does."""
+        """A place as replies and calls spell it: relative to the first root, or absolute if the dialect says so."""
         if self.options.absolute_paths:
             return escape_path(place)
         return escape_path(place.removeprefix(self._first_root_prefix)) if place != self.files.roots[0] else "."
 
     @cached_property
     def is_visible(self) -> Callable[[str], bool]:
-        """Whether a place may be shown, and be told from."""
-        # A search asks a hundred thousand times: whoever can answer quickly does.
+        """Whether a place may be shown and read."""
+        # A search calls this a hundred thousand times, so built-in policies answer on a fast path.
         if isinstance(self.policy, ModePolicy):
             return lambda _: True
         if isinstance(self.policy, RulePolicy):
@@ -67,7 +67,7 @@ class GuardedView:
         return self._stat_allowed(path)
 
     def stat_existing(self, path: str) -> FileStat:
-        """What stands at a path; NotFound, with the names beside it that may be seen, if nothing does."""
+        """File metadata at `path`; raise NotFound, with visible similar names, if it does not exist."""
         stat = self.stat(path)
         if stat is None:
             suggestions = (
@@ -81,7 +81,7 @@ class GuardedView:
         return stat
 
     def stat_file(self, path: str) -> FileStat:
-        """A regular file, or the reason why there is none."""
+        """The metadata of a regular file; raise an error for anything else."""
         stat = self.stat_existing(path)
         if stat.kind == "directory":
             raise IsDirectory(path)
@@ -90,15 +90,15 @@ class GuardedView:
         return stat
 
     def read_head(self, path: str, stat: FileStat, count: int) -> FileHead:
-        """How the file begins that was looked at."""
+        """The first bytes of a file that was checked before."""
         head = self.files.read_head(path, count)
-        if (head.path, head.identity) != (stat.path, stat.identity):  # a link may have been turned meanwhile
+        if (head.path, head.identity) != (stat.path, stat.identity):  # a link may have been retargeted meanwhile
             self._stat_allowed(path)
             self._check_readable(path, head.path)
         return head
 
     def read(self, path: str) -> FileSnapshot:
-        """A file that is only looked at, whether the session knew it or not."""
+        """Read a file for display, whether or not the session has seen it before."""
         self._stat_allowed(path)
         snapshot = self.files.read(path)
         self._check_readable(path, snapshot.path)
@@ -109,7 +109,7 @@ class GuardedView:
             return self.files.read_page(path, offset, limit, width, snapshot=whole)
         self._stat_allowed(path)
         page = self.files.read_page(path, offset, limit, width)
-        self._check_readable(path, page.path)  # a link may have been turned meanwhile
+        self._check_readable(path, page.path)  # a link may have been retargeted meanwhile
         return page
 
     def count(self, path: str) -> int:
@@ -117,22 +117,22 @@ class GuardedView:
         return self.files.count_lines(path)
 
     def read_editable_text(self, path: str, *, fully: bool = False) -> EditableText:
-        """A file that may be changed: there, text, seen by the session, and unchanged since."""
+        """A file that may be edited: an existing text that the session has seen, unchanged since."""
         snapshot = self.read_editable(path, fully=fully)
         return EditableText(snapshot, self.decode(snapshot.data, path))
 
     def decode(self, data: bytes, path: str) -> Text:
-        """Bytes that stand at a path, or would, in the encoding that they have there."""
+        """Decode bytes with the encoding that applies at `path`."""
         return Text.decode(data, path, self.files.declared_encoding(path))
 
     def create_text(self, body: str, path: str) -> Text:
-        """The text of a file that is to come, in the encoding asked for; Unencodable if that has no room for it."""
+        """The text of a new file in its declared encoding; raise Unencodable if that cannot represent it."""
         text = Text.new(body, self.files.declared_encoding(path))
         check_encodable(text.body, text.encoding, path)
         return text
 
     def read_editable(self, path: str, *, fully: bool = False) -> FileSnapshot:
-        """The same, text or not."""
+        """Like `read_editable_text`, but for any file."""
         try:
             self.stat_file(path)
         except NotFound as error:
@@ -145,33 +145,33 @@ class GuardedView:
         return snapshot
 
     def has_seen_all(self, snapshot: FileSnapshot) -> bool:
-        """Whether the session has seen this file from end to end."""
+        """Whether the session has seen this file completely."""
         record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
         return record is not None and record.is_complete and record.hash == snapshot.hash
 
     def reject_link(self, path: str) -> None:
-        """IsLink if the path is the name of a link, and not of the file that it leads to."""
+        """Raise IsLink if the path names a link instead of a file."""
         place = self.files.resolve(path)
         if place != self._resolve_nofollow(path):
             raise IsLink(path, place)
 
     def _resolve_nofollow(self, path: str) -> str:
-        """Where a path is, if its last name is not followed: the place of a link itself."""
+        """Resolve a path without following its last component."""
         above, _, name = path.rpartition("/")
         beside = self.files.resolve(f"{above}/{UNUSED_NAME}" if above or path.startswith("/") else UNUSED_NAME)
         return beside.removesuffix(UNUSED_NAME) + name
 
     def has_shown(self, page: Page) -> bool:
-        """Whether the session was shown these very lines, and they are still the same."""
+        """Whether the session has been shown exactly these lines, and they are unchanged."""
         return self.tracker.has_shown(page)
 
     def has_seen_other_content(self, snapshot: FileSnapshot) -> bool:
-        """Whether the session saw another content of this file."""
+        """Whether the session has seen other content of this file."""
         record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
         return record is not None and record.hash != snapshot.hash
 
     def compare_page(self, page: Page) -> tuple[bool, str]:
-        """Whether the file is no longer what the session last saw of it, and how it differs."""
+        """Whether the file differs from what the session last saw, and the diff."""
         return self.tracker.compare_page(page)
 
     def compare_snapshot(self, snapshot: FileSnapshot) -> tuple[bool, str]:
@@ -182,15 +182,15 @@ class GuardedView:
         return self.files.roots[0].rstrip("/") + "/"
 
     def _stat_allowed(self, path: str) -> FileStat | None:
-        """What stands there. Denied if one of its names is: its place, that of a link which leads there, or another of
-        the same file."""
+        """File metadata at `path`. Raise Denied if any of its names is denied: its place, a link that leads there, or a
+        hard link."""
         stat = self.files.stat(path)
         for place in self._iter_names(path, stat):
             self._check_readable(path, place)
         return stat
 
     def iter_names(self, path: str) -> Iterator[str]:
-        """All names that a path stands for, each a place."""
+        """All places that a path stands for, including links and hard links."""
         return self._iter_names(path, self.files.stat(path) if self.hidden_paths else None)
 
     def _iter_names(self, path: str, stat: FileStat | None) -> Iterator[str]:

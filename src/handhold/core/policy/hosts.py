@@ -1,13 +1,13 @@
-"""Host names: one spelling each, or none. What could be read in two ways is refused before anybody compares it.
+"""Host names in one canonical spelling. Ambiguous spellings are rejected before any comparison.
 
-A name is two labels or more of ASCII letters, digits and inner hyphens. It is not an address in any of the spellings
-that programs take for one: a name whose last label is a number is one to them.
+A name has two or more labels of ASCII letters, digits and inner hyphens. It is not an IP address in any spelling that
+programs accept: a name whose last label is a number would be taken for one.
 """
 
 import re
 from dataclasses import dataclass
 
-MAX_HOST_CHARS = 253  # characters
+MAX_HOST_CHARS = 253
 DEFAULT_PORTS = (80, 443)
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -17,11 +17,11 @@ _LOCAL_DOMAINS = ("localhost", "localdomain", "local", "internal", "home", "lan"
 
 
 class BadHost(ValueError):
-    """This is not a name that anybody connects to, and why."""
+    """A text that is not a valid host name, and why."""
 
 
 def normalize_host(text: str) -> str:
-    """A host's name as it is compared: in lower case, without the dot at its end."""
+    """The canonical form of a host name: lower case, without a trailing dot."""
     if not text.isascii():
         raise BadHost("it holds letters that are not ASCII; such a name is spelled in punycode")
     name = text.lower().removesuffix(".")
@@ -45,7 +45,7 @@ def parse_port(text: str) -> int:
 
 @dataclass(frozen=True)
 class HostPattern:
-    """`example.org`, or `*.example.org` for all names below it and not itself; `:port` for one that is not usual."""
+    """`example.org`, or `*.example.org` for all names below it but not itself; `:port` for a non-default port."""
 
     name: str
     is_wildcard: bool
@@ -53,7 +53,7 @@ class HostPattern:
 
     @classmethod
     def parse(cls, text: str) -> "HostPattern":
-        """BadHost if it could match what nobody meant: half a label, a whole top level domain, an address."""
+        """Raise BadHost for a pattern that is too broad or ambiguous: part of a label, a TLD, an address."""
         host_text, colon, port = text.partition(":")
         is_wildcard = host_text.startswith("*.")
         return cls(

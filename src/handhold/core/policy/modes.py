@@ -1,4 +1,4 @@
-"""The four modes: how much happens without a question."""
+"""The four modes: how much is allowed without approval."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,14 +18,14 @@ _COMMAND_VERDICTS: dict[Mode, tuple[Verdict, str]] = {
     "edit": (Verdict.ASK, "the mode is edit"),
     "open": (Verdict.ALLOW, "the mode is open: the sandbox holds it"),
 }
-MODE_RULE_PREFIX = "mode "  # what the name of a mode as a rule begins with, and no other rule's does
-CLASSES_JUDGED_BY_EFFECTS = ("read-only", "workspace-change")  # commands that are judged by what they did
+MODE_RULE_PREFIX = "mode "  # only modes have rule names with this prefix
+CLASSES_JUDGED_BY_EFFECTS = ("read-only", "workspace-change")  # commands that run first and are judged by their effects
 
 
 def is_judged_by_effects(analysis: CommandAnalysis) -> bool:
-    """Whether a command runs first, and what it did is judged.
+    """Whether a command runs first and is judged by its effects.
 
-    That goes for what its text does not tell too, where everything it does is seen: on an overlay without a network.
+    An unknown command qualifies too if all its effects are visible: on an overlay, without network access.
     """
     seen_later = analysis.kind == "unknown" and analysis.contained and not analysis.connects
     return analysis.kind in CLASSES_JUDGED_BY_EFFECTS or seen_later
@@ -44,7 +44,7 @@ class ModePolicy:
 
     @cached_property
     def _decisions(self) -> dict[Verb, PolicyDecision]:
-        """Of each verb, whatever it is done to: a command may have done it to a hundred thousand files."""
+        """The decision for each verb, computed once: a command may touch a hundred thousand files."""
         verdict, because = _CHANGE_VERDICTS[self.name]
         changing = PolicyDecision(verdict, because, self.rule_name)
         reading = PolicyDecision(Verdict.ALLOW, "reading in the workspace is allowed", self.rule_name)
@@ -61,7 +61,7 @@ class ModePolicy:
         return False
 
     def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision:
-        """What runs on a shadow is judged by what it did; the rest before it runs."""
+        """Allow commands that are judged by their effects; decide about all others before they run."""
         if analysis.invisible:
             return PolicyDecision(
                 Verdict.DENY, f"it holds characters that nobody can see: {analysis.invisible}", "invisible"
@@ -70,6 +70,6 @@ class ModePolicy:
             return PolicyDecision(Verdict.ALLOW, "it is judged by what it did", self.rule_name)
         verdict, because = _COMMAND_VERDICTS[self.name]
         kind, why = analysis.kind, analysis.because
-        if kind == "unknown" and analysis.contained:  # that alone would be no question
+        if kind == "unknown" and analysis.contained:  # only its network access needs approval
             kind, why = "network", analysis.connects
         return PolicyDecision(verdict, f"{kind}: {why} ({because})", self.rule_name)

@@ -1,11 +1,11 @@
-"""Which places some patterns are about.
+"""Match places against path patterns.
 
-A pattern without a slash is a name, at any depth below a root; one with a slash (`./x` too) is the way down from a
-root; `/…` and `~/…` are where they say. `*` stays in one folder, `**` crosses them, as for every glob here. What covers
-a folder covers all that is in it. What stands above a root does not matter.
+A pattern without a slash is a name at any depth below a root. A pattern with a slash, including `./x`, is a path from
+a root; `/…` and `~/…` are absolute. `*` does not cross folders, `**` does, as in all globs here. A pattern that covers
+a folder covers everything in it. Folders above a root do not matter.
 
-A search asks about a hundred thousand places and a command may have written as many. So what is known of a folder is
-kept, and a name that no pattern could end with is done with at a glance.
+A search checks a hundred thousand places, and a command may have written as many. So results per folder are cached,
+and names that no pattern can end with are rejected early.
 """
 
 import re
@@ -17,17 +17,15 @@ from unicodedata import normalize
 from handhold.core.errors import BadGlob
 from handhold.core.text.globs import MAGIC_CHARS, GlobLine, GlobSet, validate_glob
 
-MAX_CACHED_FOLDERS = 50_000  # that are remembered; then they are all forgotten
-MAX_CACHED_PATH_CHARS = (
-    1000  # characters of a path whose folder is remembered: thousands of nested ones would fill the memory
-)
+MAX_CACHED_FOLDERS = 50_000  # cached folders; then the cache is cleared
+MAX_CACHED_PATH_CHARS = 1000  # folders with longer paths are not cached: thousands of nested ones would fill the memory
 
 _GLOB_CHARS = re.compile("[" + re.escape("".join(sorted(MAGIC_CHARS))) + "]")
 _LITERAL_SUFFIX = re.compile(r".*[*?\]}]([^*?\[\]{}]+)", re.DOTALL)
 
 
 class FolderCoverage(NamedTuple):
-    """Whether all in it is covered, and what stands before its names: on the ways from each root, and in full."""
+    """Whether all of a folder is covered, and the path prefixes of its names: relative to each root, and absolute."""
 
     covered: bool
     relative_prefixes: tuple[bytes, ...] = ()
@@ -35,15 +33,12 @@ class FolderCoverage(NamedTuple):
 
 
 class PathPatterns:
-    """The patterns of one rule, or of many that are asked together."""
+    """The patterns of one rule, or of several rules combined."""
 
     def __init__(
         self, patterns: Iterable[str], roots: Sequence[str], home: str = "", *, ignore_case: bool = False
     ) -> None:
-        """ValueError for a pattern that is none. Without a home `~/…` is nowhere.
-
-        `ignore_case` takes A and a for one.
-        """
+        """Raise ValueError for an invalid pattern. Without `home`, a `~/…` pattern matches nothing."""
         self._relative, self._absolute = PatternGroup(), PatternGroup()
         self._normalize = fold_case if ignore_case else compose_unicode
         for pattern in patterns:
@@ -56,7 +51,7 @@ class PathPatterns:
 
     @cached_property
     def covers(self) -> Callable[[str], bool]:
-        """Whether a place, spelled really, or a folder that it is in, is one of them."""
+        """Whether a canonical place, or a folder above it, matches one of the patterns."""
         exact_names, suffixes, prefixes = self._name_filter
         get_cached, enter_folder, matches_name, ignore_case, normalize_name = (
             self._folder_cache.get,
@@ -95,9 +90,9 @@ class PathPatterns:
         return self._absolute.match(absolute_prefix + encoded, encoded)
 
     def _enter_folder(self, place: str) -> FolderCoverage:
-        """What is known of a folder, and of those above it, from now on."""
+        """Compute and cache the coverage of a folder and of those above it."""
         if len(self._folder_cache) > MAX_CACHED_FOLDERS:
-            self._folder_cache.clear()  # another thread may be reading: nothing below looks twice
+            self._folder_cache.clear()  # another thread may be reading, so look up each entry only once
         uncached: list[str] = []
         folder = self._folder_cache.get(place)
         while folder is None and place:
@@ -138,7 +133,7 @@ class PathPatterns:
 
 
 class PatternGroup:
-    """Those that start in the same place. `x/**` is about what is in x, and not about x."""
+    """Patterns with the same starting point. `x/**` matches what is in x, but not x itself."""
 
     def __init__(self) -> None:
         self.path_globs: list[GlobLine] = []
@@ -166,7 +161,7 @@ class PatternGroup:
 
 
 class NameFilter(NamedTuple):
-    """What the last name of a pattern can be, begin with or end with. All of them, if one could be anything."""
+    """What the last component of a pattern can be, start with or end with. Any name, if one pattern allows that."""
 
     exact_names: frozenset[str]
     suffixes: tuple[str, ...]
@@ -177,14 +172,14 @@ MATCH_ANY_NAME = NameFilter(frozenset(), (), ("",))
 
 
 def build_name_filter(last_parts: Iterable[str]) -> NameFilter:
-    """It may let through a name that no pattern is about, and never holds back one that a pattern is."""
+    """Build a filter that may accept a name no pattern matches, but never rejects one that a pattern matches."""
     exact_names: set[str] = set()
     suffixes: set[str] = set()
     prefixes: set[str] = set()
     for last in last_parts:
         prefix = _GLOB_CHARS.split(last, maxsplit=1)[0]
         if "\\" in last or last.count("{") != last.count("}") or last.count("[") != last.count("]"):
-            return MATCH_ANY_NAME  # a slash stood within braces, or something says that it means itself
+            return MATCH_ANY_NAME  # a slash inside braces, or an escape
         if prefix == last:
             exact_names.add(last)
         elif prefix:
@@ -197,29 +192,29 @@ def build_name_filter(last_parts: Iterable[str]) -> NameFilter:
 
 
 def fold_case(name: str) -> str:
-    """A name as a file system that folds case keeps it."""
+    """A name as a case-insensitive file system compares it."""
     return name.casefold() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())
 
 
 def compose_unicode(name: str) -> str:
-    """A name in its composed form. A file may have it in parts: to a person it is the same."""
+    """A name in composed Unicode form (NFC): people do not see the difference."""
     return name if name.isascii() else normalize("NFC", name)
 
 
 def escape_glob(path: str) -> str:
-    """A path as a pattern for itself."""
+    """A pattern that matches exactly this path."""
     return _GLOB_CHARS.sub(r"\\\g<0>", path)
 
 
 def _encode_name(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # no file can be called this
+    except UnicodeEncodeError:  # no file can have this name
         return name.encode("utf-8", "replace")
 
 
 def _parse_pattern(pattern: str, home: str) -> GlobLine | None:
-    """A pattern as the set takes it; None if it is about a home and there is none. ValueError if it is no pattern."""
+    """Parse a pattern; None for a `~/…` pattern without a home. Raise ValueError if it is invalid."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or "\0" in pattern or ".." in parts:
         raise ValueError(f"{pattern!r} is no pattern for paths: it names nothing, leads up or holds a NUL")

@@ -1,15 +1,14 @@
-"""Protected names: what other programs obey. A change to one never counts without a question.
+"""Protected names: files that other programs obey. Changing one always needs approval.
 
 A hook, a setting or a task that a command leaves in the workspace is run later by git, an editor or an agent, outside
-every sandbox and in the name of whoever opens the folder. So these are asked about in every mode, whether they were
-there before or not, and whichever tool changes them. With nobody to ask, the change does not happen.
+any sandbox and with the rights of the person who opens the folder. So a change needs approval in every mode, whether
+the file existed before or not, and whichever tool makes it. If nobody can be asked, the change is refused.
 
-Not among them is what people edit every day and what runs only when somebody builds or pushes: README, AGENTS.md and
-CLAUDE.md (text that is read, and seen in the diff), package.json, Makefile, .github/ (it runs elsewhere, after a push),
-.gitmodules and .gitattributes (git takes no command from them), .pre-commit-config.yaml and lefthook.yml (they are part
-of the project like a Makefile: reviewed with it, and run by a tool that somebody installed for them). Folders that a
-package manager fills are left alone: packages ship such files, and nobody opens them there. Only git does: a repository
-is protected there, too.
+Files that people edit every day, or that run only in a build or after a push, are not protected: README, AGENTS.md and
+CLAUDE.md (text, visible in the diff), package.json, Makefile, .github/ (runs elsewhere, after a push), .gitmodules and
+.gitattributes (git runs no command from them), .pre-commit-config.yaml and lefthook.yml (part of the project like a
+Makefile: reviewed with it, and run by a tool that somebody installed for them). Folders that a package manager fills
+are exempt, since packages ship such files and nobody opens them there. Git repositories are protected even there.
 """
 
 import re
@@ -22,15 +21,13 @@ from handhold.core.policy import gitdir
 
 @dataclass(frozen=True)
 class ProtectedName:
-    """Names at any depth below a root, and everything in them. `pattern` is matched without regard to case."""
+    """Names at any depth below a root, and everything in them. `pattern` is matched case-insensitively."""
 
     pattern: str
     because: str
     covers: tuple[str, ...]
     does_not_cover: tuple[str, ...]
-    literal_names: tuple[
-        str, ...
-    ] = ()  # those that can be told without a pattern: mounted read-only where there is no shadow
+    literal_names: tuple[str, ...] = ()  # names that need no pattern: mounted read-only if there is no overlay
 
     def __post_init__(self) -> None:
         for relative_path in (*self.covers, *self.literal_names):
@@ -50,7 +47,7 @@ class ProtectedName:
 
 _UNDOTTED_NAMES = re.compile(
     r"handhold\.toml|opencode\.json|\.code-workspace", re.IGNORECASE
-)  # protected, without a dot
+)  # protected names without a leading dot
 DEPENDENCY_PATH = re.compile(r"(?:.*/)?(?:node_modules|\.venv|site-packages)/.*", re.DOTALL)
 
 PROTECTED_NAMES: tuple[ProtectedName, ...] = (
@@ -128,11 +125,11 @@ READ_ONLY_MOUNTS: tuple[str, ...] = (
 
 
 def find_protection_reason(relative_path: str) -> str:
-    """Why nobody changes this path unasked; empty if it is like any other. `relative_path` is spelled from its root.
+    """Why changing this path needs approval; empty if it does not. `relative_path` is relative to its root.
 
-    By the name alone: what `.git` holds under an obeyed name may still be harmless, which `repositories` decides.
+    Judged by name only: a file in `.git` with an obeyed name may still be harmless, which `repositories` decides.
     """
-    if "/." not in f"/{relative_path}" and not _UNDOTTED_NAMES.search(relative_path):  # most paths need no second look
+    if "/." not in f"/{relative_path}" and not _UNDOTTED_NAMES.search(relative_path):  # fast path for most names
         return ""
     if in_gitdir := gitdir.split_gitdir(relative_path):
         return "" if gitdir.is_git_data(in_gitdir[1]) else gitdir.OBEYED_REASON
@@ -142,13 +139,13 @@ def find_protection_reason(relative_path: str) -> str:
 
 
 def is_dependency(relative_path: str) -> bool:
-    """Whether a package manager put it there."""
+    """Whether it is in a folder that a package manager fills."""
     return DEPENDENCY_PATH.fullmatch(relative_path.casefold()) is not None
 
 
 @dataclass(frozen=True)
 class Protection:
-    """The protected names of a workspace. What stands above its roots does not matter."""
+    """The protected names of a workspace. Folders above its roots do not matter."""
 
     roots: Sequence[str]
 
@@ -157,22 +154,22 @@ class Protection:
         return sorted((root.rstrip("/") + "/" for root in self.roots), key=len, reverse=True)
 
     def relative_to_root(self, place: str) -> str | None:
-        """A place, spelled really, as the way from its root; None outside all roots."""
+        """A canonical place relative to its root; None outside all roots."""
         root_prefix = next((root_prefix for root_prefix in self._root_prefixes if place.startswith(root_prefix)), None)
         return place[len(root_prefix) :] if root_prefix else None
 
     def find_root(self, place: str) -> str:
-        """The root that a place lies in; itself if it lies in none."""
+        """The root that contains a place; the place itself if none does."""
         relative_path = self.relative_to_root(place)
         return place if relative_path is None else place[: len(place) - len(relative_path)].rstrip("/") or "/"
 
     def is_applicable(self, place: str) -> bool:
-        """Whether plain names are protected there: below a root, and not in what a package manager fills."""
+        """Whether plain names are protected there: below a root, outside folders that a package manager fills."""
         relative_path = self.relative_to_root(place)
         return relative_path is not None and not is_dependency(relative_path)
 
     def find_reason(self, place: str) -> str:
-        """Why a place, spelled really, is protected by its name; empty if it is not."""
+        """Why a canonical place is protected by its name; empty if it is not."""
         relative_path = self.relative_to_root(place)
         return "" if relative_path is None else find_protection_reason(relative_path)
 

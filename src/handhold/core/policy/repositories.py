@@ -1,7 +1,7 @@
-"""Git directories among changes: those called `.git`, and those that git knows by what is in them.
+"""Git directories among changes: those named `.git`, and those that git recognizes by their content.
 
-A plain folder with HEAD, objects and refs is a bare repository, and git obeys its configuration when somebody stands in
-it. So a change is judged by the state it leaves behind: what is on the disk, with all changes of the call applied.
+A plain folder with HEAD, objects and refs is a bare repository, and git obeys its configuration when run inside it. So
+a change is judged by the state it leaves behind: what is on disk, with all changes of the call applied.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from handhold.core.text.path_escaping import escape_ambiguous
 
 
 class StagedContentSource(Protocol):
-    """Where the contents of changes are read from."""
+    """Provides the contents of changes."""
 
     def read_content(self, content: Content, path: str) -> bytes | None: ...
 
@@ -31,7 +31,7 @@ class StagedContentSource(Protocol):
 
 @dataclass(frozen=True)
 class Repositories:
-    """The git directories that the changes of one call concern."""
+    """The git directories that the changes of one call affect."""
 
     files: FileView
     source: StagedContentSource
@@ -39,7 +39,7 @@ class Repositories:
     changes: Sequence[FileChange]
 
     def find_objection(self, place: str) -> str | None:
-        """Why a person has to see what happens at a place; empty if it is harmless, None if git has no part in it."""
+        """Why the change at a place needs approval; empty if it is harmless, None if no git directory is involved."""
         relative_path = self.protection.relative_to_root(place)
         if relative_path is None:
             return None
@@ -63,7 +63,7 @@ class Repositories:
         return gitdir.find_objection(relative_path, before, after, gitdir=folder, is_inside=self._is_inside)
 
     def _check_new_gitdir(self, folder: str) -> str:
-        """A folder that becomes a git directory brings along what stood in it before."""
+        """Check a folder that becomes a git directory: files that were already in it may now be obeyed."""
         if folder not in self._new_gitdir_cache:
             states = (
                 (relative_path, self.get_state_after(f"{folder}/{relative_path}"))
@@ -78,7 +78,7 @@ class Repositories:
         return self._new_gitdir_cache[folder]
 
     def _check_tree_entries(self, folder: str, place: str) -> str:
-        """What comes or goes in one piece, judged entry by entry: their names do not say that git obeys them."""
+        """Check a folder that is added or removed as a whole, entry by entry."""
         objections = (
             self._check_entry(
                 folder, entry.removeprefix(f"{folder}/"), self.get_state_before(entry), self.get_state_after(entry)
@@ -88,7 +88,7 @@ class Repositories:
         return next(filter(None, objections), "")
 
     def _is_inside(self, path: str) -> bool:
-        """Whether a path lies in the workspace, and not in what packages ship."""
+        """Whether a path is in the workspace and not in a dependency folder."""
         place = normpath(path)
         if ".." in path.split("/") or place in self.files.roots:
             return place in self.files.roots
@@ -97,13 +97,13 @@ class Repositories:
         except ToolError:
             return False
 
-    # --- what stands where
+    # --- state before and after
 
     def _is_gitdir(self, folder: str, get_state: Callable[[str], GitEntryState | None], cache: dict[str, bool]) -> bool:
         if folder not in cache:
             cache[folder] = get_state(f"{folder}/HEAD") is not None and (
                 get_state(f"{folder}/commondir") is not None
-                or all(get_state(f"{folder}/{name}") for name in ("objects", "refs"))  # git takes files, too
+                or all(get_state(f"{folder}/{name}") for name in ("objects", "refs"))  # git accepts files, too
             )
         return cache[folder]
 
@@ -166,7 +166,7 @@ class Repositories:
         return self._tree_cache[key]
 
     def _list_entries(self, place: str) -> Sequence[str]:
-        """What is below a place in a folder that comes or goes in one piece."""
+        """The entries below a place in a folder that is added or removed as a whole."""
         parent = place
         while parent and parent not in self._change_by_path:
             parent = parent.rpartition("/")[0]
@@ -183,7 +183,7 @@ class Repositories:
 
     @cached_property
     def _changes_below(self) -> dict[str, list[FileChange]]:
-        """The changes below a folder, of folders that a git directory has."""
+        """Changes by the `objects` and `refs` folders above them."""
         found: dict[str, list[FileChange]] = {}
         for change in self.changes:
             parent = change.path

@@ -1,4 +1,4 @@
-"""How a mode and the rules that go before it decide about a path, a command or a host."""
+"""Decide about paths, commands and hosts by rules and a mode."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,27 +12,26 @@ from handhold.core.policy.rules import PATH_VERBS, SEVERITY, ResolvedRule, RuleS
 from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
 from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
-_SURROGATES = re.compile("[\ud800-\udfff]")  # bytes that are no text: TOML cannot hold them
+_SURROGATES = re.compile("[\ud800-\udfff]")  # undecodable bytes, which TOML cannot represent
 
 
 @dataclass(frozen=True)
 class RulePolicy:
-    """A mode, and the rules that go before it.
+    """A mode, and the rules that take precedence over it.
 
-    Deny goes over ask, and ask over allow, in whatever order they are written. Where no rule is about a thing, the
-    mode decides. An `allow` lifts the mode's question, not what the mode denies. What is built in gives way to an
-    `allow` of the user's file or of the code; a project's rules make things stricter, and at most spare the mode's
-    question.
+    Deny overrides ask, and ask overrides allow, whatever their order. If no rule applies, the mode decides.
+    An `allow` lifts the mode's question, but not what the mode denies. Built-in rules yield to an `allow` in the user's
+    file or in code. A project's rules can only make things stricter, or lift the mode's question.
     """
 
     mode: ModePolicy
     rule_sets: tuple[RuleSet, ...]
     roots: tuple[str, ...]
-    home: str = ""  # what ~ is; empty: nothing
-    ignore_case: bool = False  # whether the file system takes A and a for one
+    home: str = ""  # what ~ expands to; empty: nothing
+    ignore_case: bool = False  # whether the file system is case-insensitive
     secrets: Secrets = "usable"
-    user_file: str = ""  # where a user would write a rule; empty: only in code
-    warnings: tuple[str, ...] = field(default=(), compare=False)  # what was found and does not count
+    user_file: str = ""  # where the user writes rules; empty: only in code
+    warnings: tuple[str, ...] = field(default=(), compare=False)  # problems in settings files that were ignored
 
     @property
     def name(self) -> str:
@@ -40,9 +39,9 @@ class RulePolicy:
 
     @cached_property
     def for_commands(self) -> "RulePolicy":
-        """The policy for what commands do: unless secrets are strict, they may use files that the built-in rules name.
+        """The policy for commands: unless secrets are strict, they may use files that the built-in rules deny.
 
-        Where that is all the same, the policy itself.
+        Returns `self` if that makes no difference.
         """
         rule_sets = tuple(rule_set for rule_set in self.rule_sets if not rule_set.usable_by_commands)
         return self if self.secrets == "strict" or rule_sets == self.rule_sets else replace(self, rule_sets=rule_sets)
@@ -73,7 +72,7 @@ class RulePolicy:
 
     @cached_property
     def read_rules_key(self) -> str:
-        """All that decides what may be read: replies that were made under other rules may show something else."""
+        """A key for the rules that decide about reading: replies from other rules may show something else."""
         rules = (
             (rule.verdict.value, rule.paths, rule.exclude, rule.ignore_case, rule_set.origin, rule_set.root)
             for rule_set in self.rule_sets
@@ -84,7 +83,7 @@ class RulePolicy:
 
     @cached_property
     def is_visible(self) -> Callable[[str], bool]:
-        """Whether a place, spelled as the disk does, may be read: the same as `decide`, for who asks of every file."""
+        """Whether a canonical place may be read: like `decide`, but fast enough to call for every file."""
         read_rules = self._rules_by_verb[Verb.READ]
         may_be_restricted = self._merge_patterns(
             [each for each in read_rules if each.rule.verdict is not Verdict.ALLOW]
@@ -109,7 +108,7 @@ class RulePolicy:
 
     @cached_property
     def _ruled_paths(self) -> PathPatterns:
-        """All places that rules may be about, to be done with the others at a glance."""
+        """All places that rules may concern, to skip the others quickly."""
         return self._merge_patterns([each for verb in PATH_VERBS for each in self._rules_by_verb[verb]])
 
     def _merge_patterns(self, resolved: Sequence[ResolvedRule]) -> PathPatterns:
@@ -125,7 +124,7 @@ class RulePolicy:
 
     @property
     def allows_hosts(self) -> bool:
-        """Whether the user or the code opens a host; a project cannot."""
+        """Whether the user or the code allows a host; a project cannot."""
         opening_rules = (
             each
             for each in self._rules_by_verb[Verb.CONNECT]
@@ -154,10 +153,10 @@ class RulePolicy:
         return decision
 
     def _is_fully_allowed(self, analysis: CommandAnalysis, allow_rules: Sequence[ResolvedRule]) -> bool:
-        """Whether these rules are about all that would be asked: the line is one such command and nothing else, or each
-        command in it is allowed or harmless, and nothing but commands raises the question.
+        """Whether the allow rules cover all that needs approval: the line is one allowed command, or each command in it
+        is allowed or harmless and nothing but commands raises the question.
 
-        A redirection or an assignment may make a line worse than the commands in it, and nobody allowed that.
+        A redirection or an assignment may make a line worse than its commands, and no rule has allowed that.
         """
         from handhold.core.policy.shell import ShellContext, analyze_command
 
@@ -175,7 +174,7 @@ class RulePolicy:
             for words in analysis.commands
         )
 
-    # --- the verdict
+    # --- decision
 
     def _decide_by_rules(
         self,
@@ -185,7 +184,7 @@ class RulePolicy:
         closed_by_default: bool = False,
         remedy: tuple[Verb, str] | None = None,
     ) -> PolicyDecision:
-        """`closed_by_default` is for what the mode denies until the user says otherwise: the network."""
+        """`closed_by_default` is for the network, which the mode denies until the user allows it."""
         user_rules = [each for each in hits if each.is_from_user]
         if any(each.rule.verdict is Verdict.ALLOW for each in user_rules):
             hits = [each for each in hits if each.rule_set.origin != "built in"]
@@ -200,7 +199,7 @@ class RulePolicy:
         return worst.to_decision()
 
     def _format_remedy(self, verb: Verb, place: str) -> str:
-        """How a person allows what is denied by what is built in: in their file, and in code."""
+        """How a person allows what a built-in rule denies, in their settings file and in code."""
         root = next((root for root in self.roots if place.startswith(root.rstrip("/") + "/")), "")
         relative_path = "./" + place[len(root.rstrip("/")) + 1 :] if root else place
         pattern, relative_path = (
@@ -210,7 +209,7 @@ class RulePolicy:
         fields = {
             "name": _quote_toml(f"allow {escape_path(relative_path)}"),
             "verdict": _quote_toml("allow"),
-            # Nobody edits what they cannot see.
+            # A file that cannot be read cannot be edited sensibly.
             "verbs": f"[{', '.join(map(_quote_toml, dict.fromkeys((Verb.READ, verb))))}]",
             "paths": f"[{_quote_toml(pattern)}]",
             "because": _quote_toml("say why"),
@@ -225,7 +224,7 @@ class RulePolicy:
 
 
 def replace_ask_with_deny(decision: PolicyDecision) -> PolicyDecision:
-    """The same, but denied where it asks: of reading there is nothing to show a person beforehand."""
+    """Deny instead of asking: before a read there is nothing to show a person."""
     if decision.verdict is not Verdict.ASK:
         return decision
     because = f"{decision.because} (reading is not asked about: what asks about it denies it)"
@@ -237,7 +236,7 @@ def _quote_word(word: str) -> str:
 
 
 def _quote_toml(text: str) -> str:
-    """A text in quotes, as TOML and Python both read it."""
+    """A quoted string that both TOML and Python accept."""
     chars = (char if char.isprintable() and char not in '"\\' else _escape_char(char) for char in text)
     return '"' + "".join(chars) + '"'
 

@@ -1,7 +1,7 @@
-"""Rules: what may be done to which paths, commands and hosts, and who said so.
+"""Rules: what may be done to which paths, commands and hosts, and where each rule comes from.
 
-A rule carries its own examples: what it covers and what it spares is checked where it is made, so that a pattern that
-does not mean what its author meant cannot be loaded.
+A rule carries examples of what it covers and what it does not. They are checked when it is created, so a pattern that
+does not mean what its author intended cannot be loaded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,15 +22,15 @@ SEVERITY = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 PATH_VERBS = (Verb.READ, Verb.CHANGE, Verb.CREATE, Verb.DELETE)
 TARGET_BY_VERB: dict[Verb, Target] = {**dict.fromkeys(PATH_VERBS, "paths"), Verb.RUN: "commands", Verb.CONNECT: "hosts"}
 
-_EXAMPLE_ROOT, _EXAMPLE_HOME = "/\x01", "/\x02"  # where the examples of a rule lie
+_EXAMPLE_ROOT, _EXAMPLE_HOME = "/\x01", "/\x02"  # where the examples of a rule are placed
 
 
 @dataclass(frozen=True, init=False)
 class Rule:
     """One rule. It has one kind of target: paths, commands or hosts.
 
-    `covers` and `does_not_cover` are examples: paths as the patterns spell them (from a root on, `/…` or `~/…`), simple
-    commands, or hosts. `because` is shown to whoever is refused or asked: say what to do instead, if there is any.
+    `covers` and `does_not_cover` are examples: paths as the patterns spell them (root-relative, `/…` or `~/…`), simple
+    commands, or hosts. `because` is shown when a call is refused or asked about: say what to do instead, if possible.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Rule:
     paths: tuple[str, ...]
     commands: tuple[str, ...]
     hosts: tuple[str, ...]
-    exclude: tuple[str, ...]  # paths that it leaves alone
-    ignore_case: bool  # takes A and a for one, whatever the file system does
+    exclude: tuple[str, ...]  # paths that the rule does not apply to
+    ignore_case: bool  # whatever the file system does
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Rule:
         exclude: Iterable[str] = (),
         ignore_case: bool = False,
     ) -> None:
-        """ValueError if it is no rule, or is not about what its examples say."""
+        """Raise ValueError for an invalid rule, or if an example contradicts it."""
         lists = {"verbs": verbs, "covers": covers, "does_not_cover": does_not_cover}
         lists |= {"paths": paths, "commands": commands, "hosts": hosts, "exclude": exclude}
         try:
@@ -106,7 +106,7 @@ class Rule:
             return str(error)
 
     def _find_wrong_example(self) -> str:
-        """The first example that is not as it says."""
+        """Describe the first example that contradicts the rule."""
         matcher = self.build_example_matcher()
         for example in self.covers:
             if not matcher.covers(example):
@@ -121,7 +121,7 @@ class Rule:
 
 
 class ExampleMatcher:
-    """A rule among its own examples: what it would do to such a path, command or host, wherever the roots are."""
+    """Matches a rule against its own examples, independent of the actual roots."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
@@ -147,19 +147,19 @@ def _resolve_example(example: str) -> str:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules of one origin. `source` is the file, for people; a project's rules hold below its root only."""
+    """The rules from one origin. `source` is the file, for people; a project's rules apply only below its root."""
 
     origin: Origin
     source: str
     rules: tuple[Rule, ...]
     root: str = ""
-    trusted: bool = True  # else whoever reads its reasons is told that nobody has reviewed them
+    trusted: bool = True  # if not, its reasons are marked as not reviewed
     usable_by_commands: bool = False  # commands may use what it denies, unless secrets are strict
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedRule:
-    """A rule, with where it is written and where it holds."""
+    """A rule with its origin and scope."""
 
     rule: Rule
     rule_set: RuleSet
@@ -173,7 +173,7 @@ class ResolvedRule:
 
     @property
     def sort_key(self) -> tuple[int, str, str, str]:
-        """Which of two that say the same is named: it does not depend on who was loaded first."""
+        """Which of several equal rules is named: independent of the load order."""
         return ORIGINS.index(self.rule_set.origin), self.rule_set.source, self.rule.name, repr(self.rule)
 
     def covers_path(self, place: str) -> bool:
@@ -185,7 +185,7 @@ class ResolvedRule:
         return any(matches(pattern, words) for pattern in self.rule.commands)
 
     def covers_host(self, target: str) -> bool:
-        """A host, with a port or with the usual ones. One that is spelled in two ways is nobody's."""
+        """Whether the rule covers a host, with a port or with the default ones. An ambiguous host is never covered."""
         host_text, colon, port = target.partition(":")
         try:
             host, ports = normalize_host(host_text), (parse_port(port),) if colon else DEFAULT_PORTS

@@ -1,4 +1,4 @@
-"""Commands, judged by the shell's grammar and never by looking for words in them."""
+"""Analyze commands by the shell's grammar, never by searching for words in them."""
 
 from handhold.core.policy.shell.command_analysis import analyze_command, matches
 from handhold.core.policy.shell.paths import ShellContext

@@ -1,4 +1,4 @@
-"""What the analysis of a shell text knows at one point of it: variables, folders and nesting."""
+"""What the analysis knows at one point of the code: variables, working directories and nesting."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,22 +12,22 @@ from handhold.core.policy.shell.simple_command import CommandFinding
 from handhold.core.policy.shell.variables import find_assignment_risk
 from handhold.core.policy.shell.words import SUBSCRIPT_CODE, Word
 
-MAX_ANALYZED_COMMANDS = 400  # commands looked at, each wrapper and each round of a loop counted
-MAX_NESTING = 30  # statements within statements, also of texts within texts
-IFS_VARIABLE = "IFS"  # while it is another than at first, nobody knows what a value is split into
+MAX_ANALYZED_COMMANDS = 400  # counting each wrapper and each loop iteration
+MAX_NESTING = 30  # of statements, including nested code
+IFS_VARIABLE = "IFS"  # while it is changed, how values are split is unknown
 
 
 class AnalysisLimitExceeded(AnalysisError):
-    """It is not worth going on."""
+    """The code is too large to analyze further."""
 
 
 @dataclass(frozen=True)
 class AnalysisState:
-    """What is known at one point of the text."""
+    """What is known at one point of the code."""
 
     variables: dict[str, str]
     cwds: frozenset[str]
-    associative_arrays: frozenset[str] = frozenset()  # arrays whose subscripts are texts
+    associative_arrays: frozenset[str] = frozenset()  # arrays whose subscripts are strings
 
     def join(self, other: "AnalysisState") -> "AnalysisState":
         same: dict[str, str] = {}
@@ -43,7 +43,7 @@ class AnalysisState:
 
 
 class StateTracker:
-    """What is known now, and what was found so far."""
+    """The current state, and the findings so far."""
 
     def __init__(self, context: ShellContext) -> None:
         self.context = context
@@ -63,13 +63,13 @@ class StateTracker:
         return self.state.variables.get(name)
 
     def _lookup_operand(self, name: str) -> str | None:
-        """What a variable holds where it is evaluated: it is not split."""
+        """A variable's value where it is evaluated, without splitting."""
         if name in NUMERIC_VARIABLES and name not in self.assigned_names:
             return UNKNOWN_NUMBER
         return None if name in self.untracked_names else self.state.variables.get(name)
 
     def assign_variable(self, name: str, value: Word) -> None:
-        """A variable is set. It may be one that decides what runs."""
+        """Set a variable, which may be one that decides what runs."""
         if because := find_assignment_risk(name, value):
             self.add_finding(CommandFinding("unknown", because))
         if SUBSCRIPT_CODE.search(value.text):
@@ -97,7 +97,7 @@ class StateTracker:
 
     @contextmanager
     def _subshell(self) -> Generator[None]:
-        """What happens here does not last: a shell within the shell."""
+        """Discard state changes afterwards, as a subshell does."""
         before = self.state
         try:
             yield

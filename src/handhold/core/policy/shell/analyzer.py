@@ -1,7 +1,8 @@
-"""A walk through a text in the order in which a shell would run it, without running any of it.
+"""Analyze shell code in execution order, without running any of it.
 
-It keeps what is known meanwhile: the folder, and variables that were set to something known. Where a text may take two
-ways, what differs between them is no longer known. Every simple command is handed to whoever knows its program.
+The analyzer tracks what is known: the working directory, and variables set to known values. Where execution may
+branch, anything that differs between the branches becomes unknown. Each simple command goes to the function that
+analyzes its program.
 """
 
 import re
@@ -38,12 +39,12 @@ _EVALUATING_OPERATOR = re.compile(r"(?<=\s)-(?:eq|ne|lt|le|gt|ge|v|R)(?=\s)")
 
 
 class ShellAnalyzer(ControlFlow):
-    """The `Analyzer` of all commands in a text: what each reads, writes, sets and runs."""
+    """The `Analyzer` for all commands in a text: what each reads, writes, sets and runs."""
 
-    # --- texts
+    # --- code
 
     def analyze_text(self, text: str) -> None:
-        """All of a text, in what is known now."""
+        """Analyze a text in the current state."""
         tree = parse(text)
         before, self.expander = self.expander, self._make_expander(tree)
         try:
@@ -53,7 +54,7 @@ class ShellAnalyzer(ControlFlow):
             self.expander = before
 
     def analyze_script(self, text: str, command: SimpleCommand) -> None:
-        """Code for a shell: of its own, except for `eval`."""
+        """Analyze code for a new shell; `eval` runs in the current one."""
         if command.name == "eval":
             self.analyze_text(text)
             return
@@ -88,7 +89,7 @@ class ShellAnalyzer(ControlFlow):
     # --- redirections
 
     def _visit_redirected(self, node: "Node", inherited: InheritedContext) -> None:
-        """Redirections stand behind the last command of what they follow, and words may stand behind them."""
+        """Apply redirections to the last command before them; words after a redirection belong to that command."""
         body = node.child_by_field_name("body")
         redirects = [part for part in node.children if part != body]
         following: list[Node] = []
@@ -128,7 +129,7 @@ class ShellAnalyzer(ControlFlow):
         return (Word("-"),)
 
     def _visit_after_heredoc(self, parts: Sequence["Node"], inherited: InheritedContext, stdin: StdinContent) -> None:
-        """What stands on the line of a heredoc's beginning, after a `|` or `&&`."""
+        """Visit what follows a `|` or `&&` on the line where a heredoc begins."""
         for part in parts:
             if part.type == "pipeline":
                 self._visit_pipeline(
@@ -138,7 +139,7 @@ class ShellAnalyzer(ControlFlow):
                 self._visit_statement(part, InheritedContext(inherited.stdin, inherited.background))
 
     def _apply_redirects(self, inherited: InheritedContext) -> StdinContent | None:
-        """What the redirections read and write; the input that they leave."""
+        """Check what the redirections read and write; return the resulting standard input."""
         stdin = inherited.stdin
         for node in inherited.redirects:
             match node.type:
@@ -212,7 +213,7 @@ class ShellAnalyzer(ControlFlow):
             )
 
     def analyze_command(self, command: SimpleCommand) -> None:
-        """One command, also one that another command runs."""
+        """Analyze one command, or a command that another one runs."""
         self.commands.append(command.words)
         if len(self.commands) > MAX_ANALYZED_COMMANDS:
             raise AnalysisLimitExceeded("it runs too many commands to look at")
@@ -269,7 +270,7 @@ class ShellAnalyzer(ControlFlow):
         self.commands.append((Word("[" if is_single_bracket else "[["),))
 
     def _evaluate_test_operands(self, node: "Node", *, is_single_bracket: bool) -> None:
-        """Operands that a condition evaluates: of -v, and between `[[` and `]]` those of a comparison of numbers."""
+        """Evaluate the operands that a test evaluates: of -v, and of numeric comparisons between `[[` and `]]`."""
         operator_count = 0
         for part in iter_nodes(node):
             operators = [self.expander.tree.get_text(each) for each in part.children if each.type == "test_operator"]
@@ -286,9 +287,9 @@ class ShellAnalyzer(ControlFlow):
             raise AnalysisError("a condition in it cannot be read")
 
     def check_variable_name(self, text: str) -> None:
-        """The name of a variable, as a builtin reads it; Unsure if it holds a subscript that may run code."""
+        """Check a variable name given to a builtin; raise AnalysisError if it has a subscript that may run code."""
         name, bracket, rest = text.partition("[")
-        if PLACEHOLDERS.search(name) or re.search("[*?]", name):  # a pattern may have become the name of a file
+        if PLACEHOLDERS.search(name) or re.search("[*?]", name):  # a glob may have expanded to a file name
             raise AnalysisError("which variable it names is not known before it runs")
         if bracket and name in self.state.associative_arrays:
             check_key(rest)

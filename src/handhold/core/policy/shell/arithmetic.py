@@ -1,6 +1,6 @@
 """Arithmetic evaluation. Bash evaluates the value of a variable as an expression, and a subscript in it can run code.
 
-So an expression is harmless if every value in it is known to be a number, or a constant that holds no code.
+So an expression is harmless only if every value in it is known to be a number, or a constant without code.
 """
 
 import re
@@ -13,9 +13,9 @@ COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 NUMERIC_VARIABLES = frozenset(
     ("RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID", "SRANDOM", "EPOCHSECONDS", "OPTIND")
 )
-"""Variables in which bash itself keeps a number."""
+"""Variables that bash itself sets to a number."""
 _CODE = re.compile(r"[$`\\\0\1]")
-_UNSAFE_OPERAND = re.compile(r"[$`\\\0\1\[*?]")  # a value with a pattern in it may have become the name of a file
+_UNSAFE_OPERAND = re.compile(r"[$`\\\0\1\[*?]")  # a value with a glob may have expanded to a file name
 _OPERAND = re.compile(r"(?<![\w#\2])([A-Za-z_]\w*)(?!\w|\s*=(?!=))")
 _ASSIGNMENT = re.compile(
     r"(?:\+\+|--)\s*([A-Za-z_]\w*)"
@@ -25,20 +25,20 @@ _CONDITIONAL = re.compile(r"&&|\|\||\?")
 
 
 def check_operand(value: str) -> str:
-    """A value that is put into an expression; Unsure if it may hold code."""
+    """Check a value used in an expression; raise AnalysisError if it may contain code."""
     if _UNSAFE_OPERAND.search(value):
         raise AnalysisError("a value in it would be evaluated as arithmetic, and may hold code")
     return value
 
 
 def check_key(text: str) -> None:
-    """The key of an associative array, where bash expands it once more; Unsure if that may run code."""
+    """Check the key of an associative array, which bash expands again; raise AnalysisError if that may run code."""
     if _CODE.search(text):
         raise AnalysisError("a subscript in it would be expanded again, and may hold code")
 
 
 def evaluate(text: str, lookup: Callable[[str], str | None]) -> dict[str, str]:
-    """The variables that an expression sets, with their values; Unsure if evaluating it may run code."""
+    """The variables that an expression sets; raise AnalysisError if evaluating it may run code."""
     assigned: dict[str, str] = {}
     for part in re.split("[,;]", text):
         _check_expression(part, lambda name: assigned.get(name) or lookup(name))

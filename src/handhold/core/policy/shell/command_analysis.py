@@ -1,6 +1,6 @@
-"""What a command would do, as far as its text tells.
+"""Analyze what a command would do, as far as its text shows.
 
-The worst that is found in it decides. What only running could tell is not guessed: it is unknown.
+The most severe finding decides. What is known only at run time is not guessed: it counts as unknown.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ CLASSES_TO_ASK = ("dangerous", "unknown", "network")
 
 
 def analyze_command(text: str, context: ShellContext) -> CommandAnalysis:
-    """ExtraMissing if the shell's grammar is not installed."""
+    """Raise ExtraMissing if the shell's grammar is not installed."""
     if len(text) > MAX_COMMAND_BYTES:
         return CommandAnalysis(text, "unknown", "it is too long to look at", invisible=find_invisible(text))
     return _analyze_cached(text, context)
@@ -41,7 +41,7 @@ def _analyze_cached(text: str, context: ShellContext) -> CommandAnalysis:
 
 
 def _collect_patterns(findings: list[CommandFinding]) -> tuple[str, ...]:
-    """Those that together cover all that is asked about; none if something has no like."""
+    """The patterns that together cover everything that needs approval; none if a finding has no pattern."""
     to_ask = [finding for finding in findings if finding.kind in CLASSES_TO_ASK]
     if not all(finding.pattern for finding in to_ask):
         return ()
@@ -49,7 +49,7 @@ def _collect_patterns(findings: list[CommandFinding]) -> tuple[str, ...]:
 
 
 def matches(pattern: str, words: tuple[str, ...]) -> bool:
-    """Whether a command begins with the words of a pattern. `*` in one is any letters; as the last, any rest."""
+    """Whether a command begins with the words of a pattern. `*` matches any characters; as the last word, any rest."""
     wanted = pattern.split()
     if wanted and wanted[-1] == "*":
         wanted = wanted[:-1]
@@ -59,7 +59,7 @@ def matches(pattern: str, words: tuple[str, ...]) -> bool:
 
 
 def _matches_word(pattern: str, word: str) -> bool:
-    """In one pass: a regular expression would try every way in which the stars could share a long word."""
+    """Match in one pass: a regular expression with several stars could backtrack for long on a long word."""
     first, *between = pattern.split("*")
     if not between:
         return word == first

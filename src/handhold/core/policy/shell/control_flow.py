@@ -1,4 +1,4 @@
-"""How what is known flows through lists, pipelines, branches, loops and functions of a shell text."""
+"""Track state through the lists, pipelines, branches, loops and functions of shell code."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,29 +18,29 @@ from handhold.core.policy.shell.words import Word, WordExpander
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_LOOP_WORDS = 12  # of a loop over known words
+MAX_LOOP_WORDS = 12  # longer loops are not unrolled
 
 
 @dataclass(frozen=True)
 class InheritedContext:
-    """What a statement gets from where it stands: its input, redirections and words that follow it."""
+    """What a statement inherits from its context: standard input, redirections, and words that follow it."""
 
     stdin: StdinContent | None = None
     background: bool = False
     redirects: tuple["Node", ...] = ()
     extra_words: tuple["Node", ...] = ()
-    dropped_words: tuple[Word, ...] = ()  # that the grammar's parser did not see
+    dropped_words: tuple[Word, ...] = ()  # words that the parser lost
 
 
 class ControlFlow(StateTracker, ABC):
-    """The statements that hold others. What else a text may hold is for the subclass."""
+    """Visits compound statements; the subclass visits the others."""
 
     def __init__(self, context: ShellContext) -> None:
         super().__init__(context)
         self.commands: list[tuple[Word, ...]] = []
         self.function_stack: list[str] = []
         self.defined_functions: set[str] = set()
-        self.redirect_count = 0  # outputs that went elsewhere
+        self.redirect_count = 0  # redirected outputs
         self.loop_rounds = 0
         self.expander = self._make_expander(SyntaxTree.from_text(""))
 
@@ -60,7 +60,7 @@ class ControlFlow(StateTracker, ABC):
 
     @abstractmethod
     def _apply_redirects(self, inherited: InheritedContext) -> StdinContent | None:
-        """What the redirections read and write; the input that they leave."""
+        """Check what the redirections read and write; return the resulting standard input."""
 
     # --- statements
 
@@ -124,7 +124,7 @@ class ControlFlow(StateTracker, ABC):
                 raise AnalysisError(f"it holds a {kind.replace('_', ' ')}, which is not looked into")
 
     def _visit_list(self, node: "Node", inherited: InheritedContext) -> None:
-        """`a && b || c`: what comes later may not run."""
+        """`a && b || c`: later commands may not run."""
         links: list[tuple[str, Node]] = []
         while node.type == "list":
             left, operator, right = split_list(node)
@@ -188,7 +188,7 @@ class ControlFlow(StateTracker, ABC):
         self.state = end_state
 
     def _iterate_to_fixpoint(self, visit_body: Callable[[], None]) -> None:
-        """A loop: what one round leaves, the next one finds, until a round leaves nothing new."""
+        """Analyze a loop body until an iteration no longer changes the state."""
         for iteration in count():
             self.loop_rounds += 1
             if self.loop_rounds > MAX_ANALYZED_COMMANDS:
@@ -216,7 +216,7 @@ class ControlFlow(StateTracker, ABC):
             self._iterate_to_fixpoint(visit_body)
 
     def _visit_c_style_for(self, node: "Node", inherited: InheritedContext) -> None:
-        """`for ((first; condition; last))`."""
+        """`for ((init; condition; step))`."""
         delimiters = [part for part in node.children if part.type in ("((", ";", "))")][:4]
         if [part.type for part in delimiters] != ["((", ";", ";", "))"]:
             raise AnalysisError("a loop in it cannot be read")
@@ -232,7 +232,7 @@ class ControlFlow(StateTracker, ABC):
         self._iterate_to_fixpoint(visit_body)
 
     def _visit_function(self, node: "Node", inherited: InheritedContext) -> None:
-        """Looked into where it is made, whoever calls it later: its arguments are holes."""
+        """Analyze a function where it is defined, with unknown arguments."""
         name = self.expander.tree.get_text(
             node.children[1] if node.children[0].type == "function" else node.children[0]
         )

@@ -1,7 +1,7 @@
-"""A text becomes a tree of the shell's grammar, or it is not sure what it is.
+"""Parse shell code into a syntax tree, and reject what is ambiguous.
 
-The grammar's parser was made for colouring: it lets some things through that bash takes otherwise. So every blank
-between its parts is looked at again, and whatever bash could read in another way is not taken.
+The parser was made for syntax highlighting: it accepts some things that bash reads differently. So every gap between
+its nodes is checked again, and anything that bash could read in another way is rejected.
 """
 
 import re
@@ -16,16 +16,16 @@ from handhold.core.errors import ExtraMissing
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
-MAX_COMMAND_BYTES = 64 * 1024  # bytes
-MAX_COMMANDS = 50  # from here on nobody looks at each of them
+MAX_COMMAND_BYTES = 64 * 1024
+MAX_COMMANDS = 50  # a text with this many commands is rejected
 MAX_NODES = 6_000
-MAX_HEREDOCS = 500  # beginnings, or what looks like one: the parser takes the square of their number
+MAX_HEREDOCS = 500  # including text that looks like one: parsing time is quadratic in their number
 MAX_SEPARATORS = 1_000  # outside quotes
-MAX_NODE_DEPTH = 120  # parts within parts
+MAX_NODE_DEPTH = 120
 
 TEXT_NODES = frozenset(
     ("string", "heredoc_body", "expansion", "arithmetic_expansion", "regex")
-)  # blanks are their text
+)  # blanks are part of their text
 SINGLE_LINE_NODES = frozenset(
     (
         *("command", "command_name", "file_redirect", "redirected_statement", "variable_assignment"),
@@ -37,7 +37,7 @@ SINGLE_WORD_NODES = GAPLESS_NODES | {
     "command_substitution",
     "brace_expression",
     "extglob_pattern",
-}  # parts make one word
+}  # their parts form one word
 COMMAND_NODES = frozenset(("command", "declaration_command", "unset_command", "test_command"))
 
 _BLANK = re.compile(r"[ \t\n]*")
@@ -48,13 +48,13 @@ _OPERATOR = re.compile(rb"[\s;&|<>()]")
 _DESCRIPTOR = re.compile(r"\d+|\{\w+\}")
 _SEPARATORS = re.compile(r"[;&|\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-DROPPED_DASH = re.compile(r"[ \t]+-[ \t]*")  # the parser loses a `-` before a here-document
+DROPPED_DASH = re.compile(r"[ \t]+-[ \t]*")  # the parser loses a `-` before a heredoc
 _LINE_CONTINUATION = re.compile(r"\\\n")
 _BEFORE_COMMENT = re.compile(rb"(?:\A|(?:\A|[^\\])[\s;&|()])\Z")
 
 
 class AnalysisError(Exception):
-    """What this text would do cannot be told before it runs."""
+    """What this code would do is not known before it runs."""
 
     def __init__(self, because: str) -> None:
         super().__init__(because)
@@ -63,7 +63,7 @@ class AnalysisError(Exception):
 
 @cache
 def load_language(extra: str = "shell") -> "Language":
-    """ExtraMissing names the extra that whoever asks would have installed."""
+    """Raise ExtraMissing if the grammar is not installed; `extra` is the one to recommend."""
     try:
         import tree_sitter
         import tree_sitter_bash
@@ -74,7 +74,7 @@ def load_language(extra: str = "shell") -> "Language":
 
 @dataclass(frozen=True)
 class SyntaxTree:
-    """A text, and its tree."""
+    """Shell code and its syntax tree."""
 
     data: bytes
     root: "Node"
@@ -94,7 +94,7 @@ class SyntaxTree:
         return self.data[start:end].decode("utf-8", "surrogatepass")
 
     def find_expansion_start(self, node: "Node") -> int:
-        """Where an expansion begins: within a string the parser counts the blanks before it as its own."""
+        """Where an expansion begins: inside a string, the parser includes the blanks before it."""
         blanks = _BEFORE_EXPANSION.match(self.data, node.start_byte, node.end_byte)
         return blanks.end() if blanks else node.start_byte
 
@@ -102,7 +102,7 @@ class SyntaxTree:
         return self.get_slice(self.find_expansion_start(node), node.end_byte)
 
     def iter_gaps(self, node: "Node") -> Iterator[str]:
-        """What stands in a part and belongs to none of its parts. The whole begins with the text, not with its tree."""
+        """The text in a node that none of its children covers; for the root, from the very beginning of the text."""
         whole = node == self.root
         at = 0 if whole else node.start_byte
         for part in node.children:
@@ -113,13 +113,13 @@ class SyntaxTree:
 
 
 def parse(text: str) -> SyntaxTree:
-    """Unsure if it is not whole, too much to look at, or could be read in two ways."""
+    """Parse a text; raise AnalysisError if it is incomplete, too long or complex, or ambiguous."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_COMMAND_BYTES:
         raise AnalysisError("it is too long to look at")
     if text.count("<<") > MAX_HEREDOCS:
         raise AnalysisError("it has too many here-documents to look at")
     if "<<" not in text and len(_SEPARATORS.findall(_QUOTED.sub("", text))) > MAX_SEPARATORS:
-        raise AnalysisError("it chains too many commands to look at")  # known before the parser spends a second on them
+        raise AnalysisError("it chains too many commands to look at")  # found before the parser spends a second on them
     tree = SyntaxTree.from_text(text)
     _check_limits(tree.root)
     if tree.root.has_error:
@@ -130,7 +130,7 @@ def parse(text: str) -> SyntaxTree:
 
 
 def iter_nodes(root: "Node") -> Iterator["Node"]:
-    """A part and all that is in it."""
+    """A node and all its descendants."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -184,7 +184,7 @@ def _check_node(tree: SyntaxTree, node: "Node") -> None:
 
 
 def _check_separation(tree: SyntaxTree, node: "Node") -> None:
-    """Two parts that touch are one word to bash, unless one of them is an operator."""
+    """Reject adjacent nodes without an operator between them: to bash they are one word."""
     for first, second in pairwise(node.children):
         touching = first.end_byte == second.start_byte
         if touching and not _OPERATOR.search(tree.data[second.start_byte - 1 : second.start_byte + 1]):

@@ -1,4 +1,4 @@
-"""Here-documents, read by their lines: the grammar's parser is not sure of where they end."""
+"""Heredocs, read line by line: the parser is unreliable about where they end."""
 
 import re
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 _DELIMITER = re.compile(r"'[\w .-]+'|\"[\w .-]+\"|\\?[\w.-]+")
 _BODY_NODES = ("heredoc_body", "heredoc_end")
-_EXPANSION = re.compile(r"[$`]|\\[\\\n]")  # where the delimiter is not quoted
+_EXPANSION = re.compile(r"[$`]|\\[\\\n]")  # if the delimiter is not quoted
 
 
 class Heredoc:
-    """The text between, as bash takes it: up to the first line that is the delimiter and nothing else."""
+    """The body as bash reads it: up to the first line that is exactly the delimiter."""
 
     def __init__(self, tree: SyntaxTree, start: "Node", *, strip_tabs: bool) -> None:
         raw_delimiter = tree.get_text(start)
@@ -42,7 +42,7 @@ class Heredoc:
 
 
 def read_heredoc(node: "Node", expander: "WordExpander") -> str | None:
-    """What a command is fed; None if that is not known before it runs."""
+    """The text that a command gets as input; None if it is not known before it runs."""
     parts = {part.type: part for part in node.children}
     if "heredoc_start" not in parts or "heredoc_end" not in parts:
         raise AnalysisError("a here-document in it is not complete")

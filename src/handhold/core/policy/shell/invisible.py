@@ -1,16 +1,16 @@
-"""Characters that nobody can see: what a person approves must be what the shell reads."""
+"""Invisible characters: what a person approves must be what the shell reads."""
 
 import unicodedata
 
 from handhold.core.text.path_escaping import is_visible
 
 ALLOWED_WHITESPACE = frozenset("\n\t ")
-EMOJI_JOINERS = frozenset("\u200d\ufe0f")  # parts of emoji, between signs that are no letters
+EMOJI_JOINERS = frozenset("\u200d\ufe0f")  # parts of emoji, between characters that are not letters
 MAX_LISTED_CHARS = 5
 
 
 def find_invisible(text: str) -> str:
-    """The characters of this text that cannot be seen, by their code points; empty if there are none."""
+    """The invisible characters of a text, as code points; empty if there are none."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return ""
     found = dict.fromkeys(char for at, char in enumerate(text) if not _is_seen(char, text, at))
@@ -22,6 +22,6 @@ def find_invisible(text: str) -> str:
 def _is_seen(char: str, text: str, at: int) -> bool:
     if char in ALLOWED_WHITESPACE:
         return True
-    if char in EMOJI_JOINERS:  # in a word of letters it would be hidden
+    if char in EMOJI_JOINERS:  # between letters it would be hidden
         return at > 0 and unicodedata.category(text[at - 1]) in ("So", "Sk", "Mn")
     return is_visible(char)

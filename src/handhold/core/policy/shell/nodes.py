@@ -1,4 +1,4 @@
-"""Parts of the tree that the grammar's parser makes."""
+"""Helpers for nodes of the syntax tree."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ def split_list(node: "Node") -> tuple["Node", "Node", "Node"]:
 
 
 def is_simple_substitution(node: "Node") -> bool:
-    """Whether a substitution shows what one simple command prints."""
+    """Whether a substitution's output is that of one simple command."""
     statements = [part for part in node.named_children if part.type != "comment"]
     while len(statements) == 1 and statements[0].type in ("pipeline", "redirected_statement"):
         inner = statements[0].named_children
@@ -37,14 +37,14 @@ def iter_tokens(node: "Node") -> Iterator["Node"]:
 
 
 def get_destinations(node: "Node") -> list["Node"]:
-    """Where a redirection leads, and the words of the command that stand behind it."""
+    """The target of a redirection, and the words of the command that follow it."""
     if node.type != "file_redirect":
         return []
     return [part for at, part in enumerate(node.children) if node.field_name_for_child(at) == "destination"]
 
 
 def split_after_heredoc(node: "Node") -> tuple[list["Node"], list["Node"]]:
-    """Words of the command, and other statements, that stand on the line of a heredoc's beginning."""
+    """The words and statements after a heredoc's start on the same line: words of the command, other statements."""
     words: list[Node] = []
     following: list[Node] = []
     for at, part in enumerate(node.children):

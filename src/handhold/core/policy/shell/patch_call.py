@@ -1,5 +1,5 @@
-"""Is a command nothing but a call of apply_patch? What the shell would add to it (a value, a file, a second command)
-makes it another command."""
+"""Recognize a command that is nothing but a call of apply_patch. Anything the shell would add, such as a value, a
+redirection or a second command, makes it a different command."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ REASONS = {
     "$": "the shell would put a value into it",
     "ERROR": "it is not complete",
 }
-"""Why a part of a command, by its name in the grammar, makes it another command."""
+"""Why a part of the command, by its grammar node type, makes it a different command."""
 
 _GLOB = re.compile(r"[*?\[\]{}~!]")
 _ANSI_C = re.compile(r"\$'(?:[^\\']|\\[nt\\'\"])*'")
@@ -58,14 +58,14 @@ _ANSI_C = re.compile(r"\$'(?:[^\\']|\\[nt\\'\"])*'")
 
 @dataclass(frozen=True)
 class PatchCall:
-    """A call of apply_patch: the patch, and the folder that a `cd` before it led to."""
+    """A call of apply_patch: the patch, and the folder of a preceding `cd`."""
 
     patch: str
     folder: str = ""
 
 
 def parse_patch_call(command: Sequence[str]) -> PatchCall:
-    """The call that this command is. NotOnlyPatch if it is one and more, NoShell if it is none."""
+    """Parse the call. Raise NotOnlyPatch if the command does more, NoShell if it does not call apply_patch."""
     match [*command]:
         case [name, patch] if name in PATCH_PROGRAMS:
             return PatchCall(patch)
@@ -96,7 +96,7 @@ def _parse_script(script: str) -> PatchCall:
 
 
 def _has_patch_word(root: "Node") -> bool:
-    """Whether apply_patch is a word of it, so that the refusal can speak of that."""
+    """Whether apply_patch is one of the words, so that the error can mention it."""
     return any(node.type == "word" and node.text in (b"apply_patch", b"applypatch") for node in iter_nodes(root))
 
 
@@ -134,7 +134,7 @@ class _ScriptParser:
             raise AnalysisError(NOT_THE_COMMAND) from None
 
     def _split_cd(self, node: "Node") -> tuple[str, "Node"]:
-        """`cd folder && …`: the folder, and the rest."""
+        """Split `cd folder && …` into the folder and the rest."""
         if len(node.children) != 3:
             raise AnalysisError("a comment stands in the middle of it")
         first, operator, second = node.children
@@ -151,7 +151,7 @@ class _ScriptParser:
                 raise AnalysisError(REASONS["list"])
 
     def _check_gaps(self, node: "Node") -> None:
-        """The grammar's parser passes over some escapes: what no part of the tree stands for must be blank."""
+        """Reject text that no node covers unless it is blank: the parser skips some escapes."""
         if node.type not in ("program", "redirected_statement", "list", "command", "concatenation"):
             return
         for gap in self.tree.iter_gaps(node):
@@ -167,9 +167,9 @@ class _ScriptParser:
             yield self._read_word(node.children[0] if node.type == "command_name" else node)
 
     def _read_word(self, node: "Node") -> str:
-        """What the shell makes of a word, if that can be said without running it.
+        """The value of a word, if it is known without running the shell.
 
-        Read again by letters, since the grammar's parser lets some through that bash does not.
+        Parsed again character by character, since the grammar accepts some words that bash reads differently.
         """
         text = self.tree.get_text(node)
         match node.type:

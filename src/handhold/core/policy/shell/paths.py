@@ -1,4 +1,4 @@
-"""Where a path leads, by its spelling alone. Links are for the sandbox; this is about what a command says it does."""
+"""Classify paths by their spelling alone, as a command names them. The sandbox deals with links."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ Region = Literal["inside", "root", "temporary", "nothing", "system", "home", "ne
 
 SYSTEM_FOLDERS = ("/usr", "/etc", "/var", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/sys", "/proc")
 TEMPORARY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
-RESULTS_FOLDER = "/large_tool_results"  # where long output is kept, to be read
+RESULTS_FOLDER = "/large_tool_results"  # where long output is kept for reading
 SYSTEM_BIN_FOLDERS = (
     "/bin",
     "/sbin",
@@ -39,7 +39,7 @@ _PROTECTED_TOP_NAMES = tuple(dict.fromkeys(name.split("/")[0] for name in READ_O
 
 @dataclass(frozen=True)
 class ShellContext:
-    """Where a command stands: the roots of the workspace, the folder it starts in, and the user's home."""
+    """Where a command runs: the roots of the workspace, the working directory and the user's home."""
 
     roots: tuple[str, ...]
     cwd: str
@@ -50,7 +50,7 @@ class ShellContext:
 class ClassifiedPath:
     path: str
     region: Region
-    protection_reason: str = ""  # why nobody changes it unasked
+    protection_reason: str = ""  # why changing it needs approval
 
 
 def looks_like_path(text: str) -> bool:
@@ -58,7 +58,7 @@ def looks_like_path(text: str) -> bool:
 
 
 def classify_path(text: str, cwd: str, context: ShellContext) -> ClassifiedPath:
-    """The place that a word names, seen from a folder; either may have holes."""
+    """Classify the place that a word names, relative to `cwd`; both may contain placeholders."""
     if text == "~" or text.startswith("~/"):
         text = context.home + text[1:]
     if text.startswith((UNKNOWN, ELLIPSIS)) or (cwd == UNKNOWN and not text.startswith("/")):
@@ -89,7 +89,7 @@ def _find_region(path: str, context: ShellContext) -> Region:
 
 
 def find_glob_protection_reason(relative_path: str) -> str:
-    """Why a path below a root is protected. One with a pattern in it is, if it could be completed to one that is."""
+    """Why a path below a root is protected. A path with a glob is protected if it could expand to one that is."""
     if because := find_protection_reason(relative_path):
         return because
     parts = relative_path.split("/")
@@ -104,7 +104,7 @@ def find_glob_protection_reason(relative_path: str) -> str:
 
 
 def can_expand_to(pattern: str, name: str) -> bool:
-    """Whether the shell could complete a pattern to this name."""
+    """Whether the shell could expand a glob to this name."""
     pieces = re.split(r"([*\0-\2]|\?|\[[^\]]*\]?)", pattern)
     expression = "".join(
         ".*"
@@ -138,7 +138,7 @@ def is_in_system_bin(path: str) -> bool:
 
 
 def pick_most_severe(paths: Iterable[ClassifiedPath]) -> ClassifiedPath:
-    """The one to speak of."""
+    """The path to report."""
     return max(paths, key=lambda each: (bool(each.protection_reason), REGIONS_BY_SEVERITY.index(each.region)))
 
 

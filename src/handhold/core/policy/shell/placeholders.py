@@ -1,11 +1,11 @@
-"""Characters that stand for what only running would tell. None can be in a text: they are refused as invisible."""
+"""Placeholders for what is known only at run time. They cannot occur in code, where they are rejected as invisible."""
 
 import re
 
 UNKNOWN = "\0"  # anything
-UNKNOWN_NAME = "\1"  # nothing but a name or a number
+UNKNOWN_NAME = "\1"  # only a name or a number
 UNKNOWN_NUMBER = "\2"  # an integer
-ELLIPSIS = "…"  # what they look like in the words that others see
+ELLIPSIS = "…"  # how placeholders are displayed
 PLACEHOLDERS = re.compile("[\0\1\2]")
 _INTEGER = re.compile("[-+]?[0-9\2]+")
 

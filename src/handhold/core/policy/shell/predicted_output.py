@@ -1,4 +1,4 @@
-"""What commands print, where that can be told: words that were echoed, names of files, numbers."""
+"""Predict what commands print, where possible: echoed words, file names, numbers."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -12,17 +12,17 @@ NAME_PRINTERS = split_words("""
     ls find fd fdfind basename dirname date wc nproc seq whoami hostname id uname arch git mktemp realpath readlink tty
     du stat pwd getconf which
 """)
-"""Programs that print names of what is there, or numbers."""
+"""Programs that print names of existing things, or numbers."""
 LISTING_OPTION = re.compile(r"-[a-dg-zA-Z]*[lLc][a-dg-zA-Z0]*|--files(?:-with(?:out)?-match(?:es)?)?|--count")
 FILTER_PROGRAMS = split_words("sort uniq head tail grep rg wc cut tr rev tac nl xargs shuf")
-"""Programs that print some of what they are fed."""
+"""Programs that print parts of their input."""
 _COUNT_OPTION = re.compile(r"-[lwcmL]+|--(?:lines|words|bytes|chars)")
 _DATE_FORMAT = re.compile(r"\+(?:%-?[a-zA-Z])+")
 _GIT_CONTENT_COMMANDS = split_words("show log cat-file blame grep diff config for-each-ref notes")
 
 
 def predict_text(commands: Sequence[Sequence[Word]], cwds: Collection[str], context: ShellContext) -> str:
-    """What a substitution becomes."""
+    """What a substitution expands to."""
     if len(commands) == 1:
         match [word.text for word in commands[0]]:
             case ["pwd"] if len(cwds) == 1:
@@ -44,7 +44,7 @@ def predict_text(commands: Sequence[Sequence[Word]], cwds: Collection[str], cont
 def predict_stdin(
     commands: Sequence[Sequence[Word]], before: StdinContent | None, cwds: Collection[str]
 ) -> StdinContent:
-    """What commands that ran one after another give to the next one in a pipe."""
+    """What consecutive commands pass to the next one in a pipe."""
     if not commands:
         return StdinContent()
     if len(commands) == 1:
@@ -70,7 +70,7 @@ def _is_literal(words: Sequence[str]) -> bool:
 
 
 def _is_names_only(words: Sequence[Word], *, has_names_input: bool) -> bool:
-    """Whether what a command prints is nothing but names, given whether its input is."""
+    """Whether a command prints only names, given whether its input is only names."""
     name, *rest = [word.text.rpartition("/")[2] if at == 0 else word.text for at, word in enumerate(words)]
     if any(UNKNOWN in each for each in rest) or any(each.startswith(("/", "-printf", "--format")) for each in rest):
         return False
@@ -82,7 +82,7 @@ def _is_names_only(words: Sequence[Word], *, has_names_input: bool) -> bool:
 
 
 def is_numeric_output(words: Sequence[Word]) -> bool:
-    """Whether a command prints nothing but numbers."""
+    """Whether a command prints only numbers."""
     match [word.text for word in words]:
         case ["nproc"] | ["id", "-u" | "-g"] | ["tput", "cols" | "lines"] | ["git", "rev-list", "--count", *_]:
             return True

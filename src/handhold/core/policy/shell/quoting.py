@@ -1,4 +1,4 @@
-"""The letters of a word, each with how it was quoted, and the words that braces make of them."""
+"""The characters of a word with their quoting, and brace expansion."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from handhold.core.policy.shell.grammar import AnalysisError
 from handhold.core.policy.shell.placeholders import UNKNOWN_NUMBER
 
-MAX_BRACE_WORDS = 64  # words that braces may become
+MAX_BRACE_WORDS = 64  # most words that a brace expansion may yield
 SINGLE_QUOTED = re.compile(r"'[^']*'")
 UNQUOTED = re.compile(r"(?:[^\s\\'\"$`;&|<>()]|\\[^\n])+")
 DOUBLE_QUOTED = re.compile(r'(?:[^"\\$`]|\\.|\$(?![\w({@*#?$!\-]|\\\n))*', re.DOTALL)
@@ -22,7 +22,7 @@ Quoting = Literal["plain", "quoted", "value"]
 
 
 class WordChar(NamedTuple):
-    char: str  # empty: that something was quoted here, though nothing stands in it
+    char: str  # empty: an empty quoted string
     quoting: Quoting
 
 
@@ -46,19 +46,19 @@ def parse_unquoted(text: str) -> Iterator[WordChar]:
 
 
 def decode_double_quoted(text: str) -> str:
-    """A piece of what stands between double quotes."""
+    """Decode a piece of a double-quoted string."""
     if not DOUBLE_QUOTED.fullmatch(text):
         raise AnalysisError("a string in it cannot be read")
     return remove_backslashes(text)
 
 
 def remove_backslashes(text: str) -> str:
-    """What a backslash takes the meaning from, between double quotes."""
+    """Remove the backslashes that escape a character between double quotes."""
     return re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), text)
 
 
 def decode_ansi_c(text: str) -> str:
-    """What stands between `$'` and `'`."""
+    """Decode the text between `$'` and `'`."""
     return _ANSI_C_ESCAPE.sub(_decode_ansi_c_escape, text)
 
 
@@ -69,7 +69,7 @@ def _decode_ansi_c_escape(escape: re.Match[str]) -> str:
     if other is not None:
         return _ESCAPES.get(other, other if other in "\\'\"?" else f"\\{other}")
     code = int(octal, 8) & 0xFF if octal else int(x or u or long, 16)
-    if not 3 <= code < 0x80 and not (u or long):  # a byte of a longer character, or the end of the string
+    if not 3 <= code < 0x80 and not (u or long):  # a byte of a multi-byte character, or the end of the string
         raise AnalysisError("a string in it cannot be read")
     if code < 3 or code > 0x10FFFF or 0xD800 <= code < 0xE000:
         raise AnalysisError("a string in it cannot be read")
@@ -84,7 +84,7 @@ def join_chars(letters: Sequence[WordChar]) -> str:
 
 
 def expand_braces(letters: list[WordChar]) -> list[list[WordChar]]:
-    """`a{b,c}` is two words."""
+    """`a{b,c}` becomes two words."""
     done: list[list[WordChar]] = []
     pending = [letters]
     while pending:

@@ -1,6 +1,6 @@
-"""One simple command: its words, what stands at its input, and what can be said of them.
+"""One simple command: its words, its standard input, and the findings about it.
 
-Whoever judges a program says what it finds; the worst finding decides. Commands that run others hand those on.
+Program analyzers report findings, and the most severe one decides. Commands that run others pass those on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,19 +19,19 @@ from handhold.core.policy.shell.words import ELLIPSIS, UNKNOWN, Word
 from handhold.core.ports.policy import CommandClass
 
 CLASSES_BY_SEVERITY: tuple[CommandClass, ...] = ("read-only", "workspace-change", "network", "unknown", "dangerous")
-"""From the lightest to the heaviest. What is unknown may be anything, so it weighs more than a connection."""
+"""From least to most severe. An unknown command may do anything, so it ranks above network access."""
 
 
 @dataclass(frozen=True)
 class CommandFinding:
     kind: CommandClass
     because: str
-    pattern: str = ""  # that an approval of the like of it would name
+    pattern: str = ""  # what an approval for similar commands would name
 
 
 @dataclass(frozen=True)
 class StdinContent:
-    """What stands at an input: a text, if it is known, or nothing but names, or a file."""
+    """Standard input: a text if known, otherwise only names, or a file."""
 
     text: str | None = None
     is_names_only: bool = False
@@ -39,7 +39,7 @@ class StdinContent:
 
 
 class Analyzer(Protocol):
-    """Who looks at what a command would run."""
+    """Analyzes what a command would run."""
 
     def analyze_command(self, command: "SimpleCommand") -> None: ...
 
@@ -60,7 +60,7 @@ class Analyzer(Protocol):
 class SimpleCommand:
     words: tuple[Word, ...]
     context: ShellContext
-    cwds: frozenset[str]  # where it may stand; a HOLE is anywhere
+    cwds: frozenset[str]  # possible working directories; UNKNOWN is anywhere
     analyzer: Analyzer
     stdin: StdinContent | None = None
     background: bool = False
@@ -84,27 +84,27 @@ class SimpleCommand:
         self.report("unknown", because)
 
     def report_network(self, *pattern: str) -> None:
-        """It reaches the network; an approval of the like of it would name these words."""
+        """Report network access; `pattern` is what an approval for similar commands would name."""
         self.report("network", f"`{' '.join(pattern) or self.name}` connects to the network", " ".join(pattern))
 
     def report_change(self) -> None:
         self.report("workspace-change", f"`{self.name}` may change files of the workspace")
 
-    # --- what it runs
+    # --- nested commands
 
     def analyze_nested(self, words: Sequence[Word]) -> None:
-        """Another command, at the same place and input."""
+        """Analyze another command with the same working directory and input."""
         if words:
             self.analyzer.analyze_command(replace(self, words=tuple(words)))
 
     def analyze_code(self, word: Word) -> None:
-        """Code for a shell."""
+        """Analyze shell code."""
         if not word.is_known:
             self.report_unknown(f"`{self.name}` would run code that is not known before it runs")
         else:
             self.analyzer.analyze_script(word.text, self)
 
-    # --- what it touches
+    # --- paths
 
     def classify(self, text: str) -> ClassifiedPath:
         return pick_most_severe(classify_path(text, folder, self.context) for folder in self.cwds)
@@ -122,7 +122,7 @@ class SimpleCommand:
                 pass
 
     def check_write(self, word: Word, *, deletes: bool = False) -> None:
-        """A file that is made or changed; `deletes`: it may be gone, with all that is in it."""
+        """Check a file that is created or changed; with `deletes`, one that may be removed with its contents."""
         target = self.classify(word.text)
         action = "takes away" if deletes else "changes"
         match target.region:
@@ -144,7 +144,7 @@ class SimpleCommand:
                 self.report_dangerous(f"`{self.name}` {action} {format_path(target)}, which lies outside the workspace")
 
     def check_path_arguments(self, words: Iterable[Word]) -> None:
-        """Of arguments whose meaning is not known: those that look like paths are read."""
+        """Check arguments of unknown meaning: those that look like paths count as read."""
         for word in words:
             for text in _path_candidates(word.text):
                 if looks_like_path(text):
@@ -152,7 +152,7 @@ class SimpleCommand:
 
 
 def _path_candidates(text: str) -> list[str]:
-    """`/x`, and what stands behind `--option=`, `-o`, `name:` or `@`."""
+    """The text itself, and what follows `--option=`, `-o`, `name:` or `@`."""
     found = [text]
     if "=" in text:
         found.append(text.partition("=")[2])
@@ -172,7 +172,7 @@ def format_path(path: ClassifiedPath) -> str:
 
 @dataclass(frozen=True)
 class ProgramArguments:
-    """The arguments of a program: its options with their values, and the rest."""
+    """A program's arguments: its options with their values, and the operands."""
 
     options: tuple[tuple[str, Word | None], ...]
     operands: tuple[Word, ...]
@@ -181,7 +181,7 @@ class ProgramArguments:
     def parse(
         cls, words: Sequence[Word], value_options: frozenset[str] = frozenset(), *, permute: bool = True
     ) -> "ProgramArguments":
-        """`value_options`: those with a value that stands apart. Without `permute` the first operand ends them."""
+        """`value_options` take the next word as their value. Without `permute`, the first operand ends the options."""
         options: list[tuple[str, Word | None]] = []
         operands: list[Word] = []
         at = 0
@@ -206,7 +206,7 @@ class ProgramArguments:
         return cls(tuple(options), tuple(operands))
 
     def get_values(self, *names: str) -> list[Word | None]:
-        """The values of these. A long option may be cut short, as GNU's and git's readers of options let it."""
+        """The values of these options. Long options may be abbreviated, as GNU programs and git allow."""
         return [value for name, value in self.options if any(is_option_match(name, each) for each in names)]
 
     def has_option(self, *names: str) -> bool:
@@ -232,6 +232,6 @@ def _split_option(text: str, value_options: frozenset[str]) -> list[tuple[str, W
 
 
 def require_single_words(words: Iterable[Word], program: str) -> None:
-    """Unsure if a word that decides how a command is read may be several words, or none."""
+    """Raise AnalysisError if a word that decides how a command is parsed may become several words, or none."""
     if any(word.can_split for word in words):
         raise AnalysisError(f"what `{program}` would run is not known before it runs")

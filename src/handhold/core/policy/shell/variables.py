@@ -1,4 +1,4 @@
-"""Variables that decide what runs: setting one is more than setting a value."""
+"""Variables that decide what runs: setting one can run code."""
 
 import re
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def _is_safe_path(value: str) -> bool:
 
 
 def _is_below_workspace(value: str) -> bool:
-    """Folders of the workspace, from where it stands: what runs there is the workspace's own anyway."""
+    """Whether all relative entries are folders of the workspace, whose code may run anyway."""
     return ".." not in value and all(
         _RELATIVE_FOLDER.fullmatch(entry) for entry in value.split(":") if not entry.startswith("/")
     )
@@ -67,11 +67,11 @@ HARMLESS_VALUES: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
         re.compile(r"[\w./-]*").fullmatch,
     ),
 )
-"""Of some of them, the values that people set every day."""
+"""Everyday values that are harmless for some of these variables."""
 
 
 def find_assignment_risk(name: str, value: Word) -> str:
-    """Why setting this variable is more than setting a value; empty if it is not."""
+    """Why setting this variable is a risk; empty if it is not."""
     if _HARMLESS_NAMES.fullmatch(name) or not _RISKY_NAMES.fullmatch(name):
         return ""
     if UNKNOWN not in value.text and any(names.fullmatch(name) and test(value.text) for names, test in HARMLESS_VALUES):

@@ -1,8 +1,8 @@
-"""What the shell makes of a word, as far as that can be said before it runs.
+"""Expand words as the shell would, as far as the result is known before it runs.
 
-A word is read letter by letter, since what a letter means depends on how it was quoted: braces and tildes count only
-where nothing quotes them, a value that is put in is split, and a pattern is completed. What only running would tell
-becomes a HOLE; a hole that can hold nothing but a name (of `git ls-files`) is a NAME, and a number (`$?`) a NUMBER.
+A word is expanded character by character, because the meaning of a character depends on its quoting: braces and tildes
+are special only when unquoted, unquoted values are split, and unquoted globs are expanded. What is known only at run
+time becomes UNKNOWN, or UNKNOWN_NAME if it can only be a name (from `git ls-files`), or UNKNOWN_NUMBER (`$?`).
 """
 
 import re
@@ -59,7 +59,7 @@ _ARITHMETIC_CHARS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,#$()\[\]{}\0-\2]*")
 class Word:
     text: str
     can_split: bool = False  # it may become several words, or none
-    has_glob: bool = False  # the shell completes a pattern in it
+    has_glob: bool = False  # it contains an unquoted glob
 
     @property
     def is_known(self) -> bool:
@@ -71,31 +71,31 @@ class Word:
 
 
 def split_words(words: str) -> frozenset[str]:
-    """A table of words, as it is written down."""
+    """The set of words in a table written as text."""
     return frozenset(words.split())
 
 
 @dataclass(frozen=True)
 class WordExpander:
-    """Reads the words of one text, given what variables hold and what a substitution would print."""
+    """Expands the words of one text, given the values of variables and the output of substitutions."""
 
     tree: SyntaxTree
     lookup: Callable[[str], str | None]
     substitute: Callable[["Node"], str]
-    lookup_operand: Callable[[str], str | None]  # what a variable holds where it is evaluated
+    lookup_operand: Callable[[str], str | None]  # a variable's value in arithmetic
     assign: Callable[[str, Word], None]
     is_associative: Callable[[str], bool]
     home: str
 
     def expand_words(self, node: "Node") -> list[Word]:
-        """A word of the text, as the words that it becomes."""
+        """The words that a word of the text expands to."""
         if self.tree.data[node.start_byte : node.start_byte + 1] == b"#":
             raise AnalysisError("what looks like a word may be a comment")
         letters = self.expand_chars(node)
         return [word for each in expand_braces(letters) for word in _split_fields(self._expand_tildes(each))]
 
     def expand_assigned(self, node: "Node | None", *, is_associative: bool = False) -> Word:
-        """What is assigned: neither split nor completed. `is_associative`: to an associative array."""
+        """An assigned value, which is neither split nor globbed. `is_associative`: to an associative array."""
         if node is None:
             return Word("")
         if node.type == "array":
@@ -109,10 +109,10 @@ class WordExpander:
         return Word(join_chars(self._expand_tildes(self.expand_chars(node), after_colons=True)))
 
     def expand_text(self, node: "Node") -> str:
-        """A word that stays one, as behind `<<<`."""
+        """A word that is not split, as after `<<<`."""
         return join_chars(self._expand_tildes(self.expand_chars(node)))
 
-    # --- letters
+    # --- characters
 
     def expand_chars(self, node: "Node", quoting: Quoting = "plain") -> list[WordChar]:
         text = self.tree.get_text(node)
@@ -143,7 +143,7 @@ class WordExpander:
                 return to_quoted_chars(UNKNOWN_NUMBER)
             case _ if UNQUOTED.fullmatch(text):
                 return list(parse_unquoted(text))
-            case "$" if text == "$":  # it may also be $$, the number of the shell
+            case "$" if text == "$":  # may also be $$, the shell's process id
                 return to_quoted_chars("$")
             case _:
                 raise AnalysisError("a word of it cannot be read")
@@ -176,7 +176,7 @@ class WordExpander:
         return to_chars(UNKNOWN_NAME if name in _NAME_VARIABLES else UNKNOWN, quoting)
 
     def _expand_computed(self, node: "Node", quoting: Quoting) -> list[WordChar]:
-        """`${name…}` with more in it. Its own substitutions run; what it becomes is not known."""
+        """`${name…}` with an operator. Analyze its substitutions; the result is unknown."""
         text = self.tree.get_expansion_text(node)
         self.check_substitutions(node)
         if found := re.match(r"\$\{(\w+):?=", text):
@@ -188,17 +188,17 @@ class WordExpander:
         is_numeric = (found := _ELEMENT_EXPANSION.fullmatch(text)) and self.lookup_operand(found[1]) == UNKNOWN_NUMBER
         return to_chars(UNKNOWN_NUMBER if is_numeric else UNKNOWN, quoting)
 
-    # --- what runs inside of something else
+    # --- nested code
 
     def check_substitutions(self, node: "Node") -> None:
-        """Run whatever is substituted in this part; Unsure if there may be more than the grammar found."""
+        """Analyze the substitutions in this node; raise AnalysisError if there may be more than the parser found."""
         rest: list[str] = []
         self._collect_unquoted(node, rest)
         if _SUBSTITUTION_START.search(re.sub(r"\\.", "", "".join(rest), flags=re.DOTALL)):
             raise AnalysisError("a substitution in it cannot be read")
 
     def _collect_unquoted(self, node: "Node", rest: list[str]) -> None:
-        """The text of a part without what is quoted in it, or run."""
+        """Collect the text of a node, without quoted parts and substitutions."""
         match node.type:
             case "command_substitution" | "process_substitution":
                 self.substitute(node)
@@ -226,7 +226,7 @@ class WordExpander:
             rest.append(self.tree.get_slice(at, node.end_byte))
 
     def _check_expansion(self, node: "Node") -> list["Node"]:
-        """The parts of an expansion, without an offset, which is evaluated here; Unsure if it would run its value."""
+        """Evaluate the offset of an expansion and return its other parts; AnalysisError if it may run its value."""
         text = self.tree.get_expansion_text(node)
         if "@P}" in text or "\\\n" in text or not text.startswith("${"):
             raise AnalysisError("a value would be run as code")
@@ -249,12 +249,12 @@ class WordExpander:
     # --- arithmetic
 
     def evaluate(self, text: str) -> None:
-        """Set the variables that an expression sets; Unsure if evaluating it may run code."""
+        """Apply the assignments of an arithmetic expression; raise AnalysisError if evaluating it may run code."""
         for name, value in arithmetic.evaluate(text, self.lookup_operand).items():
             self.assign(name, Word(value))
 
     def expand_operands(self, node: "Node", start: int, end: int) -> str:
-        """A stretch of a part as bash evaluates it: values in place of expansions, without quotes."""
+        """Part of a node as bash evaluates it: with expansions replaced by their values, and without quotes."""
         text, at = "", start
         for part in node.children:
             if start <= part.start_byte and part.end_byte <= end:
@@ -268,7 +268,7 @@ class WordExpander:
         return self.expand_operands(node, node.start_byte, node.end_byte)
 
     def evaluate_node(self, node: "Node") -> None:
-        """Bash takes `((` for two subshells where the brackets do not agree; then this is no sum."""
+        """Evaluate `((…))`. Bash reads `((` with unbalanced brackets as two subshells, so reject those."""
         start, end = node.children[0].end_byte, node.children[-1].start_byte
         inner, at = "", start
         for part in iter_nodes(node):
@@ -296,10 +296,10 @@ class WordExpander:
 
 
 def _closes_subscript(text: str) -> bool:
-    """Whether a word that begins with a bracket has its end for certain: to bash, a space does not end a subscript."""
+    """Whether a word that begins with a bracket surely closes it: in bash, a space does not end a subscript."""
     depth = 0
     for char in text:
-        if char in "\"'\\`{(":  # what is in quotes or in an expansion may close nothing
+        if char in "\"'\\`{(":  # quotes and expansions may hide brackets
             return False
         depth += (char == "[") - (char == "]")
         if not depth:

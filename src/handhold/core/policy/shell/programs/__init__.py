@@ -1,7 +1,7 @@
-"""Who judges which program.
+"""Dispatch each program to the function that analyzes it.
 
-A program that is in no table runs like any other of the workspace: on a shadow, without a network, judged by what it
-did. So its name alone raises no question; paths among its arguments still may.
+A program in no table runs like any other in the workspace: on an overlay, without network access, judged by its
+effects. So its name alone needs no approval; paths among its arguments still may.
 """
 
 import re
@@ -80,7 +80,7 @@ HOME_BIN_FOLDER = re.compile(r".*/(?:bin|shims|current|scripts)")
 
 
 def analyze_program(command: SimpleCommand) -> None:
-    """Whatever is known of the program that this command names."""
+    """Analyze a command by what is known of its program."""
     word = command.words[0].text
     if "/" in word:
         _analyze_by_path(command, word)
@@ -109,7 +109,7 @@ def _analyze_by_name(command: SimpleCommand) -> None:
 
 
 def _approval_words(command: SimpleCommand) -> tuple[str, ...]:
-    """Of a program with subcommands. One that takes an address and no more has no like."""
+    """The words that an approval for similar commands would name; none for programs that just take an address."""
     if command.name in ("docker", "podman", "kubectl", "helm", "gh", "glab") and command.arguments:
         words = [word.text for word in command.arguments[:2] if re.fullmatch(r"[a-z][a-z-]*", word.text)]
         if words and words[0] not in ("exec", "run", "auth", "api", "secret", "login"):
@@ -118,7 +118,7 @@ def _approval_words(command: SimpleCommand) -> tuple[str, ...]:
 
 
 def _analyze_by_path(command: SimpleCommand, path: str) -> None:
-    """A program named by its place: the system's, the project's own, or one that only bears a known name."""
+    """A program given by path: a system one, the project's own, or one that only has the name of a known program."""
     target = command.classify(path)
     folder = target.path.rpartition("/")[0]
     if is_in_system_bin(target.path):

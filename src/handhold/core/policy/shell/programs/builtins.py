@@ -1,4 +1,4 @@
-"""What the shell does itself: where it stands, what its variables hold, how it reads what follows."""
+"""Shell builtins: they change the working directory, variables, or how the rest is parsed."""
 
 import re
 from itertools import pairwise
@@ -58,7 +58,7 @@ def analyze_declaration(command: SimpleCommand) -> None:
 
 
 def analyze_read(command: SimpleCommand) -> None:
-    """read, mapfile, getopts: variables take what is at the input."""
+    """read, mapfile, getopts: set variables from the input."""
     value_options = _READ_VALUE_OPTIONS if command.name == "read" else _READ_VALUE_OPTIONS | split_words("-O -s -C -c")
     options = ProgramArguments.parse(command.arguments, value_options)
     if command.name in ("mapfile", "readarray") and options.has_option("-C"):
@@ -123,7 +123,7 @@ def analyze_trap(command: SimpleCommand) -> None:
 
 
 def analyze_rebinding(command: SimpleCommand) -> None:
-    """enable, hash -p, complete, compgen, bind, fc, jobs -x: ways to run something by another name."""
+    """enable, hash -p, complete, compgen, bind, fc, jobs -x: they can run something under another name."""
     if command.arguments and not (command.name == "hash" and all(word.text == "-r" for word in command.arguments)):
         command.report_dangerous(f"`{command.name}` changes what a name runs, or runs code")
 

@@ -1,4 +1,4 @@
-"""Programs that move files about, and those that hide a second file among their operands."""
+"""Programs that copy or move files, and programs with an output file among their operands."""
 
 import re
 
@@ -21,7 +21,7 @@ _SQLITE_ESCAPE = re.compile(
 
 
 def analyze_copy(command: SimpleCommand) -> None:
-    """cp, mv, ln, install: the last operand, or what -t names, is written. What moves away is gone."""
+    """cp, mv, ln, install: write the last operand or the target of -t; mv also deletes its sources."""
     options = ProgramArguments.parse(command.arguments, _COPY_VALUE_OPTIONS)
     targets = [value for value in options.get_values("-t", "--target-directory") if value]
     sources = options.operands if targets else options.operands[:-1]
@@ -44,7 +44,7 @@ def analyze_copy(command: SimpleCommand) -> None:
 
 
 def _analyze_link(command: SimpleCommand, source: Word, options: ProgramArguments) -> None:
-    """A link to the outside makes paths of the inside lead there. A symbolic one is read from where it lies."""
+    """Check where a link leads: one to the outside lets paths inside reach it. A symlink is relative to its folder."""
     text = source.text
     if options.has_option("-s", "--symbolic") and len(options.operands) == 2 and not text.startswith("/"):
         text = f"{options.operands[1].text.rpartition('/')[0] or '.'}/{text}"
@@ -57,7 +57,7 @@ def _analyze_link(command: SimpleCommand, source: Word, options: ProgramArgument
 
 
 def analyze_uniq(command: SimpleCommand) -> None:
-    """`uniq from to`."""
+    """`uniq input output`."""
     options = ProgramArguments.parse(command.arguments, frozenset(("-f", "-s", "-w")))
     for word in options.operands[:1]:
         command.check_read(word)

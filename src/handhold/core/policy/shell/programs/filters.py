@@ -1,4 +1,4 @@
-"""sed and awk: filters with a language of their own, which can run programs and write files."""
+"""sed and awk: filters with their own languages, which can run programs and write files."""
 
 import re
 
@@ -14,7 +14,7 @@ _SED_ADDRESS = re.compile(r"\s*(?:\d+(?:~\d+)?|\$|\+\d+|~\d+)")
 
 def analyze_sed(command: SimpleCommand) -> None:
     words, in_place = list(command.arguments), False
-    for at, word in enumerate(words):  # -i takes its suffix only right behind it
+    for at, word in enumerate(words):  # a suffix of -i is part of the same word
         if re.fullmatch(r"-[nErsuz]*i.*", word.text) and not word.text.startswith("--"):
             words[at], in_place = Word("-n"), True
     options = ProgramArguments.parse(words, _SED_VALUE_OPTIONS)
@@ -52,7 +52,7 @@ def _analyze_sed_script(command: SimpleCommand, script: Word) -> None:
 
 
 def parse_sed_commands(script: str) -> list[tuple[str, str]]:
-    """The commands of a script that do more than change text, with the file that they name."""
+    """The commands of a script that do more than edit text, each with the file it names."""
     found: list[tuple[str, str]] = []
     at = 0
     while at < len(script):
@@ -102,7 +102,7 @@ def _skip_addresses(script: str, at: int) -> int:
 
 
 def _skip_regex(script: str, at: int, end: str) -> int:
-    """Behind a regular expression. A delimiter in brackets ends it for some versions of sed, and not for others."""
+    """Skip a regular expression. Reject a delimiter in brackets: versions of sed disagree on whether it ends there."""
     stop = _skip_delimited(script, at, end)
     for bracket in re.finditer(r"\[\^?\]?[^\]\n]*\]", script[at:]):
         if bracket.start() < stop - at <= bracket.end() and end != "[":
@@ -111,7 +111,7 @@ def _skip_regex(script: str, at: int, end: str) -> int:
 
 
 def _skip_delimited(script: str, at: int, end: str) -> int:
-    """Behind the next delimiter."""
+    """The position after the next delimiter."""
     while at < len(script):
         if script[at] == "\\":
             at += 2
@@ -146,7 +146,7 @@ def _find_line_end(script: str, at: int) -> int:
 
 
 def _find_text_end(script: str, at: int) -> int:
-    """The text of a, i and c goes on where a line ends with a backslash."""
+    """The end of the text of a, i or c, which continues after a backslash at the end of a line."""
     while at < len(script):
         end = _find_line_end(script, at)
         if not script[at:end].endswith("\\"):
@@ -156,7 +156,7 @@ def _find_text_end(script: str, at: int) -> int:
 
 
 def _analyze_script_file(command: SimpleCommand, word: Word) -> None:
-    """A script of the workspace is daily work; one that a substitution hands over nobody could look at."""
+    """Accept a script file of the workspace; code from a substitution cannot be inspected."""
     if word.text.startswith("/dev/") or word.text == "-":
         command.report_unknown(f"the script of `{command.name}` is not known before it runs")
     command.check_read(word)
@@ -197,7 +197,7 @@ def _analyze_awk_program(command: SimpleCommand, code: str) -> None:
         command.report_unknown("the program of `awk` is not known before it runs")
         return
     bare, strings = _extract_strings(code)
-    bare = re.sub(r"(,|&&|\|\||\\)\s*\n", r"\1 ", bare)  # where a statement goes on
+    bare = re.sub(r"(,|&&|\|\||\\)\s*\n", r"\1 ", bare)  # join continued statements
     if _AWK_EXEC.search(bare):
         command.report_unknown("`awk` would run another program")
     if any(text.startswith("/inet") for text in strings):
@@ -209,7 +209,7 @@ def _analyze_awk_program(command: SimpleCommand, code: str) -> None:
 
 
 def _analyze_awk_output(command: SimpleCommand, rest: str, strings: list[str]) -> None:
-    """Behind `print`, a `>` outside brackets is a file."""
+    """After `print`, a `>` outside brackets names a file."""
     depth = 0
     for at, char in enumerate(rest):
         depth += (char in "([") - (char in ")]")
@@ -226,7 +226,7 @@ def _resolve_file_word(number: str | None, strings: list[str]) -> Word:
 
 
 def _extract_strings(code: str) -> tuple[str, list[str]]:
-    """The code with a number for each string, and nothing for each expression and comment."""
+    """The code with a numbered placeholder for each string, and without regular expressions and comments."""
     bare, strings, at = "", list[str](), 0
     while at < len(code):
         char = code[at]

@@ -1,4 +1,4 @@
-"""git: by its subcommand, and by the options and settings with which it runs programs."""
+"""git: judged by its subcommand, and by options and settings that make it run programs."""
 
 import re
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _EXEC_OPTION_COMMANDS = {
     "--exec": ("push", "fetch", "ls-remote", "clone", "archive", "pull"),
     "--gpg-sign": ("commit", "merge", "rebase", "cherry-pick", "revert"),
 }
-"""Where these mean what they say here; elsewhere they are something harmless."""
+"""The subcommands for which these options run programs; for others they are harmless."""
 _GLOBAL_VALUE_OPTIONS = frozenset(
     ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env")
 )
@@ -62,7 +62,7 @@ _VALUE_OPTIONS = {
     "format-patch": ("-o", "-v"),
     "rebase": ("-x", "-s", "-X", "--onto"),
 }
-"""Short options with a value that stands apart, by subcommand."""
+"""Short options that take the next word as their value, by subcommand."""
 _SAFE_SETTING = re.compile(
     r"(?:user\.(?:name|email|useconfigonly)|color\..*|advice\..*|init\.defaultbranch|core\.(?:quotepath|autocrlf|filemode"
     r"|abbrev|safecrlf|eol|ignorecase|precomposeunicode|longpaths|preloadindex|untrackedcache)|commit\.gpgsign=false|tag\.gpgsign=false"

@@ -1,4 +1,4 @@
-"""Shells and interpreters: a script of the workspace is daily work, a text that nobody can judge is not."""
+"""Shells and interpreters: running a script of the workspace is routine, running unknown code is not."""
 
 import re
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ EDITORS = frozenset(("vi", "vim", "nvim", "emacs", "ed", "ex", *VIM_NAMES))
 
 @dataclass(frozen=True)
 class InterpreterSpec:
-    """`code_letters`: the letters of options that are followed by code; `value_letters`: those with another value."""
+    """`code_letters`: letters of options that are followed by code. `value_letters`: those with another value."""
 
     code_letters: str
     value_letters: str = ""
@@ -73,7 +73,7 @@ CODE_MODULES = split_words("timeit code pdb idlelib site runpy")
 
 
 def analyze_shell(command: SimpleCommand) -> None:
-    """bash -c, a script, or whatever stands at its input."""
+    """bash -c, a script file, or a script from standard input."""
     if [word.text for word in command.arguments] in (["--version"], ["--help"]):
         return
     words = list(command.arguments)
@@ -91,7 +91,7 @@ def analyze_shell(command: SimpleCommand) -> None:
                     command.report_unknown(f"`{command.name} {text}` changes how the rest is read")
                 words = words[1:]
             if "i" in text or "l" in text:
-                command.report_change()  # it reads the user's files first; in the sandbox there are none
+                command.report_change()  # it reads the user's startup files first; the sandbox has none
     if words and words[0].text in ("-", "--"):
         words.pop(0)
     require_single_words(words[:1], command.name)
@@ -118,7 +118,7 @@ def _analyze_stdin_script(command: SimpleCommand) -> None:
 
 
 def _analyze_script_file(command: SimpleCommand, word: Word) -> None:
-    """A script. What a substitution or an input hands over is no file that anybody could look at."""
+    """Check a script file. A substitution or an input device cannot be inspected."""
     if word.text.startswith(("/dev/", "/proc/")) or UNKNOWN in word.text:
         command.report_unknown(f"`{command.name}` would run code that is not known before it runs")
     command.check_read(word)
@@ -170,7 +170,7 @@ def analyze_interpreter(command: SimpleCommand) -> None:
     elif command.stdin is not None:
         command.report_unknown(f"code at the input of `{command.name}` cannot be judged")
     elif command.arguments and not any(word.text == "-" for word in command.arguments):
-        command.report_change()  # `--version`, `--test`: there is nothing at its input
+        command.report_change()  # `--version`, `--test`: nothing is read from standard input
     else:
         command.report_unknown(f"`{command.name}` would wait for somebody to type")
 
@@ -202,7 +202,7 @@ def _analyze_module(command: SimpleCommand, words: list[Word]) -> None:
 
 
 def normalize_program_name(name: str) -> str:
-    """python3.12 is python."""
+    """Strip versions and resolve aliases: python3.12 is python."""
     found = re.fullmatch(r"(python|pypy|pip|perl|ruby|lua|php|node|gcc|g\+\+|clang|clang\+\+)-?[\d.]+w?", name)
     return PROGRAM_ALIASES.get(name, found[1] if found else name)
 
@@ -213,7 +213,7 @@ def analyze_eval(command: SimpleCommand) -> None:
 
 
 def analyze_source(command: SimpleCommand) -> None:
-    """It runs in this shell; a file of the workspace is as good as a script of it."""
+    """Treat a sourced file of the workspace like a script, although it runs in this shell."""
     if not command.arguments:
         return
     require_single_words(command.arguments[:1], command.name)

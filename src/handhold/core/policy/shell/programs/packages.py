@@ -1,4 +1,4 @@
-"""Package managers and programs that connect, by their subcommands."""
+"""Package managers and network programs, by their subcommands."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"[\w+.-]+://")
 
 
 def has_only_loopback(words: Sequence[Word]) -> bool:
-    """Whether the words name an address, and each one is on the loopback: without a network, the command's own."""
+    """Whether the words contain addresses, all of them loopback: without a network, those are the command's own."""
     addresses = [word for word in words if _LOOPBACK.fullmatch(word.text) or _ADDRESS.match(word.text)]
     return bool(addresses) and all(_LOOPBACK.fullmatch(word.text) for word in addresses)
 
@@ -32,16 +32,16 @@ def has_only_loopback(words: Sequence[Word]) -> bool:
 @dataclass(frozen=True)
 class PackageManager:
     """`network_commands` are subcommands that use the network, `read_only_commands` those that change nothing,
-    `wrapper_commands` those behind which a program stands."""
+    `wrapper_commands` those that run the program after them."""
 
     network_commands: frozenset[str]
     read_only_commands: frozenset[str] = frozenset()
     wrapper_commands: tuple[str, ...] = ()
-    installs_by_default: bool = False  # without a subcommand it installs
+    installs_by_default: bool = False  # installs if there is no subcommand
     dangerous_commands: frozenset[str] = frozenset()
     value_options: frozenset[str] = frozenset()
     exec_options: tuple[str, ...] = ()  # options that run a program
-    code_commands: tuple[str, ...] = ()  # subcommands that are followed by code
+    code_commands: tuple[str, ...] = ()  # subcommands followed by code
 
     def analyze(self, command: SimpleCommand) -> None:
         options = ProgramArguments.parse(command.arguments, self.value_options, permute=False)
@@ -83,7 +83,7 @@ _RUN_VALUE_OPTIONS = split_words("--with --python -p --extra --group --env-file 
 
 
 def _analyze_network_command(command: SimpleCommand, name: str, subcommand: str, rest: tuple[Word, ...]) -> None:
-    """An approval of the like of it is for the usual place to get things from."""
+    """Approvals for similar commands cover the default registry only."""
     if subcommand == "init" and all(word.text.startswith("-") for word in rest):  # with a name, npm fetches and runs it
         command.report_change()
     elif any(word.text in OFFLINE_OPTIONS for word in command.arguments):
@@ -97,7 +97,7 @@ def _analyze_network_command(command: SimpleCommand, name: str, subcommand: str,
 
 
 def _analyze_wrapped(command: SimpleCommand, rest: tuple[Word, ...]) -> None:
-    """`uv run pytest`, `poetry run x`: the program behind it, after its own options."""
+    """`uv run pytest`, `poetry run x`: analyze the program after the wrapper's own options."""
     options = ProgramArguments.parse(rest, _RUN_VALUE_OPTIONS, permute=False)
     if options.has_option("--with", "--from", "--package", "--with-requirements", "--yes", "-y"):
         command.report_network()
@@ -108,7 +108,7 @@ def _analyze_wrapped(command: SimpleCommand, rest: tuple[Word, ...]) -> None:
 
 
 def analyze_npx(command: SimpleCommand) -> None:
-    """What is installed in the project runs; what is not would be fetched, and there is no network."""
+    """Runs what is installed in the project. Anything else would be fetched, which fails without a network."""
     _analyze_wrapped(command, command.arguments)
 
 

@@ -1,4 +1,4 @@
-"""Programs that can be told by a line: what their operands are, and which of their options do more than it seems."""
+"""Programs that one table entry describes: what their operands are, and which options do more than read."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,23 +11,21 @@ Operands = Literal["texts", "paths", "a text, then paths", "changed", "a text, t
 
 NO_OPTIONS: frozenset[str] = frozenset()
 _PAGER_MOVE = re.compile(r"\+{1,2}(?:[0-9]*[gGpF%]?|[/?][^\x00-\x1f\x7f]*)")
-"""Startup commands of a pager that only move within the file. A line break would end them and begin another."""
+"""Startup commands of a pager that only move within the file. A line break would start another command."""
 
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """`value_options`: options whose value stands apart. `output_options`: those that name a file to be written.
-    `exec_options`: those that run code, or load it. `in_place_options`: those that make a reader of files a writer."""
+    """`value_options` take the next word as their value. `output_options` name a file to write. `exec_options` run
+    or load code. `in_place_options` make the program write the files it reads."""
 
     operands: Operands = "paths"
     value_options: frozenset[str] = NO_OPTIONS
     output_options: frozenset[str] = NO_OPTIONS
     exec_options: frozenset[str] = NO_OPTIONS
     in_place_options: frozenset[str] = NO_OPTIONS
-    text_options: frozenset[str] = NO_OPTIONS  # options whose value is no path, whatever it looks like
-    keystroke_options: frozenset[str] = (
-        NO_OPTIONS  # options of a pager whose value it takes as if it were typed, as it takes `+…`
-    )
+    text_options: frozenset[str] = NO_OPTIONS  # options whose value is never a path
+    keystroke_options: frozenset[str] = NO_OPTIONS  # pager options whose value is executed like typed keys, as `+…` is
 
     def analyze(self, command: SimpleCommand) -> None:
         options = ProgramArguments.parse(
@@ -43,7 +41,7 @@ class ProgramSpec:
             options = replace(options, operands=tuple(w for w in options.operands if not w.text.startswith("+")))
         if any(
             word.text.partition("=")[0] in self.exec_options for word in command.arguments
-        ):  # long ones with a single dash
+        ):  # long options with a single dash
             command.report_dangerous(f"`{command.name}` runs another program by an option")
         self._analyze_operands(command, options.operands, has_text_option=options.has_option(*self.text_options))
         if options.has_option(*self.in_place_options):

@@ -1,4 +1,4 @@
-"""Programs that run another program: what counts is that one, and sometimes that they do."""
+"""Programs that run another program: that program is analyzed, and sometimes the wrapper itself is a finding."""
 
 import re
 from dataclasses import replace
@@ -60,7 +60,7 @@ LEADING_OPERANDS = {
     "start-stop-daemon": 99,
     "direnv": 2,
 }
-"""Operands before the program."""
+"""Number of operands before the program."""
 DANGEROUS_WRAPPERS = {
     "sudo": "it becomes somebody else",
     "doas": "it becomes somebody else",
@@ -109,7 +109,7 @@ def analyze_wrapper(command: SimpleCommand) -> None:
 
 
 def _analyze_time(command: SimpleCommand, words: list[Word]) -> None:
-    """`time` is a word of the grammar: variables, and more of the grammar, may follow it."""
+    """`time` is a shell keyword: assignments and more syntax may follow it."""
     while words and (found := re.match(r"([A-Za-z_]\w*)\+?=", words[0].text)):
         command.analyzer.assign_variable(found[1], Word(words.pop(0).text[found.end() :]))
     if words and not re.match(r"[\w./~-]", words[0].text):
@@ -118,7 +118,7 @@ def _analyze_time(command: SimpleCommand, words: list[Word]) -> None:
 
 
 def analyze_env(command: SimpleCommand) -> None:
-    """env: variables, a folder, and with -S a text that is split."""
+    """env: variables, a working directory, and with -S a string that is split."""
     words = list(command.arguments)
     while words:
         word, text = words[0], words[0].text
@@ -137,7 +137,7 @@ def analyze_env(command: SimpleCommand) -> None:
             command, words = _with_cwd(command, Word(text.partition("=")[2])), words[1:]
         elif text.startswith("-"):
             words = words[1:]
-        elif "=" in text:  # also names that no shell could write
+        elif "=" in text:  # including names that no shell could assign
             name, _, value = text.partition("=")
             command.analyzer.assign_variable(name, Word(value))
             words = words[1:]
@@ -153,7 +153,7 @@ def _with_cwd(command: SimpleCommand, word: Word) -> SimpleCommand:
 
 
 def analyze_watch(command: SimpleCommand) -> None:
-    """watch, entr: the words behind the options become one text for a shell."""
+    """watch, entr: the words after the options are joined into shell code."""
     options = ProgramArguments.parse(command.arguments, frozenset(("-n", "--interval")), permute=False)
     if options.operands:
         require_single_words(options.operands, command.name)
@@ -162,7 +162,7 @@ def analyze_watch(command: SimpleCommand) -> None:
 
 
 def analyze_hyperfine(command: SimpleCommand) -> None:
-    """hyperfine: every operand is a command of its own."""
+    """hyperfine: every operand is a command."""
     value_options = frozenset(
         ("-w", "--warmup", "-r", "--runs", "-m", "-M", "-p", "--prepare", "-s", "--setup", "-c", "--cleanup")
     )
@@ -193,7 +193,7 @@ def analyze_flock(command: SimpleCommand) -> None:
 
 
 def analyze_su(command: SimpleCommand) -> None:
-    """su, runuser, script: -c is for a shell."""
+    """su, runuser, script: the value of -c is shell code."""
     options = ProgramArguments.parse(
         command.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g", "-u", "-t"))
     )
@@ -207,7 +207,7 @@ def analyze_su(command: SimpleCommand) -> None:
     command.report_unknown(f"what `{command.name}` would run is not known before it runs")
 
 
-# --- commands from a list
+# --- commands built from a list
 
 
 _XARGS_VALUE_OPTIONS = split_words(
