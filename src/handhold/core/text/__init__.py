@@ -1,1 +1,1 @@
-"""Text as models quote it and files hold it."""
+"""Text as models quote it and as files store it."""

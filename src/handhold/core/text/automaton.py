@@ -1,8 +1,7 @@
-"""Matching bytes in one pass, however a pattern is written.
+"""Match bytes in linear time, whatever the pattern.
 
-A regular expression of Python's tries every way in which its stars could share a name: nine of them take hours over
-one long name, and anybody may put a pattern into an ignore file. This follows all ways at once, and remembers for each
-set of them where a byte leads.
+Python's regular expressions backtrack: nine stars can take hours on one long name, and anybody may put such a pattern
+into an ignore file. This automaton follows all alternatives at once, and caches its transitions.
 """
 
 import re
@@ -10,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-MAX_CACHED_TRANSITIONS = 20_000  # steps; then it forgets them all
+MAX_CACHED_TRANSITIONS = 20_000  # then the cache is cleared
 
 
 @dataclass(frozen=True)
 class ByteClass:
-    """One byte out of a set, written as a regular expression."""
+    """One byte from a set, written as a regular expression."""
 
     pattern: bytes
 
 
 @dataclass(frozen=True)
 class RepeatedByteClass:
-    """Any number of bytes out of a set."""
+    """Any number of bytes from a set."""
 
     pattern: bytes
 
@@ -36,7 +35,7 @@ GlobToken = ByteClass | RepeatedByteClass | Alternatives
 
 
 def to_regex(tokens: Sequence[GlobToken]) -> bytes:
-    """The same as a regular expression."""
+    """The tokens as a regular expression."""
     return b"".join(map(_token_to_regex, tokens))
 
 
@@ -52,8 +51,8 @@ def _token_to_regex(token: GlobToken) -> bytes:
 
 class Automaton:
     def __init__(self, tokens: Sequence[GlobToken]) -> None:
-        self._transitions: list[tuple[frozenset[int], int]] = []  # of each state: on which bytes, to which state
-        self._epsilon_moves: list[list[int]] = []  # states that it leads to without any byte
+        self._transitions: list[tuple[frozenset[int], int]] = []  # per state: bytes that lead on, and the next state
+        self._epsilon_moves: list[list[int]] = []  # per state: states reached without consuming a byte
         self._end = self._add_state()
         self._start = self._close_over_epsilon({self._build(tokens, self._end)})
         self._transition_cache: dict[tuple[frozenset[int], int], frozenset[int]] = {}
@@ -93,7 +92,7 @@ class Automaton:
         return len(self._transitions) - 1
 
     def _build(self, tokens: Sequence[GlobToken], end: int) -> int:
-        """The state from which these tokens lead to `end`."""
+        """Add states that lead from the returned state through these tokens to `end`."""
         for token in reversed(tokens):
             match token:
                 case ByteClass(pattern):

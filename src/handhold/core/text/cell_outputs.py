@@ -1,7 +1,7 @@
-"""What a cell put out, as much of it as is worth showing.
+"""Render the outputs of a notebook cell.
 
-Of several forms of one thing the plainest is shown: text before HTML. Pictures go beside the text, colours and progress
-bars are as a terminal would leave them, and of a long text both ends are shown.
+If an output has several representations, the plainest is shown: text before HTML. Images are sent separately from the
+text. Colors and progress bars are rendered as a terminal would leave them, and a long text is cut to its two ends.
 """
 
 import json
@@ -17,15 +17,15 @@ from handhold.core.text.lines import normalize_newlines
 from handhold.core.text.notebook import join_multiline_string
 from handhold.core.text.terminal import render_terminal_text
 
-EXCERPT_CHARS = 2_000  # characters of each end of a long text
-MAX_RENDERED_CHARS = 200_000  # characters at each end of a very long one that are looked at
-MAX_IMAGES = 20  # of one reply
-MAX_IMAGE_SIDE_PIXELS = 2_000  # pixels; what a conversation of many images takes
-MAX_IMAGE_BASE64_CHARS = 5_000_000  # characters of an image in base64
-MAX_OTHER_MIMES, MAX_MIME_CHARS = 5, 60  # forms that are only named, and characters of such a name
-TEXT_MIMES = ("text/plain", "text/markdown", "text/latex", "application/json", "text/html")  # the first that is there
+EXCERPT_CHARS = 2_000  # characters shown of each end of a long text
+MAX_RENDERED_CHARS = 200_000  # characters rendered at each end of a very long one
+MAX_IMAGES = 20  # per reply
+MAX_IMAGE_SIDE_PIXELS = 2_000  # the limit of models for conversations with many images
+MAX_IMAGE_BASE64_CHARS = 5_000_000
+MAX_OTHER_MIMES, MAX_MIME_CHARS = 5, 60  # representations that are only named, and the length of such a name
+TEXT_MIMES = ("text/plain", "text/markdown", "text/latex", "application/json", "text/html")  # the first found is shown
 
-V3_MIMES = {  # of version 3
+V3_MIMES = {  # of format version 3
     "text": "text/plain",
     "html": "text/html",
     "latex": "text/latex",
@@ -39,12 +39,12 @@ V3_MIMES = {  # of version 3
 
 @dataclass
 class ReplyImages:
-    """The pictures of one reply, in the order in which its text names them."""
+    """The images of one reply, in the order in which its text refers to them."""
 
     blocks: list[Block] = field(default_factory=list[Block])
 
     def add(self, mime: str, encoded: str) -> CellOutput:
-        """The picture under its number, or why it is left out."""
+        """Add the image under the next number, or say why it is left out."""
         encoded = "".join(encoded.split())
         size = _read_size(mime, encoded)
         if len(encoded) > MAX_IMAGE_BASE64_CHARS:
@@ -62,7 +62,7 @@ class ReplyImages:
 
 
 def _read_size(mime: str, encoded: str) -> tuple[int, int] | None:
-    """All of it is decoded: a model's door refuses what is not base64 to its end."""
+    """Decode the whole image: model APIs reject data that is not valid base64 to the end."""
     try:
         return read_image_size(b64decode(encoded, validate=True), MEDIUM_BY_MIME[mime])
     except ValueError:
@@ -70,7 +70,7 @@ def _read_size(mime: str, encoded: str) -> tuple[int, int] | None:
 
 
 def render_outputs(raw_cell: dict[str, Any], images: ReplyImages) -> Iterator[CellOutput]:
-    """One after the other, so that no picture is taken of an output for which there is no room."""
+    """Render lazily, so that no image is added for an output that does not fit."""
     found = raw_cell.get("outputs")
     if isinstance(found, list):
         for output in _merge_streams(_iter_objects(cast("list[Any]", found))):
@@ -82,7 +82,7 @@ def _iter_objects(found: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _merge_streams(outputs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What was written to one stream piece by piece is one output."""
+    """Merge consecutive writes to the same stream into one output."""
     for stream, run in groupby(outputs, _get_stream_name):
         if stream:
             text = "".join(join_multiline_string(each.get("text")) or "" for each in run)
@@ -92,7 +92,7 @@ def _merge_streams(outputs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _get_stream_name(output: dict[str, Any]) -> str:
-    """The stream that it went to; empty if it is no such output."""
+    """The stream it was written to; empty if it is not a stream output."""
     if output.get("output_type") != "stream":
         return ""
     return "stderr" if "stderr" in (output.get("name"), output.get("stream")) else "stdout"
@@ -117,7 +117,7 @@ def _format_error(output: dict[str, Any]) -> str:
 
 
 def _read_mime_bundle(output: dict[str, Any]) -> dict[str, Any]:
-    """The forms that one thing was put out in."""
+    """The representations of one output, by MIME type."""
     data = output.get("data")
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
@@ -137,14 +137,14 @@ def _format_value(value: Any) -> str:
         return found
     try:
         return json.dumps(value, ensure_ascii=False)
-    except RecursionError:  # it could just be read
+    except RecursionError:  # nested just deeply enough to parse but not to dump
         return "nested too deeply to be shown"
 
 
 def with_text(output: CellOutput, text: str) -> CellOutput:
-    """The same with this text, of a long one both ends."""
+    """The output with this text, cut to its two ends if it is long."""
     text = normalize_newlines(text)
-    if len(text) > 2 * MAX_RENDERED_CHARS:  # to tidy megabytes of which nobody sees anything takes seconds
+    if len(text) > 2 * MAX_RENDERED_CHARS:  # cleaning up megabytes that nobody sees takes seconds
         head, tail = (
             render_terminal_text(text[:MAX_RENDERED_CHARS])[:EXCERPT_CHARS],
             render_terminal_text(text[-MAX_RENDERED_CHARS:]).removesuffix("\n")[-EXCERPT_CHARS:],

@@ -1,16 +1,16 @@
-"""A long line, cut so that its match is seen.
+"""Cut a long line so that its match stays visible.
 
-A cut does not fall between a letter and the accents that stand on it, nor into a sequence that is drawn as one.
+A cut never separates a letter from its accents, and never splits a sequence that is drawn as one character.
 """
 
 from unicodedata import combining
 
 ZERO_WIDTH_JOINER = "\u200d"
-MAX_SHIFT_CHARS = 8  # characters that a cut gives way; a thousand accents on one letter are nobody's word
+MAX_SHIFT_CHARS = 8  # how far a cut moves; a letter with more accents is not a real word
 
 
 def clip(text: str, start: int, end: int, width: int) -> tuple[str, int, int, tuple[int, int]]:
-    """At most `width` characters of `text` around `start` to `end`; where those are then, and what was cut off.
+    """At most `width` characters of `text` around `start` to `end`, the new positions of both, and what was cut off.
 
     A match longer than that is shown from its start.
     """
@@ -25,7 +25,7 @@ def clip(text: str, start: int, end: int, width: int) -> tuple[str, int, int, tu
 
 
 def _shift_forward(text: str, at: int, limit: int) -> int:
-    """The next place where a cut parts nothing; the same, if there is none near."""
+    """The next position where a cut splits no character; `at` itself if there is none nearby."""
     moved = at
     while moved < min(limit, at + MAX_SHIFT_CHARS) and _is_inside_grapheme(text, moved):
         moved += 1
@@ -40,7 +40,7 @@ def _shift_back(text: str, at: int, limit: int) -> int:
 
 
 def _is_inside_grapheme(text: str, at: int) -> bool:
-    """Whether a cut before this character takes something from the one before it."""
+    """Whether a cut before this character would split what is drawn as one character."""
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]
@@ -48,5 +48,5 @@ def _is_inside_grapheme(text: str, at: int) -> bool:
 
 
 def _is_joining(char: str) -> bool:
-    """A joiner, a choice of shape, a colour of skin."""
+    """A joiner, a variation selector or a skin tone."""
     return char == ZERO_WIDTH_JOINER or "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"

@@ -1,7 +1,7 @@
-"""Where a page of a search ended, as a short text that a model copies back.
+"""Search cursors: where a page ended, as a short text that a model copies back.
 
-A cursor knows how many items were shown, the last name of a listing, and a checksum of what it stands on. It fits
-the search it was given for and no other; one that was not copied whole fits none.
+A cursor stores how many items were shown, the last name of a listing, and a checksum of the results it depends on. It
+is valid only for its own search, and a damaged copy is rejected.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -11,18 +11,18 @@ from zlib import crc32
 from handhold.core.errors import BadCursor
 from handhold.core.facts import SearchHit
 
-CHECKSUM_BYTES = 4  # bytes of a checksum
+CHECKSUM_BYTES = 4
 
 
 def checksum(state: int, *parts: str) -> int:
-    """The checksum of what `state` is of, with these parts behind it. Names may hold what is no UTF-8."""
+    """Extend the checksum `state` by these parts. Names may contain bytes that are not UTF-8."""
     for part in parts:
         state = crc32(part.encode("utf-8", "surrogateescape") + b"\0", state)
     return state
 
 
 def checksum_hit(state: int, hit: SearchHit) -> int:
-    """The checksum with the items of one more hit: its matching lines if it has any, else the file with its count."""
+    """Extend the checksum by one hit: its matching lines if it has any, otherwise the file with its count."""
     lines = [str(row.number) for row in hit.rows if row.is_match]
     if not lines:
         return checksum(state, hit.place, *([str(hit.count)] if hit.count else []))
@@ -33,14 +33,14 @@ def checksum_hit(state: int, hit: SearchHit) -> int:
 
 @dataclass(frozen=True)
 class Cursor:
-    """`start` items were shown, the last of them `last`; `state` is the checksum of what they stand on."""
+    """`start` items were shown, the last of them `last`; `state` is the checksum of the results."""
 
     start: int
     state: int
     last: str = ""
 
     def encode(self, *query: str) -> str:
-        """The text of it, for the search that `query` names."""
+        """The cursor as text, bound to the search that `query` identifies."""
         size = (self.start.bit_length() + 7) // 8 or 1
         body = bytes([size]) + self.start.to_bytes(size, "big") + self.state.to_bytes(CHECKSUM_BYTES, "big")
         body += self.last.encode("utf-8", "surrogateescape")
@@ -48,7 +48,7 @@ class Cursor:
 
     @classmethod
     def decode(cls, text: str, *query: str) -> "Cursor":
-        """BadCursor if it was damaged, or was given for another search."""
+        """Raise BadCursor if it was damaged or belongs to another search."""
         text = text.strip()
         try:
             data = urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,4 +1,4 @@
-"""What is said about the encodings of files: by the settings of a toolbox, and by files called .editorconfig."""
+"""Declared encodings of files: from the settings of a toolbox, and from .editorconfig files."""
 
 import re
 from codecs import lookup
@@ -21,9 +21,9 @@ from handhold.core.text.globs import (
     parse_glob_line,
 )
 
-MAX_BRACE_NUMBERS = 500  # that {1..500} may stand for
+MAX_BRACE_NUMBERS = 500  # the most that a range like {1..500} may cover
 
-# Those in which a character is the same bytes wherever it stands, and a line ends with its own newline.
+# Encodings that can be edited line by line: they carry no state across newlines.
 CODEC_NAMES = """
 ascii utf-8 utf-16-le utf-16-be utf-32-le utf-32-be
 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258
@@ -46,9 +46,9 @@ EDITORCONFIG_CHARSETS = {
 
 
 def resolve_encoding(name: str, by: DeclarationSource) -> DeclaredEncoding:
-    """ValueError for a name that is none, or of an encoding that files cannot be edited in.
+    """Raise ValueError for an unknown encoding, or one in which files cannot be edited.
 
-    A new file gets a mark where the name asks for one, and in UTF-16, which would be taken for binary without it.
+    A new file gets a BOM if the name asks for one, and in UTF-16, which would be taken for binary without it.
     """
     plain = name.strip().lower().replace("_", "-")
     has_bom = plain in BOM_ALIASES
@@ -63,7 +63,7 @@ def resolve_encoding(name: str, by: DeclarationSource) -> DeclaredEncoding:
 
 
 class EncodingSettings:
-    """Encodings by pattern, as ripgrep has them: `*.txt` in any folder, `/a/*.txt` in that one. The last one counts."""
+    """Encodings by ripgrep glob: `*.txt` in any folder, `/a/*.txt` in that one. The last match wins."""
 
     def __init__(self, encodings: Mapping[str, str]) -> None:
         self._encodings = [resolve_encoding(name, "settings") for name in encodings.values()]
@@ -73,7 +73,7 @@ class EncodingSettings:
             raise ValueError(f"{bad.pattern!r} is no pattern: {bad.because}") from None
 
     def find_encoding(self, relative_path: str) -> DeclaredEncoding | None:
-        """What is said about a file, by its way from the root."""
+        """The declared encoding of a root-relative path."""
         path = relative_path.encode("utf-8", "surrogateescape")
         line = self._globs.match(path, path.rpartition(b"/")[2], directory=False)
         return self._encodings[line.number] if line else None
@@ -95,7 +95,7 @@ class EditorConfigSection:
     charset: str
 
     def applies_to(self, path: str) -> bool:
-        """Whether it is about a file, by its way from the folder of the configuration."""
+        """Whether the section applies to a path relative to the configuration's folder."""
         subject = path if "/" in self.pattern else path.rpartition("/")[2]
         return bool(self._matcher and self._matcher(subject.encode("utf-8", "surrogateescape")))
 
@@ -109,18 +109,18 @@ class EditorConfigSection:
 
 @dataclass(frozen=True)
 class EditorConfig:
-    """One such file, as far as it is about encodings."""
+    """The encodings that one .editorconfig file declares."""
 
-    is_root: bool = False  # what lies above does not count
+    is_root: bool = False  # configurations above do not apply
     sections: tuple[EditorConfigSection, ...] = ()
 
     def find_charset(self, path: str) -> str | None:
-        """The last word on a file; None if nothing is said."""
+        """The charset from the last matching section; None if there is none."""
         return next((section.charset for section in reversed(self.sections) if section.applies_to(path)), None)
 
 
 def parse_editorconfig(data: bytes) -> EditorConfig:
-    """Lenient, as editors are: a line that means nothing is passed over."""
+    """Parse leniently, as editors do: lines that make no sense are skipped."""
     is_root, pattern = False, None
     sections: list[EditorConfigSection] = []
     for line in data.decode("utf-8-sig", "surrogateescape").splitlines():
@@ -142,9 +142,9 @@ def parse_editorconfig(data: bytes) -> EditorConfig:
 
 
 def find_declared_encoding(configs: Iterable[tuple[EditorConfig, str]]) -> DeclaredEncoding | None:
-    """What configurations say about a file, the nearest first, each with the file's way from its folder.
+    """The encoding that these configurations declare, nearest first, each with the file's path relative to its folder.
 
-    A word that none of us knows is as good as none, and hides what lies above it.
+    An unknown charset counts as none, and still overrides configurations above it.
     """
     for config, path in configs:
         charset = config.find_charset(path)
@@ -160,7 +160,7 @@ def find_declared_encoding(configs: Iterable[tuple[EditorConfig, str]]) -> Decla
 
 
 class SectionPatternParser(GlobParser):
-    """The pattern of a section: like those of ripgrep, but `**` is any string, wherever it stands."""
+    """The pattern of a section: like ripgrep's, but `**` matches any string, wherever it is."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__(pattern, lenient=True)
@@ -174,7 +174,7 @@ class SectionPatternParser(GlobParser):
 
 
 def _expand_braces(pattern: str) -> str:
-    """Braces around one thing are letters; around two numbers with dots between they are all that lie between those."""
+    """Braces around a single item are literal; around `1..5` they stand for all numbers in the range."""
 
     def expand(found: re.Match[str]) -> str:
         numbers = _NUMBER_RANGE.fullmatch(found[1])

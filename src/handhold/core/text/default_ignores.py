@@ -1,4 +1,4 @@
-"""Folders that nobody means when they say everything."""
+"""Folders that searches leave out by default."""
 
 DEFAULT_IGNORED_FOLDERS = frozenset(
     (
@@ -8,4 +8,4 @@ DEFAULT_IGNORED_FOLDERS = frozenset(
         *("dist", "build", "target", ".gradle", ".terraform", ".cache", "Pods", "DerivedData"),
     )
 )
-"""Folders that tools fill and nobody reads: left out unless they are asked for."""
+"""Folders that tools generate and nobody reads: left out unless requested."""

@@ -11,12 +11,12 @@ from handhold.core.text.path_escaping import format_path
 
 Opcode = tuple[str, int, int, int, int]
 CONTEXT_LINES = 3
-MAX_ALIGNED_LINES = 2_000  # changed lines on one side beyond which difflib takes too long to align them
+MAX_ALIGNED_LINES = 2_000  # with more changed lines on one side, difflib takes too long
 
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line of a diff: ' ', '+' or '-', its text, its number in the new text (in the old one for '-')."""
+    """A line of a diff: ' ', '+' or '-', its text, and its number in the new text (for '-', in the old one)."""
 
     sign: str
     text: str
@@ -33,7 +33,7 @@ class DiffHunk:
 
 
 def compute_hunks(before: str, after: str) -> Iterator[DiffHunk]:
-    """The changes with three lines of context. The common edges are cut off first: an edit in a large file is cheap."""
+    """The changes with three lines of context. Common edges are cut off first, so edits in large files are cheap."""
     a, b = _split_lines(before), _split_lines(after)
     head = _count_common(a, b)
     tail = _count_common(a[head:][::-1], b[head:][::-1])
@@ -56,7 +56,7 @@ def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
 
 
 def _group_line_by_line(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
-    """Lines that were replaced one for one, as by replacing a name everywhere."""
+    """Group lines that were replaced one for one, for example when a name was replaced everywhere."""
     group: list[Opcode] = []
     runs = [(same, [*run]) for same, run in groupby(range(len(a)), lambda n: a[n] == b[n])]
     for n, (same, run) in enumerate(runs):
@@ -89,7 +89,7 @@ def _build_hunk(group: list[Opcode], a: list[str], b: list[str], shift: int) -> 
 def unified_diff(
     path: str, before: str | None, after: str | None, known_hunks: Iterable[DiffHunk] | None = None
 ) -> str:
-    """As `difflib.unified_diff` writes it; None is a file that is not there. `known_hunks` are its hunks, if known."""
+    """Format as `difflib.unified_diff` does; None is a missing file. `known_hunks` avoids computing them again."""
     changed_hunks = compute_hunks(before or "", after or "") if known_hunks is None else known_hunks
     body = [line for hunk in changed_hunks for line in _format_hunk(hunk)]
     if not body and (before is None) == (after is None):
@@ -114,7 +114,7 @@ def _format_range(start: int, count: int) -> str:
 
 
 def build_snippet(diff_hunks: Iterable[DiffHunk]) -> Snippet:
-    """What the new text shows of a change: its context and its added lines, by number."""
+    """The new text around a change: context and added lines, with numbers."""
     return Snippet(
         tuple(
             (row.number, replace_undecodable(row.text.rstrip("\n").removesuffix("\r")))
@@ -126,7 +126,7 @@ def build_snippet(diff_hunks: Iterable[DiffHunk]) -> Snippet:
 
 
 def truncate_diff(diff: str, *, max_lines: int = 60, max_chars: int = 4000) -> tuple[str, bool]:
-    """The start of a diff, and whether that is all of it."""
+    """The start of a diff, and whether it is complete."""
     head = "\n".join(diff.split("\n")[: max_lines + 1])[:max_chars]
     if len(head) >= len(diff):
         return diff, True
@@ -138,7 +138,7 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _count_common(a: list[str], b: list[str]) -> int:
-    """How many lines two lists share at their start."""
+    """The number of leading lines that two lists share."""
     count = 0
     for mine, yours in zip(a, b, strict=False):
         if mine != yours:

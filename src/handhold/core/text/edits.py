@@ -1,6 +1,6 @@
-"""Replacements on a text, in order, each on the result of the one before: a new text, or an error.
+"""Apply replacements to a text in order, each to the result of the previous one: a new text, or an error.
 
-Pure, so that Edit, MultiEdit and patch can be sure of the end before anything begins.
+Pure functions, so that Edit, MultiEdit and patch know the outcome before they write anything.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _apply_edit(text: Text, edit: Replacement, path: str, matching: Matching) ->
 
 
 def locate(body: str, edit: Replacement, path: str, matching: Matching) -> QuoteMatch:
-    """The place, or with `every` the places, that the edit is about."""
+    """Find the place, or with `every` all places, of the edit."""
     index = TextIndex(body)
     found = find_in_index(edit.old, index, matching, new=edit.new)
     if found is None:

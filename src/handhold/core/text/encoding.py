@@ -1,7 +1,7 @@
-"""Bytes to text and back, without loss.
+"""Decode bytes to text and encode it again without loss.
 
-What a file was encoded in is kept beside its text, and a guess that does not give the same bytes back is
-no guess. So an edit changes the bytes of its span and no others, even where the guess was wrong.
+The encoding of a file is kept with its text, and a guess is used only if it reproduces the same bytes. So an edit
+changes only the bytes of its own span, even if the guess was wrong.
 """
 
 from codecs import getincrementaldecoder
@@ -12,7 +12,7 @@ from typing import Literal
 from handhold.core.errors import BinaryFile, Unencodable
 from handhold.core.facts import DeclaredEncoding
 
-BOMS = (  # UTF-32 first: its little-endian mark starts like UTF-16's
+BOMS = (  # UTF-32 first: its little-endian BOM starts like UTF-16's
     (b"\xff\xfe\x00\x00", "utf-32-le"),
     (b"\x00\x00\xfe\xff", "utf-32-be"),
     (b"\xef\xbb\xbf", "utf-8"),
@@ -22,29 +22,29 @@ BOMS = (  # UTF-32 first: its little-endian mark starts like UTF-16's
 BINARY_PROBE_BYTES = 8 * 1024
 DETECTION_SAMPLE_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024
-ISO_2022_JP = "iso2022_jp"  # all of its bytes are ASCII; sequences that begin with ESC $ say how to read them
+ISO_2022_JP = "iso2022_jp"  # all its bytes are ASCII; sequences starting with ESC $ switch character sets
 REPLACEMENT_CHAR = "\ufffd"
 BOM_CHAR = "\ufeff"
 _SURROGATE_REPLACEMENTS = {code: REPLACEMENT_CHAR for code in range(0xD800, 0xE000)}
 
 EncodingBasis = Literal[
     "", "mark", "likelihood", "settings", ".editorconfig"
-]  # nothing: the bytes themselves leave no choice
+]  # empty: the bytes themselves leave no choice
 
 
 @dataclass(frozen=True)
 class TextEncoding:
-    """How a file's text is stored: a codec and the mark in front of it. How that is known makes no difference to it."""
+    """How a file's text is stored: a codec and a BOM. How it was detected does not affect equality."""
 
     name: str = "utf-8"
     bom: bytes = b""
-    is_unknown: bool = False  # bytes that are no UTF-8 are carried through, and nobody knows what they mean
+    is_unknown: bool = False  # not valid UTF-8; the undecodable bytes are preserved
     detected_by: EncodingBasis = field(default="", compare=False)
-    conflicting_declaration: str = field(default="", compare=False)  # what was declared, where the bytes say otherwise
+    conflicting_declaration: str = field(default="", compare=False)  # the declared encoding, if the bytes contradict it
 
     @property
     def errors(self) -> str:
-        """Codecs of Unicode carry broken bytes through; the others are taken only where nothing is broken."""
+        """Unicode codecs preserve broken bytes; others are used only if nothing is broken."""
         if self.name == "utf-8":
             return "surrogateescape"
         return "surrogatepass" if self.name.startswith("utf-") else "strict"
@@ -55,7 +55,7 @@ class TextEncoding:
 
     @property
     def basis(self) -> str:
-        """What this rests on, in a word."""
+        """How the encoding was determined, in one word."""
         return "unknown" if self.is_unknown else self.detected_by or "content"
 
     @property
@@ -69,7 +69,7 @@ UNKNOWN_ENCODING = TextEncoding(is_unknown=True)
 
 @dataclass(frozen=True)
 class Text:
-    """A file's text: every character, line ending and blank as it stands, and how to write it back."""
+    """A file's text, with every character, line ending and blank preserved, and its encoding."""
 
     body: str
     encoding: TextEncoding = UTF8
@@ -81,7 +81,7 @@ class Text:
 
     @classmethod
     def new(cls, body: str, declared: DeclaredEncoding | None) -> "Text":
-        """The text of a file that is not there yet. A mark that the text brings along is the one that is asked for."""
+        """The text of a new file. If a BOM is declared, one at the start of the text is not repeated."""
         if declared is None:
             return cls(body)
         encoding = TextEncoding(declared.name, declared.bom, detected_by=declared.source)
@@ -95,25 +95,25 @@ class Text:
 
 
 def replace_undecodable(text: str) -> str:
-    """Text as it can be sent: what could not be decoded becomes U+FFFD."""
+    """Text that can be sent: undecodable bytes become U+FFFD."""
     try:
-        text.encode("utf-8")  # a hundred times faster than to look at every character
+        text.encode("utf-8")  # a hundred times faster than checking every character
     except UnicodeEncodeError:
         return text.translate(_SURROGATE_REPLACEMENTS)
     return text
 
 
 def check_encodable(text: str, encoding: TextEncoding, path: str) -> None:
-    """Unencodable if the file cannot hold some of these characters: no bytes for them, or nobody knows which."""
+    """Raise Unencodable if the file's encoding cannot represent the text, or is unknown and the text is not ASCII."""
     name = "ascii" if encoding.is_unknown else encoding.name
-    if "\0" not in text and _is_encodable(text, name):  # a NUL would make a binary file of a text
+    if "\0" not in text and _is_encodable(text, name):  # a NUL would make the file binary
         return
     unencodable = "".join(char for char in sorted(set(text)) if char == "\0" or not _is_encodable(char, name))
     raise Unencodable(path, "unknown" if encoding.is_unknown else name, unencodable)
 
 
 def _is_encodable(text: str, codec: str) -> bool:
-    """Whether it comes back as it was: some codecs have the same bytes for the yen sign and for the backslash."""
+    """Whether the text round-trips: some codecs use the same byte for the yen sign and the backslash."""
     try:
         return text.encode(codec).decode(codec) == text
     except UnicodeError:
@@ -121,7 +121,7 @@ def _is_encodable(text: str, codec: str) -> bool:
 
 
 def detect_encoding(data: bytes, path: str = "", declared: DeclaredEncoding | None = None) -> TextEncoding:
-    """How these bytes are encoded: by mark, as declared, as UTF-8, by likelihood, else as broken UTF-8."""
+    """Detect the encoding: by BOM, as declared, as UTF-8, by likelihood, else as broken UTF-8."""
     if from_bom := _detect_by_bom(data, data):
         return _with_declaration(from_bom, declared)
     if declared and (encoding := _try_declared(data, declared)):
@@ -143,14 +143,14 @@ def _detect_by_content(data: bytes, path: str) -> TextEncoding:
 def detect_sample_encoding(
     sample: bytes, path: str, size: int, declared: DeclaredEncoding | None = None
 ) -> TextEncoding:
-    """How a file is encoded that is too large to be looked at whole, by its first DETECTION_SAMPLE_BYTES.
+    """Detect the encoding of a large file by its first DETECTION_SAMPLE_BYTES.
 
-    The sample may end inside a character, and what comes after it may break the rules.
+    The sample may end inside a character, and the rest of the file may be invalid.
     """
     even = sample[: len(sample) - len(sample) % 4]
     if from_bom := _detect_by_bom(sample, even):
         return _with_declaration(from_bom, declared)
-    lines = even[: even.rfind(b"\n") + 1] or even  # in a line's end no character of one or several bytes is cut
+    lines = even[: even.rfind(b"\n") + 1] or even  # cutting after a newline splits no character
     if declared and (encoding := _try_declared(even if declared.name.startswith("utf-") else lines, declared)):
         return encoding
     if b"\0" in sample[:BINARY_PROBE_BYTES]:
@@ -170,30 +170,30 @@ def _detect_by_bom(data: bytes, tried: bytes) -> TextEncoding | None:
 
 
 def _with_declaration(encoding: TextEncoding, declared: DeclaredEncoding | None) -> TextEncoding:
-    """With what was declared, if that is something else."""
+    """Note the declared encoding if it differs."""
     if declared is None or (declared.name == encoding.name and not encoding.is_unknown):
         return encoding
     return replace(encoding, conflicting_declaration=declared.name)
 
 
 def _try_declared(data: bytes, declared: DeclaredEncoding) -> TextEncoding | None:
-    """As somebody says, unless the bytes say otherwise."""
+    """The declared encoding, unless the bytes contradict it."""
     encoding = TextEncoding(declared.name, detected_by=declared.source)
     if declared.name == "utf-8":
-        return None  # which is looked for anyway
-    if declared.name.startswith("utf-"):  # a text of any length has line ends, and those have a zero byte
+        return None  # UTF-8 is tried anyway
+    if declared.name.startswith("utf-"):  # any real text has line endings, which contain a zero byte
         return encoding if (b"\0" in data or not data) and _is_strictly_valid(data, encoding) else None
     if b"\0" in data[:BINARY_PROBE_BYTES]:
         return None
     if declared.source == ".editorconfig" and not data.isascii() and is_utf8(data):
-        return None  # it speaks of a whole folder, and hardly any other text is UTF-8 by chance
+        return None  # the declaration is for a whole folder, and other text is hardly ever valid UTF-8
     if declared.name.startswith("iso8859") and any(byte in data for byte in C1_CONTROLS):
         return None
     return encoding if _can_round_trip(data, encoding) else None
 
 
 def _is_strictly_valid(data: bytes, encoding: TextEncoding) -> bool:
-    """Whether nothing in these bytes is broken."""
+    """Whether these bytes are valid in the encoding and round-trip."""
     try:
         return data.decode(encoding.name).encode(encoding.name) == data
     except UnicodeError:
@@ -209,14 +209,14 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _is_iso_2022_jp(data: bytes) -> bool:
-    """Whether this is Japanese mail. What must come back is every byte, so a line begins as it would by itself."""
+    """Whether this is ISO-2022-JP, as in Japanese mail. Requires that every byte round-trips."""
     return (
         b"\x1b" in data and b"\x1b$" in data and data.isascii() and _is_strictly_valid(data, TextEncoding(ISO_2022_JP))
     )
 
 
 def _can_round_trip(data: bytes, encoding: TextEncoding) -> bool:
-    """Whether these bytes come back the same from this codec."""
+    """Whether decoding and encoding reproduces these bytes."""
     decoder = getincrementaldecoder(encoding.name)(encoding.errors)
     pending = b""
     try:
@@ -232,7 +232,7 @@ def _can_round_trip(data: bytes, encoding: TextEncoding) -> bool:
 
 
 def _iter_chunks(data: bytes) -> Iterator[bytes]:
-    """Some lines at a time: a large file is not held three times over."""
+    """Split into chunks at line ends, so that a large file is not held in memory three times."""
     start = 0
     while len(data) - start > CHUNK_BYTES:
         end = data.rfind(b"\n", start, start + CHUNK_BYTES) + 1 or start + CHUNK_BYTES
@@ -242,11 +242,11 @@ def _iter_chunks(data: bytes) -> Iterator[bytes]:
 
 
 def guess_encoding(data: bytes, *, complete: bool = True) -> TextEncoding | None:
-    """By what a language is like, if one can be told."""
-    from handhold.core.text.encoding_detection import guess_codec  # most sessions never meet such a file
+    """Guess the encoding by language statistics, if one stands out."""
+    from handhold.core.text.encoding_detection import guess_codec  # most sessions never need it
 
     name = guess_codec(data, complete=complete)
     return TextEncoding(name, detected_by="likelihood") if name else None
 
 
-C1_CONTROLS = bytes(range(0x80, 0xA0))  # ISO 8859 has no characters there, whatever the codecs say
+C1_CONTROLS = bytes(range(0x80, 0xA0))  # ISO 8859 has no characters there, although the codecs accept them

@@ -1,9 +1,9 @@
-"""The encoding in which bytes read most like a language, if one stands out.
+"""Guess the encoding in which bytes read most like a language, if one stands out.
 
-Each hypothesis is an encoding with a language. It says how surprising the bytes beyond ASCII are, in bits: which letter
-follows which, or how common an East Asian character is. All explain the same bytes, so their sums can be compared. The
-least surprising one is taken only where every other reading is clearly worse, and where little of it is strange to the
-language. What is left is unknown: nobody is harmed by that, and a wrong guess would put wrong bytes into a file.
+Each hypothesis is an encoding with a language. It rates how surprising the non-ASCII bytes are, in bits: which letter
+follows which, or how common an East Asian character is. All hypotheses explain the same bytes, so their sums can be
+compared. The least surprising one is used only if every other reading is clearly worse and little of it is unusual for
+the language. Otherwise the encoding is unknown, which is harmless; a wrong guess would put wrong bytes into a file.
 """
 
 import re
@@ -14,28 +14,28 @@ from functools import cache, lru_cache
 
 from handhold.core.text.letter_frequencies import COMMON_CHARACTERS, LETTER_PAIRS
 
-BytePairs = dict[tuple[int, int], int]  # neighbouring bytes, and how often they stand so
+BytePairs = dict[tuple[int, int], int]  # neighboring bytes, and how often they occur
 
 SAMPLE_BYTES = 64 * 1024
-CONTEXT_BYTES = 8 * 1024  # bytes before the first strange one that belong to the sample
+CONTEXT_BYTES = 8 * 1024  # bytes before the first non-ASCII byte that belong to the sample
 
-# --- what is surprising, in bits
+# --- surprise, in bits
 
 PAIR_BITS = (1.0, 3.0, 5.0, 7.0, 9.0, 11.0)
 COMMON_CHARACTER_BITS = (7.0, 8.5, 9.5, 11.0)
 UNLISTED_PAIR_BITS = 13.0  # a pair that the language hardly has; from here on a reading is strange
-FOREIGN_LETTER_BITS = 16.0  # a letter that it does not have
-SYMBOL_BITS = 14.0  # one that no prose needs
-INNER_CAPITAL_BITS = 7.0  # after a small letter
-LONE_LETTER_BITS = 6.0  # a letter of another script than Latin that has no neighbour of its own
+FOREIGN_LETTER_BITS = 16.0  # a letter that the language does not have
+SYMBOL_BITS = 14.0  # a symbol that prose does not need
+INNER_CAPITAL_BITS = 7.0  # a capital after a small letter
+LONE_LETTER_BITS = 6.0  # a non-Latin letter without a neighbor of its own script
 LONE_CHARACTER_BITS = 4.0
-INVALID_UTF8_BITS = 20.0  # a byte that is no UTF-8
-VALID_UTF8_BITS = 6.0  # a character that is
+INVALID_UTF8_BITS = 20.0  # a byte that is not valid UTF-8
+VALID_UTF8_BITS = 6.0  # a valid non-ASCII character
 
-# --- when it is enough
+# --- decision thresholds
 
-MIN_MARGIN_BITS = 7.0  # bits by which every other reading must be worse, and
-MARGIN_DIVISOR = 12  # one more for so many bits of what they read differently
+MIN_MARGIN_BITS = 7.0  # how much worse every other reading must be, plus
+MARGIN_DIVISOR = 12  # one bit for this many bits of the best reading
 MAX_STRANGE_SHARE = 1 / 3  # of the pairs
 MAX_RARE_SHARE = 0.4  # of the characters
 
@@ -51,7 +51,7 @@ EAST_ASIAN_MARKS = (
 
 @dataclass(frozen=True)
 class SingleByteCodec:
-    """An encoding of one byte a character, and the languages it was made for. `rarity_bits` is beside cp1252."""
+    """A single-byte encoding and the languages it was made for. `rarity_bits` is relative to cp1252."""
 
     name: str
     languages: tuple[str, ...]
@@ -114,7 +114,7 @@ def _score_japanese(char: str) -> float:
         return 6.5
     if "\u30a1" <= char <= "\u30f6":
         return 7.5
-    if "\uff61" <= char <= "\uff9f":  # half-width kana: what noise decodes to
+    if "\uff61" <= char <= "\uff9f":  # half-width kana, which noise often decodes to
         return UNLISTED_PAIR_BITS
     try:
         first, *rest = char.encode("euc_jp")
@@ -132,7 +132,7 @@ def _score_korean(char: str) -> float:
 
 @dataclass(frozen=True)
 class MultiByteCodec:
-    """An encoding of several bytes a character; `score_unlisted` is for one that is not in the language's list."""
+    """A multi-byte encoding; `score_unlisted` rates characters that are not in the language's list."""
 
     name: str
     language: str
@@ -156,15 +156,15 @@ class CodecScore:
 
     name: str
     bits: float
-    is_implausible: bool  # too much of it is not as its language is
+    is_implausible: bool  # too much of it is unusual for its language
     text: str
-    letters: str = ""  # what each byte stands for, where one byte is one character
+    letters: str = ""  # the character of each byte, for a single-byte encoding
 
 
 def guess_codec(data: bytes, *, complete: bool = True) -> str | None:
-    """The encoding of these bytes, as far as one can be told; unless `complete`, they may end inside a character.
+    """The encoding of these bytes, if one stands out; unless `complete`, they may end inside a character.
 
-    What it gives need not decode all of them: only a sample is looked at, from where something beyond ASCII begins.
+    It may not decode all of them: only a sample is scored, starting around the first non-ASCII byte.
     """
     first = _NON_ASCII_BYTE.search(data)
     if first is None:
@@ -180,7 +180,7 @@ def guess_codec(data: bytes, *, complete: bool = True) -> str | None:
 
 
 def _is_close(best: CodecScore, other: CodecScore, pairs: BytePairs) -> bool:
-    """Whether this may be what the bytes mean: it reads them otherwise, and not much worse."""
+    """Whether this is a plausible alternative: it reads the bytes differently, and not much worse."""
     gap = other.bits - best.bits
     if gap >= MIN_MARGIN_BITS + best.bits / MARGIN_DIVISOR or other.text == best.text:
         return False
@@ -200,7 +200,7 @@ def _score_codecs(sample: bytes, pairs: BytePairs, *, complete: bool) -> Iterato
 
 
 def _score_utf8(sample: bytes) -> CodecScore:
-    """UTF-8 in which some bytes are broken: never a guess, but better than every guess where most of it is whole."""
+    """Score partly broken UTF-8: never a guess, but it beats every guess if most of it is valid."""
     text = sample.decode("utf-8", "surrogateescape")
     broken = sum("\udc80" <= char <= "\udcff" for char in text)
     strange = len(text) - sum(map(str.isascii, text))
@@ -209,7 +209,7 @@ def _score_utf8(sample: bytes) -> CodecScore:
     )
 
 
-# --- several bytes a character
+# --- multi-byte encodings
 
 
 def _score_multi_byte(sample: bytes, codec: MultiByteCodec, *, complete: bool) -> CodecScore | None:
@@ -246,7 +246,7 @@ def _load_common_bits(language: str) -> dict[str, float]:
     }
 
 
-# --- one byte a character
+# --- single-byte encodings
 
 
 def _score_single_byte(sample: bytes, pairs: BytePairs) -> Iterator[CodecScore]:
@@ -273,7 +273,7 @@ def _score_single_byte(sample: bytes, pairs: BytePairs) -> Iterator[CodecScore]:
 
 
 def _count_pairs(sample: bytes) -> BytePairs:
-    """The neighbours of which at least one is not ASCII, and how often."""
+    """Count pairs of neighbors with at least one non-ASCII byte."""
     counts = Counter(zip(b"\n" + sample, sample + b"\n", strict=True))
     return {pair: n for pair, n in counts.items() if pair[0] > 0x7F or pair[1] > 0x7F}
 
@@ -284,12 +284,12 @@ def _build_byte_table(name: str) -> str:
 
 
 def _list_used_characters(sample: bytes, letters: str) -> str:
-    """Which characters beyond ASCII there are: enough to tell one reading from another."""
+    """The non-ASCII characters that occur: enough to tell one reading from another."""
     return "".join(letters[byte] for byte in sorted(set(sample)) if byte > 0x7F)
 
 
 def _score_pairs(pairs: BytePairs, letters: str, language: str) -> tuple[float, int]:
-    """The bits of all pairs, and how many of them are strange to the language."""
+    """The bits of all pairs, and how many pairs are strange to the language."""
     total, strange = 0.0, 0
     for (first, second), n in pairs.items():
         bits = _score_pair(letters[first], letters[second], language)
@@ -301,7 +301,7 @@ def _score_pairs(pairs: BytePairs, letters: str, language: str) -> tuple[float, 
 
 @lru_cache(maxsize=1 << 17)
 def _score_pair(before: str, char: str, language: str) -> float:
-    """How surprising a character is after another. One of the two is not ASCII."""
+    """How surprising a character is after another; at least one of them is not ASCII."""
     known, alphabet = _load_language(language)
     first, second = _fold_letter(before), _fold_letter(char)
     if second == "." and not char.isascii():
@@ -339,7 +339,7 @@ def _score_after_mark(mark: str, second: str, known: dict[str, float], alphabet:
 
 @cache
 def _load_language(name: str) -> tuple[dict[str, float], frozenset[str]]:
-    """The bits of the pairs it has, and its letters: those of ASCII belong to it if it is written in them."""
+    """The bits of the language's pairs, and its letters; ASCII letters belong to it if it uses the Latin script."""
     _, order, *lines = LETTER_PAIRS[name].split("\n")
     known = {
         letter + follower: PAIR_BITS[int(step)]
@@ -353,7 +353,7 @@ def _load_language(name: str) -> tuple[dict[str, float], frozenset[str]]:
 
 @cache
 def _fold_letter(char: str) -> str:
-    """A letter in its small form; a full stop for all that is no letter."""
+    """A letter in lower case; a full stop for anything else."""
     if char.isascii():
         return char.lower() if char.isalpha() else "."
     if char in "ªºµ":
@@ -367,6 +367,4 @@ UNASSIGNED_CHARACTERS: Sequence[str] = ("\ufffd", *map(chr, range(0x80, 0xA0)))
 _NON_ASCII_BYTE = re.compile(rb"[\x80-\xff]")
 _NON_ASCII_BYTES = re.compile(rb"[\x80-\xff]+")
 _NON_ASCII_CHARACTERS = re.compile(r"[^\x00-\x7f]+")
-_COMBINING_VOWEL = re.compile(
-    "[\u0591-\u05c7\u064b-\u0652\u0e30-\u0e4e]"
-)  # points and vowels that stand above and below letters
+_COMBINING_VOWEL = re.compile("[\u0591-\u05c7\u064b-\u0652\u0e30-\u0e4e]")  # points and vowels above and below letters

@@ -1,7 +1,7 @@
-"""What a file is, if it is not text: by its first bytes, and by its name where those leave it open.
+"""Detect files that are not text, by their first bytes, and by name if those are ambiguous.
 
-Some of these formats begin with plain letters. A text that begins with the same letters stays a text, unless its name
-says otherwise; a name alone makes no image of a text either: what stands there may be a pointer to the real file.
+Some formats begin with plain letters. A text that begins with the same letters stays text unless its name says
+otherwise. A name alone does not make a text an image either: the file may be a pointer to the real one.
 """
 
 import re
@@ -11,7 +11,7 @@ from handhold.core.facts import Medium
 from handhold.core.text.encoding import BINARY_PROBE_BYTES, BOMS
 
 PROBE_BYTES = BINARY_PROBE_BYTES
-MAX_PDF_OFFSET_BYTES = 1024  # bytes that may stand before a PDF's first line
+MAX_PDF_OFFSET_BYTES = 1024  # how far into the file a PDF may start
 
 MEDIUM_BY_EXTENSION: dict[str, Medium] = {
     "png": "png",
@@ -30,13 +30,13 @@ MAGIC_NUMBERS: tuple[tuple[re.Pattern[bytes], Medium], ...] = (
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "webp"),
     (re.compile(rb"%PDF-"), "pdf"),
 )
-_CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ESC colours a log
+_CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ESC is allowed: it colors logs
 
 
 def detect_medium(head: bytes, path: str) -> Medium | None:
-    """What these first bytes of a file are the beginning of; None if it is to be read as text.
+    """The medium that these first bytes belong to; None if the file is to be read as text.
 
-    BrokenFile if the name says that it is no text, and neither is it what the name says.
+    Raise BrokenFile if its name promises a medium, but it is neither that nor text.
     """
     named = medium_from_name(path)
     text = is_text(head)
@@ -51,12 +51,12 @@ def detect_medium(head: bytes, path: str) -> Medium | None:
 
 
 def medium_from_name(path: str) -> Medium | None:
-    """What a path says its file is."""
+    """The medium that the file extension names."""
     return MEDIUM_BY_EXTENSION.get(path.rpartition(".")[2].lower()) if "." in path.rpartition("/")[2] else None
 
 
 def is_text(head: bytes) -> bool:
-    """Whether the beginning of a file could be UTF-8 text, though it may end inside a character."""
+    """Whether the beginning of a file could be UTF-8 text; it may end inside a character."""
     if _CONTROL_BYTE.search(head):
         return False
     try:

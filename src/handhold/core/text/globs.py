@@ -1,8 +1,8 @@
-"""Patterns for paths, with the meaning that ripgrep gives them.
+"""Path globs with ripgrep's semantics.
 
-`*` and `?` stay in one directory, `**` as a whole name crosses any number of them, `[a-z]` and `[!a]` are one byte,
-`{a,b}` is either, and a backslash takes the meaning from what follows. A pattern becomes a regular expression over
-the bytes of a path; the commonest ones become a look into a dictionary, since a tree is asked a million times.
+`*` and `?` do not cross directories, `**` as a whole component crosses any number of them, `[a-z]` and `[!a]` match one
+byte, `{a,b}` matches either, and a backslash escapes the next character. A glob becomes a regular expression over the
+bytes of a path. The most common ones become dictionary lookups, since a tree is matched a million times.
 """
 
 import re
@@ -22,33 +22,33 @@ FOLDERS_BETWEEN = Alternatives(((SLASH,), (SLASH, ANYTHING, SLASH)))
 ALL_BELOW = Alternatives(((SLASH, ANYTHING),))
 MAGIC_CHARS = frozenset("*?[]{}\\")
 WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-MAX_BRACE_DEPTH = 50  # braces within braces
-MAX_REGEX_STARS = 2  # of which a regular expression may try every combination
+MAX_BRACE_DEPTH = 50  # nested braces
+MAX_REGEX_STARS = 2  # with more stars, a regular expression could backtrack for too long
 MAX_REGEX_ALTERNATIVES = 200
 
 BytesMatcher = Callable[[bytes], object]
 
 
 def validate_glob(pattern: str) -> str:
-    """The pattern itself; BadGlob if it is none."""
+    """Return the pattern; raise BadGlob if it is invalid."""
     parse_glob(pattern)
     return pattern
 
 
 @lru_cache(maxsize=4096)
 def parse_glob(pattern: str, *, lenient: bool = False) -> tuple[GlobToken, ...]:
-    """What a pattern asks of a whole path. A `lenient` one may leave a bracket open."""
+    """The tokens of a pattern, which must match a whole path. A `lenient` one may leave a bracket open."""
     return GlobParser(pattern, lenient=lenient).parse()
 
 
 class GlobParser:
-    """One pass over a pattern."""
+    """Parses a pattern in one pass."""
 
     def __init__(self, pattern: str, *, lenient: bool) -> None:
         self.pattern = pattern
         self.lenient = lenient
         self.position = 0
-        self.groups: list[list[list[GlobToken]]] = [[[]]]  # the braces that are open: of each its branches so far
+        self.groups: list[list[list[GlobToken]]] = [[[]]]  # open braces, each with its branches so far
 
     def parse(self) -> tuple[GlobToken, ...]:
         while self.position < len(self.pattern):
@@ -100,7 +100,7 @@ class GlobParser:
         self.push(Alternatives(branches or ((),)))
 
     def parse_star(self) -> None:
-        """`*`, or `**`: that one crosses directories where it is a whole name, and else is a `*` said twice."""
+        """`*` or `**`, which crosses directories as a whole component and is otherwise the same as `*`."""
         before = self.pattern[self.position - 2 : self.position - 1] if self.position > 1 else ""
         if self.peek() != "*":
             return self.push(ANY_NAME)
@@ -117,7 +117,7 @@ class GlobParser:
             return self.push(ANY_NAME)
         if not last:
             self.position += 1
-        replaced = self.branch.pop()  # the slash in front
+        replaced = self.branch.pop()  # the slash before it
         if replaced in (ANY_FOLDERS, ALL_BELOW):
             return self.push(replaced)
         return self.push(ALL_BELOW if last else FOLDERS_BETWEEN)
@@ -159,24 +159,24 @@ class GlobParser:
 
 
 def encode_literal(char: str) -> list[bytes]:
-    """A character as the bytes that stand for it in a name."""
+    """The bytes of a character in a name."""
     return [rb"\x%02x" % byte for byte in char.encode("utf-8", "surrogateescape")]
 
 
 def compile_matcher(tokens: Sequence[GlobToken]) -> BytesMatcher:
-    """Whether a whole path is as asked, in time that grows with its length and no faster."""
+    """Compile to a function that matches a whole path in linear time."""
     if is_regex_safe(tokens):
         return re.compile(to_regex(tokens), re.DOTALL).fullmatch
     return Automaton(tokens).matches
 
 
 def is_regex_safe(tokens: Sequence[GlobToken]) -> bool:
-    """Whether a regular expression may be let loose on it."""
+    """Whether a regular expression cannot backtrack for long on it."""
     return sum(map(count_stars, tokens)) <= MAX_REGEX_STARS and count_alternatives(tokens) <= MAX_REGEX_ALTERNATIVES
 
 
 def count_alternatives(tokens: Sequence[GlobToken]) -> int:
-    """How many ways there are through its braces: an expression may try them all."""
+    """How many alternatives its braces have: a regular expression may try them all."""
     return prod(sum(map(count_alternatives, token.branches)) for token in tokens if isinstance(token, Alternatives))
 
 
@@ -195,17 +195,17 @@ def count_stars(token: GlobToken) -> int:
 
 @dataclass(frozen=True)
 class GlobLine:
-    """A glob as ignore files have them: what it matches, whether only directories, and whether it takes back."""
+    """A glob of an ignore file: what it matches, whether only directories, and whether it is negated."""
 
     text: str  # as written
     number: int
-    glob: str  # from the folder of the file on
+    glob: str  # relative to the folder of the file
     is_negated: bool = False
     is_directory_only: bool = False
 
 
 def parse_glob_line(text: str, number: int = 0) -> GlobLine | None:
-    """None for a comment and a blank line."""
+    """None for a comment or a blank line."""
     if text.startswith("#"):
         return None
     if not text.endswith("\\ "):
@@ -225,12 +225,12 @@ def parse_glob_line(text: str, number: int = 0) -> GlobLine | None:
     if not is_anchored and "/" not in rest and rest != "**":
         rest = f"**/{rest}"
     if rest.endswith("/**"):
-        rest += "/*"  # what is in the folder, and not the folder
+        rest += "/*"  # what is in the folder, but not the folder
     return GlobLine(text, number, rest, negated, only_directories)
 
 
 class GlobSet:
-    """Lines that are asked together: the last one that matches a path decides."""
+    """Globs that are matched together: the last one that matches decides."""
 
     def __init__(self, lines: Iterable[GlobLine], *, lenient: bool) -> None:
         self.lines: list[GlobLine] = []
@@ -255,7 +255,7 @@ class GlobSet:
                     if not lenient:
                         raise
                     continue
-                if in_name and name and "[" not in name:  # a class may hold the slash itself
+                if in_name and name and "[" not in name:  # a class may match the slash itself
                     name_patterns.append((index, parsed[1:]))
                 else:
                     path_patterns.append((index, parsed))
@@ -264,13 +264,13 @@ class GlobSet:
         self._path_matchers = Alternation(path_patterns)
 
     def matches_any(self, path: bytes, name: bytes) -> bool:
-        """Whether any line matches a path; which one, nobody asks."""
+        """Whether any glob matches, without determining which."""
         if name in self._names or path in self._paths or name[name.rfind(b".") :] in self._suffixes:
             return True
         return self._name_matchers.matches_any(name) or self._path_matchers.matches_any(path)
 
     def match(self, path: bytes, name: bytes, *, directory: bool) -> GlobLine | None:
-        """The line that decides about a path, which is relative to the folder of these lines; `name` is its last."""
+        """The glob that decides about a path, relative to their folder; `name` is its last component."""
         found: list[int] = []
         if name in self._names:
             found += self._names[name]
@@ -293,7 +293,7 @@ class GlobSet:
 
 
 class Alternation:
-    """Patterns that are tried one by one only where any of them matches."""
+    """Patterns that are tried one by one only if any of them matches."""
 
     def __init__(self, patterns: Sequence[tuple[int, Sequence[GlobToken]]]) -> None:
         self.has_patterns = bool(patterns)
@@ -325,9 +325,9 @@ class Alternation:
 
 @dataclass
 class Overrides:
-    """Patterns of the caller's, which go before every ignore file: what one picks is in, whatever those say.
+    """The caller's globs, which take precedence over ignore files: a file that one includes is always searched.
 
-    Where any of them picks, a file that none picks is out. Folders are out only where one says so.
+    If there are including globs, a file that none includes is left out. Folders are left out only by an excluding glob.
     """
 
     globs: tuple[str, ...] = ()
@@ -340,7 +340,7 @@ class Overrides:
         self.has_includes = any(not line.is_negated for line in lines)
 
     def decide(self, path: bytes, name: bytes, *, directory: bool) -> bool | None:
-        """True: in; False: out; None: these patterns have nothing to say."""
+        """True: include; False: leave out; None: undecided."""
         line = self.glob_set.match(path, name, directory=directory)
         if line is not None:
             return not line.is_negated

@@ -1,7 +1,7 @@
-"""Hunks on a text: each found in its scope, after the one before it, and put in place, or none of them.
+"""Apply hunks to a text: each is found in its scope after the previous one; all are applied, or none.
 
-The format has no line numbers, so its lines must say where they stand: in one place of the scope, by the
-strictest rung that finds any. Lines that stay keep the file's own characters.
+The format has no line numbers, so the lines themselves must identify one place in the scope, by the strictest strategy
+that finds any. Unchanged lines keep the file's own characters.
 """
 
 import re
@@ -21,12 +21,12 @@ from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings
 from handhold.core.text.nearest_region import find_nearest_region
 from handhold.core.text.text_index import get_indent, to_plain_text
 
-MAX_CANDIDATES = 100  # told of a hunk that fits in more
+MAX_CANDIDATES = 100  # reported if a hunk matches in several places
 
 
 @dataclass(frozen=True)
 class LineStrategy:
-    """Lines that are the same under `key` are taken for the same."""
+    """Lines with the same `key` are treated as equal."""
 
     name: str
     key: Callable[[str], str]
@@ -43,19 +43,19 @@ BLOCK_OPENER = re.compile(
     r"(?:[\w@]+\s+)*?(?:class|def|fn|func|function|impl|struct|enum|trait|interface|module|namespace|record|sub)\b"
     r"|(?!(?:import|export|from|return)\b)[^=]*[:{)]\s*$"
 )
-"""A line that opens a block. Other lines may stand behind `@@` too, and then mean everything below them."""
+"""A line that opens a block. Any other line after `@@` means everything below it."""
 
 BLOCK_CONTINUATION = re.compile(
     r"\W"  # a closing bracket, a preprocessor line, a comment
     r"|(?:else|elif|except|finally|catch|case|default|when|rescue|ensure|end|fi|done|esac|then|do|begin|where)\b"
 )
-"""A line that stands no deeper than the head of a block and still belongs to the block."""
+"""A line that is indented no deeper than the head of a block and still belongs to it."""
 
-JUMP_LABEL = re.compile(r"\w+:\s*$")  # to be jumped to, where heads do not end with a colon themselves
+JUMP_LABEL = re.compile(r"\w+:\s*$")  # a goto label, unless block heads end with a colon themselves
 
 
-class TargetLine(NamedTuple):  # not a dataclass: there are as many as the file has lines
-    """A line of a file. One that the patch brings has no ending of its own: the last line of a file may have none."""
+class TargetLine(NamedTuple):  # not a dataclass: there are as many as lines in the file
+    """A line of a file. A line from the patch has no ending of its own: the last line of a file may have none."""
 
     text: str
     ending: str
@@ -64,7 +64,7 @@ class TargetLine(NamedTuple):  # not a dataclass: there are as many as the file 
 
 @dataclass(frozen=True)
 class HunkLocation:
-    """Lines `start` to `end`, counted from 0."""
+    """Lines `start` to `end`, 0-based."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ class AppliedHunks:
 
 
 def apply_hunks(text: Text, hunks: Sequence[PatchHunk], *, path: str, matching: Matching) -> AppliedHunks:
-    """HunkMismatch or HunkAmbiguous for the first hunk that has no one place."""
+    """Raise HunkMismatch or HunkAmbiguous for the first hunk that does not match exactly one place."""
     target = PatchTarget(text.body)
     strategies = LINE_STRATEGIES[:1] if matching == "exact" else LINE_STRATEGIES
     locations: list[HunkLocation] = []
@@ -95,7 +95,7 @@ def apply_hunks(text: Text, hunks: Sequence[PatchHunk], *, path: str, matching: 
         except CannotFit:
             raise build_mismatch(target, hunk, path, number) from None
         locations.append(location)
-        if hunk.old or hunk.scopes:  # else it goes to the end, whatever comes after it in the patch
+        if hunk.old or hunk.scopes:  # otherwise it goes to the end, whatever follows it in the patch
             previous_end = location.end
         if hunk.ends_with_newline is not None:
             newline = hunk.ends_with_newline
@@ -114,7 +114,7 @@ def build_mismatch(target: "PatchTarget", hunk: PatchHunk, path: str, number: in
 
 
 class PatchTarget:
-    """The lines of a text, to be found by rung and to be put together again."""
+    """The lines of a text, searchable by strategy, to be changed and joined again."""
 
     def __init__(self, body: str) -> None:
         self.body = body
@@ -131,7 +131,7 @@ class PatchTarget:
 
     @property
     def is_unterminated(self) -> bool:
-        """Whether the last line has no ending."""
+        """Whether the last line has no newline."""
         return bool(self.lines) and not self.lines[-1].ending
 
     def compute_keys(self, strategy: LineStrategy) -> list[str]:
@@ -140,7 +140,7 @@ class PatchTarget:
         return self._keys_by_strategy[strategy.name]
 
     def index_positions(self, strategy: LineStrategy) -> dict[str, list[int]]:
-        """Where each line stands, under this rung."""
+        """The positions of each line under this strategy."""
         if strategy.name not in self._positions_by_strategy:
             keys = self.compute_keys(strategy)
             known = next((name for name in self._positions_by_strategy if self._keys_by_strategy[name] == keys), None)
@@ -150,7 +150,7 @@ class PatchTarget:
         return self._positions_by_strategy[strategy.name]
 
     def find(self, old: Sequence[str], strategy: LineStrategy, start: int, end: int) -> Iterator[int]:
-        """Where these lines stand between two others."""
+        """Where these lines occur between two positions."""
         wanted = [strategy.key(line) for line in old]
         positions_by_key, keys = self.index_positions(strategy), self.compute_keys(strategy)
         probe = min(range(len(wanted)), key=lambda n: len(positions_by_key.get(wanted[n], ())))
@@ -163,7 +163,7 @@ class PatchTarget:
                 yield first
 
     def find_block_end(self, head: int) -> int:
-        """Where the block ends that a line opens, by indentation; the end of the file if it opens none."""
+        """The end of the block that a line opens, by indentation; the end of the file if it opens none."""
         first = self.lines[head].text.strip()
         depth = get_indent(self.lines[head].text)
         if not BLOCK_OPENER.match(first):
@@ -182,7 +182,7 @@ class PatchTarget:
         return len(self)
 
     def replace_lines(self, changes: Sequence[tuple[int, int, list[TargetLine]]], *, newline: bool | None) -> str:
-        """The text with these lines in place of those. Numbers are those of the text as it is."""
+        """The text after these changes. Positions refer to the original text."""
         out: list[TargetLine] = []
         at = 0
         for start, end, rows in sorted(changes, key=lambda change: change[:2]):
@@ -196,7 +196,7 @@ class PatchTarget:
         return body + last.text + self._choose_final_ending(last, newline=newline)
 
     def _choose_final_ending(self, row: TargetLine, *, newline: bool | None) -> str:
-        """The ending of the last line: as the patch says, else its own, else as the file's last line was."""
+        """The ending of the last line: as the patch says, otherwise its own, otherwise that of the file's last line."""
         if newline is None and row.has_own_ending:
             return row.ending
         ends = not self.is_unterminated if newline is None else newline
@@ -212,11 +212,11 @@ def group_positions(keys: list[str]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class _HunkLocator:
-    """Where one hunk goes."""
+    """Finds the place of one hunk."""
 
     target: PatchTarget
     hunk: PatchHunk
-    previous_end: int  # the end of the hunk before
+    previous_end: int  # the end of the previous hunk
     strategies: Sequence[LineStrategy]
     path: str
     number: int
@@ -242,7 +242,7 @@ class _HunkLocator:
         return sorted(found)
 
     def _locate_insertion(self, regions: list[tuple[int, int]]) -> HunkLocation:
-        """A hunk that only adds: behind the line that its scope names, else at the end."""
+        """Place a hunk that only adds lines: after the line that its scope names, otherwise at the end."""
         if self.hunk.is_at_end or not self.hunk.scopes:
             return HunkLocation(len(self.target), len(self.target), self.strategies[0])
         starts = [head + 1 for head, _ in regions if head + 1 >= self.previous_end]
@@ -257,7 +257,7 @@ class _HunkLocator:
         return HunkLocation(starts[0], starts[0] + count, strategy)
 
     def _resolve_scopes(self) -> list[tuple[int, int]]:
-        """What the scopes leave: from each head, which may be quoted again, to the end of its block."""
+        """The regions that the scopes select: from each head, which the hunk may repeat, to the end of its block."""
         regions = [(-1, len(self.target))]
         for scope in self.hunk.scopes:
             heads = self._find_scope_heads(scope, merge_regions(regions))
@@ -267,7 +267,7 @@ class _HunkLocator:
         return regions
 
     def _find_scope_heads(self, scope: str, regions: list[tuple[int, int]]) -> dict[int, int]:
-        """The lines that a scope names, with the end of the region that each is in."""
+        """The lines that a scope names, each with the end of its region."""
         for strategy in self.strategies:
             if found := {
                 at: end for start, end in regions for at in self.target.find([scope], strategy, start + 1, end)
@@ -283,7 +283,7 @@ class _HunkLocator:
 
 
 def merge_regions(regions: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same lines, each in one region."""
+    """Merge overlapping regions."""
     out: list[tuple[int, int]] = []
     for start, end in sorted(regions):
         if out and start < out[-1][1]:
@@ -294,7 +294,7 @@ def merge_regions(regions: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def fit_hunk(hunk: PatchHunk, target: PatchTarget, location: HunkLocation) -> list[TargetLine]:
-    """The lines that come to stand at the place. Unfit if the indentation there has no relation to the hunk's."""
+    """The new lines for the place. Raise CannotFit if its indentation is unrelated to that of the hunk."""
     replaced = target.lines[location.start : location.end]
     added = [text for sign, text in hunk.rows if sign == "+"]
     pairs = [
@@ -306,7 +306,7 @@ def fit_hunk(hunk: PatchHunk, target: PatchTarget, location: HunkLocation) -> li
     out: list[TargetLine] = []
     removed: list[
         tuple[str, TargetLine]
-    ] = []  # lines that went, as quoted and as they were: those that come take their place
+    ] = []  # removed lines, as quoted and as in the file: added lines replace them in order
     at = location.start
     for sign, text in hunk.rows:
         if sign == "+":

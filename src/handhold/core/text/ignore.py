@@ -1,8 +1,8 @@
-"""What ignore files leave out, with ripgrep's precedence.
+"""Ignore files, with ripgrep's precedence.
 
-`.rgignore` goes before `.ignore`, that before `.gitignore`, that before `.git/info/exclude`, whatever folder each is
-in. Among files of one name the nearest folder decides, and in one file the last line that matches. Git's own files
-count only inside a repository, and not beyond its top.
+`.rgignore` takes precedence over `.ignore`, then `.gitignore`, then `.git/info/exclude`, whatever folder each is in.
+Among files of the same name the nearest folder decides, and within a file the last matching line. Git's own files apply
+only inside a repository, and not above its top.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,13 @@ from handhold.core.text.globs import GlobLine, GlobSet, parse_glob_line
 
 GIT_FOLDER = ".git"
 GIT_EXCLUDE_FILE = ".git/info/exclude"
-IGNORE_FILES = (".rgignore", ".ignore", ".gitignore", GIT_EXCLUDE_FILE)  # the strongest first
+IGNORE_FILES = (".rgignore", ".ignore", ".gitignore", GIT_EXCLUDE_FILE)  # strongest first
 GIT_IGNORE_FILES = (".gitignore", GIT_EXCLUDE_FILE)
 UTF8_BOM = b"\xef\xbb\xbf"
 
 
 def parse_ignore_file(data: bytes) -> Iterable[GlobLine]:
-    """The rules in an ignore file. What is no UTF-8 ends it."""
+    """The rules in an ignore file, up to the first line that is not UTF-8."""
     for number, raw in enumerate(data.removeprefix(UTF8_BOM).split(b"\n"), 1):
         try:
             text = raw.removesuffix(b"\r").decode()
@@ -30,7 +30,7 @@ def parse_ignore_file(data: bytes) -> Iterable[GlobLine]:
 
 
 class IgnoreMatch(NamedTuple):
-    """The line that decides about a path, and the ignore file that it stands in."""
+    """The line that decides about a path, and its ignore file."""
 
     source: str
     line: GlobLine
@@ -39,19 +39,19 @@ class IgnoreMatch(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _IgnoreFile:
     source: str
-    prefix_bytes: int  # bytes of a place that stand before what is below its folder
+    prefix_bytes: int  # length of the folder's path, to make places relative
     globs: GlobSet
 
 
 @dataclass(frozen=True)
 class IgnoreRules:
-    """All that holds in one folder: files by name, strongest name first, of each the nearest folder first."""
+    """The ignore files that apply in one folder: by name, strongest first, and for each name the nearest first."""
 
     files: tuple[tuple[_IgnoreFile, ...], ...] = ((),) * len(IGNORE_FILES)
     in_repository: bool = False
 
     def enter_folder(self, folder: str, found: Mapping[str, bytes], *, is_repository_root: bool) -> "IgnoreRules":
-        """The rules of a folder further down, which holds these ignore files.
+        """The rules for a subfolder that contains these ignore files.
 
         `is_repository_root` tells whether it is the top of a repository.
         """
@@ -66,7 +66,7 @@ class IgnoreRules:
         return IgnoreRules(tuple(files), self.in_repository or is_repository_root)
 
     def decide(self, place: bytes, name: bytes, *, directory: bool) -> IgnoreMatch | None:
-        """The line that decides about a place, of which `name` is the last part; None if no line speaks of it."""
+        """The line that decides about a place, whose last component is `name`; None if no line matches."""
         for named, files in zip(IGNORE_FILES, self.files, strict=True):
             if named in GIT_IGNORE_FILES and not self.in_repository:
                 break
@@ -77,5 +77,5 @@ class IgnoreRules:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no rule at all."""
+        """Whether there are no rules."""
         return not any(self.files)

@@ -1,7 +1,7 @@
-"""Indentation: how lines that a model wrote are indented to stand among the file's.
+"""Re-indent lines that a model wrote to fit the file.
 
-The lines that were found show it: each pairs an indentation as quoted with the file's. A rule turns the one
-into the other: another unit first (tabs, spaces, another width), then a shift of all lines alike.
+The matched lines show how: each pairs the quoted indentation with the file's. A rule maps one to the other: first
+another unit (tabs, spaces, another width), then the same shift for all lines.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ INDENT_WIDTHS = (4, 2, 8, 3)
 
 
 class CannotFit(Exception):
-    """The place and the quoted text are not related in a way that could be carried over to the new text."""
+    """The quoted text and the file differ in a way that cannot be applied to the new text."""
 
 
 @dataclass(frozen=True)
 class IndentRule:
-    """Another unit, then a shift: `prefix` in front of every line, or `removed_prefix` from it."""
+    """Convert the unit, then shift: add `prefix` to every line, or strip `removed_prefix`."""
 
     convert: Callable[[str], str | None]
     prefix: str = ""
@@ -40,7 +40,7 @@ def keep_indent(quoted: str) -> str | None:
 
 
 def to_tabs(width: int) -> Callable[[str], str | None]:
-    """So many spaces are a tab."""
+    """Turn every `width` spaces into a tab."""
 
     def convert(quoted: str) -> str | None:
         columns = len(quoted.replace("\t", " " * width))
@@ -50,27 +50,27 @@ def to_tabs(width: int) -> Callable[[str], str | None]:
 
 
 def to_spaces(width: int) -> Callable[[str], str | None]:
-    """A tab is so many spaces."""
+    """Turn every tab into `width` spaces."""
     return lambda quoted: quoted.replace("\t", " " * width)
 
 
 def scale(quoted_width: int, file_width: int) -> Callable[[str], str | None]:
-    """A level is so many spaces here, and so many there."""
+    """Convert from one number of spaces per level to another."""
 
     def convert(quoted: str) -> str | None:
         if "\t" in quoted:
             return None
         levels, rest = divmod(len(quoted), quoted_width)
-        return " " * (levels * file_width + rest) if rest < 2 else None  # " * " in a comment is one off
+        return " " * (levels * file_width + rest) if rest < 2 else None  # " * " in a comment is off by one
 
     return convert
 
 
 class Reindenter:
-    """The rule that explains most of the pairs, and what it turns new lines into."""
+    """Finds the rule that explains most of the pairs, and applies it to new lines."""
 
     def __init__(self, pairs: IndentPairs, new_lines: Sequence[str], unit: str) -> None:
-        """`new_lines` are the lines to be indented; `unit` is what the file indents by."""
+        """`new_lines` are the lines to indent; `unit` is the file's indentation unit."""
         self.pairs = pairs
         self.is_noop = all(quoted == real for quoted, real in pairs)
         if not self.is_noop:
@@ -80,7 +80,7 @@ class Reindenter:
             )
 
     def __call__(self, line: str, replaced: tuple[str, str] | None = None) -> str:
-        """The line as it should be. `replaced` is the line it replaces, as quoted and as it is in the file."""
+        """The line re-indented. `replaced` is the line it replaces, as quoted and as in the file."""
         if self.is_noop or is_blank(line):
             return line
         quoted = get_indent(line)
@@ -100,7 +100,7 @@ class Reindenter:
         return ruled
 
     def _choose_rule(self, new_indents: list[str], unit: str) -> IndentRule | None:
-        """The rule to go by. One that explains less than half of the lines explains nothing."""
+        """The best rule; None if it explains less than half of the lines."""
         ranked = [
             (self._count_faults(rule, new_indents, unit), n, rule)
             for n, rule in enumerate(self._iter_rules(new_indents))
@@ -109,7 +109,7 @@ class Reindenter:
         return rule if faults[0] * 2 <= len(self.pairs) else None
 
     def _iter_rules(self, new_indents: list[str]) -> Iterator[IndentRule]:
-        """The likely first. Of two units, one that needs no shift is likelier."""
+        """Candidate rules, likely ones first. A unit that needs no shift is likelier."""
         quoted = [each for each, _ in self.pairs] + new_indents
         reals = [real for _, real in self.pairs]
         yield from self._iter_shifts(keep_indent)
@@ -127,7 +127,7 @@ class Reindenter:
             yield from self._iter_shifts(convert)
 
     def _iter_shifts(self, convert: Callable[[str], str | None]) -> Iterator[IndentRule]:
-        """The shift that most lines show."""
+        """The most common shift."""
         shifts: Counter[tuple[str, str]] = Counter()
         for quoted, real in self.pairs:
             converted = convert(quoted)
@@ -153,7 +153,7 @@ class Reindenter:
 
 
 def is_off_unit(depth: str, unit: str) -> bool:
-    """Whether this depth lies between two levels."""
+    """Whether this indentation is between two levels."""
     return "\t" not in unit + depth and len(depth) % len(unit) != 0
 
 
@@ -162,13 +162,13 @@ def _is_mixed(depth: str) -> bool:
 
 
 def _rank_widths(depths: Sequence[str]) -> list[int]:
-    """Widths of a level, the one that these depths suggest first."""
+    """Indentation widths, starting with the one that these depths suggest."""
     likely = gcd(*(len(each) for each in depths if each and "\t" not in each), 0)
     return [likely, *(width for width in INDENT_WIDTHS if width != likely)] if 1 < likely <= 8 else list(INDENT_WIDTHS)
 
 
 def detect_indent_unit(lines: Sequence[str]) -> str:
-    """What one level is indented by: a tab, or the most common step to a deeper line."""
+    """One level of indentation: a tab, or the most common step to a deeper line."""
     depths = [get_indent(line) for line in lines if not is_blank(line)]
     if sum(depth.startswith("\t") for depth in depths) * 2 > sum(map(bool, depths)):
         return "\t"

@@ -1,7 +1,7 @@
-"""JSON that remembers where each value stands, so that one can be changed and the rest stays as it was written.
+"""Parse JSON with the position of each value, so that one can be changed and the rest stays exactly as written.
 
-The outer objects and arrays are walked, as deep as somebody asks for; what lies below them the standard decoder reads
-in one step. It takes what Python writes: NaN and infinities too.
+The outer objects and arrays are parsed to the requested depth; the standard decoder parses what is below in one step.
+NaN and infinities are accepted, as Python writes them.
 """
 
 import re
@@ -9,20 +9,18 @@ from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, NamedTuple
 
-MAX_VALUES = 1_000_000  # each costs up to two hundred bytes of memory, and a comma in a file only one
-_MAX_INT_CHARS = (
-    20  # characters; a longer one stays as it is spelled: nobody counts so far, and to read it may take long
-)
+MAX_VALUES = 1_000_000  # each takes up to two hundred bytes of memory, but a comma in the file only one
+_MAX_INT_CHARS = 20  # a longer number is kept as text: parsing it may take long
 _WHITESPACE_CHARS = (" ", "\n", "\t", "\r")
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
 _STRING = re.compile(
     r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL
-)  # one without an end is the rest: no " in it is tried
+)  # an unterminated string takes the rest, without backtracking
 _OPENERS = ",[{"
 
 
 class BadJson(ValueError):
-    """What is wrong with a text, and on which of its lines."""
+    """What is wrong with a text, and on which line."""
 
     def __init__(self, because: str, line: int) -> None:
         super().__init__(f"line {line}: {because}")
@@ -31,7 +29,7 @@ class BadJson(ValueError):
 
 
 class JsonNode(NamedTuple):
-    """A value, its first character and the one past its last; its parts, if it was walked into."""
+    """A value with its start and end; with its children, if it was parsed into."""
 
     value: Any
     start: int
@@ -43,14 +41,14 @@ class JsonNode(NamedTuple):
 
     @property
     def duplicate_name(self) -> str | None:
-        """A name that stands here twice; which of the two counts, every reader decides for itself."""
+        """A name that occurs twice; JSON readers differ on which one wins."""
         names = [part.name for part in self.children]
         if len(set(names)) == len(names):
             return None
         return next(name for at, name in enumerate(names) if name in names[:at])
 
     def read_gaps(self, text: str) -> tuple[str, ...]:
-        """What stands before, between and after the parts: blanks, and commas."""
+        """The text before, between and after the children: blanks and commas."""
         edges = [
             self.start + 1,
             *(edge for part in self.children for edge in (part.start, part.node.end)),
@@ -60,16 +58,16 @@ class JsonNode(NamedTuple):
 
 
 class JsonChild(NamedTuple):
-    """An item of an array, or a member of an object: then it has a name, and starts with it."""
+    """An array item or an object member; a member has a name and starts with it."""
 
     name: str
     start: int
     node: JsonNode
-    name_end: int = 0  # past the quotation mark behind the name
+    name_end: int = 0  # after the name's closing quotation mark
 
 
 def parse_json(text: str, *, depth: int) -> JsonNode:
-    """The one value that the text holds, walked `depth` levels deep; BadJson."""
+    """Parse the only value of the text, `depth` levels deep; raise BadJson if it is invalid."""
     if estimate_value_count(text) > MAX_VALUES:
         raise BadJson(f"it holds more than {MAX_VALUES:,} values", 1)
     node = parse_value(text, _skip_whitespace(text, 0), depth)
@@ -80,13 +78,13 @@ def parse_json(text: str, *, depth: int) -> JsonNode:
 
 
 def estimate_value_count(text: str) -> int:
-    """About how many values a text holds, or fewer than MAX_VALUES if it is quickly seen."""
+    """Roughly how many values a text has; exact counting is skipped if the bound is not reached."""
     most = sum(map(text.count, _OPENERS))
     return most if most <= MAX_VALUES else sum(map(_STRING.sub("", text).count, _OPENERS))
 
 
 def parse_value(text: str, at: int, depth: int) -> JsonNode:
-    """The value that starts here."""
+    """Parse the value that starts here."""
     opener = text[at : at + 1]
     if not depth or opener not in ("{", "["):
         return _decode_leaf(text, at)

@@ -1,8 +1,7 @@
-"""One member of a JSON file put in, replaced or taken out, and every other character left as it was written.
+"""Insert, replace or remove one member of a JSON file, and leave every other character as it is.
 
-Comments and commas before a closing bracket are allowed, as editors allow them in their settings. What is done is a
-list of cuts, so that it can be undone exactly; and what comes of it is read again: unless it says what was meant,
-nothing was done.
+Comments and trailing commas are allowed, as editors allow them in their settings. The change is a list of text edits,
+so that it can be undone exactly. The result is parsed again: unless it says what was intended, nothing is changed.
 """
 
 import json
@@ -21,7 +20,7 @@ _DEFAULT_INDENT = "  "
 
 @dataclass(frozen=True)
 class TextEdit:
-    """What stood at a place of the old text, and what stands there now."""
+    """What was at a position of the old text, and what replaces it."""
 
     start: int
     old: str
@@ -29,7 +28,7 @@ class TextEdit:
 
 
 def apply_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
-    """The text after these cuts, which are in the order of their places."""
+    """The text after these edits, which are ordered by position."""
     out, at = "", 0
     for edit in edits:
         out, at = out + text[at : edit.start] + edit.new, edit.start + len(edit.old)
@@ -37,7 +36,7 @@ def apply_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
 
 
 def revert_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
-    """What the text was before these cuts."""
+    """The text before these edits."""
     inverse: list[TextEdit] = []
     shift = 0
     for edit in edits:
@@ -47,13 +46,13 @@ def revert_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
 
 
 def parse_jsonc(text: str) -> Any:
-    """What the text says; BadJson. Nothing but blanks and comments says an empty object."""
+    """Parse the text; raise BadJson if it is invalid. Only blanks and comments mean an empty object."""
     plain = to_plain_json(text)
     return parse_json(plain, depth=0).value if plain.strip() else {}
 
 
 def put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
-    """The cuts that make `new` the member at `path`. BadJson if there is no place for it."""
+    """The edits that make `new` the member at `path`. Raise BadJson if there is no place for it."""
     expected = {**parse_object(text)}
     expected[path[0]] = {**get_object(expected, path[0]), path[1]: new}
     edits = _plan_put(text, path, new)
@@ -61,7 +60,7 @@ def put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
 
 
 def remove(text: str, path: tuple[str, str]) -> list[TextEdit]:
-    """The cuts that take the member at `path` out; none if it is not there."""
+    """The edits that remove the member at `path`; none if it does not exist."""
     expected = {**parse_object(text)}
     inner = {**get_object(expected, path[0])}
     if path[1] not in inner:
@@ -92,8 +91,8 @@ def verify_edits(text: str, edits: list[TextEdit], expected: Any) -> list[TextEd
 
 
 def to_plain_json(text: str) -> str:
-    """The same text with blanks for comments, for loose commas and for a mark of byte order: plain JSON, every
-    character at its place."""
+    """The same text with comments, trailing commas and a BOM replaced by blanks: plain JSON with all positions
+    unchanged."""
     bare = _STRING_OR_TRAILING_COMMA.sub(
         lambda found: found.group() if found.group()[0] == '"' else " ", _blank_comments(text)
     )
@@ -110,7 +109,7 @@ def _blank_out(comment: str) -> str:
     return re.sub(r"[^\r\n]", " ", comment)
 
 
-# --- where, and how it looks there
+# --- position and style
 
 
 def _plan_put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
@@ -133,17 +132,17 @@ def _plan_put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
 
 
 def _find_unique(node: JsonNode, name: str) -> JsonChild | None:
-    """The member of that name; which of two would count, every reader decides for itself."""
+    """The member of that name; raise BadJson if there are two, since JSON readers differ on which one wins."""
     if sum(part.name == name for part in node.children) > 1:
         raise BadJson(f"{name} stands there twice", 1)
     return node.find_child(name)
 
 
 def _plan_insertion(text: str, parent: JsonNode, name: str, new: Any, style: "JsonStyle") -> list[TextEdit]:
-    """Behind the last member, on a line of its own unless all stand on one."""
+    """Insert after the last member, on a new line unless all members are on one line."""
     closer = parent.end - 1
     body = text[parent.start + 1 : closer]
-    at = parent.start + 1 + len(body.rstrip())  # behind a comment too, if that is the last thing in it
+    at = parent.start + 1 + len(body.rstrip())  # after a trailing comment, if there is one
     tail = text[at:closer]
     outside = _read_indent(text, parent.start)
     indent = _read_indent(text, parent.children[-1].start) if parent.children else outside + style.indent_unit
@@ -156,7 +155,7 @@ def _plan_insertion(text: str, parent: JsonNode, name: str, new: Any, style: "Js
         return [TextEdit(at, "", member + end)]
     last = parent.children[-1].node.end
     comma = _find_comma(text, last, closer)
-    if comma is not None:  # a loose one: ours gets one like it
+    if comma is not None:  # a trailing comma: end the new member with one, too
         return [TextEdit(at, "", f"{member},{end}")]
     if last == at:
         return [TextEdit(at, "", f",{member}{end}")]
@@ -164,7 +163,7 @@ def _plan_insertion(text: str, parent: JsonNode, name: str, new: Any, style: "Js
 
 
 def _find_comma(text: str, start: int, end: int) -> int | None:
-    """Where a comma stands that counts: one in a comment does not."""
+    """The position of a comma outside comments."""
     at = _blank_comments(text).find(",", start, end)
     return at if at != -1 else None
 
@@ -191,7 +190,7 @@ def _plan_removal(text: str, path: tuple[str, str]) -> list[TextEdit]:
 
 
 def _find_removal_start(text: str, member: JsonChild, end: int) -> int:
-    """From where on a member goes: with the blanks before it, but for what ends a comment that something would join."""
+    """Where to start removing: at the blanks before a member, but never join what follows to a line comment."""
     start = len(text[: member.start].rstrip())
     after_comment = not _blank_comments(text)[:start].endswith(text[:start][-1:])
     if after_comment and text[end:].partition("\n")[0].strip():
@@ -206,14 +205,14 @@ def _remove_with_comma(text: str, start: int, member: JsonChild, comma: int) -> 
 
 
 def _read_indent(text: str, at: int) -> str:
-    """The blanks that the line begins with."""
+    """The indentation of the line."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip())]
 
 
 @dataclass(frozen=True)
 class JsonStyle:
-    """How this file is written: what ends a line, and what a level is indented by."""
+    """How this file is written: its newline and its indentation unit."""
 
     newline: str
     indent_unit: str
@@ -230,7 +229,7 @@ class JsonStyle:
 
 
 def _format_lines(new: Any, unit: str) -> list[str]:
-    """Objects a member a line, everything else on one."""
+    """Objects with one member per line, everything else on one line."""
     if not isinstance(new, dict) or not new:
         return [json.dumps(new, ensure_ascii=False)]
     out = ["{"]

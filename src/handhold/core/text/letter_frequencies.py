@@ -1,11 +1,11 @@
-"""How often letters follow each other in the languages that legacy encodings were made for, and common characters.
+"""How often letters follow each other in the languages of legacy encodings, and common East Asian characters.
 
-Of a language, its letters, those beyond ASCII first, and then a line for each: a digit under every letter that may
-follow, 0 to 5 for about 1, 3, 5, 7, 9 or 11 bits of surprise. A full stop is whatever is no letter. A pair without a
-digit is rarer. Only pairs with a letter beyond ASCII count.
+Each language lists its letters, non-ASCII ones first, and then one line per letter: under every letter that may follow
+it, a digit from 0 to 5 for about 1, 3, 5, 7, 9 or 11 bits of surprise. A full stop stands for anything that is not a
+letter. A pair without a digit is rarer. Only pairs with a non-ASCII letter count.
 
-The pairs were counted in translations of free programs and lists of words (`python -m bench.encodings --count` counts
-such a corpus) and sorted into these steps; a few words were added by hand. It holds statistics, and no text.
+The pairs were counted in translations of free programs and in word lists (`python -m bench.encodings --count` counts
+such a corpus) and sorted into these steps; a few words were added by hand. The file contains statistics, not text.
 """
 
 LETTER_PAIRS: dict[str, str] = {

@@ -15,7 +15,7 @@ def normalize_newlines(text: str) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without their endings. A final newline ends a line and starts none."""
+    """The lines of a text without their endings. A final newline does not start another line."""
     lines = normalize_newlines(text).split("\n")
     if not lines[-1]:
         lines.pop()
@@ -27,12 +27,12 @@ def count_lines(text: str) -> int:
 
 
 def find_line_number(text: str, offset: int) -> int:
-    """The number of the line that holds this character."""
+    """The number of the line that contains this offset."""
     return text.count("\n", 0, offset) + 1
 
 
 def find_line_numbers(text: str, offsets: Sequence[int]) -> tuple[int, ...]:
-    """The same for several characters, in their order, in one pass."""
+    """The line numbers of several offsets, in ascending order, in one pass."""
     numbers: list[int] = []
     line, last = 1, 0
     for offset in offsets:
@@ -43,22 +43,22 @@ def find_line_numbers(text: str, offsets: Sequence[int]) -> tuple[int, ...]:
 
 
 def detect_line_ending(text: str) -> str:
-    """The line ending that most lines have."""
+    """The most common line ending."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf > text.count("\n") - crlf else "\n"
 
 
 def iter_lines_with_endings(text: str, *, lone_cr: bool = False) -> Iterator[tuple[str, str]]:
-    """Each line with its own ending; the last has none. Joined, they give the text back.
+    """Each line with its own ending; the last has none. Joined, they yield the text.
 
-    With `lone_cr` a lone \\r ends a line too.
+    With `lone_cr`, a lone \\r ends a line too.
     """
     at = 0
     if lone_cr:
         for ending in _ANY_ENDING.finditer(text):
             yield text[at : ending.start()], ending.group()
             at = ending.end()
-    else:  # without a pattern, which goes through a line of megabytes letter by letter
+    else:  # no regular expression, which is slow on lines of megabytes
         while (newline := text.find("\n", at)) >= 0:
             end = newline - 1 if newline > at and text[newline - 1] == "\r" else newline
             yield text[at:end], text[end : newline + 1]
@@ -67,7 +67,7 @@ def iter_lines_with_endings(text: str, *, lone_cr: bool = False) -> Iterator[tup
 
 
 def merge_ranges(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Ranges of line numbers, both ends in, sorted and joined where they touch."""
+    """Ranges of line numbers, inclusive, sorted, and merged where they touch."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if out and first <= out[-1][1] + 1:

@@ -1,8 +1,8 @@
-"""The ladder: where the text that a model quotes stands in a file.
+"""Find the text that a model quotes in a file.
 
-A rung is tried only if all stricter ones found nothing. What is found is all the places of that rung: one
-is an answer, more are a question, and the caller refuses. Before anything is taken for nearly right, the texts
-are tried with a systematic mistake taken back (`quote_repair`).
+Strategies are tried from strict to lenient; each only if all stricter ones found nothing. The result is all places that
+the strategy finds: the caller uses a single one and rejects several as ambiguous. Before an approximate match is
+accepted, the quote is tried with systematic mistakes reverted (`quote_repair`).
 """
 
 import re
@@ -37,7 +37,7 @@ MAX_OMITTED_LINES = 200  # lines that `...` may stand for
 
 @dataclass(frozen=True)
 class QuoteMatch:
-    """All the places of the strictest rung that has any, and the texts as they were understood."""
+    """All places found by the strictest strategy that finds any, and the texts as they were understood."""
 
     strategy: str
     locations: tuple[MatchLocation, ...]
@@ -54,21 +54,21 @@ class QuoteMatch:
 
 @dataclass(frozen=True)
 class MatchStrategy:
-    name: str  # what the file differs in from the quoted text
+    name: str  # what the file may differ in from the quoted text
     find: Callable[[Quote, TextIndex], tuple[MatchLocation, ...]]
     level: Matching
 
 
-# --- the same characters
+# --- literal text
 
 
 def match_literal(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """Every place where the old text stands, overlapping ones too, CRLF and LF being the same."""
+    """Every place of the old text, including overlapping ones; CRLF equals LF."""
     return _find_literal(quote.old, index.normalized, index)
 
 
 def match_lone_cr(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """As literal, with a lone CR being a line ending too."""
+    """Like literal, but a lone CR is a line ending, too."""
     if "\r" not in index.normalized and "\r" not in quote.old:
         return ()
     found = _find_literal(quote.old.replace("\r", "\n"), index.normalized.replace("\r", "\n"), index)
@@ -76,19 +76,19 @@ def match_lone_cr(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
 
 
 def match_typography(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """As literal, with plain characters for typographic ones, and U+FFFD for what could not be decoded."""
+    """Like literal, but typographic characters equal plain ones, and undecodable bytes equal U+FFFD."""
     if index.text.isascii() and quote.old.isascii():
         return ()
     return _find_literal(to_plain_text(quote.old), index.plain, index)
 
 
 def _find_literal(old: str, text: str, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """Where `old` is in `text`, which is the sheet's but for single characters and CRLF."""
+    """Where `old` is in `text`, which differs from the index's text only in single characters and CRLF."""
     hits = list(_find_occurrences(old, text))
     if not hits:
         return ()
     carriage = [at for at, _ in _find_occurrences("\r\n", index.text)]
-    moved = [at - n for n, at in enumerate(carriage)]  # where each CRLF stands once it is one character
+    moved = [at - n for n, at in enumerate(carriage)]  # positions after each CRLF became one character
     lines = tuple((n, n + 1) for n in range(old.count("\n") + 1))
     return tuple(
         MatchLocation(TextSpan(start + bisect_left(moved, start), end + bisect_left(moved, end)), lines)
@@ -97,7 +97,7 @@ def _find_literal(old: str, text: str, index: TextIndex) -> tuple[MatchLocation,
 
 
 def _find_occurrences(old: AnyStr, text: AnyStr) -> Iterator[tuple[int, int]]:
-    """Overlapping ones too, until there are enough of them to refuse."""
+    """Including overlapping ones, until there are enough to reject the edit."""
     at, last, overlapping = text.find(old), -len(old), 0
     while at != -1 and overlapping <= MAX_OVERLAPPING_MATCHES:
         yield at, at + len(old)
@@ -105,11 +105,11 @@ def _find_occurrences(old: AnyStr, text: AnyStr) -> Iterator[tuple[int, int]]:
         last, at = at, text.find(old, at + 1)
 
 
-# --- the same lines
+# --- equal lines
 
 
 def by_line(key: LineKey, *, trim_blank_edges: bool = False) -> Callable[[Quote, TextIndex], tuple[MatchLocation, ...]]:
-    """Whole lines that are the same under `key`; `trim_blank_edges`: but for blank ones around them."""
+    """Match whole lines that are equal under `key`; with `trim_blank_edges`, ignore blank lines around them."""
 
     def find_blocks(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
         if not index.contains(quote.old):
@@ -131,11 +131,11 @@ RSTRIP_KEY, RSTRIP_PLAIN_KEY = LineKey(str.rstrip), LineKey(str.rstrip, ignore_t
 STRIP_KEY, STRIP_PLAIN_KEY = LineKey(str.strip), LineKey(str.strip, ignore_typography=True)
 
 
-# --- the same text but for blanks
+# --- equal except for whitespace
 
 
 def match_ignoring_whitespace(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """Whole lines that hold the same characters, however they are spaced, wrapped or set apart."""
+    """Match whole lines with the same characters, however they are spaced or wrapped."""
     if not index.contains(quote.old):
         return ()
     old_lines, ended = split_quote(quote.old)
@@ -152,7 +152,7 @@ def match_ignoring_whitespace(quote: Quote, index: TextIndex) -> tuple[MatchLoca
 
 
 def _map_lines(parts: list[bytes], joined: JoinedLines, at: int, block: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Of each quoted line, the lines that hold its characters; of a blank one, a blank line there, if there is one."""
+    """For each quoted line, the lines with its characters; for a blank one, a blank line there, if there is one."""
     first, end = block
     past = 0
     for part in parts:
@@ -167,11 +167,11 @@ def _map_lines(parts: list[bytes], joined: JoinedLines, at: int, block: tuple[in
         at += len(part)
 
 
-# --- the same text but for what was left out
+# --- equal except for omitted lines
 
 
 def match_with_omissions(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """`...` on a line of its own stands for some lines; the parts around it are each in one place, in this order."""
+    """`...` on its own line stands for some lines; the parts around it must each match one place, in order."""
     old_lines, ended = split_quote(quote.old)
     dots = [at for at, line in enumerate(old_lines) if ELLIPSIS_LINE.fullmatch(line)]
     if not dots or dots[0] == 0 or dots[-1] == len(old_lines) - 1:
@@ -192,7 +192,7 @@ def match_with_omissions(quote: Quote, index: TextIndex) -> tuple[MatchLocation,
 
 
 def _find_unique(part: list[str], index: TextIndex) -> int | None:
-    """Where these lines stand, if that is one place by the strictest key that finds any."""
+    """Where these lines are, if the strictest key that finds any finds one place."""
     if all(map(is_blank, part)):
         return None
     for key in (RSTRIP_PLAIN_KEY, STRIP_PLAIN_KEY):
@@ -217,21 +217,21 @@ FUZZY_STRATEGIES = (
     MatchStrategy("a slip in one line", typo_match.match_typo, "safe"),
     MatchStrategy("one line that is not to be changed", typo_match.match_outdated, "bold"),
 )
-"""Rungs that take a text for another one: tried when no guess about the texts has found them."""
+"""Approximate strategies: tried when no repaired quote was found."""
 
 MATCHING_LEVELS: dict[Matching, int] = {"exact": 0, "safe": 1, "bold": 2}
 
 
 def find(old: str, text: str, matching: Matching, *, new: str = "") -> QuoteMatch | None:
-    """Where `old` is in `text`, by the strictest rung that finds it.
+    """Find `old` in `text` by the strictest strategy that finds it.
 
-    Blank text is everywhere, so it is nowhere. What is nearly right can only be judged with the `new` text.
+    Blank text is never found, because it is everywhere. An approximate match can only be judged with the `new` text.
     """
     return find_in_index(old, TextIndex(text), matching, new=new)
 
 
 def find_in_index(old: str, index: TextIndex, matching: Matching, *, new: str = "") -> QuoteMatch | None:
-    """The same on a text that is laid out already."""
+    """Like `find`, on an indexed text."""
     if is_blank(old):
         return None
     candidates = (
@@ -250,7 +250,7 @@ def find_in_index(old: str, index: TextIndex, matching: Matching, *, new: str = 
 
 
 def _find_locations(strategy: MatchStrategy, quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """Lines that were numbered are whole lines; if it was only one, it must be the one with that number."""
+    """Numbered lines must match whole lines; a single one must be at the line with that number."""
     locations = strategy.find(quote, index)
     if quote.first_line_number is None:
         return locations

@@ -1,4 +1,4 @@
-"""Places in a file: where a quoted text stands, line by line."""
+"""Places in a file: where a quoted text is, line by line."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from handhold.core.text.text_index import TextIndex
 
 @dataclass(frozen=True)
 class TextSpan:
-    """Characters `start` to `end` of the file's own text."""
+    """Characters `start` to `end` of the file's text."""
 
     start: int
     end: int
@@ -15,21 +15,21 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class MatchLocation:
-    """Where a text stands: the characters, and which lines of them each quoted line is.
+    """Where a quoted text is: its characters, and which lines of the file each quoted line corresponds to.
 
-    `line_ranges` counts from the first line of the span: (2, 3) is its third line, (2, 4) two lines that were quoted as
+    `line_ranges` is relative to the first line of the span: (2, 3) is its third line, (2, 4) two lines quoted as
     one, (2, 2) none, for a blank line that the file lacks.
     """
 
     span: TextSpan
     line_ranges: tuple[tuple[int, int], ...]
-    lone_cr: bool = False  # a lone CR ends a line too
+    lone_cr: bool = False  # a lone CR ends a line, too
 
     @classmethod
     def from_lines(
         cls, index: TextIndex, first: int, past: int, line_ranges: tuple[tuple[int, int], ...], *, ended: bool
     ) -> "MatchLocation":
-        """Whole lines of a sheet. A quote that ends its last line takes that line's ending too."""
+        """Whole lines of the index. A quote that ends with a newline includes the last line's ending."""
         span = TextSpan(*index.get_span(first, past, ended=ended))
         return cls(span, (*line_ranges, (past - first, past - first + 1)) if ended else line_ranges)
 
@@ -37,7 +37,7 @@ class MatchLocation:
     def from_block(
         cls, index: TextIndex, first: int, size: int, edges: tuple[int, int], *, ended: bool
     ) -> "MatchLocation":
-        """Lines that are the quoted ones one by one, but for blank ones above and below that the file lacks."""
+        """Lines that equal the quoted ones one by one, except for blank lines above and below that the file lacks."""
         above, below = edges
         line_ranges = (*[(0, 0)] * above, *((n, n + 1) for n in range(size)), *[(size, size)] * below)
         return cls.from_lines(index, first, first + size, line_ranges, ended=ended)

@@ -1,4 +1,4 @@
-"""The nearest region: what a refusal shows, why the text is not there, and what differs."""
+"""The region of a file that is most similar to a quote: what an error shows, and what differs."""
 
 from collections import Counter
 
@@ -7,13 +7,13 @@ from handhold.core.text.lines import split_lines
 from handhold.core.text.splice import align_lines
 from handhold.core.text.text_index import TextIndex, find_positions, to_bare_bytes
 
-MAX_LINE_OCCURRENCES = 1000  # a line that stands more often than this says little about a place
-MAX_REGION_LINES = 12  # lines of a region
+MAX_LINE_OCCURRENCES = 1000  # a more frequent line says little about a place
+MAX_REGION_LINES = 12
 MAX_DIFFERENCES = 4
 
 
 def build_no_match(path: str, old: str, index: TextIndex) -> NoMatch:
-    """The refusal of a text, with what can be said about it."""
+    """The error for a text that was not found, with the nearest region and the differences."""
     region = _find_nearest(old, index, MAX_REGION_LINES)
     if to_bare_bytes(old) and index.contains(old):
         return NoMatch(path, old, region, "whitespace", find_differences(old, index, region, whitespace=True))
@@ -25,7 +25,7 @@ def build_no_match(path: str, old: str, index: TextIndex) -> NoMatch:
 
 
 def find_nearest_region(old: str, text: str, *, max_lines: int = MAX_REGION_LINES) -> Region | None:
-    """The lines of `text` that share most lines with `old`, blanks aside; None if it shares none."""
+    """The lines of `text` that share most lines with `old`, ignoring blanks; None if it shares none."""
     return _find_nearest(old, TextIndex(text), max_lines)
 
 
@@ -42,7 +42,7 @@ def _find_nearest(old: str, index: TextIndex, max_lines: int) -> Region | None:
 
 
 def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:
-    """Some lines; a final newline starts none."""
+    """Some lines; a final newline does not start another."""
     end = len(index.lines) - (not index.lines[-1])
     return index.lines[start : min(start + count, end)]
 
@@ -50,7 +50,7 @@ def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:
 def find_differences(
     old: str, index: TextIndex, region: Region | None, *, whitespace: bool = False, limit: int = MAX_DIFFERENCES
 ) -> tuple[LineDifference, ...]:
-    """Where the lines from the region on part from the quoted; `whitespace` counts only if nothing else differs."""
+    """Where the lines from the region on differ from the quote; `whitespace` shows if nothing else does."""
     if region is None:
         return ()
     quoted = split_lines(old)

@@ -1,4 +1,4 @@
-"""Notebooks: their cells, each with a name that no other has."""
+"""Notebooks: their cells, each with a unique name."""
 
 import re
 from collections import Counter
@@ -9,28 +9,28 @@ from typing import Any, cast
 from handhold.core.text.encoding import Text
 from handhold.core.text.json_spans import BadJson, JsonNode, parse_json
 
-FIRST_VERSION_WITH_IDS = (4, 5)  # the version since which each cell has an id
-LEGACY_VERSIONS = (2, 3)  # versions that keep their cells on a worksheet, and the source of code under another name
-CELL_KINDS = ("code", "markdown", "raw", "heading", "html")  # the last two are old
-CELL_DEPTH, LEGACY_CELL_DEPTH = 3, 5  # levels down to what a cell has
+FIRST_VERSION_WITH_IDS = (4, 5)  # the version that introduced cell ids
+LEGACY_VERSIONS = (2, 3)  # versions that keep cells in a worksheet and code under another name
+CELL_KINDS = ("code", "markdown", "raw", "heading", "html")  # the last two are obsolete
+CELL_DEPTH, LEGACY_CELL_DEPTH = 3, 5  # JSON levels down to the members of a cell
 
 _CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class InvalidNotebook(ValueError):
-    """Why a file cannot be taken as a notebook."""
+    """Why a file is not a valid notebook."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell. Its name is its id, or `cell-3` if it has none of its own; empty if that is another's."""
+    """A cell. Its name is its id, or `cell-3` if it has none; empty if another cell has that name."""
 
-    number: int  # from 1
+    number: int  # 1-based
     name: str
     id: str
     kind: str
     source: str
-    raw: dict[str, Any] = field(repr=False)  # all that the file says of it
+    raw: dict[str, Any] = field(repr=False)  # the cell as parsed
     node: JsonNode = field(repr=False)
 
 
@@ -41,7 +41,7 @@ class Notebook:
     language: str
     cells: tuple[Cell, ...]
     root: JsonNode = field(repr=False)
-    cells_node: JsonNode = field(repr=False)  # of the cells
+    cells_node: JsonNode = field(repr=False)  # of the array of cells
 
     @property
     def has_ids(self) -> bool:
@@ -49,12 +49,12 @@ class Notebook:
 
     @property
     def is_editable(self) -> bool:
-        """Older ones have their cells elsewhere and otherwise; of newer ones nobody knows."""
+        """Only version 4: older ones store cells differently, and newer ones are unknown."""
         return self.version[0] == 4
 
 
 def parse_notebook(text: Text, *, first_number: int = 1) -> Notebook:
-    """The cells of a file; InvalidNotebook. Without ids they are numbered: `cell-{first_number}` and so on."""
+    """Parse the cells; raise InvalidNotebook. Cells without ids are named `cell-{first_number}` and so on."""
     if text.encoding.name != "utf-8":
         raise InvalidNotebook(f"it is stored as {text.encoding.label}, and a notebook as utf-8")
     try:
@@ -112,7 +112,7 @@ def _name_cells(cells: Sequence[Cell], first_number: int) -> tuple[Cell, ...]:
 
 
 def join_multiline_string(value: object) -> str | None:
-    """Text that is kept in one piece or in many; None if it is none."""
+    """Text stored as one string or as a list of strings; None if it is neither."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value)):
@@ -121,7 +121,7 @@ def join_multiline_string(value: object) -> str | None:
 
 
 def _get_nested(value: Any, *names: str) -> Any:
-    """What stands in an object, and in the object there, by these names; None if nothing does."""
+    """The value at these nested names; None if there is none."""
     for name in names:
         if not isinstance(value, dict):
             return None

@@ -1,7 +1,7 @@
-"""One cell of a notebook changed, in the text of the file.
+"""Change one cell of a notebook in the text of the file.
 
-A notebook is never written anew. The text of one cell is made and put into the text of the file, with the blanks, the
-order of names and the spelling that the cells around it have; inside the cell, what does not change stays as it is.
+The notebook is never rewritten as a whole. The text of one cell is generated with the blanks, the order of names and
+the escaping of the cells around it, and put into the file's text; unchanged parts of the cell stay as they are.
 """
 
 import json
@@ -17,15 +17,15 @@ from handhold.core.text.json_spans import JsonNode, parse_value
 from handhold.core.text.lines import detect_line_ending, normalize_newlines
 from handhold.core.text.notebook import Cell, Notebook
 
-CODE_ONLY_FIELDS: dict[str, Any] = {"execution_count": None, "outputs": []}  # of every code cell, before it has run
+CODE_ONLY_FIELDS: dict[str, Any] = {"execution_count": None, "outputs": []}  # of a code cell that has not run
 NON_CODE_FIELDS = ("attachments",)
-MAX_INSPECTED_CELLS = 100  # cells, at most, to see how sources are written
+MAX_INSPECTED_CELLS = 100  # cells inspected to see how sources are written
 
-_UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")  # of a character that is not ASCII
+_UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")  # of a non-ASCII character
 
 
 def replace_cell(notebook: Notebook, cell: Cell, source: str | None, kind: CellKind | None) -> str:
-    """With another source, another kind, or both. What the code had put out goes: it is not what this code puts out."""
+    """Change the source, the kind, or both. The outputs are removed: they do not belong to the new code."""
     style = NotebookStyle(notebook, cell.number - 1)
     members: dict[str, str] = {}
     if kind and kind != cell.kind:
@@ -47,7 +47,7 @@ def replace_cell(notebook: Notebook, cell: Cell, source: str | None, kind: CellK
 
 
 def insert_cell(notebook: Notebook, number: int, source: str, kind: CellKind) -> tuple[str, str]:
-    """With a new cell, which then has this number; and its id, if it has one."""
+    """Insert a cell at this number; return the text, and the new cell's id if it has one."""
     style = NotebookStyle(notebook, max(0, number - 2))
     members = {
         "cell_type": json.dumps(kind),
@@ -74,7 +74,7 @@ def insert_cell(notebook: Notebook, number: int, source: str, kind: CellKind) ->
 
 
 def delete_cell(notebook: Notebook, cell: Cell) -> str:
-    """Without the cell, and without a comma beside it."""
+    """Remove the cell and the comma next to it."""
     parts, at = notebook.cells_node.children, cell.number - 1
     if len(parts) == 1:
         start, end = notebook.cells_node.start + 1, notebook.cells_node.end - 1
@@ -86,7 +86,7 @@ def delete_cell(notebook: Notebook, cell: Cell) -> str:
 
 
 def _generate_id(notebook: Notebook, number: int, source: str) -> str:
-    """Eight letters that no cell has: the same for the same edit of the same file, so that it can be repeated."""
+    """An unused id of eight characters: the same for the same edit of the same file, so that a retry is idempotent."""
     taken = {cell.id for cell in notebook.cells}
     seed = sha256(f"{number}\n{source}\n{notebook.text}".encode("utf-8", "surrogatepass"))
     while (name := seed.hexdigest()[:8]) in taken:
@@ -95,35 +95,35 @@ def _generate_id(notebook: Notebook, number: int, source: str) -> str:
 
 
 class NotebookStyle:
-    """How a notebook is written, near one of its cells: what stands around and between things, and in what order."""
+    """How a notebook is written near one of its cells: blanks, commas, and the order of names."""
 
     def __init__(self, notebook: Notebook, near: int) -> None:
         self.notebook = notebook
         self.text = notebook.text
-        self.cells = sorted(notebook.cells, key=lambda cell: abs(cell.number - 1 - near))  # the nearest first
+        self.cells = sorted(notebook.cells, key=lambda cell: abs(cell.number - 1 - near))  # nearest first
         self.nearest_cell = self.cells[0] if self.cells else None
 
     # --- blanks and commas
 
     def build_indent(self, depth: int) -> str:
-        """What stands before something so deep in the file, if all of it is written as its first level is."""
+        """The indentation at this depth, if the whole file is written like its first level."""
         before = self.notebook.root.read_gaps(self.text)[0]
         line = before.rfind("\n") + 1
         return before[:line] + before[line:] * depth if line else ""
 
     def get_cell_separator(self, number: int) -> str:
-        """What parts a cell of this number from the one before it."""
+        """The separator before the cell with this number."""
         first, *between, _ = self.notebook.cells_node.read_gaps(self.text)
         return between[min(max(number - 2, 0), len(between) - 1)] if between else self._choose_separator(first)
 
     def _choose_separator(self, before: str) -> str:
-        """A comma between things that have these blanks before them."""
+        """A comma for items that have these blanks before them."""
         if "\n" in before:
             return f",{before}"
         return next((gap for gap in self.notebook.root.read_gaps(self.text)[1:-1] if "\n" not in gap), ", ")
 
     def _read_gaps(self, node: JsonNode) -> tuple[str, str, str]:
-        """What stands before, between and after the parts of something."""
+        """The text before, between and after the children of a node."""
         before, *between, after = node.read_gaps(self.text)
         return before, between[0] if between else self._choose_separator(before), after
 
@@ -134,7 +134,7 @@ class NotebookStyle:
         return before, self._choose_separator(before), self.build_indent(2)
 
     def _read_source_gaps(self, lines: Sequence[str]) -> tuple[str, str, str]:
-        """As in the nearest source of so many lines: some write one line behind the bracket, and several below it."""
+        """As in the nearest similar source: some writers put a single line after the bracket, but several below it."""
         sources = [node for cell in self.cells[:MAX_INSPECTED_CELLS] if (node := self._parse_source(cell)).children]
         alike = [node for node in sources if (len(node.children) > 1) == (len(lines) > 1)]
         if nearest := next(iter(alike or sources), None):
@@ -150,7 +150,7 @@ class NotebookStyle:
     # --- values
 
     def format_source(self, source: str) -> str:
-        """As the nearest cell has it: one string, or a list of lines."""
+        """As in the nearest cell: one string, or a list of lines."""
         if self.nearest_cell and isinstance(self._parse_source(self.nearest_cell).value, str):
             return self._format_string(source)
         lines = [line + "\n" for line in source.split("\n")]
@@ -173,13 +173,13 @@ class NotebookStyle:
 
     def _parse_source(self, cell: Cell) -> JsonNode:
         part = cell.node.find_child("source")
-        assert part  # a notebook that can be edited was read by that name
+        assert part  # otherwise the notebook would not be editable
         return parse_value(self.text, part.node.start, 1)
 
     # --- cells
 
     def format_new_cell(self, members: dict[str, str], kind: str) -> str:
-        """A new cell of this, in the order of names that the nearest cell of its kind has."""
+        """A new cell with these members, ordered as in the nearest cell of its kind."""
         like = next((cell for cell in self.cells if cell.kind == kind), self.nearest_cell)
         order = [part.name for part in like.node.children] if like else []
         names = sorted(members)
@@ -192,9 +192,9 @@ class NotebookStyle:
         return f'"{name}"{self._read_colon()}{value}'
 
     def format_changed_cell(self, node: JsonNode, new_values: dict[str, str], removed: Collection[str]) -> str:
-        """A cell with other values by these names, without those others, and the rest of it as it stands."""
+        """A cell with new values, without the removed members, and otherwise unchanged."""
         before, between, after = self._read_gaps(node)
-        commas = [between, *node.read_gaps(self.text)[1:-1]]  # before each member, as if another were before it
+        commas = [between, *node.read_gaps(self.text)[1:-1]]  # before each member, as if it were not the first
         members: list[tuple[str, str, str]] = []
         for comma, part in zip(commas, node.children, strict=True):
             if part.name in new_values:
@@ -212,7 +212,7 @@ class NotebookStyle:
 
 
 def _is_escape(text: str, at: int) -> bool:
-    """Whether this backslash is not itself spelled by the one before it."""
+    """Whether this backslash starts an escape, not being escaped itself."""
     start = at
     while start and text[start - 1] == "\\":
         start -= 1

@@ -1,15 +1,15 @@
-"""Pieces of text that stand somewhere on a page, as lines to be read: columns one by one, tables row by row."""
+"""Turn pieces of text on a page into lines for reading: columns one by one, tables row by row."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-GUTTER_POSITIONS = 120  # places across a page at which a gutter is looked for
-MIN_COLUMN_LINE_CHARS = 20  # characters that the lines of a column have on average; the cells of a table have fewer
-MIN_COLUMN_LINES = 3  # lines of a column
-MAX_COLUMN_DEPTH = 6  # columns in columns
-MAX_PIECES = 5_000  # among which columns are looked for
-MAX_PAD_SPACES = 120  # blanks in a row
+GUTTER_POSITIONS = 120  # positions across a page that are tried
+MIN_COLUMN_LINE_CHARS = 20  # average of a column's lines; table cells have fewer
+MIN_COLUMN_LINES = 3
+MAX_COLUMN_DEPTH = 6  # nested columns
+MAX_PIECES = 5_000  # with more pieces, columns are not detected
+MAX_PAD_SPACES = 120  # spaces in a row
 
 
 class TextPiece(NamedTuple):
@@ -34,7 +34,7 @@ def lay_out(pieces: Sequence[TextPiece]) -> str:
 
 
 def _group_rows(pieces: Sequence[TextPiece]) -> list[PieceRow]:
-    """Pieces that stand beside each other, from the top down; each row from left to right."""
+    """Group pieces into rows, top to bottom, each left to right."""
     rows: list[PieceRow] = []
     for piece in sorted(pieces, key=lambda each: each.top + each.bottom):
         if rows and _is_same_row(rows[-1][0], piece):
@@ -66,7 +66,7 @@ def _format_lines(rows: list[PieceRow], depth: int) -> Iterator[str]:
 
 
 def _find_gutter(rows: list[PieceRow]) -> tuple[int, int, float] | None:
-    """The rows between which a gutter runs, and where it does: the one with most lines on both its sides."""
+    """The rows that a gutter runs through, and its position: the gutter with most lines on both sides."""
     start = min((row[0].left for row in rows), default=0.0)
     end = max((piece.right for row in rows for piece in row), default=0.0)
     best: tuple[int, int, int, float] = (0, 0, 0, 0.0)
@@ -78,7 +78,7 @@ def _find_gutter(rows: list[PieceRow]) -> tuple[int, int, float] | None:
 
 
 def _find_uncovered_runs(rows: list[PieceRow], at: float) -> Iterator[tuple[int, int]]:
-    """The runs of rows in which no piece stands here."""
+    """The runs of rows that no piece covers at this position."""
     first = 0
     for n, row in enumerate(rows):
         if any(piece.left < at < piece.right for piece in row):
@@ -90,7 +90,7 @@ def _find_uncovered_runs(rows: list[PieceRow], at: float) -> Iterator[tuple[int,
 
 
 def _count_column_lines(rows: list[PieceRow], at: float) -> int:
-    """How many lines the shorter of the two columns has; 0 if they are none."""
+    """How many lines the shorter of the two columns has; 0 if they are not columns."""
     left = [len(piece.text) for row in rows for piece in row if piece.right <= at]
     right = [len(piece.text) for row in rows for piece in row if piece.right > at]
     fewer = min(len(left), len(right))
@@ -100,7 +100,7 @@ def _count_column_lines(rows: list[PieceRow], at: float) -> int:
 
 
 def _format_rows(rows: list[PieceRow]) -> Iterator[str]:
-    """Rows as lines, with blanks where there is space."""
+    """Rows as lines, with spaces for gaps."""
     pieces = [piece for row in rows for piece in row]
     if not pieces:
         return

@@ -1,7 +1,7 @@
-"""The `*** Begin Patch` grammar: text to operations, or the line that breaks it.
+"""Parse the `*** Begin Patch` format into operations, or report the first invalid line.
 
-Lenient where only one thing can be meant: a wrapping, an empty line that lost its sign, CRLF. A patch without
-its last line may be one that was cut off, so that is no such thing.
+Lenient where only one thing can be meant: a wrapper, an empty line that lost its sign, CRLF. A patch without its last
+line is rejected, because it may have been truncated.
 """
 
 import json
@@ -27,17 +27,17 @@ SIGNS: dict[str, LineSign] = {" ": " ", "-": "-", "+": "+"}
 
 _FENCE = re.compile(r"```[\w+-]*")
 _HEREDOC = re.compile(r"""(?:apply_patch\s*|applypatch\s*)?<<-?\s*(['"]?)(\w+)\1""")
-_HUNK_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")  # as a unified diff has them behind its first @@
+_HUNK_RANGES = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")  # as in a unified diff after the first @@
 
 
 @dataclass(frozen=True)
 class PatchLine:
-    number: int  # in the text as it came
+    number: int  # in the original text
     text: str
 
 
 def parse_patch(text: str) -> tuple[Operation, ...]:
-    """BadPatch with the first line that does not fit."""
+    """Raise BadPatch with the first invalid line."""
     lines = unwrap(text)
     first, last = lines[0], lines[-1]
     if first.text.strip() != BEGIN:
@@ -57,9 +57,9 @@ def parse_patch(text: str) -> tuple[Operation, ...]:
 
 
 def unwrap(text: str) -> list[PatchLine]:
-    """The lines of the patch itself, at least one, without what models put around it."""
+    """The lines of the patch itself, at least one, without what models wrap around it."""
     lines = [PatchLine(number, line) for number, line in enumerate(_decode_json_string(text).split("\n"), 1)]
-    if all(line.text.endswith("\r") for line in lines[:-1]):  # the whole text came so: it says nothing about files
+    if all(line.text.endswith("\r") for line in lines[:-1]):  # CRLF throughout says nothing about the files
         lines = [PatchLine(line.number, line.text.removesuffix("\r")) for line in lines]
     while True:
         lines = _trim_blank_lines(lines)
@@ -70,7 +70,7 @@ def unwrap(text: str) -> list[PatchLine]:
 
 
 def _decode_json_string(text: str) -> str:
-    """A patch on one line, with `\\n` for its newlines, is JSON that nobody read."""
+    """Decode a patch on one line with `\\n` for its newlines: a JSON string that was not decoded."""
     line = text.strip()
     if "\n" in line or "\\n" not in line:
         return text
@@ -145,7 +145,7 @@ class _PatchParser:
         return self.current_line
 
     def _parse_path(self, line: PatchLine, header: str) -> str | None:
-        """The path behind a header; None if it is another header."""
+        """The path after a header; None if the line has another header."""
         found = line.text.strip()
         if not found.startswith(header):
             return None
@@ -161,7 +161,7 @@ class _PatchParser:
             if not line.text.strip():
                 blank += 1
             elif line.text.startswith("+") and newline:
-                out += [""] * blank  # between added lines it is one that lost its sign; at the end it is layout
+                out += [""] * blank  # a blank between added lines lost its sign; at the end it is layout
                 out.append(line.text[1:])
                 blank = 0
             elif line.text.rstrip() == NO_NEWLINE and out:
@@ -183,7 +183,7 @@ class _PatchParser:
     def _parse_hunks(self) -> Iterator[PatchHunk]:
         first = True
         while (line := self._skip_blank_lines()) and not line.text.startswith("***"):
-            if not first and not line.text.startswith(SCOPE):  # something stands behind `*** End of File`
+            if not first and not line.text.startswith(SCOPE):  # text after `*** End of File`
                 raise BadPatch(line.number, line.text, '"@@" or the next "*** …"')
             yield self._parse_hunk(line)
             first = False
@@ -228,7 +228,7 @@ class _PatchParser:
 def _trim_layout(
     rows: list[tuple[LineSign, str]], unsigned: set[int], *, is_file_end: bool
 ) -> list[tuple[LineSign, str]]:
-    """Empty lines at the edges of a hunk are taken for layout, unless they are all that says where it goes."""
+    """Drop unsigned empty lines at the edges of a hunk as layout, unless only they say where the hunk goes."""
     start, end = 0, len(rows)
     while start in unsigned:
         start += 1

@@ -1,9 +1,9 @@
-r"""Names as they can be shown, and back.
+r"""Escape file names for display, and unescape them.
 
-A name may hold a line break, a colour of the terminal, bytes that are no text, or a mark that turns the reading
-direction. Shown as it is, it would look like another name, or could not be sent at all. So what cannot be seen is
-spelled out (`\n`, `\xff`, `\u202e`), and what is spelled out can be given back. Every name has its own spelling, and
-nearly every name is its own spelling.
+A name may contain a line break, a terminal escape, undecodable bytes, or a mark that changes the reading direction.
+Shown unescaped, it could look like another name, or could not be sent at all. So invisible characters are escaped
+(`\n`, `\xff`, `\u202e`), and the escaped form is accepted as input. Every name has exactly one escaped form, and nearly
+every name is its own.
 """
 
 import re
@@ -12,7 +12,7 @@ _INVISIBLE = re.compile(
     # Default_Ignorable_Code_Point in DerivedCoreProperties.txt of the Unicode Character Database, 14.0 to 16.0,
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-    # and what is drawn as nothing besides: blanks of Braille, Khitan, hieroglyphs and music.
+    # and further characters that are drawn as nothing: blanks of Braille, Khitan, hieroglyphs and music.
     "\u2800\U00016fe4\U00013441\U00013442\U0001d159]"
 )
 
@@ -23,14 +23,14 @@ _ESCAPED_PART = re.compile(rf"(?:[^\\]|{_ESCAPE.pattern})*", re.DOTALL)
 
 
 def escape_path(name: str) -> str:
-    """A name, or a path name by name, as it is shown."""
+    """The escaped form of a name or path."""
     if _is_plain(name):
         return name
     return "/".join(map(_escape_part, name.split("/")))
 
 
 def unescape_path(name: str) -> str | None:
-    """The name that is shown like this; None if nothing in it is spelled out."""
+    """The name with this escaped form; None if nothing in it is escaped."""
     if "\\" not in name:
         return None
     parts = name.split("/")
@@ -41,19 +41,19 @@ def unescape_path(name: str) -> str | None:
 
 
 def escape_ambiguous(name: str) -> str:
-    """The name itself, unless it could be taken for the shown form of another: then its own shown form."""
+    """Escape a name only if it could be taken for the escaped form of another."""
     if unescape_path(name) is None:
         return name
     return "/".join(part if _unescape_part(part) is None else _escape_part(part) for part in name.split("/"))
 
 
 def unescape_ambiguous(name: str) -> str:
-    """The name that `escape_ambiguous` spells like this."""
+    """Reverse `escape_ambiguous`."""
     return unescape_path(name) or name
 
 
 def format_path(path: str) -> str:
-    """A path that may be shown already, or in part, as it is shown."""
+    """Escape a path that may already be escaped, wholly or in part."""
     if _is_plain(path):
         return path
     return "/".join(part if _unescape_part(part) is not None else _escape_part(part) for part in path.split("/"))
@@ -72,7 +72,7 @@ def _escape_part(part: str) -> str:
 
 
 def is_visible(char: str) -> bool:
-    """Whether a screen shows this character as itself."""
+    """Whether this character is displayed as itself."""
     return char.isprintable() and not _INVISIBLE.match(char)
 
 
@@ -80,7 +80,7 @@ def _escape_char(char: str) -> str:
     if char in _SHORT_ESCAPES:
         return _SHORT_ESCAPES[char]
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no text
+    if 0xDC80 <= code <= 0xDCFF:  # an undecodable byte
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x80:
         return f"\\x{code:02x}"
@@ -91,7 +91,7 @@ def _unescape_part(part: str) -> str | None:
     if "\\" not in part or not _ESCAPED_PART.fullmatch(part):
         return None
     decoded = _ESCAPE.sub(lambda escape: _decode_escape(escape.group()), part)
-    return decoded if _escape_part(decoded) == part else None  # a slash, say, has no spelling but its own
+    return decoded if _escape_part(decoded) == part else None  # a slash, for example, is never escaped
 
 
 def _decode_escape(escape: str) -> str:

@@ -1,7 +1,7 @@
-"""What a model may have meant: its texts as it sent them, and then with a systematic mistake taken back.
+"""Repair quotes: try a model's texts as sent, then with a systematic mistake reverted.
 
-Tools show files in wrappings, and models quote the wrapping too: fences, line numbers, escapes, entities. A
-repair is a guess about both texts at once. Guesses can follow each other: a fence around numbered lines.
+Tools show files with decorations, and models quote those too: fences, line numbers, escapes, entities. A repair is a
+guess about both texts at once. Repairs can be combined: a fence around numbered lines.
 """
 
 import json
@@ -15,18 +15,18 @@ from handhold.core.text.text_index import is_blank
 
 @dataclass(frozen=True)
 class Quote:
-    """An old text and the new one for it, with what was taken back to get there."""
+    """An old text and its replacement, with the repairs that led to them."""
 
     old: str
     new: str
     repaired: tuple[str, ...] = ()
-    first_line_number: int | None = None  # the number that was written before its first line
+    first_line_number: int | None = None  # the number that was quoted before its first line
 
 
 @dataclass(frozen=True)
 class QuoteRepair:
     name: str
-    apply: Callable[[Quote], Quote | None]  # None: there is nothing of the kind
+    apply: Callable[[Quote], Quote | None]  # None: not applicable
 
 
 FENCE = re.compile(r"\s*(```+|~~~+)[^\n`]*\n(.*?)\n?[ \t]*\1\s*", re.DOTALL)
@@ -50,7 +50,7 @@ def strip_fence(quote: Quote) -> Quote | None:
 
 
 def strip_line_numbers(quote: Quote) -> Quote | None:
-    """The old lines must count up by one; the new ones may count as they like, or not at all."""
+    """The numbers of the old lines must be consecutive; the new lines may have any numbers, or none."""
     for style in NUMBERED_LINE_STYLES:
         found = [style.fullmatch(line) for line in quote.old.removesuffix("\n").split("\n")]
         numbers = [int(each[1]) for each in found if each]
@@ -69,7 +69,7 @@ def _strip_prefixes(found: Sequence[re.Match[str] | None], text: str) -> str:
 
 
 def unescape_json(quote: Quote) -> Quote | None:
-    """Both texts were escaped for JSON once too often."""
+    """Both texts were JSON-escaped once too often."""
     if "\\" not in quote.old or "\n" in quote.old:
         return None
     unescaped, other = _decode_json_escapes(quote.old), _decode_json_escapes(quote.new)
@@ -108,7 +108,7 @@ REPAIRS = (
 
 
 def iter_repaired_quotes(old: str, new: str) -> Iterator[Quote]:
-    """What may have been meant, the texts as they are first. Each repair is made once at most."""
+    """Candidate quotes, starting with the unchanged one. Each repair is applied at most once."""
     pending = [Quote(normalize_newlines(old), normalize_newlines(new))]
     seen: set[tuple[str, str]] = set()
     while pending:

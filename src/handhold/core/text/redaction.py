@@ -1,10 +1,10 @@
-"""Redaction: known secrets in a stream of bytes are replaced by `[redacted: NAME]`, in whatever pieces it comes.
+"""Redaction: replace known secrets in a byte stream by `[redacted: NAME]`, however the stream is chunked.
 
-Each secret is looked for as it is, escaped (JSON, URL, HTML, shell), in hex and in base64. Colour codes, line breaks
-and spaces between its characters do not hide it. `docs/threat-model.md` lists what does: this prevents accidents.
+Each secret is searched as is, escaped (JSON, URL, HTML, shell), in hex and in base64. Color codes, line breaks and
+spaces between its characters do not hide it. `docs/threat-model.md` lists what does: this prevents accidents.
 
-The cost does not depend on how many secrets there are: a few bytes are taken out of the stream at regular intervals and
-compared with a set.
+The cost does not depend on the number of secrets: a few bytes are sampled from the stream at regular intervals and
+looked up in a set.
 """
 
 import json
@@ -18,8 +18,8 @@ from shlex import quote as shell_quote
 
 from handhold.core.text.secrets import MIN_SECRET_CHARS, Secret
 
-MAX_FORM_BYTES = 256  # bytes of a secret that are looked for together
-GRAM_BYTES = 4  # bytes; fewer may be shown before it is known that they begin a secret
+MAX_FORM_BYTES = 256  # longer secrets are searched in pieces of this length
+GRAM_BYTES = 4  # fewer may be shown before it is known that they begin a secret
 IGNORED_BYTES = b" \t\r\n\0"
 _COLOR_CODE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?)?")
 _IGNORED_RUN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]?)?|[ \t\r\n\0])+")
@@ -27,19 +27,19 @@ _IGNORED_RUN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*[@-~]?)?|[ \t\r\n\0])+")
 
 @dataclass(frozen=True)
 class _SecretForm:
-    """One way in which a secret is printed. `flat` is the same without what is ignored."""
+    """One way in which a secret is printed. `flat` is the same without ignored bytes."""
 
     exact: bytes
     flat: bytes
     label: bytes
-    matches_wrapped: bool  # counts also where whitespace was put into it
+    matches_wrapped: bool  # also matches with whitespace inserted
 
 
 class Redaction:
-    """The forms of some secrets, ready to be looked for. Any number of streams may use it at once.
+    """The searchable forms of some secrets. Any number of streams may share it.
 
-    Every form has `_stride + GRAM_BYTES - 1` bytes at least. So it is enough to look at the bytes at every `_stride`:
-    where a form stands, one of these grams is among its first ones.
+    Every form has at least `_stride + GRAM_BYTES - 1` bytes. So it is enough to check every `_stride`-th gram:
+    wherever a form occurs, one of them is among its first grams.
     """
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
@@ -61,7 +61,7 @@ class Redaction:
         return bool(self._by_gram)
 
     def redact(self, text: str) -> str:
-        """A whole text."""
+        """Redact a whole text."""
         if not self:
             return text
         data = text.encode("utf-8", "surrogatepass")
@@ -69,7 +69,7 @@ class Redaction:
         return _replace_spans(data, spans, 0, len(data)).decode("utf-8", "surrogatepass") if spans else text
 
     def find(self, data: bytes, flat: bytes) -> list[tuple[int, int, bytes]]:
-        """Where secrets are in `data`, in order and apart from each other: start, end and label."""
+        """Secrets in `data` as start, end and label, in order and without overlaps."""
         count = max(0, (len(flat) - GRAM_BYTES) // self._stride + 1)
         grams = bytearray(GRAM_BYTES * count)
         for at in range(GRAM_BYTES):
@@ -97,12 +97,12 @@ class Redaction:
 
 
 class Redactor:
-    """One stream. What may be the beginning of a secret is held back until that is known, but for its first bytes."""
+    """Redacts one stream. A possible beginning of a secret is held back until it is decided, except its first bytes."""
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
         self._pending = b""
-        self._pending_shown = 0  # bytes of the rest that were let through
+        self._pending_shown = 0  # bytes of the pending data that were already returned
 
     def feed(self, data: bytes) -> bytes:
         data = self._pending + data
@@ -117,14 +117,14 @@ class Redactor:
         return out
 
     def flush(self) -> bytes:
-        """What was held back and did not become a secret."""
+        """The data that was held back and did not become a secret."""
         rest, self._pending = self._pending[self._pending_shown :], b""
         self._pending_shown = 0
         return rest
 
 
 def flatten(data: bytes) -> bytes:
-    """Without colour codes and whitespace."""
+    """Remove color codes and whitespace."""
     return (_COLOR_CODE.sub(b"", data) if b"\x1b" in data else data).translate(None, IGNORED_BYTES)
 
 
@@ -133,7 +133,7 @@ def _gram_to_int(gram: bytes) -> int:
 
 
 def _map_offsets(data: bytes, offsets: Iterable[int]) -> dict[int, int]:
-    """Where the bytes stand that are at these offsets once `data` is flattened."""
+    """Map offsets in the flattened data to offsets in `data`."""
     origins: dict[int, int] = {}
     gaps = ((found.start(), found.end()) for found in _IGNORED_RUN.finditer(data))
     ignored, gap = 0, next(gaps, None)
@@ -146,11 +146,11 @@ def _map_offsets(data: bytes, offsets: Iterable[int]) -> dict[int, int]:
 
 
 def _find_tail_start(data: bytes, size: int) -> int:
-    """Where the last bytes begin that are so many once they are flattened. What is before them is not looked at."""
+    """The start of the last `size` bytes, counted after flattening. Inspects only the end of the data."""
     window = size + 64
     while (
         window < len(data) and len(flatten(data[-window:])) < size + MAX_FORM_BYTES
-    ):  # it may begin within a colour code
+    ):  # it may begin within a color code
         window *= 2
     end = data[-window:]
     offset = len(flatten(end)) - size
@@ -166,7 +166,7 @@ def _locate_spans(data: bytes, found: list[tuple[int, int, _SecretForm]]) -> Ite
 
 
 def _merge_spans(spans: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """In order; those that overlap as one, under the name of the first and longest."""
+    """Sort and merge overlapping spans, under the name of the first and longest."""
     merged: list[tuple[int, int, bytes]] = []
     for start, end, label in sorted(spans, key=lambda each: (each[0], -each[1])):
         if merged and start < merged[-1][1]:
@@ -178,7 +178,7 @@ def _merge_spans(spans: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int
 
 
 def _replace_spans(data: bytes, spans: list[tuple[int, int, bytes]], start: int, end: int) -> bytes:
-    """From `start` to `end`, with the spans replaced. The colour codes in them stay, behind the replacement."""
+    """The data from `start` to `end` with spans replaced. Color codes in a span are kept after its replacement."""
     if not spans:
         return data[start:end]
     pieces: list[bytes] = []
@@ -189,7 +189,7 @@ def _replace_spans(data: bytes, spans: list[tuple[int, int, bytes]], start: int,
     return b"".join((*pieces, data[at:end]))
 
 
-# --- how a secret is printed
+# --- forms of a secret
 
 
 def _iter_forms(secret: Secret) -> Iterator[_SecretForm]:
@@ -204,7 +204,7 @@ def _iter_forms(secret: Secret) -> Iterator[_SecretForm]:
 
 
 def _looks_random(value: bytes) -> bool:
-    """Not words: it counts also where it is wrapped over lines."""
+    """Whether the value is not words, so that it also matches wrapped over lines."""
     return not re.search(rb"\s", value) and bool(re.search(rb"\d", value)) and bool(re.search(rb"[A-Za-z]", value))
 
 
@@ -225,8 +225,8 @@ def _iter_escaped(data: bytes) -> Iterator[bytes]:
 def _iter_encoded(data: bytes) -> Iterator[bytes]:
     yield data.hex().encode()
     yield data.hex().upper().encode()
-    for ahead in range(3):  # bytes that stand before it in a group of three
+    for ahead in range(3):  # bytes before it in a group of three
         whole = b64encode(bytes(ahead) + data)
-        sure = whole[(ahead * 8 + 5) // 6 : (ahead + len(data)) * 8 // 6]  # what depends on nothing around it
+        sure = whole[(ahead * 8 + 5) // 6 : (ahead + len(data)) * 8 // 6]  # the part independent of its neighbors
         yield sure
         yield sure.translate(bytes.maketrans(b"+/", b"-_"))

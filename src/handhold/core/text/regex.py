@@ -1,8 +1,8 @@
-r"""Regular expressions as ripgrep reads them, said in Python's.
+r"""Translate ripgrep's regular expressions to Python's.
 
-Models write for ripgrep, whose grammar differs in small things: `\A` and `\z` are the ends of a line, no class holds
-the line break or bytes that are no text, `a*+` is a star said twice, and there is no looking around or back. What has
-no counterpart here is refused by name, never read as something else.
+Models write for ripgrep, whose syntax differs in details: `\A` and `\z` are the ends of a line, no class matches a line
+break or undecodable bytes, `a*+` is a repeated star, and there are no lookarounds or backreferences. Syntax without a
+counterpart is rejected by name, never misread.
 """
 
 import re
@@ -13,7 +13,7 @@ from unicodedata import category
 
 from handhold.core.errors import BadRegex
 
-INVALID_BYTES = "\udc80-\udcff"  # bytes that are no UTF-8, as Python decodes them
+INVALID_BYTES = "\udc80-\udcff"  # undecodable bytes, as Python represents them
 NEVER_MATCHED = f"\\n{INVALID_BYTES}"
 SPACE = "\\t\\x0b\\x0c\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
 GUARD = f"(?![{NEVER_MATCHED}])"
@@ -60,7 +60,7 @@ MAX_CODE_POINT = 0x10FFFF
 
 
 def compile_regex(pattern: str, *, ignore_case: bool) -> "re.Pattern[str]":
-    """For text of whole lines, decoded with surrogateescape; BadRegex. It never matches across a line's end."""
+    """Compile for text of whole lines, decoded with surrogateescape; raise BadRegex. Never matches across lines."""
     flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
     try:
         return re.compile(RegexTranslator(pattern).translate(), flags)
@@ -72,10 +72,8 @@ def compile_regex(pattern: str, *, ignore_case: bool) -> "re.Pattern[str]":
 class RegexTranslator:
     pattern: str
     position: int = 0
-    output: list[str] = field(default_factory=list[str])  # the expression so far, piece by piece
-    flag_groups: list[list[str]] = field(
-        default_factory=lambda: [[]]
-    )  # of each open group: what was set in it on the way
+    output: list[str] = field(default_factory=list[str])  # the translated expression, piece by piece
+    flag_groups: list[list[str]] = field(default_factory=lambda: [[]])  # per open group: the flags set inside it
     group_starts: list[int] = field(default_factory=list[int])  # where in `output` each open group begins
     is_repeatable: bool = False
 
@@ -147,7 +145,7 @@ class RegexTranslator:
         return self.emit(self.parse_character())
 
     def parse_character(self) -> str:
-        """One character that is spelled out behind a backslash."""
+        """One escaped character."""
         char = self.pattern[self.position]
         if code := CODE_POINT.match(self.pattern, self.position):
             self.position = code.end()
@@ -198,14 +196,14 @@ class RegexTranslator:
         if group["name"]:
             return self.emit("(", repeatable=False)
         opening = f"(?{self.translate_flags(group['flags'])}:"
-        if group["end"] == ")":  # for the rest of the group that it is in
+        if group["end"] == ")":  # flags for the rest of the enclosing group
             self.group_starts.pop()
             self.flag_groups.pop()
             self.flag_groups[-1].append(opening)
         return self.emit(opening, repeatable=False)
 
     def translate_flags(self, flags: str) -> str:
-        """Those that mean something here: a line break is never matched, and every line has its ends."""
+        """The flags that matter here: a line break is never matched, and every line has its ends."""
         on, _, off = flags.partition("-")
         if unknown := (set(on) - set("ismu")) | (set(off) - set("is")):
             raise self.error(f"the flag {min(unknown)!r} is not known here")
@@ -243,7 +241,7 @@ class RegexTranslator:
         return f"{GUARD}[{''.join(items)}]"
 
     def parse_class_item(self) -> str:
-        """A character, a range of them, or a class by name."""
+        """A character, a range, or a named class."""
         if self.pattern.startswith("[:", self.position):
             end = self.pattern.find(":]", self.position)
             name = self.pattern[self.position + 2 : end]
@@ -283,7 +281,7 @@ class RegexTranslator:
 
 @cache
 def build_category_ranges(short: str) -> str:
-    """The characters of a general category, as they stand in a class."""
+    """The characters of a general category, as ranges for a class."""
     out: list[str] = []
     start = None
     for code in range(MAX_CODE_POINT + 2):

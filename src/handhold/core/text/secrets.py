@@ -1,18 +1,18 @@
-"""Which values in a file of secrets look secret: by the name of their key, or by a shape that only tokens have.
+"""Find values that look secret in a file of secrets: by the name of their key, or by the shape of a known token type.
 
-An address, a host, a path, a flag or a placeholder is none, whatever its key: to redact those would make ordinary
+Addresses, hosts, paths, flags and placeholders are not secrets, whatever their key: redacting them would make ordinary
 output unreadable.
 
-The files may be made to take long: every repetition that could be tried from many places is bounded.
+Files may be crafted to take long, so every repetition that could be tried from many positions is bounded.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MIN_SECRET_CHARS = 12  # characters of a value that is redacted
+MIN_SECRET_CHARS = 12  # shorter values are not redacted
 
-# A key that says so by its last word: API_KEY, apiKey, db.password, client-secret; or names a kind of secret.
+# A key whose last word says so: API_KEY, apiKey, db.password, client-secret; or that names a kind of secret.
 _SECRET_KEY = re.compile(
     r"(?:key|token|secret|passw(?:or)?d|passphrase|credentials?|pwd|key[-_]?base|auth)\Z"
     r"|(?:\A|[-_.])(?:pass|pat|salt|dsn)\Z"
@@ -34,7 +34,7 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(.*?)(?:
 _KEY_LINE = re.compile(rf"^[ \t]*([A-Za-z0-9+/=]{{{MIN_SECRET_CHARS},}})[ \t\r]*$", re.MULTILINE)
 _URL_PASSWORD = re.compile(r"[A-Za-z][\w+.-]{0,20}://[^\s/@:\"']{0,200}:([^\s/@\"']{1,1000})@")
 
-# KEY=value, KEY: value, "key": "value", <key>value</key> of one word, and `password value` of .netrc.
+# KEY=value, KEY: value, "key": "value", <key>value</key> with one word, and `password value` of .netrc.
 _PAIR = re.compile(
     r"""(?:\A|[\s,;{(<"'])(?P<key>[A-Za-z_][\w.-]*)["']?[ \t]*(?:[:=]>?|>)[ \t]*"""
     r"""(?:"(?P<double>(?:[^"\\]|\\.){0,2000})"|'(?P<single>[^']{0,2000})'|(?P<bare>[^\s"'][^\r\n]{0,2000}))""",
@@ -47,8 +47,8 @@ _PGPASS_LINE = re.compile(
 
 _NOT_SECRET = re.compile(
     r"(?i:true|false|yes|no|on|off|null|none|undefined)|-?[\d.,_]{1,11}"
-    r"|[A-Za-z][\w+.-]*://\S*|\w+:\w+://\S*"  # an address; its password is looked at by itself
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # of mail
+    r"|[A-Za-z][\w+.-]*://\S*|\w+:\w+://\S*"  # a URL; its password is checked separately
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # a mail address
     r"|(?:[a-z0-9_-]+\.)+(?:com|net|org|io|dev|app|cloud|co|ai|local|internal|lan|test|localhost|[a-z]{2})(?::\d+)?(?:/\S*)?"
     r"|(?:[a-z0-9_-]+\.){2,}[a-z]{2,}(?::\d+)?|(?:[a-z][a-z0-9-]*|(?:\d+\.){3}\d+):\d{2,5}(?:/\S*)?"  # a host
     r"|(?:~|\.{1,2})/\S*|(?:/[a-z0-9._@-]+|/[A-Z][a-z]+)+/?|[A-Za-z]:\\\S*|[a-z0-9_.-]+(?:/[a-z0-9_.-]+)+"  # a path
@@ -63,14 +63,14 @@ _MIXED_CASE_AND_DIGITS = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)", re.DOTALL
 
 @dataclass(frozen=True)
 class Secret:
-    """A value, and what it is called where it is replaced."""
+    """A secret value, and the name that replaces it."""
 
     name: str
     value: str
 
 
 def find_secrets(data: bytes, source: str) -> tuple[Secret, ...]:
-    """Those in a text file of secrets; of a private key without a name of its own, `source` is the name."""
+    """The secrets in a text file; `source` names those without a name of their own, such as private keys."""
     if b"\0" in data:
         return ()
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
@@ -99,7 +99,7 @@ def _iter_candidates(text: str, source: str) -> Iterator[tuple[str, str]]:
 
 
 def _iter_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values, read as .env files, INI, YAML, JSON and properties write them."""
+    """Keys and values of .env files, INI, YAML, JSON and properties."""
     at = within = 0
     while found := _PAIR.search(text, at):
         at = found.end()
@@ -114,7 +114,7 @@ def _iter_pairs(text: str) -> Iterator[tuple[str, str]]:
                 bare = re.sub(r"\s#.*", "", found["bare"]).strip()
                 yield key, re.sub(r"</\w+>\Z", "", bare).rstrip(",;")
                 within = found.end()
-            else:  # one of several in a line that was seen whole
+            else:  # one of several pairs in a line that was already yielded whole
                 yield key, re.split(r"[,;{}\[\]\s]", found["bare"][:300], maxsplit=1)[0]
             if re.search(r"[,;{\[]", found["bare"][:300]):
                 at = found.start("bare")
@@ -134,7 +134,7 @@ def is_secret_key(key: str) -> bool:
 def is_plain_value(value: str) -> bool:
     """Whether a value is no secret, whatever its key: an address, a host, a path, a flag, a placeholder."""
     found = _NOT_SECRET.fullmatch(value)
-    # A random text may look like a path or like a host by chance.
+    # A random text may look like a path or a host by chance.
     return found is not None and not (
         _MIXED_CASE_AND_DIGITS.search(value) and re.fullmatch(r"/?[A-Za-z0-9+/]{20,}={0,2}", value)
     )

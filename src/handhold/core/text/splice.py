@@ -1,8 +1,8 @@
-"""Putting new text where old text stood, so that it fits there.
+"""Replace old text with new text so that it fits the file.
 
-Three texts meet: the old one as quoted, the new one, and what the file says. Lines that stand in both the old
-and the new text keep the file's own characters: their ending, their indentation, their typographic marks. Only
-what really changed is written, and that is indented as the lines around it are.
+Three texts are involved: the old one as quoted, the new one, and the file's. Lines in both the old and the new text
+keep the file's own characters: line ending, indentation and typography. Only real changes are written, indented like
+the lines around them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from handhold.core.text.match_location import MatchLocation, TextSpan
 from handhold.core.text.quote_repair import Quote
 from handhold.core.text.text_index import get_indent, is_blank, to_bare_bytes, to_plain_text
 
-MAX_ALIGNMENT_SIZE = 4_000_000  # product of line counts beyond which only the edges are aligned
+MAX_ALIGNMENT_SIZE = 4_000_000  # product of line counts above which only the edges are aligned
 INDENT_CONTEXT_CHARS = 20_000  # characters around a place that show how the file is indented
 BLOCK_OPENERS = (":", "{", "(", "[", "=>", "->", "then", "do", "begin")
 
@@ -26,13 +26,13 @@ LineWithEnding = tuple[str, str]  # a line and its ending
 @dataclass(frozen=True)
 class SpliceResult:
     text: str
-    repaired: tuple[str, ...]  # what was fitted
+    repaired: tuple[str, ...]  # what was adapted
 
 
 def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, literal: bool = False) -> SpliceResult:
-    """`text` with the new text of the quote in place of the old one, at each place.
+    """Replace the quote's old text with its new text, at each location.
 
-    `literal`: character for character, but for line endings.
+    With `literal`, character for character, except for line endings.
     """
     out: list[str] = []
     repaired: set[str] = set()
@@ -40,7 +40,7 @@ def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, liter
     for location in locations:
         adjusted = quote if literal else fit_quote_to_span(text, location.span, quote)
         if "\n" not in adjusted.old + adjusted.new and text[location.span.start : location.span.end] == adjusted.old:
-            new, shifted = adjusted.new, False  # a piece of a line, as quoted: there is nothing to fit
+            new, shifted = adjusted.new, False  # part of a line, exactly as quoted: nothing to fit
         else:
             fitter = ReplacementFitter(text, location, adjusted)
             new, shifted = fitter.render(), fitter.has_reindented
@@ -53,9 +53,9 @@ def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, liter
 
 
 def fit_quote_to_span(text: str, span: TextSpan, quote: Quote) -> Quote:
-    """The quote for a place that starts or ends inside a line: what stands beside it there is not written again.
+    """Adjust the quote for a place that starts or ends inside a line, so that the rest of that line is not duplicated.
 
-    A model may quote a line from its first letter on and write the new lines whole, or the other way round.
+    A model may quote a line without its indentation and write the new lines with it, or the other way round.
     """
     before = text[text.rfind("\n", 0, span.start) + 1 : span.start]
     after = text[span.end : end if (end := text.find("\n", span.end)) != -1 else len(text)].removesuffix("\r")
@@ -70,7 +70,7 @@ def fit_quote_to_span(text: str, span: TextSpan, quote: Quote) -> Quote:
 
 
 def _has_file_indent(before: str, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
-    """Whether the new lines have the indentation that stands before the old ones."""
+    """Whether the new lines have the indentation that precedes the old ones in the file."""
     first, *rest = new_lines
     return (
         is_blank(before)
@@ -81,7 +81,7 @@ def _has_file_indent(before: str, old_lines: Sequence[str], new_lines: Sequence[
 
 
 def _is_outdented(before: str, old: str, new_lines: Sequence[str]) -> bool:
-    """Whether the lines after the first lack the indentation that the first one finds in the file."""
+    """Whether the lines after the first lack the indentation that the first one has in the file."""
     first, *rest = new_lines
     solid = [line for line in rest if not is_blank(line)]
     if not before or not solid:
@@ -92,12 +92,12 @@ def _is_outdented(before: str, old: str, new_lines: Sequence[str]) -> bool:
 
 
 class ReplacementFitter:
-    """One place, and the new text as it should stand there."""
+    """Adapts the new text to one place."""
 
     def __init__(self, text: str, location: MatchLocation, quote: Quote) -> None:
         span = text[location.span.start : location.span.end]
         self.line_ranges = location.line_ranges
-        self.has_reindented = False  # a new line was indented otherwise than it was written
+        self.has_reindented = False  # a new line was indented differently than written
         self.old_lines = (quote.old.replace("\r", "\n") if location.lone_cr else quote.old).split("\n")
         self.new_lines = quote.new.split("\n")
         self.file_lines: list[LineWithEnding] = list(iter_lines_with_endings(span, lone_cr=location.lone_cr))
@@ -112,7 +112,7 @@ class ReplacementFitter:
         self.reindent = Reindenter(pairs, self.new_lines, self.indent_unit)
 
     def _handle_missing_newline(self) -> None:
-        """The quote ends its last line, and the file does not."""
+        """Handle a quote that ends with a newline where the file does not."""
         if len(self.old_lines) > 1 and not self.new_lines[-1] and len(self.new_lines) > 1:
             self.old_lines, self.new_lines, self.line_ranges = (
                 self.old_lines[:-1],
@@ -122,15 +122,15 @@ class ReplacementFitter:
         else:
             self.file_lines.append(("", ""))
 
-    # --- what stands there
+    # --- lines of the file
 
     def _get_file_line(self, at: int) -> str | None:
-        """The file's own line for a quoted one; None if it is not just one line."""
+        """The file's line for a quoted one; None if that is not exactly one line."""
         first, past = self.line_ranges[at]
         return self.file_lines[first][0] if past - first == 1 and not self._is_shared(at) else None
 
     def _is_shared(self, at: int) -> bool:
-        """Whether the next or the last quoted line is on the same line of the file."""
+        """Whether the next or the previous quoted line is on the same line of the file."""
         first, past = self.line_ranges[at]
         before = max((each[1] for each in self.line_ranges[max(0, at - 1) : at]), default=0)
         after = min((each[0] for each in self.line_ranges[at + 1 : at + 2]), default=past)
@@ -143,7 +143,7 @@ class ReplacementFitter:
                 yield get_indent(line), get_indent(self.file_lines[first][0])
 
     def _is_indented_like_file(self) -> bool:
-        """Whether the new text is indented as the file is, though the old one is not: what both hold shows it."""
+        """Whether the new text is indented like the file although the old one is not, judging by shared lines."""
         olds, news = ([line.strip() for line in lines] for lines in (self.old_lines, self.new_lines))
         shared = [
             (a + n, c + n)
@@ -162,10 +162,10 @@ class ReplacementFitter:
             is_off_unit(depth, self.indent_unit) and depth not in owns for depth in map(get_indent, self.new_lines)
         )
 
-    # --- what is the same in the old and the new text
+    # --- alignment of old and new text
 
     def _build_sides(self) -> tuple[list[str], list[str]]:
-        """The old and the new lines as they are compared: strictly where the file has the old line as quoted."""
+        """The old and new lines as compared: strictly if the file has the old line exactly as quoted."""
         stated = {to_bare_bytes(line) for line in self.new_lines} if not self.is_verbatim else set[bytes]()
         olds = [self._normalize_old_line(at, line, stated) for at, line in enumerate(self.old_lines)]
         loose = {line for at, line in enumerate(olds) if self._get_file_line(at) != self.old_lines[at]}
@@ -183,24 +183,24 @@ class ReplacementFitter:
         if own is not None and self.uses_file_indent:
             line = own
         elif own is not None and to_bare_bytes(line) not in stated and to_bare_bytes(own) in stated:
-            line = get_indent(line) + own.lstrip(" \t")  # the new text has it as the file has it: no change
+            line = get_indent(line) + own.lstrip(" \t")  # the new text has it as the file does: unchanged
         return to_plain_text(line).rstrip()
 
     # --- the merge
 
     def render(self) -> str:
         rows = list(self._merge_lines())
-        # Only the last line is without an ending, whichever line that was before.
+        # Only the last line has no ending, whichever line that was before.
         return "".join(line + (own or self.ending) for line, own in rows[:-1]) + "".join(row[0] for row in rows[-1:])
 
     def _merge_lines(self) -> Iterator[LineWithEnding]:
-        at = 0  # the first of the file's lines that is not dealt with
-        spaced = False  # the new text has just set blank lines of its own
+        at = 0  # the next line of the file to process
+        spaced = False  # the new text has just added its own blank lines
         for kind, a, b, c, d in align_lines(*self._build_sides()):
             if kind == "equal":
                 for first, past in self.line_ranges[a:b]:
                     if not spaced:
-                        yield from self.file_lines[at:first]  # blank lines that the model did not see
+                        yield from self.file_lines[at:first]  # blank lines that the model did not quote
                     yield from self.file_lines[max(at, first) : past]
                     spaced = spaced and all(is_blank(line) for line, _ in self.file_lines[first:past])
                     at = max(at, past)
@@ -215,7 +215,7 @@ class ReplacementFitter:
         yield from self.file_lines[at:]
 
     def _find_removed_lines(self, a: int, b: int, at: int) -> tuple[int, int]:
-        """The file's lines that quoted lines `a` to `b` are. They must be those lines, and no others' too."""
+        """The file's lines for quoted lines `a` to `b`. They must match those lines exactly, and no others."""
         ranges = [
             self.line_ranges[each] for each in range(a, b) if self.line_ranges[each][0] < self.line_ranges[each][1]
         ]
@@ -229,7 +229,7 @@ class ReplacementFitter:
         return first, past
 
     def _find_next_line(self, b: int, past: int) -> int:
-        """Where the next quoted line stands that stands somewhere."""
+        """The position of the next quoted line that exists in the file."""
         return next((first for first, end in self.line_ranges[b:] if first < end), past)
 
     def _render_new_lines(
@@ -251,7 +251,7 @@ def _has_trailing_space(line: str) -> bool:
 
 
 def _normalize_new_line(line: str, loose: set[str], padded: set[str]) -> str:
-    """A new line as the old ones are compared: as it is, unless it is one of those that the file has otherwise."""
+    """A new line as it is compared: unchanged, unless the file has it with other whitespace or typography."""
     seen = to_plain_text(line)
     if seen.rstrip() in padded:
         return seen.rstrip()
@@ -259,7 +259,7 @@ def _normalize_new_line(line: str, loose: set[str], padded: set[str]) -> str:
 
 
 def restore_undecodable(new_lines: list[str], file_text: str) -> list[str]:
-    """Lines with U+FFFD where the file has bytes that stand for no character: those bytes, in their order."""
+    """Put the file's undecodable bytes back where the lines have U+FFFD, in order."""
     if file_text.isascii() or not any(REPLACEMENT_CHAR in line for line in new_lines):
         return new_lines
     broken = [char for char in file_text if char == REPLACEMENT_CHAR or "\ud800" <= char <= "\udfff"]
@@ -272,7 +272,7 @@ def restore_undecodable(new_lines: list[str], file_text: str) -> list[str]:
 
 
 def _choose_ending(text: str, span: TextSpan, file_lines: list[LineWithEnding]) -> str:
-    """The line ending that a new line gets here: of the lines replaced, else of the line itself, else of the file."""
+    """The ending for new lines: that of the replaced lines, otherwise of the line itself, otherwise of the file."""
     if file_lines and file_lines[0][1]:
         return file_lines[0][1]
     close = text.find("\n", span.end)
@@ -282,9 +282,9 @@ def _choose_ending(text: str, span: TextSpan, file_lines: list[LineWithEnding]) 
 
 
 def align_lines(old_lines: list[str], new_lines: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Which lines of the one are which of the other, as difflib's opcodes.
+    """Align old and new lines, as difflib's opcodes.
 
-    The edges are cheap and come first. A blank line is the same as another only beside lines that are.
+    The edges are cheap and come first. A blank line matches another only next to lines that match.
     """
     head = 0
     while head < min(len(old_lines), len(new_lines)) and old_lines[head] == new_lines[head]:
@@ -305,7 +305,7 @@ def align_lines(old_lines: list[str], new_lines: list[str]) -> Iterator[tuple[st
 
 
 def keep_line_endings(before: str, content: str) -> str:
-    """`content` as the new body of a file: its line endings are the file's own."""
+    """`content` with the line endings of the file it replaces."""
     kinds = {ending for _, ending in iter_lines_with_endings(before) if ending}
     plain = normalize_newlines(content)
     if not kinds or kinds == {"\n"}:
@@ -316,7 +316,7 @@ def keep_line_endings(before: str, content: str) -> str:
 
 
 def _keep_mixed_endings(before: str, plain: str) -> str:
-    """In a file of mixed endings a line that stays keeps its own, and a new one takes the most common."""
+    """In a file with mixed endings, unchanged lines keep theirs, and new lines take the most common one."""
     own = list(iter_lines_with_endings(before))
     usual = detect_line_ending(before)
     news = plain.split("\n")

@@ -1,4 +1,4 @@
-"""A text laid out in lines, and seen under keys: what several rungs ask about the same file is worked out once."""
+"""A text split into lines, with cached keys: strategies share what they compute about the same file."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -16,18 +16,18 @@ PLAIN_EQUIVALENTS = (
     | {char: "-" for char in "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"}
     | {char: " " for char in "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"}
 )
-"""Typographic characters and the plain ones that models write for them."""
+"""Typographic characters, and the plain ones that models write instead."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_TYPOGRAPHIC_PREFIXES = (b"\xe2\x80", b"\xe2\x81", b"\xe2\x88", b"\xc2\xa0", b"\xe3\x80\x80")  # how they start in UTF-8
+_TYPOGRAPHIC_PREFIXES = (b"\xe2\x80", b"\xe2\x81", b"\xe2\x88", b"\xc2\xa0", b"\xe3\x80\x80")  # their UTF-8 prefixes
 _BLANK_BYTES = b" \t\r\x0b\x0c\x1c\x1d\x1e\x1f"
-MAX_OVERLAPPING_MATCHES = 50  # places that overlap: whoever asked will be refused
+MAX_OVERLAPPING_MATCHES = 50  # with more overlapping places, the edit is rejected anyway
 
 
 def to_plain_text(text: str) -> str:
     """The text without typography, character for character.
 
-    What could not be decoded was shown as U+FFFD, so that is how it is quoted.
+    Undecodable bytes are shown as U+FFFD, so they are quoted like that, too.
     """
     if text.isascii():
         return text
@@ -43,7 +43,7 @@ def to_plain_text(text: str) -> str:
 
 
 def to_bare_bytes(text: str) -> bytes:
-    """The text without typography and without blanks. Bytes, because from them blanks are gone at once."""
+    """The text without typography and blanks. Bytes, because removing blanks from them is fast."""
     return _remove_blanks(to_plain_text(text)).replace(b"\n", b"")
 
 
@@ -52,7 +52,7 @@ def _remove_blanks(text: str) -> bytes:
 
 
 def collapse_whitespace(line: str) -> str:
-    """The line without typography and indentation, each run of blanks a space."""
+    """The line without typography and indentation, with each run of blanks collapsed to a space."""
     return " ".join(to_plain_text(line).split())
 
 
@@ -65,21 +65,21 @@ def is_blank(line: str) -> bool:
 
 
 def split_quote(old: str) -> tuple[list[str], bool]:
-    """The lines of a text, and whether the last one is ended."""
+    """The lines of a text, and whether it ends with a newline."""
     lines = old.split("\n")
     ended = len(lines) > 1 and not lines[-1]
     return lines[:-1] if ended else lines, ended
 
 
 def count_blank_edges(lines: Sequence[str]) -> tuple[int, int]:
-    """How many blank lines stand above and below the others."""
+    """The number of blank lines above and below the others."""
     nonblank = [at for at, line in enumerate(lines) if not is_blank(line)]
     return (nonblank[0], len(lines) - 1 - nonblank[-1]) if nonblank else (0, 0)
 
 
 @dataclass(frozen=True)
 class LineKey:
-    """How lines are compared: cut at their ends, and with typography or without."""
+    """How lines are compared: stripped at which ends, and with or without typography."""
 
     trim: Callable[[str], str]
     ignore_typography: bool = False
@@ -89,7 +89,7 @@ class LineKey:
 
 
 class TextIndex:
-    """A text and its lines; a line's ending is not part of it."""
+    """A text and its lines; a line does not include its ending."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -121,13 +121,13 @@ class TextIndex:
         return JoinedLines(self.bare_lines)
 
     def contains(self, old: str) -> bool:
-        """Whether the characters of `old` stand somewhere in this order, blanks aside: cheap, and mostly no."""
+        """Whether the characters of `old` occur in this order, ignoring blanks: cheap, and usually False."""
         if old not in self._contains_cache:
             self._contains_cache[old] = to_bare_bytes(old) in self.bare
         return self._contains_cache[old]
 
     def find_runs(self, wanted: Sequence[str], key: LineKey) -> list[int]:
-        """Where each run of lines starts that is `wanted` under `key`."""
+        """The start of each run of lines that equals `wanted` under `key`."""
         return list(find_line_runs([key(line) for line in wanted], self._get_keyed_lines(key)))
 
     def _get_keyed_lines(self, key: LineKey) -> list[str]:
@@ -138,11 +138,11 @@ class TextIndex:
 
     @cached_property
     def _cumulative_lengths(self) -> list[int]:
-        """What the lines up to each one measure, without the LF between them."""
+        """The total length of the lines before each one, without the newlines between them."""
         return list(accumulate(map(len, self.text.split("\n")), initial=0))
 
     def get_span(self, first: int, past: int, *, ended: bool = False) -> tuple[int, int]:
-        """The characters of lines `first` to `past`, with the last ending if `ended`."""
+        """The character span of lines `first` to `past`, with the last ending if `ended`."""
         start = self._cumulative_lengths[first] + first
         last = self._cumulative_lengths[past - 1] + past - 1
         end = min(self._cumulative_lengths[past] + past, len(self.text)) if ended else last + len(self.lines[past - 1])
@@ -150,7 +150,7 @@ class TextIndex:
 
 
 def find_line_runs(wanted: list[str], lines: list[str]) -> Iterator[int]:
-    """The rarest line leads."""
+    """Search by the rarest line."""
     where = find_positions(wanted, lines)
     lead = min(range(len(wanted)), key=lambda at: len(where[wanted[at]]))
     overlapping, last = 0, -len(wanted)
@@ -164,7 +164,7 @@ def find_line_runs(wanted: list[str], lines: list[str]) -> Iterator[int]:
 
 
 def find_positions(wanted: Sequence[AnyStr], lines: Sequence[AnyStr]) -> dict[AnyStr, list[int]]:
-    """Where each of the wanted lines stands."""
+    """The positions of each of the wanted lines."""
     where: dict[AnyStr, list[int]] = {line: [] for line in wanted}
     for at, line in enumerate(lines):
         if line in where:
@@ -173,14 +173,14 @@ def find_positions(wanted: Sequence[AnyStr], lines: Sequence[AnyStr]) -> dict[An
 
 
 class JoinedLines:
-    """Lines run together, and which line each character came from."""
+    """Joined lines, and which line each character comes from."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
         self.text = b"".join(lines)
         self.starts = list(accumulate(map(len, lines), initial=0))
 
     def find_line(self, offset: int) -> int:
-        """The line that holds this character."""
+        """The line that contains this offset."""
         return bisect_right(self.starts, offset) - 1
 
     def is_line_boundary(self, offset: int) -> bool:

@@ -1,6 +1,6 @@
-"""One table of a TOML file put in, replaced or taken out, and every other character left as it was written.
+"""Insert, replace or remove one table of a TOML file, and leave every other character as it is.
 
-As with JSON (`jsonc`), what comes of it is read again: unless it says what was meant, nothing was done.
+As in `jsonc`, the result is parsed again: unless it says what was intended, nothing is changed.
 """
 
 import json
@@ -26,7 +26,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def put(text: str, path: tuple[str, str], new: dict[str, Any]) -> list[TextEdit]:
-    """The cuts that make `new` the table at `path`; its values are strings and lists of them."""
+    """The edits that make `new` the table at `path`; its values are strings and lists of strings."""
     before = parse_toml(text)
     expected = {**before, path[0]: {**get_table(before, path[0]), path[1]: new}}
     if before == expected:
@@ -42,7 +42,7 @@ def put(text: str, path: tuple[str, str], new: dict[str, Any]) -> list[TextEdit]
 
 
 def remove(text: str, path: tuple[str, str]) -> list[TextEdit]:
-    """The cuts that take the table at `path` out; none if it is not there."""
+    """The edits that remove the table at `path`; none if it does not exist."""
     before = parse_toml(text)
     inner = {**get_table(before, path[0])}
     if path[1] not in inner:
@@ -53,7 +53,7 @@ def remove(text: str, path: tuple[str, str]) -> list[TextEdit]:
     start = len(text[:start].rstrip()) if end == len(text) else start
     kept = "\n" if start and end == len(text) else ""
     edits = [TextEdit(start, text[start:end], kept)]
-    # The table around it may have a header of its own, or have been there for ours only.
+    # The parent table may have its own header, or may have existed only for this one.
     return _verify_edits(
         text,
         edits,
@@ -73,7 +73,7 @@ def get_table(outer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _find_table_span(text: str, path: tuple[str, str]) -> tuple[int, int] | None:
-    """From the table's header to the next that is neither its own nor of a table in it; comments above that stay."""
+    """From the table's header to the next header outside the table; comments above that one stay."""
     own = re.compile(rf"[ \t]*\[{_KEY_PATTERN.format(path[0])}\.{_KEY_PATTERN.format(path[1])}[.\]]")
     headers = [(found.start(), bool(own.match(found.group()))) for found in _HEADER.finditer(text)]
     first = next((start for start, ours in headers if ours), None)

@@ -1,6 +1,6 @@
-"""Rungs for text that is not there, but nearly: one line differs, and it is not the one to be changed.
+"""Strategies for text that is almost there: one line differs, and the edit does not change that line.
 
-Every line that the edit touches must stand there, every other line too, and no second place may come near.
+Every other line must match, including all lines that the edit changes, and no second place may be similar.
 """
 
 import re
@@ -24,38 +24,38 @@ from handhold.core.text.text_index import (
     to_plain_text,
 )
 
-MAX_COMPARED_LOCATIONS = 12  # places that are compared
-PROBE_LINES = 4  # lines that are looked for first
-MAX_COMPARED_LINES = 8  # lines of a place that are compared letter by letter
-MAX_COMPARED_CHARS = 1000  # characters of a line that is too long for that
-MAX_LINE_OCCURRENCES = 200  # a line that stands more often than this says nothing about a place
-TYPO_MARGIN = 0.25  # how much less alike the second-best place must be: one line that has nothing in common is 1
+MAX_COMPARED_LOCATIONS = 12
+PROBE_LINES = 4  # lines that are searched first
+MAX_COMPARED_LINES = 8  # lines of a place that are compared by characters
+MAX_COMPARED_CHARS = 1000  # a longer line is not compared by characters
+MAX_LINE_OCCURRENCES = 200  # a more frequent line says nothing about a place
+TYPO_MARGIN = 0.25  # how much less similar the second-best place must be; a completely different line is 1
 OUTDATED_MARGIN = 0.75
-MIN_DISTINCTIVE_CHARS = 12  # characters of the lines to be changed that make a place recognizable
+MIN_DISTINCTIVE_CHARS = 12  # of the changed lines, for a place to be recognizable
 MIN_LINES_IF_DISTINCTIVE, MIN_LINES_OTHERWISE = (
     4,
     7,
-)  # that must be quoted where the lines to be changed are telling, and where not
+)  # quoted lines required if the changed lines are distinctive, and if not
 WORD = re.compile(r"[^\W\d_]+")
 IDENTIFIER = re.compile(r"\w+")
 SHORT_WORDS = frozenset(
     ("an", "as", "at", "be", "by", "do", "fn", "if", "in", "is", "it", "no", "of", "on", "or", "to")
 )
-"""Words that are no names, however short: a slip in them does not make them another name."""
+"""Words that are too common to be names: a typo does not turn them into another name."""
 
 
 @dataclass(frozen=True)
 class FuzzyCandidate:
-    """A place where all lines but one stand."""
+    """A place where all lines but one match."""
 
     first: int
     differing: int  # the quoted line that differs
-    file_line: str  # what stands in its place
-    lead: float  # by how much it is more alike than any other place
+    file_line: str  # the file's line in its place
+    lead: float  # how much more similar it is than any other place
 
 
 class FuzzyMatcher:
-    """A quote against a sheet, blank edges aside."""
+    """Matches a quote without its blank edges against an index."""
 
     def __init__(self, quote: Quote, index: TextIndex) -> None:
         self.index = index
@@ -71,7 +71,7 @@ class FuzzyMatcher:
             return None
         where = find_positions(self.bare_lines, self.index.bare_lines)
         missing = [at for at in self.nonblank if not where[self.bare_lines[at]]]
-        if len(missing) != 1:  # a line that stands elsewhere is no slip, and not outdated
+        if len(missing) != 1:  # a line that occurs elsewhere is neither a typo nor outdated
             return None
         (differing,) = missing
         starts = [first for first, _ in self._count_votes(where).most_common(MAX_COMPARED_LOCATIONS)]
@@ -86,12 +86,12 @@ class FuzzyMatcher:
         return FuzzyCandidate(first, differing, self.index.lines[first + differing], best - second)
 
     def _is_hopeless(self) -> bool:
-        """Whether two of the longest lines are nowhere: quickly found, and the end of most searches."""
+        """Whether two of the longest lines do not occur at all: a quick check that ends most searches."""
         longest = nlargest(PROBE_LINES, (self.bare_lines[at] for at in self.nonblank), key=len)
         return sum(line not in self.index.bare for line in longest) > 1
 
     def _count_votes(self, where: Mapping[bytes, Sequence[int]]) -> Counter[int]:
-        """Where the lines say that the text starts; lines that are everywhere are not asked."""
+        """Where the lines suggest that the text starts; lines that are too frequent do not vote."""
         votes: Counter[int] = Counter()
         for at in self.nonblank:
             places = where[self.bare_lines[at]]
@@ -104,7 +104,7 @@ class FuzzyMatcher:
         return lines[at] if at < len(lines) else b""
 
     def _score_similarity(self, first: int) -> float:
-        """How many lines are the same, those in part that are so in part; where many differ, half is assumed."""
+        """The number of equal lines, plus the similarity of the others; if many differ, half is assumed."""
         differ = [at for at in self.nonblank if self._get_bare_line(first + at) != self.bare_lines[at]]
         same = len(self.nonblank) - len(differ)
         if len(differ) > MAX_COMPARED_LINES:
@@ -112,13 +112,13 @@ class FuzzyMatcher:
         return same + sum(compute_similarity(self._get_bare_line(first + at), self.bare_lines[at]) for at in differ)
 
     def is_line_kept(self, found: FuzzyCandidate) -> bool:
-        """Whether the odd line stands in the new text as it was quoted."""
+        """Whether the new text has the differing line as it was quoted."""
         return self.bare_lines[found.differing] in map(to_bare_bytes, self.new_lines)
 
     def find_changes(self, found: FuzzyCandidate) -> list[tuple[range, range]]:
-        """The runs of lines that the edit takes away, each with what it puts there.
+        """The runs of lines that the edit removes, each with its replacement.
 
-        Where the new text has the odd line as the file has it, that line is no change.
+        If the new text has the differing line as the file does, that line is unchanged.
         """
         before = [to_plain_text(line).rstrip() for line in self.old_lines]
         if not self.is_line_kept(found):
@@ -135,12 +135,12 @@ class FuzzyMatcher:
 def compute_similarity(one: bytes, other: bytes) -> float:
     longest = max(len(one), len(other))
     if longest > MAX_COMPARED_CHARS:
-        return min(len(one), len(other)) / longest  # at most
+        return min(len(one), len(other)) / longest  # an upper bound
     return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
 def match_typo(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """One line that is not to be changed has a typing slip: a letter too many, too few, wrong or swapped."""
+    """A line that the edit does not change has a typo: a letter added, missing, wrong or swapped."""
     matcher = FuzzyMatcher(quote, index)
     found = matcher.find_candidate()
     if found is None or found.lead < TYPO_MARGIN or not is_typo(found.file_line, matcher.old_lines[found.differing]):
@@ -149,7 +149,7 @@ def match_typo(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
         re.search(rf"\b{name}\b", index.text)
         for name in _find_names_only_in(matcher.old_lines[found.differing], found.file_line)
     ):
-        return ()  # the file knows that name: it is another one, not a slip
+        return ()  # the file uses that name: it is another one, not a typo
     changes = matcher.find_changes(found)
     if not changes or any(found.differing in gone for gone, _ in changes):
         return ()
@@ -159,15 +159,15 @@ def match_typo(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
 
 
 def _is_pending(changes: list[tuple[range, range]], differing: int) -> bool:
-    """Whether the edit is still to be made, though one of the lines is already as it wants it.
+    """Whether the edit is still to be made, although one line is already as it would leave it.
 
-    Lines that are to go are still there, or what is to come does not touch that line.
+    Lines to remove are still there, or the added lines are not next to that line.
     """
     return any(gone for gone, _ in changes) or not any(gone.start in (differing, differing + 1) for gone, _ in changes)
 
 
 def match_outdated(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """One line that is not to be changed is another one now, among enough that are the same."""
+    """A line that the edit does not change is different now, among enough lines that match."""
     matcher = FuzzyMatcher(quote, index)
     found = matcher.find_candidate()
     if found is None or found.lead < OUTDATED_MARGIN or not matcher.is_line_kept(found):
@@ -185,9 +185,9 @@ def match_outdated(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
 
 
 def is_typo(file_line: str, quoted: str) -> bool:
-    """Whether two lines differ by one letter added, dropped or exchanged, or by two neighbours swapped.
+    """Whether two lines differ by one letter added, dropped or replaced, or by two adjacent letters swapped.
 
-    A digit or a sign that differs is no slip, nor is a letter of a word that has one or two.
+    A different digit or symbol is not a typo, nor is a letter in a word of one or two letters.
     """
     file_line, quoted = collapse_whitespace(file_line), collapse_whitespace(quoted)
     if max(len(file_line), len(quoted)) > MAX_COMPARED_CHARS:
