@@ -1,4 +1,4 @@
-"""The shell of a workspace: commands run contained and bounded, on a shadow whose contents come back as changes."""
+"""The shell of a workspace: runs commands sandboxed and bounded, on an overlay whose contents become changes."""
 
 import os
 import re
@@ -40,14 +40,14 @@ from handhold.core.ports.shell import CommandResult, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 
 BASH = "bash"
-MAX_ARGUMENT_BYTES = 100_000  # bytes; the kernel takes 131,071
-OVERLAY_RETRY_SECONDS = 30.0  # seconds after a shadow failed, until the next attempt at one
+MAX_ARGUMENT_BYTES = 100_000  # the kernel's limit is 131,071
+OVERLAY_RETRY_SECONDS = 30.0  # after an overlay failed, until the next attempt
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class SessionFolders:
-    """The folders that a shell has in the state: its /tmp and HOME, and what was too long to be shown."""
+    """A session's folders in the state: its /tmp, its HOME, and outputs that were too long to show."""
 
     state: Path
     session: str
@@ -73,7 +73,7 @@ class SessionFolders:
 
 @dataclass(frozen=True)
 class RunningCommand:
-    """A command that runs, and what is open for it."""
+    """A running command, and the resources opened for it."""
 
     process: CommandProcess
     launch: LaunchSpec
@@ -82,7 +82,7 @@ class RunningCommand:
 
 
 class SandboxedShell:
-    """Fulfils the port Shell, for one session on one workspace. Several threads may use it at once."""
+    """Implements the port Shell for one session on one workspace. Thread-safe."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class SandboxedShell:
         limits: ResourceLimits = UNLIMITED,
         tracing: bool = False,
     ) -> None:
-        """NoShell where commands should be contained and cannot be. `guard` is asked about paths for each command.
+        """Raise NoShell if commands should be sandboxed and cannot be. `guard` decides about paths for each command.
 
-        `hidden_paths` are folders and files elsewhere that they do not see either, where we contain them. With
-        `tracing` they may trace their own processes.
+        `hidden_paths` are further files and folders that sandboxed commands cannot see. With `tracing`, they may trace
+        their own processes.
         """
         if not hasattr(os, "pidfd_open"):
             raise NoShell("commands are run on Linux only")
@@ -120,21 +120,21 @@ class SandboxedShell:
         self._folders = SessionFolders(state, session)
         self._results = ResultStore(self._folders.results, max_kept_bytes)
         self._shell_state = PersistentShellState(persistence, self._first_root)
-        self._running: dict[CommandProcess, int] = {}  # and the thread that waits for it
+        self._running: dict[CommandProcess, int] = {}  # each with the thread that waits for it
         self._lock = Lock()
         self._jobs = JobTable()
         self._closed = False
         self._loopback: Loopback | None = None
-        self._loopback_users = 0  # commands that share it
+        self._loopback_users = 0  # commands that share the loopback
         self._loopback_error = ""  # why commands do not share one
         orphans.kill_orphans()
         remove_unused(state / "sessions")
         remove_unused(self._results.folder / "conflicts")
-        self._overlay_failure = ("", 0.0)  # why the last attempt at a shadow failed, and until when that counts
+        self._overlay_failure = ("", 0.0)  # why the last overlay failed, and until when not to retry
 
     @property
     def sandbox(self) -> SandboxStatus:
-        """As of now: whether there can be a shadow depends on what lies in the roots."""
+        """The current status: whether an overlay is possible depends on the contents of the roots."""
         has_named_hosts = not isinstance(self._network, bool)
         status = replace(
             self._sandbox.status,
@@ -174,11 +174,11 @@ class SandboxedShell:
         with translate_os_errors(root.real):
             return find_overlay_obstacle(root)
 
-    # --- in the foreground
+    # --- foreground
 
     @contextmanager
     def run(self, run: Run, *, on_output: Callable[[str], None] | None = None) -> Generator[CommandResult]:
-        """NoShell if a shadow that could be had before cannot be had now: without one it is another question."""
+        """Raise NoShell if an overlay is suddenly unavailable: running without one would need another decision."""
         status = self.sandbox
         direct = run.direct or not status.shadow
         if direct and run.preview:
@@ -198,7 +198,7 @@ class SandboxedShell:
                 if overlay and "overlay" in error.because:
                     self._record_overlay_failure(error.because)
                 raise
-            if running.state_transfer and not exit_status.timed_out:  # being asked to end, it tells how far it came
+            if running.state_transfer and not exit_status.timed_out:  # when terminated, it still reports its state
                 self._shell_state.load(running.state_transfer, running.launch.command_env)
             running.stack.close()
             output = sink.build_output(run.chars, run.lines, first_bytes=run.first_bytes)
@@ -228,7 +228,7 @@ class SandboxedShell:
             yield result
 
     def _create_overlay(self, stack: ExitStack) -> WorkspaceOverlay:
-        """Where `sandbox` has just said that there can be one."""
+        """Create an overlay; `sandbox` has just reported that it is possible."""
         try:
             overlay = WorkspaceOverlay.create(
                 self._roots, self._get_staging_area, scratch=self._results.folder, checked=True
@@ -257,7 +257,7 @@ class SandboxedShell:
         for process in running:
             process.cancel()
 
-    # --- in the background
+    # --- background
 
     def start(self, run: Run) -> JobState:
         denied_paths, redaction = self._guard.masked_paths(), self._guard.redaction()
@@ -276,7 +276,7 @@ class SandboxedShell:
 
     @contextmanager
     def _use_loopback(self, *, create: bool = False) -> Generator[Loopback | None]:
-        """The loopback that commands share: made for one in the background, and kept as long as any is in it."""
+        """The loopback that commands share: created for a background command, and kept while any command uses it."""
         with self._lock:
             if self._closed:
                 raise NoShell("the shell is closed")
@@ -308,7 +308,7 @@ class SandboxedShell:
         self.interrupt()
         self._jobs.close()
 
-    # --- both
+    # --- shared
 
     def _start_command(
         self,
@@ -361,7 +361,7 @@ class SandboxedShell:
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 
     def _build_write_protection(self, mounts: Sequence[Mount]) -> WriteProtection | None:
-        """NoShell if more has to stay as it is than can be mounted."""
+        """Raise NoShell if more paths are protected than can be mounted."""
         if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
             return None
         paths = self._guard.locked_paths()
@@ -373,17 +373,17 @@ class SandboxedShell:
         return lambda change: self._map_kept_path(overlay.set_aside(change))
 
     def _map_kept_path(self, conflict: Conflict) -> Conflict:
-        """What was kept of it, as a model can ask for it."""
+        """The conflict with the path of the kept version as a model can read it."""
         return replace(conflict, kept_path=conflict.kept_path.replace(str(self._results.folder), RESULTS_PATH, 1))
 
 
 def _build_argv(command: str, stack: ExitStack) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Bash, with the command as an argument; a very long one as a file without a name."""
+    """Bash with the command as an argument; a very long command is passed as an unnamed file."""
     encoded = os.fsencode(command)
     if b"\0" in encoded:
         raise NoShell("the command holds a NUL, which no program can be given")
     if len(encoded) <= MAX_ARGUMENT_BYTES:
-        return (find_system_program(BASH), "-c", command, BASH), ()  # the last is $0, which people know by that name
+        return (find_system_program(BASH), "-c", command, BASH), ()  # the last one is $0, as shown in error messages
     script = create_memfd("command", encoded)
     stack.callback(os.close, script)
     return (find_system_program(BASH), f"/proc/self/fd/{script}"), (script,)

@@ -1,4 +1,4 @@
-"""What nobody has used for a week goes: the /tmp of sessions, what was kept of conflicts."""
+"""Remove what has not been used for a week: /tmp folders of sessions, kept versions of conflicts."""
 
 import os
 import time
@@ -11,12 +11,12 @@ MAX_AGE_SECONDS = 7 * 24 * 3600.0
 
 
 def mark_used(folder: Path) -> None:
-    """As of now. A session that lasts may leave no other trace for long."""
+    """Mark as used now. A long session may leave no other trace."""
     os.utime(folder)
 
 
 def remove_unused(folder: Path) -> None:
-    """Remove the folders in this one that are older."""
+    """Remove older subfolders."""
     try:
         fd = os.open(folder, LIST_FLAGS)
     except FileNotFoundError:
@@ -28,7 +28,7 @@ def remove_unused(folder: Path) -> None:
                 entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _read_mtime(entry) < before
             ]
         for name in old:
-            with suppress(OSError):  # what cannot be removed now goes another time
+            with suppress(OSError):  # retried at the next cleanup
                 remove_tree(name, fd)
     finally:
         os.close(fd)
@@ -37,5 +37,5 @@ def remove_unused(folder: Path) -> None:
 def _read_mtime(entry: "os.DirEntry[str]") -> float:
     try:
         return entry.stat(follow_symlinks=False).st_mtime
-    except FileNotFoundError:  # somebody else removed it
+    except FileNotFoundError:  # another process removed it
         return time.time()

@@ -1,4 +1,4 @@
-"""Names in open folders: what the supervisor has to know of one before it is moved."""
+"""Directory entries that the supervisor checks before it moves them."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 
 
 class EntryRef(NamedTuple):
-    """A name in an open folder, and the place that it is."""
+    """A name in an open folder, and its path."""
 
     dir_fd: int
     name: str
@@ -16,7 +16,7 @@ class EntryRef(NamedTuple):
 
 
 def check_not_mount_point(entry: EntryRef) -> None:
-    """The kernel looks for mount points in our namespace only: what is mounted in the command's would come off."""
+    """Refuse mount points: the kernel checks only our mount namespace, and would detach mounts in the command's."""
     try:
         fd = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.dir_fd)
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def is_folder(entry: EntryRef) -> bool:
 
 
 def walk_entries(entry: EntryRef) -> Iterator[tuple[str, bool]]:
-    """All that is in a folder. One that cannot be listed is not moved: nobody knows what is in it."""
+    """All entries below a folder. Raises for a folder that cannot be listed, since its contents are unknown."""
 
     def fail(error: OSError) -> NoReturn:
         raise error

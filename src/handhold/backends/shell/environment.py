@@ -1,6 +1,6 @@
-"""The variables that a command gets: a list of those that are harmless, not of those that are not; and its HOME.
+"""The environment of a command: an allowlist of harmless variables, and its HOME.
 
-Tokens lie in variables, under any name.
+Tokens are kept in variables of any name, so a denylist would not do.
 """
 
 import os
@@ -17,13 +17,13 @@ KEPT_VARIABLES = frozenset(
         *("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "NIX_PATH", "LOCALE_ARCHIVE"),
     )
 )
-# Where a network is open: how to reach it, unless that holds a password.
+# With a network: how to reach it, unless that contains a password.
 NETWORK_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "npm_config_registry", "GOPROXY"),
 )
-# Where it is shut: package managers use what they have, and fail at once instead of trying again for a minute.
+# Without a network: package managers use their caches and fail at once, instead of retrying for a minute.
 OFFLINE_VARIABLES = {
     "npm_config_offline": "true",
     "npm_config_update_notifier": "false",
@@ -40,20 +40,20 @@ OFFLINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
 }
 READ_ONLY_GIT_VARIABLES = {
-    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would write its index, and have to be asked about
-    # A repository may name programs that git runs whenever somebody looks at it. Hooks are for those who change it.
+    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would write its index, which would need approval
+    # A repository may configure a program that git runs on every status. Hooks run only for changes.
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.fsmonitor",
     "GIT_CONFIG_VALUE_0": "false",
     "GIT_PAGER": "cat",
     "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1",  # a root below the top of a repository is a mount
 }
-# What we run ourselves is looked for here only: PATH may lead through the workspace, where commands write.
+# Programs that Handhold itself runs are searched only here: PATH may include the workspace, where commands write.
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 
 
 def build_environment(overrides: Mapping[str, str], *, home: str, tmp: str, network: bool) -> dict[str, str]:
-    """What is kept of ours, then what is always so, then what was given for this command."""
+    """Allowed variables of our own, then fixed ones, then those given for this command."""
     ours = os.environ
     kept = {name: ours[name] for name in ours if name in KEPT_VARIABLES or name.startswith("LC_")}
     if network:
@@ -67,14 +67,14 @@ def build_environment(overrides: Mapping[str, str], *, home: str, tmp: str, netw
 
 @cache
 def find_system_program(name: str) -> str:
-    """The path of a program of the system's; the bare name if it has none."""
+    """The path of a system program; the bare name if it is not found."""
     paths = (f"{folder}/{name}" for folder in SYSTEM_PATH.split(":"))
     return next((path for path in paths if os.access(path, os.X_OK)), name)
 
 
 @cache
 def _find_installations() -> dict[str, str]:
-    """Where programs that are installed in the real home find themselves, now that HOME is another."""
+    """Variables that let programs installed in the real home find their files although HOME differs."""
     found = {name: os.environ[name] for name in host_paths.INSTALLATION_VARIABLES.values() if name in os.environ}
     for home in host_paths.find_homes():
         for name, variable in host_paths.INSTALLATION_VARIABLES.items():
@@ -84,18 +84,18 @@ def _find_installations() -> dict[str, str]:
 
 
 def choose_inner_home() -> str:
-    """HOME as a command sees it: beside the real homes, and none of them, so that nothing lies in it."""
+    """HOME as a command sees it: next to the real homes but none of them, so that it is empty."""
     names = (os.path.join(os.path.realpath("/home"), name) for name in ("handhold", "handhold-layer"))
     return next(name for name in names if name not in host_paths.find_homes())
 
 
 @cache
 def build_passwd(home: str) -> bytes:
-    """The machine's list of users, where we live in another home: some programs ask it instead of HOME."""
+    """The machine's passwd with our home replaced: some programs read it instead of HOME."""
     uid = str(os.getuid()).encode()
     lines = [line.split(b":") for line in Path("/etc/passwd").read_bytes().splitlines()]
     ours = next((line for line in lines if line[2:3] == [uid] and len(line) == 7), None)
-    if ours is None:  # known to the network only, or to nobody
+    if ours is None:  # a network user, or unknown
         ours = [b"user", b"x", uid, str(os.getgid()).encode(), b"", b"", b"/bin/bash"]
         lines.append(ours)
     ours[5] = os.fsencode(home)

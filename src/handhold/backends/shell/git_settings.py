@@ -1,6 +1,6 @@
-"""The user's git settings, as far as a command may have them: those that say how commits and files shall look.
+"""The user's git settings that commands may use: those about the appearance of commits and files.
 
-The rest stays outside: credentials, helpers, hooks, programs for signing, editing and comparing.
+All others stay outside: credentials, helpers, hooks, and programs for signing, editing and comparing.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from handhold.backends.shell.environment import SYSTEM_PATH
 
-# git gives names of sections and keys in small letters
+# git prints names of sections and keys in lower case
 SAFE_SETTINGS = re.compile(
     r"user\.(name|email)|init\.defaultbranch|alias\..+|core\.(autocrlf|eol|safecrlf|quotepath|whitespace|abbrev|symlinks)"
     r"|core\.(checkstat|trustctime)"
@@ -26,13 +26,13 @@ SAFE_SETTINGS = re.compile(
 FILTER_SETTING = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)")
 EXCLUDES_KEY = "core.excludesfile"
 SYSTEM_CONFIG = Path("/etc/gitconfig")
-MAX_EXCLUDES_BYTES = 256 * 1024  # bytes
+MAX_EXCLUDES_BYTES = 256 * 1024
 
 GitSetting = tuple[str, str]
 
 
 def build_git_settings(excludes: str, *, in_place: bool) -> bytes:
-    """What is read for the settings of the machine: those, then the user's; `in_place` if it replaces their file."""
+    """The system configuration: the machine's, then the user's; `in_place` if it replaces the machine's file."""
     try:
         system_settings = SYSTEM_CONFIG.read_bytes() if in_place else f"[include]\n\tpath = {SYSTEM_CONFIG}".encode()
     except OSError:
@@ -42,10 +42,10 @@ def build_git_settings(excludes: str, *, in_place: bool) -> bytes:
 
 @cache
 def build_user_settings(excludes: str) -> bytes:
-    """`excludes` is where a command finds the user's list of files that git shall ignore.
+    """`excludes` is where a command finds the user's global ignore file.
 
-    A folder of the workspace may belong to somebody whom the sandbox has no number for; git shall not mind. Nor shall
-    it take a file for changed by its inode or ctime: what one command wrote has others when the next one looks.
+    A folder of the workspace may belong to a user id that the sandbox does not map; git must accept that. Git must not
+    compare inodes and ctimes either: what one command wrote has different ones for the next.
     """
     lines = ["[safe]", "\tdirectory = *", "[core]", f"\texcludesFile = {excludes}", "\tcheckStat = minimal"]
     lines += (
@@ -56,12 +56,12 @@ def build_user_settings(excludes: str) -> bytes:
 
 @cache
 def read_git_excludes() -> bytes:
-    """The user's own list; empty if there is none."""
+    """The user's global ignore file; empty if there is none."""
     named = dict(read_user_settings()).get(EXCLUDES_KEY, "")
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     path = Path(os.path.expanduser(named) if named else os.path.join(folder, "git/ignore"))
     try:
-        with path.open("rb") as file:  # not of a workspace
+        with path.open("rb") as file:  # not in a workspace
             return file.read(MAX_EXCLUDES_BYTES)
     except (OSError, ValueError):
         return b""
@@ -83,14 +83,14 @@ def read_user_settings() -> tuple[GitSetting, ...]:
     except (OSError, subprocess.TimeoutExpired):
         return ()
     records = done.stdout.decode("utf-8", "surrogateescape").split("\0")
-    # A key without a value says yes.
+    # A key without a value means true.
     return tuple(
         (name, value if split else "true") for name, split, value in (each.partition("\n") for each in records) if name
     )
 
 
 def filter_safe_settings(settings: tuple[GitSetting, ...], is_on_path: Callable[[str], bool]) -> Iterator[GitSetting]:
-    """Those that are safe, in their order. Filters count where their programs are installed."""
+    """The safe settings, in order. Filters are kept if their programs are installed."""
     missing = {
         match[1]
         for name, value in settings

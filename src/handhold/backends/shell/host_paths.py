@@ -1,7 +1,7 @@
-"""What a command may see of the machine besides its workspace.
+"""What a command sees of the machine outside its workspace.
 
-The system is there, read-only. Homes are not: credentials lie in them, under more names than a list can hold. What
-is installed in a home (interpreters, compilers) is shown again, read-only, piece by piece.
+The system is visible read-only. Homes are not: they contain credentials, under more names than a list can cover.
+Programs installed in a home (interpreters, compilers) are made visible again, read-only, piece by piece.
 """
 
 import os
@@ -15,13 +15,13 @@ from pathlib import Path
 from handhold.backends.mounts import MOUNTINFO_PATH, unescape_field
 
 RESULTS_PATH = "/large_tool_results"
-HANDHOLD_FOLDER = "/.handhold"  # the launcher, the shim and git's settings, in the sandbox only
+HANDHOLD_FOLDER = "/.handhold"  # launcher, shim and git settings, in the sandbox only
 TMP, VAR_TMP = "/tmp", "/var/tmp"
 SANDBOX_FOLDERS = ("/dev", "/proc", TMP)  # the sandbox has its own
-SYSTEM_FOLDERS = ("/usr", "/etc", "/var", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/sys")  # nobody's home
-MAX_LOOSE_FILE_BYTES = 64 * 1024  # bytes
+SYSTEM_FOLDERS = ("/usr", "/etc", "/var", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/sys")  # never a home
+MAX_LOOSE_FILE_BYTES = 64 * 1024
 
-# Where the keys of the machine lie, or sockets that obey whoever may reach them.
+# Secrets of the machine, and sockets that obey anybody who can reach them.
 SECRET_PATHS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/ssl/private", "/etc/krb5.keytab", "/etc/kubernetes", "/etc/docker", "/etc/rancher"),
@@ -29,7 +29,7 @@ SECRET_PATHS = (
     *("/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/rancher", "/var/lib/cloud"),
     *("/var/lib/lxd", "/var/lib/incus", "/var/snap/lxd/common/lxd", "/var/lib/libvirt", "/var/spool/cron"),
 )
-# Masked in a home that is itself the workspace, and so cannot be hidden.
+# Masked in a home that is itself the workspace and so cannot be hidden.
 CREDENTIAL_PATHS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".docker", ".kube", ".password-store", ".netrc", ".npmrc", ".pypirc"),
     *(".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".terraform.d", ".oci", ".fly", ".pulumi"),
@@ -44,7 +44,7 @@ CREDENTIAL_PATHS = (
     *(".local/share/keyrings", ".local/share/uv/credentials", ".local/state/handhold", ".claude", ".codex"),
     *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium"),
 )
-# What people install in their home, and the variable that tells it where it is when HOME is another.
+# What people install in their home, and the variable that says where it is if HOME differs.
 INSTALLATION_VARIABLES = {
     ".pyenv": "PYENV_ROOT",
     ".rbenv": "RBENV_ROOT",
@@ -85,7 +85,7 @@ INSTALLATION_ENTRIES = (
 )
 PROGRAM_FOLDERS = ("bin", "sbin", "libexec", "shims")
 PYTHON_NAME = re.compile(r"(python|pypy)[0-9.]*")
-VIRTUALENV_NAMES = (".venv", "venv")  # a root's own, whose python is a link to one that may be hidden
+VIRTUALENV_NAMES = (".venv", "venv")  # of a root, whose python is a link that may lead to a hidden folder
 
 
 def is_inside(path: str, top: str) -> bool:
@@ -98,7 +98,7 @@ def is_inside_any(path: str, tops: Iterable[str]) -> bool:
 
 @cache
 def find_homes() -> tuple[str, ...]:
-    """The user's, by the environment and by the machine's own list."""
+    """The user's homes, from the environment and from passwd."""
     try:
         listed = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -109,7 +109,7 @@ def find_homes() -> tuple[str, ...]:
 
 @cache
 def list_hidden_folders() -> tuple[str, ...]:
-    """Folders whose contents a command does not see."""
+    """Folders whose contents are hidden from commands."""
     names = [
         *find_homes(),
         *(os.path.realpath(place) for place in ("/home", "/root", "/run", "/var/run", "/lost+found")),
@@ -119,14 +119,14 @@ def list_hidden_folders() -> tuple[str, ...]:
 
 @cache
 def list_top_level() -> tuple[str, ...]:
-    """What stands at the root of the machine and is shown as it is."""
+    """Entries of / that are visible unchanged."""
     gone = {*SANDBOX_FOLDERS, *list_hidden_folders(), HANDHOLD_FOLDER, RESULTS_PATH}
     return tuple(sorted(entry.path for entry in os.scandir("/") if entry.path not in gone))
 
 
 @cache
 def list_loose_files() -> tuple[tuple[str, str], ...]:
-    """Small files at the root of the machine, and their modes: the mark of a container, what somebody dropped there."""
+    """Small files in /, and their modes: a container's marker, or files that somebody put there."""
     found = ((place, os.lstat(place)) for place in list_top_level() if _has_access(place, os.R_OK))
     return tuple(
         (place, f"{seen.st_mode & 0o555:04o}")
@@ -136,13 +136,13 @@ def list_loose_files() -> tuple[tuple[str, str], ...]:
 
 
 def list_accessible_secrets() -> list[str]:
-    """The system's own secrets, as far as we could get at them ourselves: nobody can do more in a sandbox."""
+    """The system's secrets that we could access ourselves; a sandboxed command can do no more."""
     return [place for place in _find_secrets() if _is_accessible(place)]
 
 
 @cache
 def _find_secrets() -> tuple[str, ...]:
-    """By their real paths: nothing can be mounted on a link, and what it leads to may be shown elsewhere."""
+    """Real paths: nothing can be mounted on a link, and its target may be visible elsewhere."""
     found = (os.path.realpath(place) for place in SECRET_PATHS if os.path.exists(place))
     return tuple(
         place
@@ -152,7 +152,7 @@ def _find_secrets() -> tuple[str, ...]:
 
 
 def _is_accessible(place: str) -> bool:
-    """Its owner could open what is closed to them."""
+    """Whether we own it or have access: an owner could change the mode."""
     try:
         owner = os.lstat(place).st_uid
     except OSError:
@@ -165,7 +165,7 @@ def _has_access(place: str, mode: int) -> bool:
 
 
 def find_other_mounts(roots: Sequence[str]) -> list[str]:
-    """Other mounts that show what lies in a root, or some of it: a folder may be bound to several places."""
+    """Other mount points that show a root or part of it: a folder may be bind-mounted in several places."""
     lines = Path(MOUNTINFO_PATH).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     fields = [line.split(" ", 5) for line in lines]
     mounts = [(device, unescape_field(source), unescape_field(point)) for _, _, device, source, point, *_ in fields]
@@ -174,7 +174,7 @@ def find_other_mounts(roots: Sequence[str]) -> list[str]:
         device, source, point = max(
             (each for each in mounts if is_inside(root, each[2])), key=lambda each: len(each[2])
         )
-        within = _rebase_path(source, root, point)  # the root, by its way on that file system
+        within = _rebase_path(source, root, point)  # the root's path on that file system
         for other_device, other_source, other_point in mounts:
             if other_device != device or is_inside(other_point, root):
                 continue
@@ -186,13 +186,13 @@ def find_other_mounts(roots: Sequence[str]) -> list[str]:
 
 
 def _rebase_path(top: str, path: str, above: str) -> str:
-    """What lies below one folder as a path does below another."""
+    """Rebase `path` from `above` to `top`."""
     rel_path = os.path.relpath(path, above)
     return top if rel_path == "." else os.path.join(top, rel_path)
 
 
 def find_credentials(home: str) -> Iterator[str]:
-    """Those that are there, of a home that is shown; a link to them does not hide where they are."""
+    """Existing credentials in a visible home, with links resolved."""
     for name in CREDENTIAL_PATHS:
         place = os.path.realpath(os.path.join(home, name))
         if is_inside(place, home) and os.path.lexists(place):
@@ -200,13 +200,13 @@ def find_credentials(home: str) -> Iterator[str]:
 
 
 def find_installed_programs(path: str) -> tuple[str, ...]:
-    """Folders and files to show again, of those that are hidden: what PATH names, what its links lead to, the usual."""
+    """Hidden folders and files to make visible again: PATH entries, targets of their links, common installations."""
     return tuple(place for place in _find_program_paths(path) if os.path.exists(place))
 
 
 @cache
 def _find_program_paths(path: str) -> tuple[str, ...]:
-    """Where they are if they are there at all, which may change at any time."""
+    """Where programs would be; whether they exist may change at any time."""
     named = [os.environ.get(variable, "") for variable in INSTALLATION_VARIABLES.values() if variable]
     usual = [os.path.join(home, name) for home in find_homes() for name in INSTALLATION_VARIABLES]
     found = [place for place in (*usual, *named) if _is_hidden(place)]
@@ -223,18 +223,18 @@ def _find_program_paths(path: str) -> tuple[str, ...]:
             if os.path.basename(os.path.dirname(target)) in PROGRAM_FOLDERS:
                 waiting.append(os.path.dirname(target))
             elif _is_hidden(target):
-                found.append(target)  # alone: who knows what lies beside it
+                found.append(target)  # the file only: its folder may contain anything
     return tuple(dict.fromkeys(found))
 
 
 def _is_hidden(place: str) -> bool:
-    """In a home or a folder for temporary files, but not one of these itself, nor above one."""
+    """Whether it is inside a home or a temporary folder, without containing a home."""
     tops = (*list_hidden_folders(), TMP, VAR_TMP)
     return is_inside_any(place, tops) and place not in tops and not any(is_inside(home, place) for home in find_homes())
 
 
 def _find_installation_entries(folder: str) -> list[str]:
-    """What an installation has next to its programs; a home's own `bin` has the home next to it."""
+    """The parts of an installation next to its programs. The `bin` of a home has none: the home is next to it."""
     prefix = os.path.dirname(folder)
     shared = {
         place for home in find_homes() for place in (home, os.path.join(home, ".local"), os.path.join(home, ".cargo"))
@@ -245,7 +245,7 @@ def _find_installation_entries(folder: str) -> list[str]:
 
 
 def _list_link_targets(folder: str) -> list[str]:
-    """What the links in a folder of programs lead to."""
+    """The targets of the links in a folder of programs."""
     try:
         return [os.path.realpath(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
     except OSError:
@@ -253,9 +253,9 @@ def _list_link_targets(folder: str) -> list[str]:
 
 
 def find_interpreters(root: str) -> list[str]:
-    """The folders of the pythons that a root's own environments are links to.
+    """The folders of the Pythons that a root's virtual environments link to.
 
-    Commands may have made the links, so they lead to nothing but where a python is.
+    Commands may have created the links, so they are followed only to a Python.
     """
     links = [os.path.join(root, name, "bin", "python") for name in VIRTUALENV_NAMES]
     targets = [os.path.realpath(link) for link in links if os.path.islink(link)]

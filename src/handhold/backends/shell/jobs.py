@@ -1,6 +1,6 @@
-"""Commands in the background: each has a thread, which starts it, reads what it prints, and sees it end.
+"""Background commands. Each has a thread that starts it, reads its output and waits for its end.
 
-The thread matters: a sandbox dies with the thread that started it, so it must be one that lasts as long as the job.
+A sandbox dies with the thread that started it, so that thread must live as long as the job.
 """
 
 import time
@@ -18,22 +18,22 @@ from handhold.core.requests import JobInput, JobOutput, JobStop
 from handhold.core.text.terminal import render_terminal_text
 
 MAX_RUNNING_JOBS = 16
-MAX_ENDED_JOBS = 32  # that have ended and can still be asked
-DEFAULT_OUTPUT_CHARS = 10_000  # characters, where nobody says how many
-EARLY_EXIT_SECONDS = 0.1  # seconds: what fails at once is told at once
-INPUT_TIMEOUT_SECONDS = 2.0  # seconds for a job to read its input
+MAX_ENDED_JOBS = 32  # finished jobs that can still be queried
+DEFAULT_OUTPUT_CHARS = 10_000
+EARLY_EXIT_SECONDS = 0.1  # early failures are reported immediately
+INPUT_TIMEOUT_SECONDS = 2.0  # for a job to read its input
 
-# A command that runs, and what to do when it has ended.
+# A running command, and a callback for its end.
 StartCommand = Callable[[OutputSink], tuple[CommandProcess, Callable[[], None]]]
 
 
 class BackgroundJob:
-    """One of them. `begin` is called in its thread; what that raises is raised here."""
+    """One background command. `begin` is called in its thread; its exceptions are raised here."""
 
     def __init__(self, begin: StartCommand, sink: OutputSink, seconds: float, status: SandboxStatus) -> None:
         self.name = token_hex(3)
         self.exit: ExitStatus | None = None
-        self.shown_offset = 0  # up to here its output was shown
+        self.shown_offset = 0  # how far its output has been shown
         self.ended = Event()
         self._sink = sink
         self._status = status
@@ -49,7 +49,7 @@ class BackgroundJob:
     def _run(self, begin: StartCommand, seconds: float, started: "Future[CommandProcess]") -> None:
         try:
             process, close = begin(self._sink)
-        except BaseException as error:  # noqa: BLE001 — whoever asked for it hears of it
+        except BaseException as error:  # noqa: BLE001 — raised again in the caller's thread
             started.set_exception(error)
             return
         started.set_result(process)
@@ -64,11 +64,11 @@ class BackgroundJob:
             self._release()
 
     def _release(self) -> None:
-        """Once it has ended it is known for long, and what it ran by is of no use."""
+        """Release what is not needed after the end: a finished job stays known for long."""
         self._process = self._thread = None
 
     def read_state(self, offset: int | None, chars: int) -> JobState:
-        """What it printed from an offset on, or since it was last asked; what went wrong with it, if something did."""
+        """Its output from an offset, or since the last query; raise the error that it failed with, if any."""
         ended = self.ended.is_set()
         if self._error:
             raise self._error
@@ -88,7 +88,7 @@ class BackgroundJob:
         )
 
     def write(self, data: bytes) -> None:
-        """To its input; SystemFailure if it does not read it."""
+        """Write to its input; raise SystemFailure if it does not read it."""
         until = time.monotonic() + INPUT_TIMEOUT_SECONDS
         while data and (process := self._process):
             try:
@@ -101,7 +101,7 @@ class BackgroundJob:
                 self.ended.wait(0.01)
 
     def stop(self) -> None:
-        """It is gone when this returns."""
+        """Kill the job and wait until it is gone."""
         process, thread = self._process, self._thread
         if process:
             process.cancel()
@@ -111,7 +111,7 @@ class BackgroundJob:
 
 
 class JobTable:
-    """All of a shell, by their names."""
+    """All jobs of a shell, by name."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, BackgroundJob] = {}
@@ -123,7 +123,7 @@ class JobTable:
             return any(not job.ended.is_set() for job in self._jobs.values())
 
     def start(self, create_job: Callable[[], BackgroundJob], chars: int) -> JobState:
-        """NoShell if too many run already."""
+        """Raise NoShell if too many are running."""
         with self._lock:
             running = [name for name, job in self._jobs.items() if not job.ended.is_set()]
             if len(running) >= MAX_RUNNING_JOBS:
@@ -153,7 +153,7 @@ class JobTable:
         return job.read_state(None, DEFAULT_OUTPUT_CHARS)
 
     def close(self) -> None:
-        """None of them is left."""
+        """Stop all jobs."""
         with self._lock:
             running = [job for job in self._jobs.values() if not job.ended.is_set()]
         for job in running:

@@ -1,11 +1,11 @@
-"""What a command left in its layer, read as changes.
+"""Read what a command left in its overlay layer as changes.
 
-An overlay keeps what a command made and changed in a folder of its own, and marks there what it deleted. Each thing in
-it that differs from the root below becomes one change; a new tree is one thing, however large, and is moved into its
-slot by one rename.
+An overlay keeps what a command created and changed in a separate folder, and marks what it deleted. Each entry that
+differs from the root becomes one change. A new tree is one change, however large, and is moved into its slot by a
+single rename.
 
-Somebody else may have changed the root while the command ran. Whatever bears a later time than the command's start is
-theirs, and stays: the command's version of it is put where it can be read.
+Somebody else may have changed the root while the command ran. Anything modified after the command's start is theirs
+and stays; the command's version is kept where it can be read.
 """
 
 import errno
@@ -62,7 +62,7 @@ class Layer:
         is_protected: Callable[[str], bool],
         is_withheld: Callable[[str], bool],
     ) -> None:
-        """`started_ns` is the command's start, by its file system's clock. What is new and `is_withheld` is omitted."""
+        """`started_ns` is the command's start by the file system's clock. New `is_withheld` entries are omitted."""
         self._root = root
         self._started_ns = started_ns
         self._extractor = extractor
@@ -71,11 +71,11 @@ class Layer:
         self._upper_root = Root.open(upper, writable=True)
         self._move_detector = MoveDetector(root, self._upper_root)
         self._pending_dirs: list[str] = []
-        self._split_links: list[str] = []  # files that had other names
-        self._closed_roots: list[str] = []  # roots that the command closed
-        self._withheld_paths: list[str] = []  # what is withheld
-        self._entry_protected: list[str] = []  # protected places of the entry at hand: they count if it does
-        self._entry_privileged: list[str] = []  # those of its files that grant privileges, likewise
+        self._split_links: list[str] = []  # files with other hard links
+        self._closed_roots: list[str] = []  # roots that the command made inaccessible
+        self._withheld_paths: list[str] = []  # omitted new entries
+        self._entry_protected: list[str] = []  # protected places of the current entry, reported if the entry is
+        self._entry_privileged: list[str] = []  # likewise, its files that grant privileges
         self.files: list[FileChange] = []
         self.conflicts: list[Conflict] = []
         self.times: list[FolderMtime] = []
@@ -93,7 +93,7 @@ class Layer:
 
     @property
     def notes(self) -> list[str]:
-        """What a plain folder would have done, and this one did not."""
+        """Where the overlay behaved differently from a plain folder."""
         said: list[str] = []
         if self._split_links:
             said.append(
@@ -121,7 +121,7 @@ class Layer:
         except (FileNotFoundError, NotADirectoryError):
             if lower >= 0:
                 raise
-            self._add_conflict_at(rel_path.rstrip("/"))  # somebody took it away this moment
+            self._add_conflict_at(rel_path.rstrip("/"))  # somebody removed it just now
         finally:
             for fd in (upper, lower):
                 if fd >= 0:
@@ -150,7 +150,7 @@ class Layer:
     def _resolve_path(self, rel_path: str) -> str:
         return escape_ambiguous(self._root.prefix + rel_path)
 
-    # --- the four things that can be in a layer
+    # --- kinds of entries in a layer
 
     def _read_deletion(self, here: LayerDirectory, name: str, lower: os.stat_result | None) -> None:
         if lower is None:
@@ -173,7 +173,7 @@ class Layer:
             before = None
             if lower is None:
                 may_be_deleted = here.changed_by_others and ORIGIN_XATTR in attributes
-                if may_be_deleted and not self._move_detector.has_moved(fd, found):  # it is
+                if may_be_deleted and not self._move_detector.has_moved(fd, found):  # deleted by somebody else
                     return self._add_conflict(here.upper, name, rel_path)
             elif is_same_file(here, name, fd, found, lower):
                 return None
@@ -201,7 +201,7 @@ class Layer:
         try:
             attributes = list_xattrs(fd)
             self._check_complete(attributes, rel_path)
-            # No rename brings a folder of the root here: it is deleted.
+            # An overlay does not rename folders of the root, so somebody else deleted it there.
             if lower is None and ORIGIN_XATTR in attributes:
                 return self._add_conflict(here.upper, name, rel_path)
             if (
@@ -210,11 +210,11 @@ class Layer:
                 or (OPAQUE_XATTR in attributes and os.getxattr(fd, OPAQUE_XATTR) == b"y")
             ):
                 return self._read_other(here, name, lower)
-            # Another one was put here.
+            # Somebody else replaced it.
             if here.changed_by_others and lower.st_ctime_ns >= self._started_ns > lower.st_mtime_ns:
                 return self._add_conflict(here.upper, name, rel_path)
             if os.listdir(fd) and not _is_accessible(here.lower, name):
-                # A command may open a folder that is its own. We would have to do so too, and only a commit may.
+                # A command may open a closed folder that it owns. We would have to chmod it, and only a commit may.
                 return self._add_conflict(here.upper, name, rel_path, "closed")
             self._compare_folders(self._resolve_path(rel_path), fd, found, here.lower, name)
             _make_accessible(fd, found)
@@ -224,7 +224,7 @@ class Layer:
         return None
 
     def _read_other(self, here: LayerDirectory, name: str, lower: os.stat_result | None) -> None:
-        """A tree, a link or something odd: new, or in place of something else."""
+        """A tree, a link or a special file: new, or replacing something else."""
         rel_path = here.rel_path + name
         before = None
         if lower is not None:
@@ -245,10 +245,10 @@ class Layer:
         slot, after = self._extractor.move_to_slot(here.upper, name, after)
         return self._add_change(rel_path, before, after, slot)
 
-    # --- what they are compared with
+    # --- comparison with the root
 
     def _snapshot_lower(self, here: LayerDirectory, name: str, found: os.stat_result) -> EntryState | None:
-        """What stands there in the root; None if it went away just now. All that is in a tree changes with it."""
+        """The state of the entry in the root; None if it just disappeared. A tree includes everything in it."""
         prefix = f"{self._resolve_path(here.rel_path + name)}/"
 
         def visit(_directory: int, _name: str, inner_path: str, _found: os.stat_result, _fd: int) -> bool:
@@ -260,10 +260,10 @@ class Layer:
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
-            return None  # it is being moved about
+            return None  # it is being moved
 
     def _compare_folders(self, path: str, fd: int, found: os.stat_result, directory: int, name: str) -> None:
-        """A folder that was there and stays: its mode, owner, attributes and time are taken over."""
+        """Compare a folder that stays: its mode, owner, attributes and mtime are applied."""
         lower = os.stat(name, dir_fd=directory, follow_symlinks=False)
         before, after = lower.st_mtime_ns, found.st_mtime_ns
         if lower.st_ctime_ns >= self._started_ns:  # somebody else changed it, too
@@ -285,7 +285,7 @@ class Layer:
             self._record_change(FileChange(path, was, now))
 
     def _compare_roots(self) -> None:
-        """The layer's own folder stands for the root."""
+        """Compare the layer's own folder, which represents the root."""
         above, name = os.path.split(self._upper_root.real)
         folder = os.open(above, LIST_FLAGS)
         found = os.fstat(self._upper_root.fd)
@@ -296,7 +296,7 @@ class Layer:
         try:
             if found.st_mode & 0o500 == 0o500:
                 self._compare_folders(self._root.real, fd, found, self._root.fd, ".")
-            else:  # with the root closed to us, nothing could be taken back any more
+            else:  # if we cannot access the root, nothing could be undone
                 self._closed_roots.append(self._root.real)
             _make_accessible(fd, found)
         finally:
@@ -306,7 +306,7 @@ class Layer:
         if not PARTIAL_COPY_XATTRS.isdisjoint(attributes):
             raise SystemFailure(self._resolve_path(rel_path), "the overlay kept only a part of it")
 
-    # --- what comes of it
+    # --- results
 
     def _should_leave_out(self, path: str) -> bool:
         left_out = self._is_withheld(path)
@@ -361,7 +361,7 @@ def _is_accessible(directory: int, name: str) -> bool:
 
 
 def _make_accessible(upper: int, found: os.stat_result) -> None:
-    """Things will be taken out of it. Whatever its mode was, it is thrown away then."""
+    """Entries will be moved out of it. Its mode no longer matters, because it is discarded afterwards."""
     if found.st_mode & 0o700 != 0o700:
         os.fchmod(upper, 0o700)
 

@@ -1,4 +1,4 @@
-"""An entry of a layer compared with the entry of that name in the root below."""
+"""Compare an entry of a layer with the entry of the same name in the root."""
 
 import os
 import stat
@@ -11,16 +11,16 @@ from handhold.backends.shell.overlay_xattrs import get_owner_ids
 
 @dataclass(frozen=True, slots=True)
 class LayerDirectory:
-    """A directory that is both in the layer and below it."""
+    """A directory that exists both in the layer and in the root."""
 
-    rel_path: str  # from the root, with a slash at its end; empty for the root itself
+    rel_path: str  # relative to the root, with a trailing slash; empty for the root itself
     upper: int
     lower: int
-    changed_by_others: bool  # somebody else made, removed or renamed something in it since the command began
+    changed_by_others: bool  # somebody else created, removed or renamed an entry since the command started
 
 
 def is_same_file(here: LayerDirectory, name: str, fd: int, found: os.stat_result, lower: os.stat_result) -> bool:
-    """Whether it was opened for writing, and that was all. One with several names counts in any case."""
+    """Whether it was opened for writing but not changed. A file with hard links always counts as changed."""
     if (
         found.st_nlink > 1
         or lower.st_nlink > 1

@@ -1,6 +1,6 @@
-"""Taking things out of a layer: into slots of the shelf, or to where a version that did not count can be read.
+"""Move entries out of a layer: into slots of the staging area, or aside, where a conflicting version can be read.
 
-By a rename, which brings along all that belongs to a thing; where the layer lies on another file system, by copying.
+By rename, which keeps all metadata; by copying if the layer is on another file system.
 """
 
 import errno
@@ -13,14 +13,14 @@ from handhold.backends.files.manifest import LIST_FLAGS, EntryState, read_entry_
 from handhold.backends.files.staging_area import remove_tree
 from handhold.backends.state.state_folder import ensure_private_folder
 
-MAX_ASIDE_COMMANDS = 32  # commands whose versions are kept; the oldest go first
+MAX_ASIDE_COMMANDS = 32  # commands whose versions are kept; the oldest are removed first
 
 
 class LayerExtractor:
-    """The slots of one command on one shelf."""
+    """The slots of one command in one staging area."""
 
     def __init__(self, slots_fd: int, command: str, aside: Path) -> None:
-        """`slots_fd` holds the command's slots; what is kept goes below `aside`, which is made when it is needed."""
+        """`slots_fd` holds the command's slots; kept versions go below `aside`, which is created when needed."""
         self._slots_fd = slots_fd
         self._command = command
         self._aside = aside
@@ -34,7 +34,7 @@ class LayerExtractor:
         return f"{self._command}/{self._last_slot}"
 
     def move_to_slot(self, directory: int, name: str, entry: EntryState) -> tuple[str, EntryState]:
-        """Move what stands there into a slot; which one, and what it is there."""
+        """Move an entry into a slot; return the slot and the entry's state there."""
         slot = self.reserve_slot()
         slot_name = str(self._last_slot)
         if try_rename(directory, name, self._slots_fd, slot_name, mode=entry.mode if entry.kind == "tree" else None):
@@ -45,7 +45,7 @@ class LayerExtractor:
         return slot, copied
 
     def move_aside(self, directory: int, name: str, new_name: str = "") -> str:
-        """Move what stands there aside, under another name if told; its path there."""
+        """Move an entry aside, optionally under another name; return its path."""
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not self._aside_count:
             _remove_oldest(ensure_private_folder(self._aside))
@@ -64,13 +64,13 @@ class LayerExtractor:
 
 
 def try_rename(directory: int, name: str, to_directory: int, new_name: str, *, mode: int | None) -> bool:
-    """Rename; False if that cannot be, between two file systems. `mode` is a directory's."""
+    """Rename; False if the target is on another file system. `mode` is that of a directory."""
     try:
         os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=to_directory)
     except PermissionError:
         if mode is None or mode & stat.S_IWUSR:
             raise
-        # What must not be written must not be moved elsewhere either: its `..` is something in it.
+        # Moving a directory changes its `..` entry, which needs write permission on it.
         os.chmod(name, mode | stat.S_IWUSR, dir_fd=directory)
         if not try_rename(directory, name, to_directory, new_name, mode=None):
             return False
@@ -89,6 +89,6 @@ def _remove_oldest(aside: Path) -> None:
         for name in kept[: max(0, len(kept) - MAX_ASIDE_COMMANDS + 1)]:
             remove_tree(name, fd)
     except FileNotFoundError:
-        pass  # somebody else makes room
+        pass  # another process makes room
     finally:
         os.close(fd)

@@ -1,7 +1,7 @@
-"""How much of the machine a command may take: by a control group where one is ours to make, else by rlimits.
+"""Resource limits for a command: by a cgroup if one can be created, otherwise by rlimits.
 
-A control group counts the whole tree. An rlimit counts each process's memory, and all processes of the user, except
-that the kernel counts none of root's.
+A cgroup counts the whole process tree. An rlimit counts memory per process, and processes per user; the kernel does
+not count those of root.
 """
 
 import atexit
@@ -13,23 +13,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 from uuid import uuid4
 
-ENTER_SCRIPT = 'echo 0 >"$0/cgroup.procs" && exec "$@"'  # 0 is whoever writes it
+ENTER_SCRIPT = 'echo 0 >"$0/cgroup.procs" && exec "$@"'  # 0 is the writing process
 CGROUP_ROOT = "/sys/fs/cgroup"
-EXIT_TIMEOUT_SECONDS = 0.5  # to wait at our own end for what is dying in a group
-SWAP_LIMIT = "memory.swap.max"  # not every kernel has it
+EXIT_TIMEOUT_SECONDS = 0.5  # how long to wait at exit for dying processes in a cgroup
+SWAP_LIMIT = "memory.swap.max"  # not available on every kernel
 
-_leftover_cgroups: set[str] = set()  # groups of ours in which something was still dying when they were to be removed
+_leftover_cgroups: set[str] = set()  # our cgroups that could not be removed because something in them was still dying
 
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """Bytes and processes; None is as much as there is."""
+    """Bytes and processes; None is unlimited."""
 
     memory: int | None = None
     processes: int | None = None
 
     def to_flags(self) -> tuple[str, ...]:
-        """For the launcher, of what no group counts."""
+        """Launcher flags for the limits that no cgroup enforces."""
         memory = () if self.memory is None else ("-m", str(self.memory))
         return memory if self.processes is None else (*memory, "-p", str(self.processes))
 
@@ -38,7 +38,7 @@ UNLIMITED = ResourceLimits()
 
 
 def enter_cgroup(limits: ResourceLimits, cleanup: ExitStack) -> tuple[tuple[str, ...], ResourceLimits]:
-    """What to put before a command so that it runs in a group of its own, and what is left for rlimits to count."""
+    """The argv prefix that runs a command in its own cgroup, and the limits left for rlimits."""
     if limits == UNLIMITED:
         return (), limits
     swap = None if limits.memory is None else 0
@@ -52,7 +52,7 @@ def enter_cgroup(limits: ResourceLimits, cleanup: ExitStack) -> tuple[tuple[str,
 
 
 def explain_uncounted(limits: ResourceLimits) -> str:
-    """Why the processes of a command are not counted, though that was asked for; empty if they are."""
+    """Why a command's processes are not counted although requested; empty if they are."""
     if limits.processes is None or os.geteuid() or find_delegated_cgroup() or find_pids_cgroup():
         return ""
     return "processes are not counted: the kernel counts none of root's, and no control group can be made here"
@@ -74,9 +74,9 @@ def _create_cgroup(parent: str, settings: Mapping[str, int | None], cleanup: Exi
 
 @cache
 def find_delegated_cgroup() -> str:
-    """A group of ours that may have more groups in it; empty if there is none.
+    """A cgroup in which we may create others; empty if there is none.
 
-    That is the one above our own: a group with processes in it cannot share out what it was given. At the top it can.
+    It is the parent of our own: a cgroup with processes cannot have controllers for children, except at the top.
     """
     try:
         own = _read_own_cgroup("0::/") or "/"
@@ -90,7 +90,7 @@ def find_delegated_cgroup() -> str:
 
 @cache
 def find_pids_cgroup() -> str:
-    """Our own group among those that count processes only, where the kernel has a hierarchy for that (version 1)."""
+    """Our own cgroup in the pids hierarchy, if the kernel has one (version 1)."""
     try:
         own = os.path.join(CGROUP_ROOT, "pids", _read_own_cgroup(":pids:/").lstrip("/"))
     except OSError:
@@ -127,13 +127,13 @@ def _remove_leftovers() -> None:
         except FileNotFoundError:
             pass
         except OSError:
-            continue  # busy, until what is in it is gone
+            continue  # busy until its processes are gone
         _leftover_cgroups.discard(each)
 
 
 @atexit.register
 def _remove_leftovers_at_exit() -> None:
-    """Nobody comes after us who would."""
+    """Remove them now: no later call would."""
     until = time.monotonic() + EXIT_TIMEOUT_SECONDS
     while _leftover_cgroups and time.monotonic() < until:
         _remove_leftovers()

@@ -1,8 +1,8 @@
-"""One loopback for a session: its commands reach what its background commands serve, and nobody else does.
+"""A session's shared loopback: its commands reach what its background commands serve, and nobody else does.
 
-A network namespace lasts as long as somebody holds it, and a descriptor is enough to hold one. So there is no process
-to end: when the session is closed, or when we are killed, the namespace goes with the last command in it. bubblewrap
-makes it once. The launcher joins it, then becomes the bubblewrap that makes the command's own namespaces below.
+A network namespace lives as long as a descriptor refers to it. So there is no process to end: when the session is
+closed, or Handhold is killed, the namespace disappears with the last command in it. bubblewrap creates it once. The
+launcher joins it, then runs the bubblewrap that creates the command's other namespaces.
 """
 
 import os
@@ -22,15 +22,15 @@ from handhold.core.errors import NoShell
 if TYPE_CHECKING:
     from handhold.backends.network.proxy import Proxy
 
-# Root needs no user namespace to make a network namespace, unless a container left it without that capability.
+# Root needs no user namespace to create a network namespace, unless a container dropped that capability.
 OWNER_FLAGS: tuple[tuple[str, ...], ...] = ((), ("--unshare-user",))
 
 
 class Loopback:
-    """A network namespace with nothing but `lo` in it, where the proxy for named hosts listens if there are any."""
+    """A network namespace with only `lo`, in which the proxy for named hosts listens if there are any."""
 
     def __init__(self, bubblewrap: str, opening: NetworkAccess | None = None) -> None:
-        """NoShell if this machine does not allow one that commands can join."""
+        """Raise NoShell if this machine does not allow a namespace that commands can join."""
         self._launcher = detect_sandbox_support().launcher
         self._lock = Lock()
         if not self._launcher:
@@ -83,9 +83,9 @@ class Loopback:
         return (self._launcher, "-j", str(namespace), "--")
 
     def prepare_join(self, stack: ExitStack) -> tuple[tuple[str, ...], int]:
-        """What to put before a bubblewrap with `--share-net`, and the descriptor to pass, open as long as `stack`.
+        """The argv prefix for a bubblewrap with `--share-net`, and the descriptor to pass, open as long as `stack`.
 
-        The descriptor is the command's own: the number of one that is closed meanwhile may pass to another session's.
+        The descriptor is a duplicate for this command: otherwise its number could be reused by another session.
         """
         with self._lock:
             if self._namespace < 0:
@@ -95,14 +95,14 @@ class Loopback:
         return self._build_join_argv(namespace), namespace
 
     def close(self) -> None:
-        """It lasts until the last command in it has ended."""
+        """Release the namespace. It lives until the last command in it has ended."""
         with self._lock:
             self._namespace = -1
         self._stack.close()
 
 
 def open_proxy(opening: NetworkAccess, stack: ExitStack) -> "tuple[Proxy, int]":
-    """A proxy, and the descriptor over which it is to be handed the socket that it serves."""
+    """A proxy, and the descriptor over which it receives the socket that it serves."""
     from handhold.backends.network.proxy import Proxy
 
     if not detect_sandbox_support().launcher:

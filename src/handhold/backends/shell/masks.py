@@ -1,8 +1,8 @@
-"""Masks: what a rule forbids to read is out of a command's reach too, whatever program it starts.
+"""Masks: hide what a rule denies from commands, whatever program they run.
 
-Over each such file something is mounted that nobody can open, over each such folder an empty one. Inside there are no
-capabilities, so modes hold for root as well; and no namespace can be made in which a mount could be taken off again.
-What is masked can be neither moved nor removed, and no folder that it lies in.
+A file is covered by one that nobody can open, a folder by an empty one. Commands have no capabilities, so modes bind
+root as well, and they cannot create a namespace in which a mount could be removed. Masked entries, and the folders
+they are in, can be neither moved nor removed.
 """
 
 import os
@@ -15,13 +15,13 @@ from handhold.core.errors import NoShell
 from handhold.core.facts import SandboxStatus
 from handhold.core.text.path_escaping import escape_path
 
-MAX_MASKS = 500  # for each mount bubblewrap reads the list of all, so a thousand would take seconds
+MAX_MASKS = 500  # bubblewrap reads the whole mount list for each mount, so a thousand would take seconds
 MAX_LISTED_PATHS = 100
 MAX_EXAMPLE_PATHS = 5
 
 
 def build_masks(denied_paths: Sequence[str], roots: Sequence[str], state: Path) -> Mapping[str, str]:
-    """What to mount where. NoShell if that cannot be, and then nothing may run."""
+    """Map each path to what is mounted over it. Raise NoShell if that is impossible: then nothing may run."""
     if not denied_paths:
         return {}
     if len(denied_paths) > MAX_MASKS:
@@ -36,7 +36,7 @@ def build_masks(denied_paths: Sequence[str], roots: Sequence[str], state: Path) 
 
 
 def create_mask_sources(state: Path) -> tuple[str, str]:
-    """A file and a folder, both empty, that nobody can open."""
+    """An empty file and an empty folder that nobody can open."""
     sources = ensure_private_folder(state / "shut")
     file, folder = sources / "file", sources / "folder"
     if not os.path.lexists(file):
@@ -46,13 +46,13 @@ def create_mask_sources(state: Path) -> tuple[str, str]:
 
 
 def add_hidden_paths(status: SandboxStatus, denied_paths: Sequence[str], first_root: str) -> SandboxStatus:
-    """With what was hidden."""
+    """The status with the paths that were hidden."""
     names = tuple(format_path(place, first_root) for place in denied_paths[:MAX_LISTED_PATHS])
     return replace(status, hidden=names, hidden_total=len(denied_paths))
 
 
 def explain_unhidden(denied_paths: Sequence[str], first_root: str) -> str:
-    """Why a command that nothing contains is not run; empty if there is nothing that it must not see."""
+    """Why an unsandboxed command is not run; empty if there is nothing to hide from it."""
     if not denied_paths:
         return ""
     names = ", ".join(format_path(place, first_root) for place in denied_paths[:MAX_EXAMPLE_PATHS])

@@ -1,7 +1,7 @@
-"""Files that a command moved, told from those that somebody else deleted meanwhile.
+"""Distinguish files that a command moved from files that somebody else deleted meanwhile.
 
-In a layer both look alike: a copy of a file that the root does not have under this name. The one that was moved is
-still in the root under its old name, which the layer has deleted, and is the same: time, size, mode and every byte.
+In a layer both look alike: a copy of a file that does not exist under this name in the root. A moved file still exists
+in the root under its old name, which the layer has deleted, with the same mtime, size, mode and content.
 """
 
 import os
@@ -20,15 +20,15 @@ FileSignature = tuple[int, int, int]
 
 
 class MoveDetector:
-    """What a layer has taken away from its root, looked through when it is first asked about."""
+    """The files that a layer deleted from its root, collected on first use."""
 
     def __init__(self, root: Root, layer: Root) -> None:
         self._root = root
         self._layer = layer
-        self._deleted_files: dict[FileSignature, list[str]] | None = None  # and where they are
+        self._deleted_files: dict[FileSignature, list[str]] | None = None  # by signature, with their paths
 
     def has_moved(self, fd: int, found: os.stat_result) -> bool:
-        """Whether this file, which is open at its beginning, was moved to where it is; it is there again afterwards."""
+        """Whether this file, open at its start, was moved here. The file position is restored."""
         if self._deleted_files is None:
             self._deleted_files = self._collect_deleted()
         return any(self._is_same(fd, rel_path) for rel_path in self._deleted_files.get(_get_signature(found), ()))
@@ -64,7 +64,7 @@ class MoveDetector:
 
 
 def _walk_files(directory: int, name: str) -> Iterator[tuple[str, os.stat_result]]:
-    """A file, or all that are in a folder."""
+    """A file, or all files below a folder."""
     seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISREG(seen.st_mode):
         yield name, seen

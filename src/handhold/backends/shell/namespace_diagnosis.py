@@ -1,6 +1,6 @@
-"""Why this machine gives a plain program no user namespace, and what its owner can do about it.
+"""Diagnose why this machine does not allow unprivileged user namespaces, and what its owner can do about it.
 
-A sandbox needs one. Several settings and filters forbid it, and bubblewrap's own words are the same for most of them.
+A sandbox needs one. Several settings and filters forbid it, and bubblewrap's message is the same for most of them.
 """
 
 import os
@@ -17,7 +17,7 @@ MAX_NAMESPACES_SYSCTL, UNPRIVILEGED_CLONE_SYSCTL = "user.max_user_namespaces", "
 APPARMOR_SYSCTL = "kernel.apparmor_restrict_unprivileged_userns"
 STATUS_FILE = Path("/proc/self/status")
 
-# Prints the error number of making a user namespace, and of making a mount namespace with the rights that it gives.
+# Prints the error numbers of creating a user namespace, and of creating a mount namespace inside it.
 PROBE_SCRIPT = """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,11 +41,11 @@ PROFILE_FILE = "/etc/apparmor.d/handhold-bwrap"
 @dataclass(frozen=True)
 class Cause:
     why: str
-    remedy: str  # for the owner of the machine: lines to paste into a shell, or a sentence
+    remedy: str  # for the machine's owner: shell commands, or a sentence
 
 
 def find_cause(bubblewrap: str) -> Cause | None:
-    """What keeps the bubblewrap at a path from making its namespaces; None if nothing that we know."""
+    """What prevents this bubblewrap from creating its namespaces; None if no known cause applies."""
     settings = {
         name: _read_sysctl(name) for name in (MAX_NAMESPACES_SYSCTL, UNPRIVILEGED_CLONE_SYSCTL, APPARMOR_SYSCTL)
     }
@@ -67,7 +67,7 @@ def diagnose(
     is_root: bool,
     bubblewrap: str,
 ) -> Cause | None:
-    """By the error numbers of making a user namespace and of using it, and by what the settings say."""
+    """Diagnose by the error numbers of creating and using a user namespace, and by sysctl settings."""
     if not create_errno and not use_errno:
         return None
     if create_errno in (ENOSYS, EINVAL):
@@ -104,7 +104,7 @@ def _format_sysctl_remedy(name: str, value: int) -> str:
 
 
 def _format_profile_remedy(bubblewrap: str) -> str:
-    """For this bubblewrap alone; the setting would lift the restriction for every program."""
+    """An AppArmor profile for this bubblewrap only; changing the setting would affect every program."""
     return (
         f"sudo tee {PROFILE_FILE} >/dev/null <<'END'\n{PROFILE_TEMPLATE.format(path=_quote_path(bubblewrap))}END\n"
         f"sudo apparmor_parser --replace {PROFILE_FILE}"
@@ -112,12 +112,12 @@ def _format_profile_remedy(bubblewrap: str) -> str:
 
 
 def _quote_path(path: str) -> str:
-    """As AppArmor reads it: some characters stand for many names, unless they are escaped."""
+    """Quote for AppArmor, where some characters are wildcards unless escaped."""
     return '"' + "".join(f"\\{each}" if each in '\\"*?[]{}^@' else each for each in path) + '"'
 
 
 def _read_sysctl(name: str) -> int | None:
-    """None if this kernel does not have it."""
+    """None if this kernel does not have the setting."""
     try:
         return int((SYSCTL_FOLDER / name.replace(".", "/")).read_text())
     except (OSError, ValueError):
@@ -140,5 +140,5 @@ def _probe_namespaces() -> tuple[int, int]:
         )
         create_errno, use_errno = map(int, done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError):
-        return 0, 0  # nobody can tell
+        return 0, 0  # unknown
     return create_errno, use_errno

@@ -1,9 +1,9 @@
-"""Sandboxes whose tool was killed while they were being made.
+"""Kill sandboxes whose Handhold process was killed while they were being set up.
 
-bubblewrap's first process inside waits for the one outside before it has asked to die with it. If the tool is killed in
-that moment it waits for ever: nothing of the command has begun, and it holds a process and no more. So a sandbox
-carries the name of its tool, where the command does not see it, and the next shell of the same user ends those whose
-tool is gone.
+bubblewrap's first process inside waits for the one outside before it has requested to die with it. If Handhold is
+killed in that moment, it waits forever: the command has not started, but a process is left. So a sandbox carries the
+id of its Handhold process, invisible to the command, and the next shell of the same user kills those whose process is
+gone.
 """
 
 import os
@@ -17,29 +17,29 @@ TOOL_ID_PATTERN = re.compile(r"(?P<pid>[1-9][0-9]{0,9})-[0-9]{1,20}-(?P<namespac
 
 
 def build_tool_id(pid: int) -> str:
-    """A process by its number, the moment it began, and where the number counts."""
+    """Identify a process by pid, start time and pid namespace."""
     began = _read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19].decode()
     return f"{pid}-{began}-{os.readlink('/proc/self/ns/pid')}"
 
 
 @cache
 def build_tool_environment(pid: int) -> dict[str, str]:
-    """The variable of a sandbox that this process makes."""
+    """The environment variable for sandboxes that this process creates."""
     return {TOOL_VARIABLE: build_tool_id(pid)}
 
 
 def kill_orphans() -> None:
-    """End what a tool that is gone has left. What others run, in other namespaces or as other users, is not ours.
+    """Kill what a dead process left. Processes in other namespaces or of other users are not ours.
 
-    Anybody may put the variable into the environment of a process of theirs, and of a set-user-id program that they
-    start. So a mark counts only if it has our form and the process has no user but us.
+    Anybody may set the variable for their processes, including set-user-id programs they start. So it counts only if
+    it is well-formed and the process runs entirely as our user.
     """
     here = os.readlink("/proc/self/ns/pid")
     is_alive = cache(_is_alive)
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        with suppress(OSError):  # gone, or somebody else's
+        with suppress(OSError):  # gone, or not ours
             tool = _read_tool_id(name)
             if tool and tool["namespace"] == here and not is_alive(tool[0]):
                 _kill(int(name), tool[0])
@@ -49,14 +49,14 @@ def _kill(pid: int, tool: str) -> None:
     handle = os.pidfd_open(pid)
     try:
         found = _read_tool_id(str(pid))
-        if found and found[0] == tool:  # the number may have passed to another a moment ago
+        if found and found[0] == tool:  # the pid may have been reused meanwhile
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:
         os.close(handle)
 
 
 def _read_tool_id(name: str) -> re.Match[str] | None:
-    """The tool that made the sandbox which this process is of; None for every other process."""
+    """The id of the process that created this sandbox process; None for any other process."""
     if not _is_own_process(name):
         return None
     for variable in _read_file(f"/proc/{name}/environ").split(b"\0"):
@@ -66,7 +66,7 @@ def _read_tool_id(name: str) -> re.Match[str] | None:
 
 
 def _is_own_process(name: str) -> bool:
-    """Whether its real, effective, saved and file-system user is the one that we run as."""
+    """Whether its real, effective, saved and file-system user are all ours."""
     status = _read_file(f"/proc/{name}/status")
     users = status.partition(b"\nUid:")[2].partition(b"\n")[0].split()
     return {*users} == {str(os.geteuid()).encode()}

@@ -1,7 +1,7 @@
-"""What a command prints, in bounded memory whatever its size.
+"""Command output, in bounded memory whatever its size.
 
-It is read into a ring, so the last mebibyte is always at hand; its beginning is kept beside the ring, and
-everything goes to a file once it is more than a little. What is shown is made in the end, from these two pieces.
+It is read into a ring that always holds the last mebibyte. The beginning is kept separately, and everything goes to a
+file once it exceeds a small size. What is shown is built at the end from the beginning and the ring.
 """
 
 import codecs
@@ -16,27 +16,27 @@ from handhold.core.facts import CommandOutput
 from handhold.core.text.redaction import Redaction, Redactor
 from handhold.core.text.terminal import render_terminal_text
 
-RING_BYTES = 1024**2  # a quarter of it is read at once; a larger one would not be faster, and costs at every start
-SMALL_RING_BYTES = RING_BYTES // 4  # for those of which there may be many
+RING_BYTES = 1024**2  # a quarter is read at once; a larger ring is not faster, and costs time at every start
+SMALL_RING_BYTES = RING_BYTES // 4  # for outputs of which there may be many
 HEAD_BYTES = 256 * 1024  # kept of an output that is longer than the ring
 SPILL_THRESHOLD_BYTES = 256 * 1024  # held without a file
-MAX_TIDIED_BYTES = 1024**2  # an output of this size may yet be short, once it is tidied
-MAX_LINE_CHARS = 1_000  # of a line, where both ends are shown
-MAX_WATCH_BYTES = 64 * 1024  # bytes that a watcher gets at once at most
-WATCH_INTERVAL_SECONDS = 0.05  # seconds between two of its turns
+MAX_TIDIED_BYTES = 1024**2  # an output of this size may still be short once it is cleaned up
+MAX_LINE_CHARS = 1_000  # of a line, if both ends of the output are shown
+MAX_WATCH_BYTES = 64 * 1024  # the most that a watcher gets at once
+WATCH_INTERVAL_SECONDS = 0.05  # between two notifications
 
-MIN_PERIODIC_BYTES = 64 * 1024  # a piece of this size is worth a look whether it repeats itself
-MAX_PERIOD_BYTES = 64 * 1024  # the longest repetition that is looked for
+MIN_PERIODIC_BYTES = 64 * 1024  # a piece of this size is checked for repetition
+MAX_PERIOD_BYTES = 64 * 1024  # the longest repetition that is detected
 SAMPLE_BYTES = 64
 MAX_FAILED_CHECKS = 8
 
-_ring_pool: list[bytearray] = []  # one that is used again: a new one takes longer than everything else here
+_ring_pool: list[bytearray] = []  # one is reused: allocating it takes longer than everything else here
 
 
 class OutputSink:
-    """Takes an output as it comes. The file gets it whole up to `results.max_bytes`, beyond that its two ends.
+    """Collects output as it arrives. The file gets all of it up to `results.max_bytes`, beyond that its two ends.
 
-    What is redacted is never in the ring, nor in the file.
+    Redacted secrets are never in the ring or in the file.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class OutputSink:
         self._redactor = Redactor(redaction) if redaction else None
         self._watcher = _OutputWatcher(watch) if watch else None
         self._finished = False
-        self._lock = Lock()  # who pages through a running job's output is another thread
+        self._lock = Lock()  # another thread may page through a running job's output
 
-    # --- while it runs
+    # --- while running
 
     def read_from(self, fd: int) -> int:
-        """Read once; 0 at its end. BlockingIOError if there is nothing yet."""
+        """Read once; return 0 at the end. Raise BlockingIOError if there is nothing yet."""
         if self._redactor:
             data = os.read(fd, self._chunk_bytes)
             self._append(self._redactor.feed(data))
@@ -79,7 +79,7 @@ class OutputSink:
         return size
 
     def flush(self) -> None:
-        """Nothing more will come: what was held back, as it might have been the beginning of a secret, was none."""
+        """End of output: what was held back as a possible beginning of a secret is output."""
         if self._redactor:
             self._append(self._redactor.flush())
 
@@ -107,7 +107,7 @@ class OutputSink:
                 self._write_spill()
 
     def notify_watcher(self, *, last: bool = False) -> float | None:
-        """Let the watcher see what is new, if it is time; the seconds until it will be, if there is something."""
+        """Notify the watcher if it is due; return the seconds until then if there is something new."""
         if not self._watcher or self._watcher.sent_bytes == self.total:
             return None
         wait = self._watcher.due - time.monotonic()
@@ -122,7 +122,7 @@ class OutputSink:
         if self._spill is None:
             self._spill = self._results.create()
             if self._spill is None:
-                self._max_spill_bytes = 0  # it is not asked for again
+                self._max_spill_bytes = 0  # do not try again
                 return
         until = min(self.total, self._max_spill_bytes)
         while self._spilled_bytes < until:
@@ -132,24 +132,24 @@ class OutputSink:
             self._spilled_bytes += len(piece)
 
     def _read_tail(self, size: int) -> bytes:
-        """The last bytes, as far as the ring goes back."""
+        """The last bytes, as far as the ring reaches."""
         size = min(size, self.total, self._ring_bytes)
         end = (self.total - 1) % self._ring_bytes + 1 if self.total else 0
         if size <= end:
             return bytes(self._view[end - size : end])
         return bytes(self._view[end - size :]) + bytes(self._view[:end])
 
-    # --- in the end
+    # --- after the end
 
     @property
     def lines(self) -> int:
-        """A last line that is not ended is one."""
+        """Includes an unterminated last line."""
         return self._newlines.total + (self.total > 0 and self._read_tail(1) != b"\n")
 
     def build_output(self, chars: int, lines: int, *, first_bytes: int = 0) -> CommandOutput:
-        """Whole if it has at most so many characters, else so many lines of each end and the file. Ask once.
+        """All of it if it has at most `chars` characters, otherwise `lines` from each end and the file. Call once.
 
-        With `first_bytes` it is whole if it has at most those, else they are all that is shown.
+        With `first_bytes`, all of it if it has at most that many bytes, otherwise only those.
         """
         whole = self._build_whole(first_bytes or chars)
         if whole and (not first_bytes or len(whole.head.encode()) <= first_bytes):
@@ -178,14 +178,14 @@ class OutputSink:
         )
 
     def read_page(self, offset: int, size: int, *, ended: bool) -> tuple[int, bytes]:
-        """At most so many bytes from an offset on, and where they really begin: what was not kept is passed over.
+        """At most `size` bytes from an offset, and where they really begin: bytes that were not kept are skipped.
 
-        Where more is left they end with a line if they can. Up to now they are whole, since a prompt ends no line; half
-        a letter is shown once nothing more can come.
+        If more follows, they end at a line if possible. At the end of the output so far an incomplete line is included,
+        since a prompt ends no line; an incomplete character is included only if nothing more can come.
         """
         with self._lock:
             total = self.total
-            # The next piece is written over what is older.
+            # The next piece overwrites the oldest data.
             in_ring = max(0, total - self._ring_bytes + self._chunk_bytes)
             if offset >= in_ring:
                 data = self._read_tail(max(0, total - offset))[:size]
@@ -210,16 +210,16 @@ class OutputSink:
         return decode(self._read_tail(MAX_LINE_CHARS))[0].strip()
 
     def close(self) -> None:
-        """Its file stays, as far as it goes, and so does what can be paged through. Nothing is taken any more."""
+        """Finish the file and keep what can be paged through. Nothing more is accepted."""
         if self._spill and not self._finished:
             self._finish_spill()
         with self._lock:
-            if self.total < self._ring_bytes:  # who asks may come much later: an empty ring must not wait for that
+            if self.total < self._ring_bytes:  # it may be read much later, so do not keep an empty ring until then
                 self._ring = self._newlines.ring = self._ring[: self.total]
                 self._view = self._newlines.view = memoryview(self._ring)
 
     def drop(self) -> None:
-        """Nobody will ask for it any more. Call it once, when nothing writes into it."""
+        """Discard it when it is no longer needed. Call once, when nothing writes to it."""
         if self._spill and not self._finished:
             self._results.drop(self._spill)
         if self._ring_bytes == RING_BYTES and not _ring_pool:
@@ -235,7 +235,7 @@ class OutputSink:
         return CommandOutput(shown, total_bytes=self.total, total_lines=self.lines, has_undecodable_bytes=replaced)
 
     def _finish_spill(self) -> tuple[str, int]:
-        """The rest goes to the file: where it is, and how much of the output it holds."""
+        """Write the rest to the file; return its path and how much of the output it contains."""
         if self._spilled_bytes < self._max_spill_bytes:
             self._write_spill()
         self._finished = True
@@ -251,7 +251,7 @@ class OutputSink:
 
 
 def decode(data: bytes) -> tuple[str, bool]:
-    """As text, and whether some bytes were none."""
+    """As text, and whether bytes were replaced."""
     try:
         return data.decode(), False
     except UnicodeDecodeError:
@@ -259,18 +259,18 @@ def decode(data: bytes) -> tuple[str, bool]:
 
 
 def drop_partial_start(data: bytes) -> bytes:
-    """A piece without the end of a letter that was cut off at its start."""
+    """Drop a character that was cut off at the start."""
     start = 0
-    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:  # one that goes on
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:  # a continuation byte
         start += 1
     return data[start:]
 
 
 def drop_partial_end(data: bytes) -> bytes:
-    """A piece without the start of a letter that was cut off at its end."""
+    """Drop a character that was cut off at the end."""
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
-        if lead & 0xC0 != 0x80:  # not one that goes on
+        if lead & 0xC0 != 0x80:  # not a continuation byte
             length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
             return data[:-back] if length > back else data
     return data
@@ -278,7 +278,7 @@ def drop_partial_end(data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class OutputEnds:
-    """The first and the last lines of an output, each cut to a width, and how many are between them."""
+    """The first and last lines of an output, each cut to a width, and the number of lines between them."""
 
     head: list[str]
     tail: list[str]
@@ -287,7 +287,7 @@ class OutputEnds:
 
 
 def take_head(beginning: bytes, *, lines: int, max_bytes: int) -> OutputEnds:
-    """The first bytes alone, in whole letters."""
+    """The first bytes only, in complete characters."""
     text, replaced = decode(drop_partial_end(beginning))
     head = drop_partial_end(render_terminal_text(text).encode()[:max_bytes]).decode()
     return OutputEnds([head], [], lines - head.count("\n"), replaced)
@@ -296,7 +296,7 @@ def take_head(beginning: bytes, *, lines: int, max_bytes: int) -> OutputEnds:
 def take_head_and_tail(
     beginning: bytes, ending: bytes, *, total: int, lines: int, max_lines: int, width: int
 ) -> OutputEnds:
-    """At most so many lines of each end. No line is shown twice, except that a long one shows both of its own."""
+    """At most `max_lines` from each end. No line is shown twice, except that a long line may show both its ends."""
     cut_after, cut_before = len(beginning) < total, len(ending) < total
     first, head_replaced = decode(drop_partial_end(beginning) if cut_after else beginning)
     last, tail_replaced = decode(drop_partial_start(ending) if cut_before else ending)
@@ -329,11 +329,11 @@ def _take_line_end(line: str, width: int) -> str:
 
 
 class _NewlineCount:
-    """Counts line ends in the ring.
+    """Counts newlines in the ring.
 
-    A flood is to be taken at 1 GB/s, and counting the line ends of `yes` goes at 0.6 GB/s on a core of its own. But a
-    flood mostly says the same again and again: one comparison of a piece with itself, moved by the length of what is
-    repeated, shows that at 25 GB/s. Other output (`find`, `seq`) is counted, at 1.2 GB/s.
+    A flood should be read at 1 GB/s, but counting the newlines of `yes` runs at 0.6 GB/s on its own core. Floods are
+    mostly repetitive: comparing a piece with itself, shifted by the length of the repetition, verifies that at 25 GB/s.
+    Other output (`find`, `seq`) is counted, at 1.2 GB/s.
     """
 
     def __init__(self, ring: bytearray, view: memoryview) -> None:
@@ -356,14 +356,14 @@ class _NewlineCount:
             self._failed_checks += not self._period
 
     def _find_period(self, start: int, end: int) -> int:
-        """How far back the last bytes were seen before; 0 if they were not."""
+        """The distance to the previous occurrence of the last bytes; 0 if there is none."""
         sample = self.view[end - SAMPLE_BYTES : end]
         found = self.ring.rfind(sample, max(start, end - MAX_PERIOD_BYTES), end - 1)
         return end - SAMPLE_BYTES - found if found >= 0 else 0
 
 
 class _OutputWatcher:
-    """Somebody who looks on. Of a flood he sees the last of each moment."""
+    """Passes new output to a callback. Of a flood, it passes the last part of each interval."""
 
     def __init__(self, call: Callable[[str], None]) -> None:
         self.sent_bytes = 0

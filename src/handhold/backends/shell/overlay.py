@@ -1,9 +1,9 @@
-"""A shadow of the workspace: a command sees the roots, and what it writes lands in a layer of its own.
+"""An overlay of the workspace: a command sees the roots, and its writes go to a layer of their own.
 
-Over each writable root lies an overlay, with a fresh layer for each command. Once the command has ended, the layer is
-read as a set of changes and thrown away; the root itself has not been touched. Where the root's own file system can
-hold a layer it lies on the shelf, so that taking over what a command made is a rename; else in memory or in the
-scratch folder, and things are copied.
+Each writable root gets an overlay with a fresh layer per command. After the command, the layer is read as a set of
+changes and discarded; the root itself has not been touched. If the root's own file system can hold a layer, the layer
+is in the staging area, so that applying a change is a rename. Otherwise it is in memory or in the scratch folder, and
+changes are copied.
 """
 
 import os
@@ -29,17 +29,17 @@ from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import SystemFailure
 from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
 
-# The kinds of file system that hold a layer: ext4 and its elders, XFS, Btrfs, tmpfs, F2FS, bcachefs, ZFS.
+# File systems that can hold a layer: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, bcachefs, ZFS.
 LAYER_FILE_SYSTEMS = frozenset((0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0xCA451A4E, 0x2FC12FC1))
 SHM_FOLDER = Path("/dev/shm")
-CLOCK_TIMEOUT_SECONDS = 0.1  # seconds for a file system's clock to move on
+CLOCK_TIMEOUT_SECONDS = 0.1  # for a file system's clock to advance
 CLOCK_POLL_SECONDS = 0.0005
 UPPER, WORK, MARKER = "upper", "work", "marker"
 PROBE_XATTR = f"{XATTR_PREFIX}probe"
 
 
 class OverlayUnavailable(Exception):
-    """There is none to be had of these roots."""
+    """These roots cannot be overlaid."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -51,10 +51,10 @@ class RootOverlay:
     """A layer over one root."""
 
     root: Root
-    staging_area: StagingArea  # with the slots
+    staging_area: StagingArea  # holds the slots
     command: str
-    layer_area: StagingArea  # with the layer
-    layer_folder: str  # there
+    layer_area: StagingArea  # holds the layer
+    layer_folder: str  # in the layer area
     started_ns: int
 
     @property
@@ -64,7 +64,7 @@ class RootOverlay:
         )
 
     def remove_layer(self) -> None:
-        """Throw the layer away, whatever is in it. What cannot be removed now is swept another time."""
+        """Discard the layer. What cannot be removed now is swept later."""
         try:
             fd = os.open(self.layer_folder, LIST_FLAGS)
         except FileNotFoundError:
@@ -78,12 +78,12 @@ class RootOverlay:
 
 
 class WorkspaceOverlay:
-    """For one command. Whoever makes one discards it, in the end."""
+    """The overlays for one command. Its creator must discard it."""
 
     def __init__(self, overlays: Sequence[RootOverlay], other_mounts: Sequence[Mount], scratch: Path) -> None:
         self._overlays = overlays
         self._scratch = scratch
-        # One root may lie in another: the outer one is mounted first.
+        # One root may be inside another: the outer one is mounted first.
         self.mounts = tuple(sorted((*(over.mount for over in overlays), *other_mounts), key=lambda mount: mount.real))
 
     @classmethod
@@ -95,9 +95,9 @@ class WorkspaceOverlay:
         scratch: Path,
         checked: bool = False,
     ) -> "WorkspaceOverlay":
-        """Of all writable roots, or of none: OverlayUnavailable says why. The others are mounted as they are.
+        """Overlay all writable roots or none; OverlayUnavailable says why. Other roots are mounted read-only.
 
-        Whoever has `checked` a moment ago whether anything speaks against it spares us the question.
+        `checked` skips the check for obstacles, if the caller has just made it.
         """
         by_path = {root.real: root for root in roots}
         writable = [root for root in by_path.values() if root.writable]
@@ -122,7 +122,7 @@ class WorkspaceOverlay:
     def collect_effects(
         self, is_protected: Callable[[str], bool], is_withheld: Callable[[str], bool] = lambda _place: False
     ) -> Effects:
-        """What the command did, once it has ended. The new things lie in their slots then, and the layers are gone."""
+        """The effects of a finished command. New entries are then in their slots, and the layers are gone."""
         layers: list[Layer] = []
         for overlay in self._overlays:
             with translate_os_errors(overlay.root.real):
@@ -152,7 +152,7 @@ class WorkspaceOverlay:
         )
 
     def set_aside(self, change: FileChange) -> Conflict:
-        """For a change that somebody else got ahead of: the new thing leaves its slot and is kept to be read."""
+        """Keep the command's version of a conflicting change where it can be read, outside its slot."""
         if not isinstance(change.after, StagedContent):
             return Conflict(change.path, "mode" if change.after else "deleted")
         command, slot = change.after.slot.split("/")
@@ -168,7 +168,7 @@ class WorkspaceOverlay:
                 os.close(folder)
 
     def discard(self) -> None:
-        """Throw away the layers, and the slots that no commit took over. Twice is as good as once."""
+        """Discard the layers, and the slots that no commit took over. Idempotent."""
         for overlay in self._overlays:
             overlay.remove_layer()
             if overlay.layer_area is not overlay.staging_area:
@@ -177,7 +177,7 @@ class WorkspaceOverlay:
 
 
 def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -> RootOverlay:
-    # The overlay is laid over what the path leads to; what comes of it is put where the root was opened.
+    # The overlay is mounted by path, but changes are applied to the folder that was opened.
     if not os.path.samestat(os.stat(root.real), os.fstat(root.fd)):
         raise SystemFailure(root.real, "another folder stands there now")
     command = staging_area.create_folder()
@@ -209,7 +209,7 @@ def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -
 
 @cache
 def _can_hold_layers(folder: str) -> bool:
-    """Whether an overlay can keep its layer, and its notes, on this file system."""
+    """Whether an overlay can keep its layer and attributes on this file system."""
     fd = os.open(folder, LIST_FLAGS)
     try:
         if file_system_type(fd) & 0xFFFFFFFF not in LAYER_FILE_SYSTEMS:
@@ -225,12 +225,12 @@ def _can_hold_layers(folder: str) -> bool:
 
 @cache
 def _find_layer_area(scratch: Path) -> StagingArea:
-    """A place for layers in memory, else in the scratch folder. What dead processes left there is swept."""
+    """A place for layers in memory, otherwise in the scratch folder. Leftovers of dead processes are swept."""
     for folder in (SHM_FOLDER / f"handhold-{os.geteuid()}", scratch / "layers"):
         try:
             ensure_private_folder(folder)
             area = StagingArea(str(folder))
-            os.close(area.open_folder("."))  # it is ours, and nobody else's
+            os.close(area.open_folder("."))  # it is ours alone
             area.sweep(tuple)
         except OSError:
             continue
@@ -240,7 +240,7 @@ def _find_layer_area(scratch: Path) -> StagingArea:
 
 
 def _copy_root_metadata(upper: str, root: Root) -> None:
-    """A layer's own folder stands for the root, to whoever looks at the root from inside."""
+    """Copy the root's metadata to the layer's own folder, which represents the root inside."""
     found = os.stat(".", dir_fd=root.fd)
     with ExitStack() as opened:
         source = os.open(".", LIST_FLAGS, dir_fd=root.fd)
@@ -249,7 +249,7 @@ def _copy_root_metadata(upper: str, root: Root) -> None:
         opened.callback(os.close, fd)
         for name in list_xattrs(source):
             if not name.startswith(XATTR_PREFIX):
-                with suppress(OSError):  # a label of the system's
+                with suppress(OSError):  # a security label
                     os.setxattr(fd, name, os.getxattr(source, name))
         if os.geteuid() == 0:
             os.fchown(fd, found.st_uid, found.st_gid)
@@ -258,7 +258,7 @@ def _copy_root_metadata(upper: str, root: Root) -> None:
 
 
 def _read_clock_ns(path: str) -> int:
-    """Now, by the clock of the file system: later than anything that has happened there so far."""
+    """The current time by the file system's clock, later than anything that has happened there so far."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.unlink(path)

@@ -1,8 +1,8 @@
-"""What an overlay notes for itself on the things in a layer, and how it is taken off.
+"""The markers that an overlay leaves on entries of a layer, and how they are removed.
 
-The notes are attributes named `user.overlay.*`, and devices numbered 0:0 where something was deleted. A later overlay
-would read them, so nothing leaves a layer with one. Attributes of that name that a command tried to set lie there
-under a longer one; they go as well.
+The markers are attributes named `user.overlay.*`, and devices numbered 0:0 for deleted entries. A later overlay would
+obey them, so nothing leaves a layer with one. If a command sets such an attribute, the kernel stores it under a longer
+name; those are removed as well.
 """
 
 import os
@@ -16,9 +16,9 @@ from handhold.backends.files.roots import split_names
 from handhold.backends.files.staging_area import remove_tree
 
 XATTR_PREFIX = "user.overlay."
-OPAQUE_XATTR = f"{XATTR_PREFIX}opaque"  # nothing of the directory below shows through this one
-ORIGIN_XATTR = f"{XATTR_PREFIX}origin"  # this was copied from below
-WHITEOUT_XATTR = f"{XATTR_PREFIX}whiteout"  # on an empty file: something was deleted
+OPAQUE_XATTR = f"{XATTR_PREFIX}opaque"  # hides the directory below
+ORIGIN_XATTR = f"{XATTR_PREFIX}origin"  # copied from below
+WHITEOUT_XATTR = f"{XATTR_PREFIX}whiteout"  # on an empty file: a deleted entry
 CAPABILITY_XATTR = "security.capability"
 PARTIAL_COPY_XATTRS = frozenset((f"{XATTR_PREFIX}redirect", f"{XATTR_PREFIX}metacopy"))  # the content is not here
 
@@ -26,7 +26,7 @@ DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_privileged(mode: int, attributes: Iterable[str]) -> bool:
-    """Whether it is a program with rights that whoever starts it does not have, or a device."""
+    """Whether it is a program that grants privileges to whoever starts it, or a device."""
     if stat.S_ISREG(mode):
         return bool(mode & (stat.S_ISUID | stat.S_ISGID)) or CAPABILITY_XATTR in attributes
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
@@ -41,7 +41,7 @@ def get_owner_ids(found: os.stat_result) -> tuple[int, int]:
 
 
 def strip_xattrs(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
-    """Take the notes off a file or directory. Its mode may forbid that, and is the same afterwards."""
+    """Remove the markers from a file or directory. Its mode is changed if necessary, and restored."""
     ours = [name for name in attributes if name.startswith(XATTR_PREFIX)]
     if not ours:
         return
@@ -64,10 +64,10 @@ KeepEntry = Callable[[str, int, Sequence[str]], bool]
 
 
 def clean_tree(directory: int, name: str, keep_entry: KeepEntry) -> EntryState:
-    """Take the notes off whatever stands there, and off all that is in it; what it is then.
+    """Remove the markers from an entry and everything in it; return its state.
 
-    `keep_entry` gets the way to each entry, from here, with its mode and, of a file, the names of its attributes. What
-    it returns False for is removed.
+    `keep_entry` gets the relative path and mode of each entry and, for a file, the names of its attributes. Entries for
+    which it returns False are removed.
     """
     return _TreeCleaner(directory, name, keep_entry).run()
 
@@ -77,7 +77,7 @@ class _TreeCleaner:
         self.open_directory = directory
         self.name = name
         self.keep_entry = keep_entry
-        self.unreadable: list[tuple[str, int]] = []  # directories that could not be looked into, and their modes
+        self.unreadable: list[tuple[str, int]] = []  # directories that were not accessible, and their modes
 
     def run(self) -> EntryState:
         found = os.stat(self.name, dir_fd=self.open_directory, follow_symlinks=False)
@@ -90,7 +90,7 @@ class _TreeCleaner:
         finally:
             for rel_path, mode in reversed(self.unreadable):
                 self._restore_mode(rel_path, mode)
-        if self.unreadable:  # what the tree is to somebody who may not look into all of it
+        if self.unreadable:  # the state as seen with the original modes
             cleaned = read_entry_state(self.name, dir_fd=self.open_directory)
         assert cleaned is not None
         return cleaned
@@ -124,7 +124,7 @@ class _TreeCleaner:
         return attributes
 
     def _remove(self, directory: int, name: str) -> bool:
-        """Without a trace in the time of its directory: whoever wrote there did so before."""
+        """Remove without changing the directory's mtime."""
         found = os.fstat(directory)
         try:
             os.unlink(name, dir_fd=directory)

@@ -1,8 +1,8 @@
-"""Package caches in the user's home, for commands without a network: what was downloaded once can be installed again.
+"""Package caches in the user's home, for commands without a network: what was downloaded before can be installed again.
 
-Each cache is shown where it is, through an overlay whose layer is thrown away, since package managers lock and touch
-what they only read. A variable tells the tool where that is, now that HOME is another. What lies beside a cache stays
-hidden: credentials do.
+Each cache is visible at its path, through an overlay whose layer is discarded, because package managers lock and touch
+what they only read. A variable tells the tool where it is, since HOME differs. Everything next to a cache stays hidden:
+it may be credentials.
 """
 
 import os
@@ -26,13 +26,13 @@ FOLDER_OPEN_HOW = pack_open_how(
 
 @dataclass(frozen=True)
 class PackageCache:
-    """One that a package manager has in `folder`, below the home, unless one of the variables names another place."""
+    """A package manager's cache in `folder` below the home, unless one of the variables names another place."""
 
     variable: str
     folder: str
-    parts: tuple[str, ...] = ()  # all that is shown of the folder; none: the whole folder
-    within: tuple[str, str] = ("", "")  # a variable for a folder around it, and where in there it is
-    value_prefix: str = ""  # what the variable says before the path, if it is more than a path
+    parts: tuple[str, ...] = ()  # visible parts of the folder; empty: all of it
+    within: tuple[str, str] = ("", "")  # a variable for a parent folder, and the path inside it
+    value_prefix: str = ""  # what precedes the path in the variable's value
 
 
 PACKAGE_CACHES = (
@@ -53,7 +53,7 @@ CACHE_VARIABLES = tuple(
 
 @dataclass(frozen=True)
 class PackageCaches:
-    """Those that are there: `paths` are shown, `folders` around them are empty and may be written to."""
+    """Existing caches: `paths` are visible; the `folders` around them are empty and writable."""
 
     paths: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class PackageCaches:
 
 
 def find_caches(home: str, environ: Mapping[str, str], excluded: Sequence[str]) -> PackageCaches:
-    """By one call each. Nothing is found in what stays `excluded`, nor around it, nor on the far side of a link."""
+    """Find caches with one system call each. Excluded places, their parents and targets of links are left out."""
     found: list[str] = []
     folders: list[str] = []
     variables: dict[str, str] = {}
@@ -85,7 +85,7 @@ def find_caches(home: str, environ: Mapping[str, str], excluded: Sequence[str]) 
 def _list_candidates(
     home: str, values: tuple[str, ...]
 ) -> tuple[tuple[PackageCache, str, tuple[tuple[str, bytes], ...]], ...]:
-    """The folder of each cache, and the places in it that may be shown, with the way there from the home."""
+    """The folder of each cache, and the places in it to show, with their paths relative to the home."""
     environ = dict(zip(CACHE_VARIABLES, values, strict=True))
     credentials = [os.path.join(home, name) for name in host_paths.CREDENTIAL_PATHS]
     found: list[tuple[PackageCache, str, tuple[tuple[str, bytes], ...]]] = []
@@ -120,7 +120,7 @@ def _is_folder(top: int, rel_path: bytes) -> bool:
 
 
 def find_usable_caches(roots: Sequence[str], hidden: Sequence[str]) -> PackageCaches:
-    """Of the user whose HOME is ours, where that is hidden from commands and they would not find them otherwise."""
+    """The caches of the current user, if the home is hidden from commands."""
     home = next(iter(host_paths.find_homes()), "")
     if home not in host_paths.list_hidden_folders():
         return PackageCaches()
@@ -130,7 +130,7 @@ def find_usable_caches(roots: Sequence[str], hidden: Sequence[str]) -> PackageCa
 def build_cache_flags(
     caches: PackageCaches, overlaid: Sequence[str], exposed: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Places and the flags for them; a cache that no overlay can be laid over is read-only."""
+    """Places and their flags; a cache that cannot be overlaid is read-only."""
     for place in caches.folders:
         if not host_paths.is_inside_any(place, exposed):
             yield place, ("--tmpfs", place)

@@ -1,7 +1,7 @@
-"""What forbids a shadow of a root, found before a command runs on one.
+"""Check before a command runs whether a root can be overlaid.
 
-An overlay cannot be laid over a mount point, and in a user namespace it cannot copy what belongs to an id that is not
-mapped there. A root that holds the user's whole home, or everything, is no workspace to be shadowed.
+An overlay cannot cover a mount point, and in a user namespace it cannot copy files of an unmapped id. A root that
+contains the user's home, or everything, is not overlaid.
 """
 
 import os
@@ -14,15 +14,15 @@ from handhold.backends.mounts import MOUNTINFO_ESCAPES, MOUNTINFO_PATH, list_mou
 from handhold.backends.shell.host_paths import find_homes, is_inside
 from handhold.backends.shell.user_namespace import has_id_range
 
-SCAN_TIMEOUT_SECONDS = 0.25  # seconds to look for owners: some eighty thousand files
-RESCAN_FACTOR = 1000  # looking again may take a thousandth of the time
+SCAN_TIMEOUT_SECONDS = 0.25  # to scan for owners: about eighty thousand files
+RESCAN_FACTOR = 1000  # scanning again may take a thousandth of the time
 ESCAPED_CHARS = frozenset(MOUNTINFO_ESCAPES.values())
 
-_scan_cache: dict[tuple[int, int], tuple[float, str]] = {}  # by root: until when, and whose something is
+_scan_cache: dict[tuple[int, int], tuple[float, str]] = {}  # by root: valid until, and a path with a foreign owner
 
 
 def find_overlay_obstacle(root: Root) -> str:
-    """Why there can be no shadow of this root; empty if nothing speaks against it."""
+    """Why this root cannot be overlaid; empty if it can."""
     if root.real == "/":
         return "the workspace is the whole machine"
     if any(is_inside(home, root.real) for home in find_homes()):
@@ -35,17 +35,17 @@ def find_overlay_obstacle(root: Root) -> str:
 
 
 def find_mount_below(path: str) -> str | None:
-    # Before every command: it is rarely there, and looking for its bytes takes a tenth of the time.
+    # Runs before every command: a mount is rare, and a byte search takes a tenth of the time of parsing.
     if not ESCAPED_CHARS & {*path} and os.fsencode(f" {path}/") not in Path(MOUNTINFO_PATH).read_bytes():
         return None
     return next((point for point, _ in list_mounts() if point.startswith(path + "/")), None)
 
 
 def _find_foreign_owner(root: Root) -> str:
-    """Something that an overlay could not copy, as far as the last look tells.
+    """A path that an overlay could not copy, according to the last scan.
 
-    Looking at every file before every command would cost more than most commands. Owners hardly change, so one look
-    counts for a while: the longer, the longer it took.
+    Scanning every file before every command would cost more than most commands. Owners rarely change, so a result is
+    reused for a time proportional to the duration of the scan.
     """
     found = os.fstat(root.fd)
     key = found.st_dev, found.st_ino
@@ -75,9 +75,9 @@ def _scan_owners(root: Root, deadline: float) -> str:
                         ahead.append(entry.path)
                     if (found.st_uid, found.st_gid) == ours:
                         continue
-                    # What we may not write without an overlay either is no loss with one.
+                    # A file that we could not write without an overlay either does not matter.
                     if everything or (not entry.is_symlink() and os.access(entry.path, os.W_OK)):
                         return entry.path
         except OSError:
-            continue  # closed to us, or gone
+            continue  # not accessible, or gone
     return ""

@@ -1,7 +1,8 @@
 """One command, from its start to the end of everything that it started.
 
-Both of its streams go into one pipe. It has ended when its shell has, whoever still holds the pipe; then all that it
-left is killed, and only when nothing of it is alive is its ending told: by the namespace it was in, or by a keeper.
+Both output streams go into one pipe. The command has ended when its shell has, even if another process still holds the
+pipe. Then everything left is killed, by the pid namespace or by a reaper, and the end is reported only when nothing of
+it is alive.
 """
 
 import fcntl
@@ -25,32 +26,32 @@ from handhold.core.facts import ExitStatus
 
 PIPE_BYTES = 1024**2
 TERMINATE_TIMEOUT_SECONDS = (
-    2.0  # seconds for a command to end by itself when its time is over, once for its programs and once for itself
+    2.0  # for a command to end by itself at its time limit: once for its programs, once for the shell
 )
-KILL_TIMEOUT_SECONDS = 5.0  # seconds for the dead to be gone; longer is a process that hangs in the kernel
+KILL_TIMEOUT_SECONDS = 5.0  # for killed processes to disappear; longer means one hangs in the kernel
 MAX_POLL_SECONDS = 3_600.0
-FLOOD_BYTES = 16 * 1024**2  # from here on a pipe may fill up a little before it is read: it costs half the turns
+FLOOD_BYTES = 16 * 1024**2  # beyond this, let the pipe fill up before reading: half as many wakeups
 FLOOD_SLEEP_SECONDS, SMALL_READ_BYTES = 0.0001, 128 * 1024
 CHILD_PID_PATTERN = re.compile(rb'"child-pid": (\d+)')
 EXIT_CODE_PATTERN = re.compile(rb'"exit-code": (\d+)')
 
 
 class CommandProcess:
-    """A command that runs. Whoever made it calls `wait`, which leaves nothing of it, however it is left."""
+    """A running command. Its creator must call `wait`, which leaves nothing of it behind."""
 
     def __init__(
         self, launch: LaunchSpec, sink: OutputSink, *, folder: str, bubblewrap: str, with_stdin: bool = False
     ) -> None:
-        """`bubblewrap` is its path in the command line; empty: a keeper does what the namespace would.
+        """`bubblewrap` is its path in the command line; if empty, a reaper replaces the pid namespace.
 
-        `folder` is where it starts if there is none; `with_stdin` gives it a pipe for its input.
+        `folder` is the working directory without bubblewrap; `with_stdin` connects a pipe to its standard input.
         """
         self.started_at = time.monotonic()
         self.cancelled = False
         self._sink = sink
         self._contained = bool(bubblewrap)
-        self._status_output = b""  # by bubblewrap, about itself
-        self._init_pidfd = -1  # the first process of its namespace, whose end is the end of all others
+        self._status_output = b""  # bubblewrap's status messages
+        self._init_pidfd = -1  # the namespace's first process; all others die with it
         self._ended = False
         self._lock = Lock()
         with ExitStack() as stack:
@@ -64,7 +65,7 @@ class CommandProcess:
         with ExitStack() as child_fds:
             self._output_fd, out = _open_pipe(stack, child_fds)
             os.set_blocking(self._output_fd, False)
-            with suppress(OSError):  # what a user's pipes may hold together can be used up; then this one is smaller
+            with suppress(OSError):  # a user's limit on pipe buffers may be used up; then this one is smaller
                 fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             if bubblewrap:
                 self._status_fd, status = _open_pipe(stack, child_fds)
@@ -84,7 +85,7 @@ class CommandProcess:
                 env=dict(launch.env),
                 cwd=None if bubblewrap else folder,
                 pass_fds=(*launch.pass_fds, status),
-                start_new_session=True,  # a Ctrl-C in our terminal is ours alone
+                start_new_session=True,  # a Ctrl-C in our terminal does not reach it
                 bufsize=0,
             )
         try:
@@ -100,10 +101,10 @@ class CommandProcess:
             os.set_blocking(self._popen.stdin.fileno(), False)
             stack.callback(self._popen.stdin.close)
 
-    # --- from other threads
+    # --- called from other threads
 
     def cancel(self) -> None:
-        """Kill it, because somebody wants so."""
+        """Kill it on request."""
         with self._lock:
             if not self._ended:
                 self.cancelled = True
@@ -112,25 +113,25 @@ class CommandProcess:
 
     @property
     def _has_child_pid(self) -> bool:
-        """Killed before it has told us who that is, bubblewrap would leave it behind; whoever waits kills it then."""
+        """Whether the child's pid is known. If killed before it reports that, bubblewrap leaves the child behind."""
         return not self._contained or CHILD_PID_PATTERN.search(self._status_output) is not None
 
     def write(self, data: bytes) -> int:
-        """As much of this as its input takes now; BrokenPipe if nobody reads it any more."""
+        """Write as much as its input accepts now; raise BrokenPipeError if nothing reads it any more."""
         with self._lock:
             if self._ended or not self._popen.stdin:
                 raise BrokenPipeError
             return self._popen.stdin.write(data) or 0
 
     def close(self) -> None:
-        """For when nobody came to wait for it."""
+        """Clean up if nobody waited for it."""
         if not self._ended:
             self._clean_up()
 
-    # --- until it ends
+    # --- waiting
 
     def wait(self, seconds: float) -> ExitStatus:
-        """How it ended; at the limit it is ended. NoShell if it never began."""
+        """How it ended; at the time limit it is terminated. Raise NoShell if it never started."""
         in_time = True
         try:
             in_time = self._wait_for_end(self.started_at + seconds)
@@ -153,12 +154,12 @@ class CommandProcess:
 
     @property
     def _top_pid(self) -> int:
-        """The process that everything else of the command descends from."""
+        """The process from which all others of the command descend."""
         child = CHILD_PID_PATTERN.search(self._status_output)
         return int(child[1]) if child else self._popen.pid
 
     def _wait_for_end(self, until: float) -> bool:
-        """Whether it ended, or somebody wants it to, before a time; what it prints is taken meanwhile."""
+        """Read its output until it ends, is cancelled or `until` is reached; False in the last case."""
         ready = select.poll()
         for fd in (self._output_fd, self._pidfd, *((self._status_fd,) if self._contained else ())):
             ready.register(fd, select.POLLIN)
@@ -169,7 +170,7 @@ class CommandProcess:
             wait = min(left, MAX_POLL_SECONDS if due is None else due)
             events = {fd for fd, _ in ready.poll(wait * 1_000)}
             if self._contained and self._status_fd in events and (not self._read_status() or self._init_pidfd >= 0):
-                ready.unregister(self._status_fd)  # it says much more, piece by piece, which can wait until the end
+                ready.unregister(self._status_fd)  # further messages can wait until the end
             if self._output_fd in events:
                 size = self._sink.read_from(self._output_fd)
                 if not size:
@@ -181,22 +182,22 @@ class CommandProcess:
         return False
 
     def _read_status(self) -> bool:
-        """To bubblewrap: who is first in its namespace, how the command ended. Whether there may be more to hear."""
+        """Read bubblewrap's status: the namespace's first process, the exit code. Return whether more may follow."""
         try:
             while data := os.read(self._status_fd, 4096):
                 self._status_output += data
         except BlockingIOError:
             data = b"later"
         if self._init_pidfd < 0 and (child := CHILD_PID_PATTERN.search(self._status_output)):
-            with suppress(OSError):  # it is gone already; or there is no descriptor left now, and will be later
+            with suppress(OSError):  # already gone, or out of descriptors for the moment
                 self._init_pidfd = os.pidfd_open(int(child[1]))
                 self._stack.callback(os.close, self._init_pidfd)
         return bool(data)
 
-    # --- the end
+    # --- cleanup
 
     def _clean_up(self) -> None:
-        """Kill what is left of it, wait until that is gone, and take what it had printed until then."""
+        """Kill what is left, wait until it is gone, and read its remaining output."""
         with ExitStack() as closing:
             closing.callback(self._stack.close)
             if not self._has_child_pid and not _wait_readable(self._pidfd, 0):
@@ -226,21 +227,21 @@ class CommandProcess:
             raise UnkillableProcess()
 
     def _is_only_init_left(self) -> bool:
-        """Whether only the first process of the namespace is left, and is dying: it starts none, and orphans are its.
+        """Whether only the namespace's first process is left and dying: it starts nothing, and adopts all orphans.
 
-        Then nothing can touch the workspace any more, and nobody needs to wait until it has unmounted everything,
-        which takes as long as the command. Where orphans come to us it must be waited for, to be reaped.
+        Then nothing can change the workspace any more. There is no need to wait until it has unmounted everything,
+        which takes as long as the command. If orphans are reparented to us, we must wait, to reap it.
         """
         return reaper.read_children(self._top_pid) == [] and reaper.read_parent(self._top_pid) != os.getpid()
 
     def _reap(self) -> None:
-        """Where orphans come to us, as to the first process of a container, nobody else does it."""
+        """If orphans are reparented to us, as to the first process of a container, nobody else reaps them."""
         if self._init_pidfd >= 0:
             with suppress(ChildProcessError):
                 os.waitid(os.P_PIDFD, self._init_pidfd, os.WEXITED | os.WNOHANG)
 
     def _kill(self) -> None:
-        """The namespace dies with its first process; a keeper kills when nobody holds its lifeline."""
+        """The namespace dies with its first process; a reaper kills when its lifeline closes."""
         if not self._contained:
             self._close_lifeline()
             return
@@ -256,7 +257,7 @@ class CommandProcess:
 
 
 def get_signal_name(code: int) -> str:
-    """What 128 + n means, by which a shell says that n ended its last command."""
+    """The signal for an exit code of 128 + n, with which a shell reports that signal n ended its last command."""
     try:
         return signal.Signals(-code if code < 0 else code - 128).name
     except ValueError:
@@ -271,7 +272,7 @@ def _open_pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 
 def _wait_readable(fd: int, seconds: float) -> bool:
-    """Whether there is something to see at a descriptor within so many seconds: for a process, that it has ended."""
+    """Wait until a descriptor is readable; for a process, until it has ended."""
     ready = select.poll()
     ready.register(fd, select.POLLIN)
     return bool(ready.poll(max(0.0, seconds) * 1_000))

@@ -1,8 +1,8 @@
-"""Stands between us and a command where no namespace holds it, and lets nothing of it outlive it.
+"""Runs a command without a pid namespace, and leaves no process of it behind.
 
-Run as a program of its own: `python reaper.py LIFELINE -- COMMAND…`. It takes in every orphan of the command, so
-that however one made itself a daemon it is still a child of ours. When the shell exits, or whoever holds the other
-end of the lifeline lets go or dies, it kills all of them, and ends as the shell did.
+Runs as a program of its own: `python reaper.py LIFELINE -- COMMAND…`. It is a subreaper: every orphan of the command
+becomes its child, even a daemon. When the shell exits, or the other end of the lifeline is closed, it kills all of
+them, and exits as the shell did.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import time
 
 PR_SET_CHILD_SUBREAPER = 36
 REAP_INTERVAL_MS = 1_000
-KILL_TIMEOUT_SECONDS = 5.0  # for a process that cannot be killed: one of another user, or one that hangs in the kernel
+KILL_TIMEOUT_SECONDS = 5.0  # for unkillable processes: of another user, or hanging in the kernel
 
 
 def main(lifeline: int, command: list[str]) -> int:
@@ -29,7 +29,7 @@ def main(lifeline: int, command: list[str]) -> int:
     status: int | None = None
     shell_pidfd = os.pidfd_open(shell)
     ready = select.poll()
-    ready.register(lifeline, 0)  # only that it is hung up
+    ready.register(lifeline, 0)  # only hang-ups
     ready.register(shell_pidfd, select.POLLIN)
     while status is None and not any(fd == lifeline for fd, _ in ready.poll(REAP_INTERVAL_MS)):
         status = reap().get(shell)
@@ -43,7 +43,7 @@ def to_exit_code(status: int) -> int:
 
 
 def kill_all() -> dict[int, int]:
-    """Kill every child until there is none: what a killed one leaves becomes a child itself."""
+    """Kill every child until there is none: children of a killed process become our own."""
     ended: dict[int, int] = {}
     until = time.monotonic() + KILL_TIMEOUT_SECONDS
     while (children := list_children()) and time.monotonic() < until:
@@ -55,7 +55,7 @@ def kill_all() -> dict[int, int]:
 
 
 def kill(pid: int) -> None:
-    """With its group: a member that is being forked at this moment dies as well."""
+    """Kill it with its process group, including a member that is being forked at this moment."""
     try:
         group = os.getpgid(pid)
         if group != os.getpgrp():
@@ -66,7 +66,7 @@ def kill(pid: int) -> None:
 
 
 def list_children() -> list[int]:
-    """Children of this process, also on a kernel that does not list them."""
+    """The children of this process, even if the kernel does not list them."""
     listed = read_children(os.getpid())
     if listed is not None:
         return listed
@@ -74,7 +74,7 @@ def list_children() -> list[int]:
 
 
 def read_children(pid: int) -> list[int] | None:
-    """Of a process with one thread, the dead that are not reaped included; None if nobody can tell."""
+    """The children of a single-threaded process, including zombies; None if unknown."""
     try:
         fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
     except OSError:
@@ -88,7 +88,7 @@ def read_children(pid: int) -> list[int] | None:
 
 
 def read_parent(pid: int) -> int:
-    """0 if there is no such process."""
+    """The parent's pid; 0 if there is no such process."""
     return int(_read_stat(pid)[1])
 
 
@@ -97,7 +97,7 @@ def is_dead(pid: int) -> bool:
 
 
 def _read_stat(pid: int) -> list[bytes]:
-    """What the kernel says of a process, from its state on; as of a dead one if there is none."""
+    """The fields of /proc/PID/stat, starting with the state; those of a dead process if there is none."""
     gone = [b"X", b"0"]
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -112,7 +112,7 @@ def _read_stat(pid: int) -> list[bytes]:
 
 
 def reap() -> dict[int, int]:
-    """Those that have ended, and how."""
+    """Reap ended children; return their statuses."""
     found: dict[int, int] = {}
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:

@@ -1,6 +1,6 @@
-"""Outputs too long to be shown, kept as files: a bounded folder of the state, shown to a model as one of its own.
+"""Outputs too long to show, kept as files in a bounded folder of the state that the model can read.
 
-A file is locked while its command runs, so whoever makes room, in any process, takes only what is finished.
+A file is locked while its command runs, so that any process that makes room removes only finished ones.
 """
 
 import fcntl
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from handhold.backends.shell.host_paths import RESULTS_PATH
 
-MAX_KEPT_BYTES = 1024**3  # bytes, of all outputs together and of one
+MAX_KEPT_BYTES = 1024**3  # for all outputs together, and for one
 
 
 @dataclass
 class SpillFile:
-    """The file of one output, open until it is finished. What the disk does not take is not kept."""
+    """The file of one output, open until it is finished. If the disk is full, the rest is not kept."""
 
     folder: Path
     name: str
@@ -30,12 +30,12 @@ class SpillFile:
         return f"{RESULTS_PATH}/{self.name}"
 
     def write(self, data: memoryview | bytes, *, is_note: bool = False) -> None:
-        """At its end. A note is ours: it does not count as kept."""
+        """Append. A note is our own text and does not count as kept output."""
         data = memoryview(data)
         while data and not self._full:
             try:
                 written = os.pwrite(self.fd, data, self._position)
-            except OSError:  # no room: the command goes on, and what was kept stays
+            except OSError:  # disk full: the command continues, and what was kept stays
                 self._full = True
                 return
             self._position += written
@@ -43,7 +43,7 @@ class SpillFile:
             data = data[written:]
 
     def read(self, start: int, size: int) -> bytes:
-        """Of what is there, which may be nothing: a finished one can have made room for others."""
+        """Read what is there, possibly nothing: a finished file may have been removed to make room."""
         try:
             fd = os.open(self.folder / self.name, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -54,7 +54,7 @@ class SpillFile:
             os.close(fd)
 
     def close(self) -> None:
-        """Twice is as good as once."""
+        """Idempotent."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -62,13 +62,13 @@ class SpillFile:
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The folder of offloaded outputs. The oldest go first once they hold more than `max_bytes` together."""
+    """The folder of kept outputs. The oldest are removed once all together exceed `max_bytes`."""
 
     folder: Path
     max_bytes: int = field(default=MAX_KEPT_BYTES)
 
     def create(self) -> SpillFile | None:
-        """A file for an output; None where none can be made."""
+        """A file for an output; None if it cannot be created."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             while True:
@@ -83,12 +83,12 @@ class ResultStore:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # a file system without locks: nobody will make room at its cost in the seconds it is young
+        except OSError:  # no locks on this file system: as the youngest file it is unlikely to be removed
             pass
         return spill
 
     def finish(self, spill: SpillFile) -> None:
-        """It is whole: the others make room for it."""
+        """Close a complete output, and make room for it."""
         spill.close()
         self.make_room(keep_name=spill.name)
 
@@ -112,12 +112,12 @@ class ResultStore:
 def _stat_file(entry: "os.DirEntry[str]") -> os.stat_result | None:
     try:
         return entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
-    except FileNotFoundError:  # somebody else made room
+    except FileNotFoundError:  # another process made room
         return None
 
 
 def _try_unlink(path: Path) -> bool:
-    """Whether it could go: the output of a running command stays."""
+    """Remove it unless its command is still running."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,11 +1,11 @@
-"""The walls around a command, as one command line for bubblewrap.
+"""The sandbox around a command, as one bubblewrap command line.
 
-Inside there is the system, read-only; the roots of the workspace, each on a layer of its own; a private /tmp; a HOME
-that holds no credentials; no network, no capability, and no process but the command's own.
+Inside are the system, read-only; the roots of the workspace, each on its own layer; a private /tmp; a HOME without
+credentials; no network, no capabilities, and no processes but the command's own.
 
-A command may have written what the next one is built upon. So no variable of its reaches bubblewrap itself, no link of
-its shows what is hidden, and nothing is mounted where it could have left a link in the way: HOME is a place of its
-own, and what is laid in /tmp or in a root lies below mounts that no command can move.
+A command may have prepared what the next one runs on. So none of its variables reaches bubblewrap itself, none of its
+links reveals what is hidden, and nothing is mounted where it could have left a link: HOME is a separate place, and
+mounts in /tmp or in a root are below mounts that no command can move.
 """
 
 import os
@@ -52,17 +52,17 @@ EMPTY_MAPPING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What to spawn. Whoever spawned it closes it when the command has ended.
+    """What to spawn. The caller closes it when the command has ended.
 
-    `env` is for what is spawned, `command_env` for the command: variables that a command may choose rule how a
-    program is loaded, so bubblewrap, which is outside, gets none of them.
+    `env` is for the spawned process, `command_env` for the command: variables that a command sets can control how a
+    program is loaded, so bubblewrap, which runs outside, gets none of them.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     command_env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
-    proxy: "Proxy | None" = None  # where the network is open for named hosts
+    proxy: "Proxy | None" = None  # if the network is open for named hosts
     cleanup: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Chosen once; `status` says what it holds. Without a bubblewrap the walls are somebody else's, or none."""
+    """Chosen once; `status` says what it confines. Without bubblewrap, confinement is external or absent."""
 
     status: SandboxStatus
     bubblewrap: Bubblewrap | None = None
@@ -95,12 +95,12 @@ class Sandbox:
         write_protection: WriteProtection | None = None,
         tracing: bool = False,
     ) -> LaunchSpec:
-        """The command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` to read.
+        """Launch the command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` readable.
 
-        It has the session's `loopback` if there is one, else one of its own, unless `network` is True.
-        `hidden` names folders that it shall not see: the state, the shelves. `masks` are mounted, each over the place
-        that it is for. `shim` is preloaded into every program. `write_protection` is for roots that are direct: NoShell
-        if it cannot be kept. With `tracing` it may trace its own processes: NoShell if it could trace others.
+        It uses the session's `loopback` if there is one, otherwise its own, unless `network` is True. `hidden` names
+        folders that it must not see: the state, the staging areas. `masks` maps places to what is mounted over them.
+        `shim` is preloaded into every program. `write_protection` is for direct roots; raises NoShell if it cannot be
+        enforced. With `tracing` it may trace its own processes; raises NoShell if it could trace others.
         """
         with ExitStack() as stack:
             group, remaining_limits = enter_cgroup(limits, stack)
@@ -133,7 +133,7 @@ class Sandbox:
             files = PassedFiles(stack)
             writable = any(mount.real == "/" and mount.mode == "direct" for mount in mounts)
             overlaid_folders = () if writable else list_overlaid_folders(caches.paths)
-            # libgit2 knows no variable for it.
+            # libgit2 has no variable for the system configuration.
             in_place = not writable and is_coverable(SYSTEM_CONFIG, can_create="/etc" in overlaid_folders)
             settings = str(SYSTEM_CONFIG) if in_place else SETTINGS_PATH
             command_env |= {"GIT_CONFIG_SYSTEM": settings} | ({"LD_PRELOAD": SHIM_PATH} if shim else {})
@@ -157,7 +157,7 @@ class Sandbox:
                 *layout_flags,
             ]
             support = detect_sandbox_support()
-            # The first process of the namespace could be traced, and is bubblewrap.
+            # Without Landlock, a command could trace the namespace's first process, which is bubblewrap.
             if tracing and not support.has_landlock:
                 raise NoShell("tracing needs Landlock, and a launcher that was compiled when this was installed")
             writable_folders = list_writable_folders(mounts, inner, caches)
@@ -172,7 +172,7 @@ class Sandbox:
                 flags += ["--seccomp", files.add_data(build_filter(direct=direct, tracing=tracing))]
             if support.has_landlock:
                 launcher_flags += build_landlock_flags(writable_folders, supervised, scoped=support.has_landlock_scopes)
-            else:  # process 1 is bubblewrap, and its file lies outside; Landlock would not let a command look
+            else:  # process 1 is bubblewrap, whose file is outside; Landlock would deny access to it
                 flags += ["--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
             on_overlay = {mount.mode for mount in mounts} - {"read-only"} == {"overlay"}
             isolation_flags, namespace = build_id_range_flags() if on_overlay else (ISOLATION_FLAGS, ())
@@ -208,14 +208,14 @@ class Sandbox:
 
 
 def is_coverable(path: Path, *, can_create: bool) -> bool:
-    """Whether a file can be laid over it; `can_create` if it can be made there, on an overlay, by root."""
+    """Whether a file can be mounted over it; `can_create` if root can create it there, on an overlay."""
     return (path.is_file() and not path.is_symlink()) or (
         can_create and os.geteuid() == 0 and not os.path.lexists(path)
     )
 
 
 def start_supervisor(write_protection: WriteProtection, folders: Sequence[str], stack: ExitStack) -> int:
-    """Start one, and return the descriptor over which it is handed the calls to answer."""
+    """Start a supervisor, and return the descriptor over which it receives its notification descriptor."""
     from handhold.backends.shell.supervisor import Supervisor
 
     support = detect_sandbox_support()
@@ -229,7 +229,7 @@ def start_supervisor(write_protection: WriteProtection, folders: Sequence[str], 
 
 
 def list_supervised_folders(mounts: Sequence[Mount], writable: Sequence[str]) -> tuple[str, ...]:
-    """Where Landlock refuses what the supervisor does: direct roots, and what is writable around them."""
+    """Folders in which Landlock denies changes that the supervisor then makes: direct roots, and those around them."""
     roots = [mount.real for mount in mounts if mount.mode == "direct"]
     return tuple(place for place in writable if any(host_paths.is_inside(root, place) for root in roots))
 
@@ -240,7 +240,7 @@ def list_writable_folders(mounts: Sequence[Mount], home: str, caches: PackageCac
 
 
 class PassedFiles:
-    """Small files that have no name outside, handed in by their descriptors."""
+    """Small unnamed files, passed by descriptor."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
@@ -250,7 +250,7 @@ class PassedFiles:
         return self._add_fd(create_memfd("handhold", data))
 
     def build_copy_flags(self, path: str, mode: str, place: str = "") -> tuple[str, ...]:
-        """Flags for a copy of a small file, which is made in a third of the time that a mount takes."""
+        """Flags for a copy of a small file, which takes a third of the time of a mount."""
         fd = self._add_fd(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         return ("--perms", mode, "--file", fd, place or path)
 
@@ -260,7 +260,7 @@ class PassedFiles:
         return str(fd)
 
     def add_arguments(self, flags: Sequence[str]) -> str:
-        """Flags in a file, since everybody on the machine may read a command line."""
+        """Pass flags in a file, since anybody on the machine can read a command line."""
         joined = "\0".join((*flags, ""))
         if joined.count("\0") != len(flags):
             raise NoShell("a path or a variable holds a NUL")
@@ -268,7 +268,7 @@ class PassedFiles:
 
 
 def create_sandbox(mode: ShellMode) -> Sandbox:
-    """NoShell where commands should be contained and cannot be."""
+    """Raise NoShell if commands should be sandboxed and cannot be."""
     if mode == "external":
         return Sandbox(
             SandboxStatus("external", shadow=False, network=True, why_not=("whoever runs us confines commands",))
@@ -287,6 +287,6 @@ def create_sandbox(mode: ShellMode) -> Sandbox:
 
 
 def build_landlock_flags(writable: Sequence[str], supervised: Sequence[str], *, scoped: bool) -> list[str]:
-    """Where the kernel shall let the command write, said a second time."""
+    """Where Landlock lets the command write: a second line of defense."""
     given = (flag for place in writable for flag in ("-e" if place in supervised else "-w", place))
     return [*given, *(("-s",) if scoped else ())]

@@ -1,6 +1,6 @@
-"""What a command sees of the machine, and what is laid over it: roots, homes, secrets, sockets.
+"""What a command sees of the machine, and what is mounted over it: roots, homes, secrets, sockets.
 
-Whatever lies deeper is laid later, and wins.
+Deeper mounts come later and take precedence.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mount:
-    """One root of the workspace, by its real path. A shadow's two folders are fresh and on one file system."""
+    """One root of the workspace, by real path. An overlay's two folders are fresh and on one file system."""
 
     real: str
     mode: Literal["overlay", "direct", "read-only"]
@@ -32,10 +32,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class WriteProtection:
-    """What stays as it is where a command works on a root itself.
+    """Protected paths, if a command works on a root itself.
 
-    `paths` are there already and are mounted read-only; `is_write_protected` is asked about every name that the
-    command would make and every file that it would open for writing.
+    `paths` exist and are mounted read-only; `is_write_protected` is called for every name that the command would create
+    and every file that it would open for writing.
     """
 
     is_write_protected: "WriteGuard"
@@ -43,10 +43,10 @@ class WriteProtection:
 
 
 def find_exposed_paths(mounts: Sequence[Mount], *, network: bool) -> tuple[str, ...]:
-    """What is hidden and shown again: programs, the repository of a root, and with a network who knows names.
+    """Hidden places to show again: programs, the repository of a root, and with a network the resolver configuration.
 
-    By our own PATH: a command may have exported another. What lies in a root is there, and what its links name counts
-    for nothing, since commands make links.
+    Uses our own PATH, since a command may have exported another. Links inside a root are ignored, since commands can
+    create them.
     """
     roots = tuple(mount.real for mount in mounts)
     programs = [folder for each in roots for folder in host_paths.find_interpreters(each)]
@@ -68,9 +68,9 @@ def find_exposed_paths(mounts: Sequence[Mount], *, network: bool) -> tuple[str, 
 
 
 def find_enclosing_repository(root: str) -> str:
-    """The git directory of the repository that a root lies in, below its top; empty if there is none.
+    """The git directory of a repository that contains the root; empty if there is none.
 
-    Only a folder: a file in its place could name any other.
+    Must be a folder: a `.git` file could name any other.
     """
     folder = root
     while (folder := os.path.dirname(folder)) != "/":
@@ -82,7 +82,7 @@ def find_enclosing_repository(root: str) -> str:
 
 @cache
 def exclude_roots_from_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """The entries of a PATH that lead into no root."""
+    """The entries of a PATH that are outside all roots."""
     return tuple(entry for entry in path.split(":") if not host_paths.is_inside_any(os.path.realpath(entry), roots))
 
 
@@ -96,9 +96,9 @@ def build_layout_flags(
     write_protection: WriteProtection | None,
     caches: PackageCaches,
 ) -> tuple[list[str], list[str]]:
-    """Flags for all that is laid over the ground, from the top down, and the places of it that are to be read-only.
+    """Flags for everything that is mounted over the base, outermost first, and the places to make read-only.
 
-    `overlaid` are the parts of the ground, and the caches, that are shown through an overlay.
+    `overlaid` are the base folders and caches that are shown through an overlay.
     """
     roots = frozenset(mount.real for mount in mounts) - {"/"}
     layers: list[tuple[str, Sequence[str]]] = []
@@ -123,7 +123,7 @@ def build_layout_flags(
         *(each for home in roots & {*host_paths.find_homes()} for each in host_paths.find_credentials(home)),
     ]
     overlaid_roots = {mount.real: is_overlaid(mount, mounts) for mount in mounts if mount.real != "/"}
-    writable = {mount.real: True for mount in mounts if mount.mode == "direct"}  # whose sockets are the workspace's
+    writable = {mount.real: True for mount in mounts if mount.mode == "direct"}  # their sockets belong to the workspace
     machine = {top: top in overlaid for top in host_paths.list_top_level()} | dict.fromkeys(hidden_paths, True)
     cached = {place: place in overlaid for place in caches.paths}
     masked_paths += find_visible_sockets(machine | dict.fromkeys(exposed, False) | cached | overlaid_roots | writable)
@@ -164,9 +164,9 @@ def build_layout_flags(
 
 @cache
 def find_paths_to_cover(hidden_paths: tuple[str, ...], roots: frozenset[str]) -> tuple[str, ...]:
-    """What has to be covered, since the ground or a root shows it.
+    """Hidden paths that must be covered because the base or a root shows them.
 
-    What lies in something hidden is hidden with it, unless a root shows it again.
+    A path inside a hidden one is hidden with it, unless a root shows it again.
     """
     found: list[str] = []
     for place in dict.fromkeys(hidden_paths):
@@ -179,10 +179,10 @@ def find_paths_to_cover(hidden_paths: tuple[str, ...], roots: frozenset[str]) ->
 
 
 def is_overlaid(mount: Mount, mounts: Sequence[Mount]) -> bool:
-    """Whether a root is shown through an overlay, so that no socket in it answers.
+    """Whether a root is shown through an overlay, so that no socket in it can be reached.
 
-    A read-only root is, beside roots that are. Commands that work on the files themselves may run for days, and shall
-    see what changes in it meanwhile.
+    A read-only root is, next to overlaid roots. Next to direct roots it is not: such commands may run for days and
+    should see its changes.
     """
     if mount.mode == "overlay":
         return True
@@ -192,13 +192,13 @@ def is_overlaid(mount: Mount, mounts: Sequence[Mount]) -> bool:
 
 def build_root_flags(mount: Mount, *, overlaid: bool) -> Sequence[str]:
     real = mount.real
-    if os.path.realpath(real) != real:  # it lies in another root, and a command left a link on the way
+    if os.path.realpath(real) != real:  # it is inside another root, and a command left a link on the way
         raise NoShell(f"{real} is no longer where it was")
     if mount.mode == "overlay":
         return ("--overlay-src", real, "--overlay", mount.upper, mount.work, real)
     if overlaid:
         return tuple(build_overlay_flags((real,)))
-    if real == "/":  # that one is the ground
+    if real == "/":  # that is the base
         return ()
     return ("--bind" if mount.mode == "direct" else "--ro-bind", real, real)
 
@@ -206,9 +206,9 @@ def build_root_flags(mount: Mount, *, overlaid: bool) -> Sequence[str]:
 def find_pinned_folders(
     layered_paths: Sequence[str], mounts: Sequence[Mount], hidden_paths: Sequence[str]
 ) -> list[str]:
-    """The folders between a root and what is laid in it: mounts of their own, so that none can be moved away.
+    """Folders between a root and a mount inside it: mounted themselves, so that a command cannot move them away.
 
-    Only where commands work on the folders themselves; what is renamed on a layer is not, until it is looked at.
+    Only for direct roots: a rename on an overlay has no effect until it is checked.
     """
     if all(mount.mode != "direct" for mount in mounts):
         return []

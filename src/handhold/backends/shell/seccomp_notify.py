@@ -1,4 +1,4 @@
-"""Seccomp notifications: which calls the kernel hands to us, and how they are answered."""
+"""Seccomp notifications: which system calls the kernel passes to us, and how they are answered."""
 
 import ctypes
 import os
@@ -37,7 +37,7 @@ NOTIF_STRUCT, RESPONSE_STRUCT, ADDFD_STRUCT = (
 RESPONSE_FLAG_CONTINUE, ADDFD_FLAG_SEND = 1, 2
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
-# Each with its number on x86_64 and on aarch64; None where there is no such call.
+# Numbers on x86_64 and aarch64; None if there is no such call.
 SYSCALLS: dict[str, tuple[int | None, int | None]] = {
     "open": (2, None),
     "creat": (85, None),
@@ -59,11 +59,11 @@ SYSCALLS: dict[str, tuple[int | None, int | None]] = {
     "unlinkat": (263, 35),
     "rmdir": (84, None),
 }
-FLAGS_ARGUMENT = {"open": 1, "openat": 2}  # the argument that tells whether an open is for writing
+FLAGS_ARGUMENT = {"open": 1, "openat": 2}  # the argument that says whether an open is for writing
 
 
 class SyscallNotification(NamedTuple):
-    """A call that waits for us. `pid` is the thread's."""
+    """A system call that waits for our answer. `pid` is that of the thread."""
 
     id: int
     pid: int
@@ -73,7 +73,7 @@ class SyscallNotification(NamedTuple):
 
 @cache
 def get_syscall_names(machine: str = "") -> dict[int, str]:
-    """The calls that are carried out for a command; none if we have no numbers for this kind of processor."""
+    """The calls that are made on behalf of a command; none on an unsupported architecture."""
     kind = ARCHITECTURES.get(machine or platform.machine())
     columns = ((name, each[kind.column]) for name, each in SYSCALLS.items()) if kind else ()
     return {number: name for name, number in columns if number is not None}
@@ -81,7 +81,7 @@ def get_syscall_names(machine: str = "") -> dict[int, str]:
 
 @cache
 def build_notify_filter(machine: str = "") -> bytes:
-    """The filter that hands those calls to us."""
+    """The filter that passes those calls to us."""
     steps = [load_word(NR_OFFSET)]
     for number, name in get_syscall_names(machine).items():
         if name in FLAGS_ARGUMENT:
@@ -99,7 +99,7 @@ def build_notify_filter(machine: str = "") -> bytes:
 
 
 def is_refused_by_landlock(notification: SyscallNotification, landlock: int) -> bool:
-    """Whether this version of Landlock refuses a call in our places: the second does not know truncation."""
+    """Whether this Landlock version denies the call in supervised folders: version 2 does not cover truncation."""
     if landlock >= TRUNCATE_ABI_VERSION:
         return True
     if notification.name in FLAGS_ARGUMENT:
@@ -109,7 +109,7 @@ def is_refused_by_landlock(notification: SyscallNotification, landlock: int) -> 
 
 
 def drop_capabilities() -> None:
-    """This thread acts for a command, which has no capabilities; and it has an umask of its own from now on."""
+    """Drop this thread's capabilities, since it acts for a command without any, and give it its own umask."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_FS):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -117,6 +117,6 @@ def drop_capabilities() -> None:
     capabilities = ctypes.create_string_buffer(24)
     if libc.capget(header, capabilities) == 0:
         words = list(struct.unpack("=6I", capabilities.raw))
-        words[0] = words[3] = 0  # in effect: none
+        words[0] = words[3] = 0  # effective: none
         if libc.capset(header, struct.pack("=6I", *words)):
             raise OSError(ctypes.get_errno(), "capset")

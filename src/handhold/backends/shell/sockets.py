@@ -1,8 +1,8 @@
-"""Unix sockets that a command could see: each obeys whoever connects to it, on a read-only mount too.
+"""Unix sockets that a command could reach: each obeys anybody who connects, even on a read-only mount.
 
-The kernel looks a socket up by its inode, and an overlay has inodes of its own. So behind an overlay no socket that was
-bound outside can be reached, whatever its name, its network namespace or the time it was bound. Only what is shown
-without an overlay has to be searched for sockets, which are then masked one by one.
+The kernel identifies a socket by its inode, and an overlay has its own inodes. So through an overlay no socket bound
+outside can be reached, whatever its name, its network namespace or the time it was bound. Only folders shown without an
+overlay must be searched for sockets, which are then masked one by one.
 """
 
 import os
@@ -15,17 +15,17 @@ from pathlib import Path
 from handhold.backends.shell import host_paths
 
 BOUND_SOCKETS_FILE = "/proc/net/unix"
-SEARCH_TIMEOUT_SECONDS = 0.1  # seconds, from the top down: sockets rarely lie deep
+SEARCH_TIMEOUT_SECONDS = 0.1  # breadth first: sockets are rarely deep
 SEARCH_AGAIN_FACTOR = 1000  # searching again may take a thousandth of the time
 
-_search_cache: dict[tuple[str, ...], tuple[float, list[str]]] = {}  # until when, and what was found
+_search_cache: dict[tuple[str, ...], tuple[float, list[str]]] = {}  # valid until, and what was found
 
 
 def find_visible_sockets(folders: Mapping[str, bool]) -> list[str]:
     """Real paths of the sockets below `folders`; those with True are behind an overlay.
 
-    The innermost folder decides. By the names that they were bound to in our network namespace, and by searching the
-    folders at the root of the machine, as far as the last search came.
+    The innermost folder decides. Found by the names bound in our network namespace, and by searching the folders in /,
+    as far as the last search got.
     """
     exposed = tuple(
         place for place, overlaid in folders.items() if not overlaid and place in host_paths.list_top_level()
@@ -44,7 +44,7 @@ def _is_exposed(place: str, folders: Mapping[str, bool]) -> bool:
 
 
 def _is_socket(place: str) -> bool:
-    """Whether one is there now, and within our reach: a name alone may mean something in another mount namespace."""
+    """Whether it is a socket in our mount namespace: a bound name may refer to another one."""
     try:
         return stat.S_ISSOCK(os.lstat(place).st_mode)
     except OSError:
@@ -79,4 +79,4 @@ def _walk(tops: tuple[str, ...], deadline: float) -> Iterator[str]:
                     elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
                         yield entry.path
         except OSError:
-            continue  # closed to us, or gone
+            continue  # not accessible, or gone

@@ -1,9 +1,9 @@
-"""Protected names, where a command works on the workspace itself and not on a shadow.
+"""Enforce protected names for commands that work on the workspace itself instead of an overlay.
 
-Landlock lets such a command neither make nor remove a name in the workspace, nor open a file there for writing. The
-kernel hands these calls to us (seccomp notifications): we resolve the path ourselves, judge the place that it leads to,
-and make the call for the command. Every other call goes on as if nobody had looked, and Landlock refuses it. So nothing
-that a command changes between our check and its use can matter, and a name need not exist to be kept.
+Landlock denies such a command to create or remove a name in the workspace, or to open a file there for writing. The
+kernel passes these calls to us (seccomp notifications): we resolve the path ourselves, check the place it leads to, and
+make the call for the command. Every other call continues unchanged, and Landlock denies it. So changes that a command
+makes between our check and the use do not matter, and a name can be protected before it exists.
 """
 
 import errno
@@ -32,10 +32,10 @@ from handhold.backends.shell.syscall_handler import ContinueSyscall, SyscallHand
 
 
 class Supervisor:
-    """Answers the calls of one command until it has ended or this is closed."""
+    """Answers the calls of one command until it ends or this is closed."""
 
     def __init__(self, channel: socket.socket, folders: Sequence[str], is_write_protected: WriteGuard) -> None:
-        """The descriptor comes over `channel`. `folders` are those that the command may change through us."""
+        """The notification descriptor arrives over `channel`. The command may change `folders` through us."""
         self._channel = channel
         self._prefixes = tuple(place.rstrip("/") + "/" for place in folders)
         self._is_write_protected = is_write_protected
@@ -57,7 +57,7 @@ class Supervisor:
         except OSError:
             return
         if not fds:
-            return  # the command never began
+            return  # the command never started
         listener = fds[0]
         try:
             drop_capabilities()
@@ -70,7 +70,7 @@ class Supervisor:
                     return
                 self._answer(listener)
         finally:
-            os.close(listener)  # whatever still waits gets ENOSYS
+            os.close(listener)  # pending calls get ENOSYS
 
     def _answer(self, listener: int) -> None:
         data = bytearray(NOTIF_STRUCT.size)
@@ -96,7 +96,7 @@ class Supervisor:
                 flags = RESPONSE_FLAG_CONTINUE
             except OSError as problem:
                 error = -(problem.errno or errno.EPERM)
-            except Exception:  # noqa: BLE001 — a command waits, and a bug of ours must not let it do anything
+            except Exception:  # noqa: BLE001 — the command is waiting, and a bug of ours must not allow its call
                 error = -errno.EPERM
         with suppress(OSError):
             fcntl.ioctl(listener, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notification_id, 0, error, flags))

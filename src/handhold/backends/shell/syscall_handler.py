@@ -1,4 +1,4 @@
-"""One system call of a supervised command: where its paths lead, whether it may change them, and making it."""
+"""Handle one system call of a supervised command: resolve its paths, check them, and make the call."""
 
 import ctypes
 import errno
@@ -23,25 +23,25 @@ from handhold.backends.shell.seccomp_notify import (
 
 AT_FDCWD, AT_SYMLINK_FOLLOW, AT_REMOVEDIR = -100, 0x400, 0x200
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
-RESOLVE_IN_ROOT = 0x10  # openat2: the descriptor is the root, for links and for `..` too
+RESOLVE_IN_ROOT = 0x10  # openat2: treat the descriptor as the root, also for links and `..`
 MAX_PATH_BYTES = 4096
 PAGE_BYTES = 4096
 
 T = TypeVar("T")
-# Whether a place must stay as it is; the second says that a folder would be there.
+# Whether a place is write-protected; the second argument says whether it would be a folder.
 WriteGuard = Callable[[str, bool], bool]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _landlock = landlock_abi_version()
-_syscall_lock = Lock()  # between judging a place and using it, no other command may move the folder it is in
+_syscall_lock = Lock()  # no other command may move a folder between our check and the use
 
 
 class ContinueSyscall(Exception):
-    """The call is none of ours: the kernel decides, and Landlock with it."""
+    """Not our call: the kernel decides, and Landlock with it."""
 
 
 class SyscallHandler:
-    """One call, carried out for the command as far as it concerns the places."""
+    """One call, made for the command if it concerns supervised places."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class SyscallHandler:
         self._stack = stack
 
     def handle(self) -> tuple[int, bool] | None:
-        """The descriptor that the command gets, and whether it closes on exec; None: it gets 0.
+        """The descriptor for the command, and whether it is close-on-exec; None: the call returns 0.
 
-        Every other command waits meanwhile, so nothing in here may wait for one of them.
+        All other commands wait meanwhile, so nothing in here may wait for one of them.
         """
         try:
             with _syscall_lock:
@@ -132,7 +132,7 @@ class SyscallHandler:
                 raise ContinueSyscall
         return None
 
-    # --- the calls
+    # --- system calls
 
     def _open_file(self, folder: int, path: int, flags: int, mode: int) -> tuple[int, bool]:
         flags &= 0xFFFFFFFF
@@ -158,7 +158,7 @@ class SyscallHandler:
         except FileExistsError:
             if flags & os.O_EXCL:
                 raise
-            raise ContinueSyscall from None  # a link that leads nowhere, or somebody was faster
+            raise ContinueSyscall from None  # a dangling link, or somebody was faster
         self._stack.callback(os.close, fd)
         return fd, cloexec
 
@@ -169,7 +169,7 @@ class SyscallHandler:
             raise ContinueSyscall
         entry = self._resolve_entry(_to_signed(old_folder), source, anywhere=True)
         if flags and os.path.islink(f"/proc/self/fd/{entry.dir_fd}/{entry.name}"):
-            refuse(entry.path)  # it leads to a place that nobody has judged
+            refuse(entry.path)  # its target has not been checked
         self._check_writable(entry)
         self._check_writable(target)
         os.link(entry.name, target.name, src_dir_fd=entry.dir_fd, dst_dir_fd=target.dir_fd, follow_symlinks=False)
@@ -184,7 +184,7 @@ class SyscallHandler:
         check_not_mount_point(old_entry)
         check_not_mount_point(new_entry)
         self._check_move(old_entry, new_entry)
-        self._check_move(new_entry, old_entry)  # what is replaced goes; what is exchanged comes
+        self._check_move(new_entry, old_entry)  # for what is replaced or exchanged
         if _libc.renameat2(
             old_entry.dir_fd, os.fsencode(old_entry.name), new_entry.dir_fd, os.fsencode(new_entry.name), flags
         ):
@@ -195,13 +195,13 @@ class SyscallHandler:
         if text.endswith("/") and not folder:
             raise ContinueSyscall
         entry = self._resolve_entry(_to_signed(above), text)
-        os.stat(entry.name, dir_fd=entry.dir_fd, follow_symlinks=False)  # what is not there is not protected either
+        os.stat(entry.name, dir_fd=entry.dir_fd, follow_symlinks=False)  # a missing entry is not protected either
         check_not_mount_point(entry)
         self._check_writable(entry, folder=is_folder(entry))
         (os.rmdir if folder else os.unlink)(entry.name, dir_fd=entry.dir_fd)
 
     def _check_move(self, entry: EntryRef, target: EntryRef) -> None:
-        """What is there, and what is in it, must be held neither where it is nor where it would be."""
+        """Refuse if the entry, or anything in it, is protected at its old or its new place."""
         folder = is_folder(entry)
         if self._is_write_protected(entry.path, folder) or self._is_write_protected(target.path, folder):
             refuse(entry.path)
@@ -216,10 +216,10 @@ class SyscallHandler:
         if self._is_write_protected(entry.path, folder):
             refuse(entry.path)
 
-    # --- where it leads
+    # --- path resolution
 
     def _open_existing(self, folder: int, text: str, *, follow: bool) -> int:
-        """A regular file of ours that may be written; FileNotFoundError if nothing is there."""
+        """A supervised regular file that may be written; raise FileNotFoundError if nothing exists."""
         flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         fd = self._resolve(self._make_absolute(folder, text), flags)
         place = os.readlink(f"/proc/self/fd/{fd}")
@@ -230,7 +230,7 @@ class SyscallHandler:
         return fd
 
     def _resolve_entry(self, folder: int, text: str, *, anywhere: bool = False) -> EntryRef:
-        """Where a new name would be."""
+        """The folder and name of a new entry."""
         above, _, name = self._make_absolute(folder, text).rstrip("/").rpartition("/")
         if name in ("", ".", ".."):
             raise ContinueSyscall
@@ -249,9 +249,9 @@ class SyscallHandler:
         except FileNotFoundError:
             raise
         except OSError:
-            raise ContinueSyscall from None  # the kernel says what is wrong, or resolves what only it can
+            raise ContinueSyscall from None  # the kernel reports the error, or resolves what only it can
         self._stack.callback(os.close, fd)
-        # Only now is it certain that the process whose paths these are is the one that waits.
+        # Only now is it certain that these paths belong to the process that waits.
         with suppress(OSError):
             fcntl.ioctl(self._listener, IOCTL_NOTIF_ID_VALID, struct.pack("=Q", self._notification.id))
             return fd
@@ -272,7 +272,7 @@ class SyscallHandler:
     def _is_supervised(self, place: str) -> bool:
         return place.startswith(self._prefixes)
 
-    # --- what the process has
+    # --- process state
 
     def _read_path(self, address: int) -> str:
         data = b""
@@ -298,14 +298,14 @@ class SyscallHandler:
         return data
 
     def _with_umask(self, make: Callable[[], T]) -> T:
-        """This thread has an umask of its own."""
+        """Create with the process's umask: this thread has its own."""
         with open(f"/proc/{self._notification.pid}/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
             umask = next((line.split()[1] for line in status if line.startswith("Umask:")), "077")
         os.umask(int(umask, 8))
         return make()
 
     def _reopen(self, fd: int, flags: int) -> int:
-        """A regular file. Whoever has a lease on it would let us wait, and every other command with us."""
+        """Open a regular file. Without O_NONBLOCK, a lease on it would block us and all other commands."""
         opened = self._open(f"/proc/self/fd/{fd}", flags | os.O_NONBLOCK)
         os.set_blocking(opened, not flags & os.O_NONBLOCK)
         return opened

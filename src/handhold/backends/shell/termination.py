@@ -1,7 +1,7 @@
-"""Asks everything that a command started to end, so that traps run and programs remove their locks and temporary files.
+"""Ask everything that a command started to end, so that traps run and programs remove their locks and temporary files.
 
-The shell itself is stopped meanwhile: it would go on with its next command; and if it ended first, the kernel would
-kill all others with the namespace.
+The shell itself is stopped meanwhile: otherwise it would continue with its next command, and if it ended first, the
+kernel would kill all others with the namespace.
 """
 
 import os
@@ -12,13 +12,13 @@ from contextlib import suppress
 
 from handhold.backends.shell import reaper
 
-POLL_SECONDS = 0.02  # seconds between two looks at what is left
+POLL_SECONDS = 0.02  # between two checks of what is left
 
 
 def terminate(top_pid: int, seconds: float, has_ended: Callable[[float], bool]) -> None:
-    """Send SIGTERM to everything below the process `top_pid`; to its own children last, after at most so many seconds.
+    """Send SIGTERM to everything below the process `top_pid`; to its own children last, after at most `seconds`.
 
-    `has_ended` waits until a time of the monotonic clock, and says whether the command has ended.
+    `has_ended` waits until a time of the monotonic clock, and tells whether the command has ended.
     """
     shells = [(pid, top_pid) for pid in reaper.read_children(top_pid) or ()]
     signalled: set[int] = set()
@@ -39,7 +39,7 @@ def terminate(top_pid: int, seconds: float, has_ended: Callable[[float], bool]) 
 
 
 def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
-    """Processes that descend from this one and are not dead, each with its parent."""
+    """Live descendants of this process, each with its parent."""
     for child in reaper.read_children(pid) or ():
         if not reaper.is_dead(child):
             yield child, pid
@@ -47,7 +47,7 @@ def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _send_signal(pid: int, parent: int, signal_number: signal.Signals) -> None:
-    """To a process by its number, unless that belongs to another one by now."""
+    """Signal a process by pid, unless the pid has been reused."""
     with suppress(OSError):
         fd = os.pidfd_open(pid)
         try:

@@ -1,8 +1,8 @@
-"""The user namespace of root's commands: every id that we have means itself in it.
+"""A user namespace for root's commands, in which every id is mapped to itself.
 
-bubblewrap maps one id into a namespace that it makes, and archives hold files of several owners. So root's commands
-join a namespace that is made here once, and held by a descriptor. They keep two capabilities there: to give files away,
-and to set the mode and the times of what is not theirs. What its mode forbids them to read or write stays so.
+bubblewrap maps a single id into the namespaces it creates, but archives contain files of several owners. So root's
+commands join a namespace that is created once here, and kept by a descriptor. They have two capabilities in it: to
+change owners, and to change the mode and times of others' files. Modes still apply to reading and writing.
 """
 
 import os
@@ -24,7 +24,7 @@ from handhold.backends.shell.sandbox_support import (
     detect_sandbox_support,
 )
 
-# What `--disable-userns` does, which bubblewrap combines only with a namespace of its own.
+# What `--disable-userns` does, which bubblewrap supports only with a namespace of its own.
 DISABLE_NAMESPACES_COMMAND = "echo 0 >/proc/sys/user/max_user_namespaces"
 ID_RANGE_ISOLATION_FLAGS = (
     *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
@@ -35,12 +35,12 @@ CHILD_PID_PATTERN = re.compile(rb'"child-pid": (\d+)\D')
 
 
 def has_id_range() -> bool:
-    """Whether commands on an overlay can be given files of every owner: for root, where the kernel has it."""
+    """Whether commands on an overlay can own files as any user: only for root, and if the kernel supports it."""
     return os.geteuid() == 0 and _open_id_range() >= 0
 
 
 def build_id_range_flags() -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The walls of a command on an overlay, and the descriptor to pass with them."""
+    """The isolation flags for a command on an overlay, and the descriptor to pass with them."""
     if not has_id_range():
         return ISOLATION_FLAGS, ()
     return (*ID_RANGE_ISOLATION_FLAGS, "--userns", str(_open_id_range())), (_open_id_range(),)
@@ -48,7 +48,7 @@ def build_id_range_flags() -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 @cache
 def _open_id_range() -> int:
-    """The namespace, as a descriptor; -1 if there is none to be had."""
+    """The namespace as a descriptor; -1 if it is not available."""
     support = detect_sandbox_support()
     found = support.bubblewrap
     if found is None or not found.overlay or not support.launcher:
@@ -100,7 +100,7 @@ def _create_namespace(bubblewrap: str) -> int:
 
 
 def _verify_namespace(bubblewrap: str, namespace: int) -> None:
-    """An OSError if no command runs in it, on an overlay."""
+    """Raise OSError unless a command runs in it, on an overlay."""
     laid = (
         *build_base_flags(),
         *build_overlay_flags((PROBE_FOLDER,)),

@@ -1,14 +1,14 @@
-"""A root that is a linked worktree: its repository lies elsewhere, and is shown to commands.
+"""Linked worktrees as roots: the repository is elsewhere, and is made visible to commands.
 
-A file called `.git` may name any folder, and may come with an archive. So it counts only if what it names is a worktree
-of a repository that names this root in turn: `git worktree add` writes both, and an archive cannot write the second.
+A `.git` file may name any folder, and may come from an archive. So it is trusted only if it names a worktree of a
+repository that in turn names this root: `git worktree add` writes both, and an archive cannot write the second.
 """
 
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-MAX_LINE_BYTES = 8192  # bytes: twice the longest path
+MAX_LINE_BYTES = 8192  # twice the longest path
 OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -34,7 +34,7 @@ def find_linked_repository(root: str) -> str:
 
 
 def advise_on_worktrees(roots: Iterable[str], output: str) -> tuple[str, ...]:
-    """How to go on for whoever was told that such a repository cannot be written."""
+    """What to do if git reported that such a repository is read-only."""
     if "Read-only file system" not in output:
         return ()
     outside = dict.fromkeys(common for root in roots if (common := find_linked_repository(root)) and common in output)
@@ -46,7 +46,7 @@ def advise_on_worktrees(roots: Iterable[str], output: str) -> tuple[str, ...]:
 
 
 def _read_line(path: str) -> str:
-    """What a small file holds, without the end of its line; empty if it is no file, or holds more."""
+    """The only line of a small file; empty if there is no such file, or it contains more."""
     with suppress(OSError, ValueError):
         with os.fdopen(os.open(path, OPEN_FLAGS), "rb") as file:
             held = file.read(MAX_LINE_BYTES + 1)
