@@ -1,1 +1,1 @@
-"""The workspace on a disk: reading and changing files beneath its roots and nowhere else."""
+"""The workspace on disk: reads and changes files below its roots, and nowhere else."""

@@ -1,7 +1,7 @@
-"""A tree of folders and files, as a walk needs it: on the disk by descriptors, or in memory.
+"""A tree of folders and files for traversal: on disk by descriptors, or in memory.
 
-On the disk no name is looked up but in a folder that is held open, and no link is followed. A few folders are held at
-a time, so a tree may be five thousand folders deep: who comes back to one that was let go walks down to it again.
+On disk, names are looked up only in open folders, and no link is followed. Few folders are open at a time, so a tree
+may be five thousand folders deep: to return to a closed folder, the path is descended again.
 """
 
 import errno
@@ -15,8 +15,8 @@ from handhold.backends.files.file_kinds import is_virtual
 from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS
 from handhold.core.text.ignore import GIT_FOLDER, IGNORE_FILES
 
-MAX_OPEN_FOLDERS = 64  # folders
-JUJUTSU_FOLDER = ".jj"  # another mark of a repository
+MAX_OPEN_FOLDERS = 64
+JUJUTSU_FOLDER = ".jj"  # another marker of a repository
 RULE_MARKERS = {name.encode() for name in (*IGNORE_FILES[:3], GIT_FOLDER, JUJUTSU_FOLDER)}
 
 EntryKind = Literal["file", "directory", "link", "other"]
@@ -28,46 +28,46 @@ class TreeEntry(NamedTuple):
 
 
 class DirectoryTree(Protocol):
-    """Folders by their way from the top: b"" for that itself, else names that end with a slash each."""
+    """Folders by relative path: b"" for the top, otherwise names that each end with a slash."""
 
     def iter_entries(self, rel_path: bytes) -> Iterator[tuple[str, EntryKind]]:
-        """What is in a folder, one by one, for who need not hold all of it; OSError."""
+        """Iterate over a folder's entries without holding them all; raise OSError."""
         ...
 
     def list_entries(self, rel_path: bytes) -> list[TreeEntry]:
-        """The same at once."""
+        """All entries of a folder."""
         ...
 
     def read_stamp(self, rel_path: bytes) -> str:
-        """Another one whenever something came into a folder or left it; OSError."""
+        """A stamp that changes whenever an entry is added or removed; raise OSError."""
         ...
 
     def read_file(self, rel_path: bytes, name: str, max_bytes: int) -> bytes | None:
-        """The first bytes of a file in a folder; None if none stands there that can be read."""
+        """The first bytes of a file in a folder; None if there is no readable file."""
         ...
 
     def list_markers(self, rel_path: bytes) -> list[TreeEntry]:
-        """Those entries of a folder that rules depend on; OSError."""
+        """The entries of a folder that ignore rules depend on; raise OSError."""
         ...
 
     def get_kind(self, rel_path: bytes, name: bytes) -> EntryKind | None:
-        """What stands in a folder under a name; None if nothing does."""
+        """The kind of an entry; None if it does not exist."""
         ...
 
     def has_link_target(self, rel_path: bytes, name: bytes) -> bool:
-        """Whether a link leads to anything."""
+        """Whether a link's target exists."""
         ...
 
 
 class DiskTree:
-    """What is below a folder that is open. Use it in one thread at a time."""
+    """What is below an open folder. Not thread-safe."""
 
     def __init__(self, fd: int, may_read: Callable[[bytes, os.stat_result], bool] | None = None) -> None:
-        """`may_read` tells of a file by its path and status whether it may be read as an ignore file."""
+        """`may_read` decides by path and status whether a file may be read as an ignore file."""
         self.top_fd = fd
         self._may_read = may_read
         self._open_folders: OrderedDict[bytes, int] = OrderedDict()
-        self._allowed_devices = set[int]()  # devices that are no door into the kernel
+        self._allowed_devices = set[int]()  # devices that are not procfs or sysfs
 
     def __enter__(self) -> "DiskTree":
         return self
@@ -117,7 +117,7 @@ class DiskTree:
         return "directory" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
 
     def list_markers(self, rel_path: bytes) -> list[TreeEntry]:
-        self.open_folder(rel_path)  # which may be large: it is not listed
+        self.open_folder(rel_path)  # it may be large, so it is not listed
         return [TreeEntry(name, kind) for name in RULE_MARKERS if (kind := self.get_kind(rel_path, name))]
 
     def has_link_target(self, rel_path: bytes, name: bytes) -> bool:
@@ -128,7 +128,7 @@ class DiskTree:
         return True
 
     def open_file(self, rel_path: bytes, name: bytes) -> tuple[int, os.stat_result]:
-        """A regular file, to be read and closed by the caller; OSError, also if it is none."""
+        """Open a regular file, to be closed by the caller; raise OSError for anything else."""
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | BASE_OPEN_FLAGS, dir_fd=self.open_folder(rel_path))
         try:
             status = os.fstat(fd)
@@ -140,7 +140,7 @@ class DiskTree:
         return fd, status
 
     def open_folder(self, rel_path: bytes) -> int:
-        """A folder, open until others take its place."""
+        """A folder's descriptor, open until others replace it in the cache."""
         if not rel_path:
             return self.top_fd
         if rel_path in self._open_folders:
@@ -170,12 +170,12 @@ class DiskTree:
 
 
 def parent_of(rel_path: bytes) -> bytes:
-    """The way to the folder that a folder is in."""
+    """The path of the parent folder."""
     return rel_path[: rel_path.rfind(b"/", 0, -1) + 1]
 
 
 def _iter_name_ends(rel_path: bytes, start: int) -> Iterator[int]:
-    """Where each name of a way ends, from some place on."""
+    """The end of each name in a path, starting at a position."""
     while (start := rel_path.find(b"/", start) + 1) > 0:
         yield start - 1
 

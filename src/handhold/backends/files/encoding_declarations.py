@@ -1,4 +1,4 @@
-"""Who says what about the encodings of a workspace's files: its settings, and every .editorconfig above a file."""
+"""Declared encodings of a workspace's files: from its settings, and from every .editorconfig above a file."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import NamedTuple
@@ -12,18 +12,18 @@ from handhold.core.text.declared_encoding import (
 )
 
 EDITORCONFIG = ".editorconfig"
-MAX_CONFIG_BYTES = 64 * 1024  # bytes of one; nobody writes more
+MAX_CONFIG_BYTES = 64 * 1024  # a longer file is not a real configuration
 
 
 class CachedConfig(NamedTuple):
-    """A configuration as it was read, and the state that the file was in."""
+    """A parsed configuration, and the identity of the file it was read from."""
 
     state: Hashable
     config: EditorConfig
 
 
 class EncodingDeclarations:
-    """A configuration is read again when its file is in another state; `state` is None where there is none."""
+    """Configurations are read again when their file changes; `state` is None for a missing file."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class EncodingDeclarations:
         self._cache: dict[str, CachedConfig] = {}
 
     def find(self, root: str, rel_path: str) -> DeclaredEncoding | None:
-        """What is said about the file at `rel_path` below a root (it ends with a slash). Nothing above it counts."""
+        """The encoding declared for `rel_path` below `root`, which ends with a slash. Nothing above it applies."""
         if self._settings and (declared := self._settings.find_encoding(rel_path)):
             return declared
         configs = list(self._iter_configs(root, rel_path))
@@ -46,7 +46,7 @@ class EncodingDeclarations:
         return find_declared_encoding(configs)
 
     def _iter_configs(self, root: str, rel_path: str) -> Iterator[tuple[EditorConfig, str]]:
-        """The nearest first, each with the way from its folder."""
+        """Configurations, nearest first, each with the file's path relative to its folder."""
         folder = rel_path
         while folder:
             folder = folder.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""What a descriptor is: its kind, its identity, the file system under it."""
+"""What a descriptor refers to: its kind, its identity, its file system."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import stat
 
 from handhold.core.facts import FileIdentity, FileKind
 
-PROC_SUPER_MAGIC, SYSFS_MAGIC = 0x9FA0, 0x62656572  # f_type of file systems whose files are doors into the kernel
+PROC_SUPER_MAGIC, SYSFS_MAGIC = 0x9FA0, 0x62656572  # f_type of file systems that are kernel interfaces
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _fstatfs = _libc.fstatfs
@@ -24,7 +24,7 @@ def kind_of(mode: int) -> FileKind:
 
 
 def special_kind_of(mode: int) -> str:
-    """What a file that is no file is called."""
+    """The name of a special file's kind."""
     for is_one, name in ((stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISLNK, "link")):
         if is_one(mode):
             return name
@@ -32,11 +32,11 @@ def special_kind_of(mode: int) -> str:
 
 
 def is_virtual(fd: int) -> bool:
-    """Whether this lies on procfs or sysfs, where a read may give away or block anything."""
+    """Whether it is on procfs or sysfs, where a read may reveal or block anything."""
     return file_system_type(fd) in (PROC_SUPER_MAGIC, SYSFS_MAGIC)
 
 
 def file_system_type(fd: int) -> int:
-    """The number of its kind; 0 if nobody knows."""
-    found = (ctypes.c_long * 64)()  # the struct is shorter everywhere, and f_type is its first field
+    """The file system's type number; 0 if unknown."""
+    found = (ctypes.c_long * 64)()  # larger than the struct on any system; f_type is its first field
     return found[0] if _fstatfs(fd, ctypes.byref(found)) == 0 else 0

@@ -1,11 +1,11 @@
-"""What may not be read, found on the disk: by its name, and by the other names that the same file has.
+"""Find files that may not be read: by name, and by other names of the same file.
 
-A rule is about names, and a command opens files. So before one starts it has to be known where they are: in every
-folder, ignored or not, and under every name below the roots that leads to the same bytes. All folders are gone through
-once. Afterwards each is only asked whether anything came or went in it, which takes a fraction of the time.
+Rules are about names, but commands open files. So before a command starts, all denied files must be found: in every
+folder, ignored or not, and under every name below the roots that leads to the same content. All folders are listed
+once. Afterwards only their stamps are checked for added or removed entries, which takes a fraction of the time.
 
-A link whose name is denied stands for what it leads to. A folder that is closed to us is hidden as a whole: its owner
-could open it, and nobody knows what is in there.
+A link with a denied name stands for its target. A folder that is not accessible is hidden as a whole: its owner could
+open it, and its contents are unknown.
 """
 
 import os
@@ -23,7 +23,7 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.core.facts import FileIdentity
 
-RACY_NS = 2_000_000_000  # ns; what changed so shortly before it was listed may have changed again within the same tick
+RACY_NS = 2_000_000_000  # after a change this recent, another may have happened within the same clock tick
 
 SYSTEM_FOLDERS = ("/etc", "/var", "/tmp", "/opt")
 RUNTIME_PREFIXES = (
@@ -41,10 +41,10 @@ RUNTIME_PREFIXES = (
 )
 
 DenyCheck = Callable[[str], bool]
-FileId = tuple[int, int]  # device and inode: one file, whatever it is called
+FileId = tuple[int, int]  # device and inode, which identify a file whatever its name
 
 
-# Of a folder: device, inode and change time. Another one when it is another folder, or something came or went in it.
+# Device, inode and ctime of a folder. Changes if it is replaced, or if entries are added or removed.
 FolderStamp = tuple[int, int, int]
 
 
@@ -53,49 +53,49 @@ class FolderListing:
     """A folder as it was when it was listed."""
 
     stamp: FolderStamp | None
-    is_stable: bool  # whether the stamp would tell of everything since
-    subfolders: tuple[bytes, ...] = ()  # ways to the folders in it
-    denied: tuple[bytes, ...] = ()  # ways to whatever else is denied in it: files, pipes
-    denied_links: tuple[bytes, ...] = ()  # and to links that are
-    denied_folders: tuple[bytes, ...] = ()  # and to folders that are
-    is_unreadable: bool = False  # nobody knows what is in it
+    is_stable: bool  # whether the stamp would reveal every later change
+    subfolders: tuple[bytes, ...] = ()  # relative paths, as the following
+    denied: tuple[bytes, ...] = ()  # denied entries that are neither links nor folders
+    denied_links: tuple[bytes, ...] = ()
+    denied_folders: tuple[bytes, ...] = ()
+    is_unreadable: bool = False  # its contents are unknown
     has_visible: bool = False  # something in it may be read
-    hard_links: tuple[bytes, ...] | None = None  # ways to files with a number that was looked for; None: nobody looked
+    hard_links: tuple[bytes, ...] | None = None  # other names of denied files; None: not searched
 
 
 class HiddenState(NamedTuple):
     paths: tuple[str, ...]
-    hard_links: dict[FileId, str]  # of those that have several names: one that is denied
+    hard_links: dict[FileId, str]  # denied files with several names, each with a denied one
     files: tuple[str, ...]  # one by one
 
 
 class HiddenFiles:
-    """Fulfils the port HiddenPaths. Several threads may ask at once."""
+    """Implements the port HiddenPaths. Thread-safe."""
 
     def __init__(
         self, roots: Sequence[Root], denies: DenyCheck, list_excluded: Callable[[], Sequence[str]] = list
     ) -> None:
-        """`denies` gets places as they are really spelled, and always says the same of the same.
+        """`denies` gets canonical places, and must be deterministic.
 
-        `list_excluded` names folders that are not looked into.
+        `list_excluded` names folders that are not searched.
         """
         self._scans = [RootScan(root, denies, list_excluded) for root in drop_nested_roots(roots)]
         self._lock = Lock()
         self._known_ids: frozenset[FileId] = frozenset()
 
     def paths(self, until: float | None = None) -> tuple[str, ...]:
-        """Where they are now, really spelled: the topmost of each, and what links with such a name lead to.
+        """The current denied places in canonical form: the topmost of each, and the targets of links with denied names.
 
-        TimeoutError if that is not known at `until`, on the monotonic clock; the next to ask goes on from there.
+        Raise TimeoutError if they are not known at `until`, on the monotonic clock; the next call continues from there.
         """
         return self._refresh(until).paths
 
     def files(self, until: float | None = None) -> tuple[str, ...]:
-        """The denied files one by one, also those in denied folders, and what links with such a name lead to."""
+        """The denied files one by one, including those in denied folders and targets of links with denied names."""
         return self._refresh(until).files
 
     def hard_links(self) -> Mapping[FileId, str]:
-        """Denied files that have several names, each with one that is denied."""
+        """Denied files with several names, each with a denied one."""
         return self._refresh().hard_links
 
     def _refresh(self, until: float | None = None) -> HiddenState:
@@ -119,15 +119,15 @@ class RootScan:
         self._root = root
         self._denies = denies
         self._list_excluded = list_excluded
-        self._excluded: list[bytes] = []  # ways to what is left out
+        self._excluded: list[bytes] = []  # relative paths that are left out
         self._listings: dict[bytes, FolderListing] = {}
-        self._partial: dict[bytes, FolderListing] = {}  # by a look that ran out of time
-        self._hidden_folders: list[bytes] = []  # of all of them together, as the following
+        self._partial: dict[bytes, FolderListing] = {}  # from a scan that ran out of time
+        self._hidden_folders: list[bytes] = []  # aggregated over all listings, as the following
         self._denied: list[bytes] = []
         self._denied_links: list[bytes] = []
 
     def refresh(self, until: float | None = None) -> None:
-        """List what is new or has changed; forget what is gone. TimeoutError if it takes longer."""
+        """List new and changed folders, forget removed ones. Raise TimeoutError if it takes longer."""
         excluded = [os.fsencode(each.removeprefix(self._root.prefix)) for each in self._list_excluded()]
         if excluded != self._excluded:
             self._excluded, self._listings, self._partial = excluded, {}, {}
@@ -158,8 +158,8 @@ class RootScan:
         self._denied_links = [rel_path for listing in now.values() for rel_path in listing.denied_links]
 
     def _is_unchanged(self, top_fd: int) -> bool:
-        """The same question as below, for all folders at once: most times nothing has changed anywhere."""
-        # Before every command, of every folder: what `read_stamp` would do, without calling it.
+        """Check all folders at once: usually nothing has changed."""
+        # Runs before every command for every folder, so `read_stamp` is inlined.
         look, folders = os.stat, self._listings.items()
         try:
             for rel_path, listing in folders:
@@ -171,7 +171,7 @@ class RootScan:
         return True
 
     def _has_visible(self, rel_path: bytes) -> bool:
-        """Whether anything in a folder, or below it, may be read: a rule may spare some of what another denies."""
+        """Whether anything in or below a folder may be read: one rule may allow part of what another denies."""
         pending = [rel_path]
         while pending:
             listing = self._listings.get(pending.pop())
@@ -211,14 +211,14 @@ class RootScan:
         )
 
     def _is_ours(self, rel_path: bytes) -> bool:
-        """Of a folder that could not be listed: whether a command could open it all the same."""
+        """Whether a command could make a folder accessible that could not be listed."""
         found = self._lstat(rel_path)
         return found is not None and found.st_uid == os.geteuid()
 
     def to_place(self, rel_path: bytes) -> str:
         return self._root.prefix + os.fsdecode(rel_path)
 
-    # --- what was found
+    # --- results
 
     def iter_hidden(self) -> Iterator[str]:
         yield from map(self.to_place, self._hidden_folders)
@@ -232,19 +232,19 @@ class RootScan:
                 yield target
 
     def _is_needed_to_run(self, folder: str) -> bool:
-        """Whether no command could run without a folder: it holds the root, or the system's programs."""
+        """Whether commands cannot run without a folder: it contains the root, or the system's programs."""
         above = folder.rstrip("/") + "/"
         return self._root.prefix.startswith(above) or folder in SYSTEM_FOLDERS or above.startswith(RUNTIME_PREFIXES)
 
     def iter_hard_linked(self) -> Iterator[tuple[FileId, str]]:
-        """Denied files that have several names, by their numbers."""
+        """Denied files with several names, by id."""
         for rel_path in self._denied:
             found = self._lstat(rel_path)
             if found and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                 yield (found.st_dev, found.st_ino), self.to_place(rel_path)
 
     def find_by_id(self, file_ids: frozenset[FileId], *, rescan: bool) -> Iterator[str]:
-        """Files with these numbers; those that were found before, unless `rescan` asks to look again."""
+        """Files with these ids; those found before, unless `rescan`."""
         with open_tree(self._root) as tree:
             for rel_path, listing in self._listings.items():
                 if listing.hard_links is None or rescan:
@@ -259,16 +259,16 @@ class RootScan:
 
 
 def read_stamp(top_fd: int, rel_path: bytes) -> FolderStamp | None:
-    """By name, which is quick. A link that was put in its way shows another folder, which has another number."""
+    """By path, which is fast. If a link was put in its way, it leads to another folder with another inode."""
     try:
         found = os.stat(rel_path or b".", dir_fd=top_fd, follow_symlinks=False)
-    except OSError:  # gone, or deeper than a name may be long
+    except OSError:  # gone, or too deep for a path
         return None
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId]) -> Iterator[bytes]:
-    """The ways to those files in a folder, not below it, that have one of these numbers."""
+    """The relative paths of files directly in a folder that have one of these ids."""
     prefix = rel_path + b"/" if rel_path else b""
     try:
         folder = tree.open_folder(prefix)
@@ -285,7 +285,7 @@ def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId
 
 
 def count_names(roots: Sequence[Root], identity: FileIdentity, limit: int) -> int:
-    """How many names a file has below these roots; nobody counts further than `limit`."""
+    """How many names a file has below these roots, counted up to `limit`."""
     file_ids = frozenset({(identity.device, identity.inode)})
     return sum(
         1 for _ in islice((way for root in drop_nested_roots(roots) for way in _walk_by_id(root, file_ids)), limit)
@@ -302,7 +302,7 @@ def _walk_by_id(root: Root, file_ids: frozenset[FileId]) -> Iterator[bytes]:
             try:
                 pending += [prefix + name for name, kind in tree.list_entries(prefix) if kind == "directory"]
             except OSError:
-                continue  # closed to us, or gone
+                continue  # not accessible, or gone
 
 
 @contextmanager
@@ -317,13 +317,13 @@ def open_tree(root: Root) -> Generator[DiskTree]:
 
 
 def drop_nested_roots(roots: Sequence[Root]) -> list[Root]:
-    """Without those that lie in another."""
+    """The roots without those inside another."""
     by_path = {root.real: root for root in roots}
     return [root for root in by_path.values() if not any(_is_inside(root.real, each) for each in by_path)]
 
 
 def drop_nested_places(places: dict[str, None]) -> Iterator[str]:
-    """In order, without what lies in another."""
+    """In order, without places inside another."""
     last = ""
     for place in sorted(places, key=lambda each: each.split("/")):
         if not last or not _is_inside(place, last):

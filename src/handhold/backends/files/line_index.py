@@ -1,7 +1,7 @@
 """Lines of a file of any size, by number, with little memory.
 
-A file is one string of bytes, so a line can only be found by counting the ends of those before it. The
-index keeps the count at every so many bytes, as far as anybody has read: from there it is a short way.
+A line can only be found by counting the newlines before it. The index stores the count at regular intervals, as far as
+the file has been read, so that only a short distance is left to count.
 """
 
 import sys
@@ -34,23 +34,23 @@ from handhold.core.text.encoding import (
 )
 from handhold.progress import report
 
-LONG_LINE_BYTES = 200  # bytes of a line, above which finding each newline is the fastest of all
-MAX_CHECKPOINTS = 64 * 1024  # of one index
+LONG_LINE_BYTES = 200  # for longer lines, finding each newline is fastest
+MAX_CHECKPOINTS = 64 * 1024  # per index
 MAX_INDEXES = 32
-MAX_CACHED_PAGES = 2  # kept as they were shown, for whoever asks again
-MAX_CACHED_PAGE_CHARS = 4 * 1024 * 1024  # of a page that is kept
-SIMPLE_COUNT_BYTES = 8 * 1024 * 1024  # bytes that are counted before anybody thinks of a faster way
-MIN_NUMPY_BYTES = 256 * 1024 * 1024  # bytes to count that repay its import
+MAX_CACHED_PAGES = 2  # kept as shown, for repeated requests
+MAX_CACHED_PAGE_CHARS = 4 * 1024 * 1024  # larger pages are not kept
+SIMPLE_COUNT_BYTES = 8 * 1024 * 1024  # counted before a faster method is considered
+MIN_NUMPY_BYTES = 256 * 1024 * 1024  # with more to count, importing numpy pays off
 STABLE_AFTER_NS = 50_000_000  # a file written more recently may change again under the same time stamp
 
-IndexKey = tuple[FileIdentity, DeclaredEncoding | None]  # of a file, and what is said about it
+IndexKey = tuple[FileIdentity, DeclaredEncoding | None]  # a file, and its declared encoding
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class LineIndex:
-    """How many lines end before each mark, as far as anybody has looked."""
+    """The number of newlines before each checkpoint, as far as the file was scanned."""
 
     def __init__(self, size: int, coding: TextEncoding) -> None:
         self.coding = coding
@@ -64,7 +64,7 @@ class LineIndex:
         self._lock = Lock()
 
     def find_line_start(self, source: DiskSource, line: int) -> int | None:
-        """The byte at which a line starts; None if the file has fewer."""
+        """The byte offset of a line; None if the file has fewer."""
         if line <= 1:
             return len(self.coding.bom)
         ends = line - 1
@@ -91,13 +91,13 @@ class LineIndex:
             return self.total
 
     def _scan(self, source: DiskSource, until: int | None) -> None:
-        """Count on until so many lines have ended, or to the end of the file."""
+        """Continue counting until `until` lines have ended, or to the end of the file."""
         at = (len(self.checkpoints) - 1) * self.step
         if at >= self.size:
             return
         count, scanned = self.endings.count, 0
         while at < self.size and (until is None or self.checkpoints[-1] < until):
-            if scanned >= SIMPLE_COUNT_BYTES:  # not near, and not all holes
+            if scanned >= SIMPLE_COUNT_BYTES:  # far away, and not just holes
                 count = choose_count_function(self.endings, self.size - at)
             here = 0
             for _, block in self._read_blocks(source, at, min(at + self.step, self.size)):
@@ -108,7 +108,7 @@ class LineIndex:
             report("bytes looked at", min(at, self.size), self.size)
 
     def _read_blocks(self, source: DiskSource, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Bytes from `start` on, in blocks, except those that lie in a hole: no line ends there."""
+        """Bytes from `start` on, in blocks, skipping holes, which contain no newlines."""
         while (start := max(start, source.next_data(start) // BLOCK_BYTES * BLOCK_BYTES)) < end:
             block = source.read_at(start, min(BLOCK_BYTES, end - start))
             yield start, block
@@ -116,7 +116,7 @@ class LineIndex:
 
 
 def choose_count_function(endings: LineEndFinder, remaining: int) -> Callable[[bytes], int]:
-    """The fastest way here to count line ends, if so many bytes are to be counted at most."""
+    """The fastest function for counting newlines in at most `remaining` bytes."""
     if endings.unit > 1 or not ("numpy" in sys.modules or remaining >= MIN_NUMPY_BYTES):
         return endings.count
     try:
@@ -135,7 +135,7 @@ def choose_count_function(endings: LineEndFinder, remaining: int) -> Callable[[b
 
 
 class LineIndexCache:
-    """The indexes of the files read last. An identity names a state of a file, so none goes stale."""
+    """The indexes of recently read files. An identity names a state of a file, so none becomes stale."""
 
     def __init__(self, max_size: int = MAX_INDEXES) -> None:
         self._indexes = LRUCache[IndexKey, LineIndex](max_size)
@@ -161,7 +161,7 @@ class LineIndexCache:
             raise PastEnd(path, offset, index.count_lines(source))
         line_slice = read_lines(source, start, limit, width, index.coding)
         if line_slice.replaced and index.coding == UTF8 and identity.size <= MAX_EDITABLE_BYTES:
-            # What was plain so far shows only here what it is; whoever edits it looks at all of it.
+            # The sample was valid UTF-8, but this page is not: detect by the whole file, as an edit will.
             index.coding = detect_encoding(source.read_at(0, identity.size), path, declared)
             line_slice = read_lines(source, start, limit, width, index.coding)
         page = Page(
@@ -193,14 +193,14 @@ class LineIndexCache:
         identity, declared = state
         coding = detect_sample_encoding(source.read_at(0, DETECTION_SAMPLE_BYTES), path, identity.size, declared)
         if coding != UTF8 and coding.detected_by != "mark" and identity.size <= MAX_EDITABLE_BYTES:
-            coding = detect_encoding(source.read_at(0, identity.size), path, declared)  # as whoever edits it will
+            coding = detect_encoding(source.read_at(0, identity.size), path, declared)  # as an edit will detect it
         index = LineIndex(identity.size, coding)
         is_stable = time_ns() - max(identity.mtime_ns, identity.ctime_ns) >= STABLE_AFTER_NS
         return self._indexes.put(state, index) if is_stable else index
 
 
 class LRUCache(Generic[K, V]):
-    """A dictionary of the values used last."""
+    """A dictionary of the most recently used values."""
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
@@ -220,7 +220,7 @@ class LRUCache(Generic[K, V]):
             return self._values.get(key)
 
     def put(self, key: K, value: V) -> V:
-        """The value now kept: another thread may have been first."""
+        """The value that is now stored: another thread may have been first."""
         with self._lock:
             kept = self._values.setdefault(key, value)
             while len(self._values) > self.max_size:

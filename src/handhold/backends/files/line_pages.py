@@ -1,4 +1,4 @@
-"""Pages of lines, read from the bytes of a file in memory or on the disk."""
+"""Pages of lines, from a file in memory or on disk."""
 
 import codecs
 import errno
@@ -12,28 +12,28 @@ from handhold.core.facts import DeclaredEncoding, FileSnapshot, Page, PageLine
 from handhold.core.text.encoding import TextEncoding, detect_encoding, replace_undecodable
 from handhold.core.text.lines import split_lines
 
-WHOLE_READ_BYTES = 1024 * 1024  # a file up to here is read at once
+WHOLE_READ_BYTES = 1024 * 1024  # a file up to this size is read at once
 CHUNK_BYTES = 1024 * 1024
-PROBE_BYTES = 4096  # bytes that show how long lines are
-SHORT_LINE_BYTES = 16  # bytes of a line, below which finding each newline costs more than looking at each byte
-BLOCK_BYTES = 256 * 1024  # what is looked at in one go: it should stay in the processor's cache
+PROBE_BYTES = 4096  # a sample that shows how long lines are
+SHORT_LINE_BYTES = 16  # for shorter lines, finding each newline costs more than checking each byte
+BLOCK_BYTES = 256 * 1024  # processed at once; fits in the processor's cache
 
 
 class FileTruncated(Exception):
-    """The file ended before it should: somebody cut it while it was read."""
+    """The file was truncated while it was read."""
 
 
 def read_chunks(fd: int) -> Iterator[bytes]:
-    """A file from end to end, never all of it at once."""
+    """A file in chunks."""
     while chunk := os.read(fd, CHUNK_BYTES):
         yield chunk
 
 
-# --- where lines end
+# --- line ends
 
 
 class LineEndFinder:
-    """Line ends in the bytes of an encoding. Where characters are two or four bytes wide, so are the steps."""
+    """Line ends in the bytes of an encoding; in UTF-16 and UTF-32, aligned to two or four bytes."""
 
     def __init__(self, coding: TextEncoding) -> None:
         self.newline = coding.newline
@@ -44,12 +44,12 @@ class LineEndFinder:
             return sum(1 for _ in self._iter_ends(block))
         if block.count(self.newline, 0, PROBE_BYTES) * SHORT_LINE_BYTES > PROBE_BYTES:
             return block.count(self.newline)
-        # `replace` goes from newline to newline by memchr, `count` from byte to byte: seven to twenty times slower,
-        # by how Python was compiled, unless lines are very short.
+        # `replace` jumps between newlines by memchr; `count` checks every byte and is seven to twenty times slower,
+        # depending on how Python was compiled, unless lines are very short.
         return len(block) - len(block.replace(self.newline, b""))
 
     def find_nth(self, block: bytes, n: int) -> int:
-        """Where the line after the n-th end starts; the block must hold so many."""
+        """The start of the line after the n-th newline, which must exist."""
         if self.unit > 1:
             ends = self._iter_ends(block)
             return next(end for number, end in enumerate(ends, 1) if number == n)
@@ -66,11 +66,11 @@ class LineEndFinder:
         return low
 
     def find_first(self, block: bytes) -> int | None:
-        """Where the second line starts."""
+        """The start of the second line."""
         return next(self._iter_ends(block), None)
 
     def find_last(self, block: bytes) -> int | None:
-        """Where the last line starts, if another is before it."""
+        """The start of the last line, if there is one before it."""
         at = block.rfind(self.newline)
         while at % self.unit and at != -1:
             at = block.rfind(self.newline, 0, at + self.unit - 1)
@@ -84,7 +84,7 @@ class LineEndFinder:
             at = block.find(self.newline, at + 1)
 
 
-# --- where bytes come from
+# --- sources
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class MemorySource:
 
 @dataclass(frozen=True)
 class DiskSource:
-    """A file on the disk, as long as it was when it was opened."""
+    """A file on disk, with the size it had when it was opened."""
 
     fd: int
     size: int
@@ -129,12 +129,12 @@ class DiskSource:
             return self.size if error.errno == errno.ENXIO else start
 
 
-# --- a page
+# --- pages
 
 
 @dataclass
 class LineSlice:
-    """Lines cut out of a file, and what was met on the way."""
+    """Lines from a file, and what was found while reading them."""
 
     lines: list[PageLine]
     end: int
@@ -175,7 +175,7 @@ def truncate_lines(rows: list[str], width: int) -> Iterable[PageLine]:
 
 
 def decode_lossy(data: bytes, coding: TextEncoding) -> tuple[str, bool]:
-    """The text, and whether some of it had to be replaced."""
+    """The text, and whether bytes were replaced."""
     try:
         return data.decode(coding.name), False
     except UnicodeDecodeError:
@@ -183,8 +183,8 @@ def decode_lossy(data: bytes, coding: TextEncoding) -> tuple[str, bool]:
 
 
 def choose_error_handler(coding: TextEncoding) -> str:
-    """Broken bytes become surrogates, which stand for nothing else. In UTF-8 one for each byte, as where a file
-    is decoded whole."""
+    """Broken bytes become surrogates, which represent nothing else. In UTF-8 there is one per byte, as when a whole
+    file is decoded."""
     return "surrogateescape" if coding.name == "utf-8" else "handhold-surrogate"
 
 
@@ -200,9 +200,9 @@ codecs.register_error("handhold-surrogate", _replace_with_surrogate)
 def read_long_line(
     source: MemorySource | DiskSource, start: int, width: int, coding: TextEncoding
 ) -> tuple[PageLine, int, bool]:
-    """A line that does not fit into a block: its beginning, where the next one starts, whether it is broken.
+    """A line longer than a block: its beginning, where the next one starts, and whether it is broken.
 
-    The rest is counted and let go.
+    The rest is counted but not kept.
     """
     endings = LineEndFinder(coding)
     decoder = codecs.getincrementaldecoder(coding.name)(choose_error_handler(coding))
@@ -232,7 +232,7 @@ def read_long_line(
 def build_page(
     whole: FileSnapshot, path: str, offset: int, limit: int, width: int, declared: DeclaredEncoding | None = None
 ) -> Page:
-    """A page of a file that is in memory."""
+    """A page of a file in memory."""
     coding = detect_encoding(whole.data, path, declared)
     source, total = MemorySource(whole.data), count_lines_in(whole.data, coding)
     if offset > max(total, 1):

@@ -1,10 +1,10 @@
-"""What a thing is, whatever it is, in one hash: how it is told from another, or from itself after somebody changed it.
+"""Describe an entry of any kind by one hash, to recognize it and to detect changes.
 
-A tree counts by everything in it. Small files count by their content, as long as not too much has to be read; large
-ones, and what we may not read, by size and time, which a rename leaves alone, and a good copy. So the hash stays the
-same wherever the thing is moved, and a tree of any size costs one look at each of its entries.
+The hash of a tree covers everything in it. Small files are hashed by content, up to a total; large and unreadable ones
+by size and mtime, which a rename and a good copy preserve. So the hash stays the same wherever the entry is moved, and
+a tree of any size costs one stat per entry.
 
-`exact_hash` is for approvals, where size and time are not enough: it covers kind, mode, owner, access lists and every
+`exact_hash` is for approvals, where size and mtime are not enough: it covers kind, mode, owner, access lists and every
 byte, whatever that costs.
 """
 
@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple
 from handhold.core.plans import StagedContent
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 
-MAX_HASHED_FILE_BYTES = 1024 * 1024  # bytes of a file in a tree that is read
-MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # bytes read of one tree
+MAX_HASHED_FILE_BYTES = 1024 * 1024  # larger files in a tree are not read
+MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # read of one tree
 CHUNK_BYTES = 1024 * 1024
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Attributes that grant rights.
+# Attributes that grant privileges.
 ACCESS_XATTRS = ("security.capability", "system.posix_acl_access", "system.posix_acl_default")
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -34,13 +34,13 @@ EntryFilter = Callable[[int, str, str, os.stat_result, int], bool]
 class Manifest(NamedTuple):
     hash: str
     entry_count: int  # everything in the tree, and itself
-    size: int  # of its files and links, all together
-    newest_ctime_ns: int  # the latest change of anything in it, by its ctime
-    allocated: int  # bytes on the disk of everything in it, and of itself
+    size: int  # of its files and links in total
+    newest_ctime_ns: int  # the latest ctime of anything in it
+    allocated: int  # bytes on disk, in total
 
 
 class EntryState(NamedTuple):
-    """What stands under a name."""
+    """What exists under a name."""
 
     kind: Literal["file", "link", "tree", "other"]
     hash: str
@@ -50,8 +50,8 @@ class EntryState(NamedTuple):
     mtime_ns: int
     entry_count: int
     newest_ctime_ns: int
-    owner: int | None = None  # as in Shelved
-    allocated: int = 0  # as in Shelved
+    owner: int | None = None  # as in StagedContent
+    allocated: int = 0  # as in StagedContent
 
     def to_staged(self, slot: str) -> StagedContent:
         kind, size, mode, inode, owner = self.kind, self.size, self.mode, self.inode, self.owner
@@ -63,9 +63,9 @@ class EntryState(NamedTuple):
 def read_entry_state(
     name: str, *, dir_fd: int | None = None, accept: EntryFilter | None = None, status: os.stat_result | None = None
 ) -> EntryState | None:
-    """What stands under a name, described; None if nothing does. `accept` is for what lies in a tree.
+    """Describe the entry under a name; None if it does not exist. `accept` filters the entries of a tree.
 
-    `status` is the status of it, where somebody has looked already.
+    `status` is its stat result, if already known.
     """
     try:
         status = status or os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
@@ -83,18 +83,18 @@ def read_entry_state(
 
 
 def build_manifest(name: str, *, dir_fd: int | None = None, accept: EntryFilter | None = None) -> Manifest:
-    """The directory `name`, and everything below it; no link is followed.
+    """The directory `name` and everything below it, without following links.
 
-    `accept(directory, name, rel_path, status, fd)` is asked before an entry counts, and says whether it does. `fd` is
-    the file, open for reading, or -1; `rel_path` leads there from the top.
+    `accept(directory, name, rel_path, status, fd)` decides whether an entry is included. `fd` is the file, open for
+    reading, or -1; `rel_path` is relative to the top.
     """
     return _ManifestWalk(accept).run(name, dir_fd)
 
 
 def exact_hash(name: str, *, dir_fd: int | None = None) -> str:
-    """Of all that stands under a name: kind, mode, owner, access lists, content; of a tree, everything in it.
+    """A hash of an entry's kind, mode, owner, access lists and content; for a tree, of everything in it.
 
-    It is the same for two things only if they are. What cannot be read, or changes meanwhile, has another each time.
+    Equal only for equal entries. An entry that is unreadable, or changes meanwhile, gets a new hash each time.
     """
     try:
         found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
@@ -106,7 +106,7 @@ def exact_hash(name: str, *, dir_fd: int | None = None) -> str:
 
 
 def _format_exact_line(name: str, dir_fd: int | None, status: os.stat_result) -> str:
-    """One entry; of a directory, without what is in it."""
+    """One entry; for a directory, without its contents."""
     try:
         content = _hash_exact_content(name, dir_fd, status)
         path = name if dir_fd is None else f"/proc/self/fd/{dir_fd}/{name}"
@@ -138,31 +138,31 @@ def _read_xattr_hex(path: str, name: str) -> str:
 
 
 def hash_file(fd: int, status: os.stat_result) -> str:
-    """Of a file that is open at its beginning: of its content, unless that is too much to be read."""
+    """The hash of a file that is open at its start: of its content, unless that is too large."""
     return placeholder_hash(status) if status.st_size > MAX_EDITABLE_BYTES else _hash_content(fd, status.st_size)
 
 
 def allocated_bytes(status: os.stat_result) -> int:
-    """Bytes that it takes on the disk: a sparse file takes less than its size."""
+    """Bytes on disk: a sparse file takes less than its size."""
     return status.st_blocks * 512
 
 
 def other_owner_of(status: os.stat_result) -> int | None:
-    """The user whose it is, if that is not us."""
+    """The owner, if that is not us."""
     return None if status.st_uid == os.geteuid() else status.st_uid
 
 
 def _hash_content(fd: int, size: int) -> str:
     chunk = os.read(fd, min(size + 1, CHUNK_BYTES))
     state = sha256(chunk)
-    if len(chunk) != size:  # there is more of it, or it has changed
+    if len(chunk) != size:  # it is longer, or has changed
         while chunk := os.read(fd, CHUNK_BYTES):
             state.update(chunk)
     return state.hexdigest()
 
 
 def placeholder_hash(status: os.stat_result) -> str:
-    """In place of a file's hash, and never equal to one."""
+    """A substitute for a file's hash, never equal to one."""
     return f"unread {status.st_size} {status.st_mtime_ns}"
 
 
@@ -224,7 +224,7 @@ class _ManifestWalk:
         return Manifest(self.hash.hexdigest(), self.entry_count, self.size, self.newest_ctime_ns, self.allocated)
 
     def _walk_tree(self, fd: int) -> None:
-        # Only one directory is held open, however deep the tree: the way up is `..`, and must lead to where we were.
+        # Only one directory is open, however deep the tree: `..` leads up, and must lead to where we were.
         above: list[tuple[str, list[tuple[str, os.stat_result]], tuple[int, int]]] = []
         rel_path = ""
         try:
@@ -252,7 +252,7 @@ class _ManifestWalk:
             os.close(fd)
 
     def _open_directory(self, name: str, dir_fd: int | None, status: os.stat_result) -> int | None:
-        """A directory to be listed; one that may not be is told by its inode and time alone."""
+        """Open a directory for listing; one that is not readable is described by inode and mtime only."""
         try:
             fd = os.open(name, LIST_FLAGS, dir_fd=dir_fd)
         except PermissionError:
@@ -263,7 +263,7 @@ class _ManifestWalk:
             return None
         else:
             try:
-                os.stat(".", dir_fd=fd)  # names could be listed without it, and that is all
+                os.stat(".", dir_fd=fd)  # listing names alone would work without it
                 return fd
             except PermissionError:
                 os.close(fd)
@@ -272,7 +272,7 @@ class _ManifestWalk:
         return None
 
     def _add_entries(self, fd: int, rel_path: str) -> list[tuple[str, os.stat_result]]:
-        """Take in what a directory holds; return the directories among it, the last one first."""
+        """Add the entries of a directory; return its subdirectories in reverse order."""
         lines: list[str] = []
         directories: list[tuple[str, os.stat_result]] = []
         accept = self.accept
@@ -280,7 +280,7 @@ class _ManifestWalk:
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
-                continue  # it went away this moment
+                continue  # it just disappeared
             mode = found.st_mode
             if self.exact:
                 line = _format_exact_line(name, fd, found)
@@ -310,7 +310,7 @@ class _ManifestWalk:
         return directories
 
     def _add_allocated(self, status: os.stat_result) -> None:
-        """A file with several names in the tree lies there once."""
+        """Count a file with several names in the tree once."""
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             if file_id(status) in self.counted_links:
                 return
@@ -318,7 +318,7 @@ class _ManifestWalk:
         self.allocated += allocated_bytes(status)
 
     def _describe_file(self, directory: int, name: str, rel_path: str, status: os.stat_result) -> str | None:
-        """How a file is told; None if it does not count."""
+        """The description of a file; None if it is not included."""
         size = status.st_size
         should_read = size <= MAX_HASHED_FILE_BYTES and self.bytes_read + size <= MAX_HASHED_TREE_BYTES
         fd = -1
@@ -344,7 +344,7 @@ class _ManifestWalk:
                 os.close(fd)
 
 
-# It went away, or became something else, this moment.
+# It just disappeared, or was replaced by something else.
 VANISHED_ERRNOS = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
 
 

@@ -1,4 +1,4 @@
-"""Files of a name, wherever below a root they are, as far as a short look finds them."""
+"""Find files by name below a root, within a short time limit."""
 
 import os
 from collections import deque
@@ -8,14 +8,14 @@ from time import monotonic
 from handhold.backends.files.file_kinds import is_virtual
 from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
 
-SEARCH_TIMEOUT_SECONDS = 0.1  # seconds
+SEARCH_TIMEOUT_SECONDS = 0.1
 MAX_ENTRIES = 50_000
 
 
 def find_by_name(name: str, open_folder: Callable[[Sequence[str]], int]) -> Iterator[str]:
-    """The ways to such files, capitals aside, the shallow ones first.
+    """Relative paths of files with this name, ignoring case, shallow ones first.
 
-    Nobody looks in hidden folders, nor in those that tools fill: what is missing there is not missed.
+    Hidden and generated folders are skipped: nobody means a file there.
     """
     wanted, until, left = name.casefold(), monotonic() + SEARCH_TIMEOUT_SECONDS, MAX_ENTRIES
     folders = deque[tuple[str, ...]]([()])
@@ -32,7 +32,7 @@ def find_by_name(name: str, open_folder: Callable[[Sequence[str]], int]) -> Iter
 
 
 def list_folder(parts: Sequence[str], open_folder: Callable[[Sequence[str]], int]) -> Iterator[tuple[str, bool]]:
-    """Names in a folder, and which of them are folders; none if it went away, is closed, or a door into the kernel."""
+    """Names in a folder, and which are folders; none if it is gone, not accessible, or on procfs or sysfs."""
     try:
         fd = open_folder(parts)
         try:

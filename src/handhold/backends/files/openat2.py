@@ -1,7 +1,7 @@
-"""Resolving a path in the kernel, which is told to stay beneath the root: one call, nothing to race with.
+"""Resolve paths in the kernel, which is told to stay below the root: one call, without races.
 
-What the kernel refuses or does not find goes to the walk: it knows absolute links that lead inside, names
-what is missing, and takes paths of any length. So both resolvers give the same answers.
+What the kernel refuses or does not find is left to the walk resolver, which handles absolute links that lead inside,
+reports what is missing, and accepts paths of any length. So both resolvers give the same answers.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.files.roots import Root, RootedPath, Roots
 from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS, OpenedPath, WalkResolver
 
-SYS_OPENAT2 = 437  # the same on every architecture but Alpha
+SYS_OPENAT2 = 437  # the same on every architecture except Alpha
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
-MAX_TRIES = 32  # EAGAIN: somebody renamed a directory on the way while `..` was resolved
+MAX_TRIES = 32  # EAGAIN: a directory on the path was renamed while `..` was resolved
 FALLBACK_ERRNOS = {
     *(errno.EXDEV, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EAGAIN),
-    *(errno.ENXIO, errno.ENODEV),  # sockets, and devices without a driver, which the walk does not open
+    *(errno.ENXIO, errno.ENODEV),  # sockets, and devices without a driver, which the walk resolver does not open
 }
 DELETED_SUFFIX = " (deleted)"
 
@@ -30,7 +30,7 @@ _syscall.restype = ctypes.c_long
 
 
 def pack_open_how(flags: int, resolve: int) -> bytes:
-    """struct open_how: flags, mode, resolve. Here the kernel refuses flags that O_PATH makes meaningless."""
+    """struct open_how: flags, mode, resolve. openat2 rejects flags that O_PATH makes meaningless."""
     return struct.pack("QQQ", flags | (os.O_CLOEXEC if flags & os.O_PATH else BASE_OPEN_FLAGS), 0, resolve)
 
 
@@ -52,7 +52,7 @@ def openat2(fd: int, rel_path: bytes, how: bytes) -> int:
 
 
 def is_available(root: Root) -> bool:
-    """Whether this kernel has openat2, lets us use it, and shows through /proc what a descriptor is."""
+    """Whether this kernel has openat2, allows it, and shows in /proc what a descriptor refers to."""
     try:
         fd = openat2(root.fd, b".", PATH_HOW)
     except OSError:
@@ -72,7 +72,7 @@ class Openat2Resolver:
         self.fallback = WalkResolver(roots)
 
     def open(self, rooted: RootedPath, flags: int) -> OpenedPath:
-        """As WalkResolver.open, but a FIFO or device is opened too, without blocking."""
+        """Like WalkResolver.open, but FIFOs and devices are opened too, without blocking."""
         try:
             fd = openat2(
                 rooted.root.fd, os.fsencode(rooted.rel_path or "."), PATH_HOW if flags & os.O_PATH else READ_HOW
@@ -88,7 +88,7 @@ class Openat2Resolver:
         return OpenedPath(fd, place)
 
     def open_directory(self, root: Root, parts: Sequence[str]) -> int:
-        """As WalkResolver.open_directory."""
+        """Like WalkResolver.open_directory."""
         try:
             return openat2(root.fd, os.fsencode("/".join(parts) or "."), DIRECTORY_HOW)
         except OSError as error:
@@ -98,7 +98,7 @@ class Openat2Resolver:
 
 
 def resolve_fd_path(fd: int, root: Root) -> str | None:
-    """The name of a descriptor beneath its root; None if it has left the root, or is too deep to be spelled."""
+    """The path of a descriptor below its root; None if it has left the root, or is too deep for a path."""
     try:
         name = os.readlink(f"/proc/self/fd/{fd}")
         if name.endswith(DELETED_SUFFIX) and os.fstat(fd).st_nlink == 0:

@@ -1,4 +1,4 @@
-"""Errors of the system, turned into facts at the world's edge."""
+"""Translate errors of the operating system to tool errors."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ ERRORS_BY_ERRNO: dict[int, Callable[[str, str], ToolError]] = {
 
 
 def to_tool_error(error: OSError, path: str) -> ToolError:
-    """What an error of the system means for this path."""
+    """The tool error for an OSError on this path."""
     number = error.errno or 0
     because = os.strerror(number) if number else str(error)
     if make_error := ERRORS_BY_ERRNO.get(number):
@@ -47,7 +47,7 @@ def to_tool_error(error: OSError, path: str) -> ToolError:
 
 @contextmanager
 def translate_os_errors(path: str) -> Generator[None]:
-    """Whatever the system refuses in this block, it refuses for `path`."""
+    """Translate every OSError in this block to a tool error for `path`."""
     try:
         yield
     except OSError as error:

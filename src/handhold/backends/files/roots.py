@@ -1,7 +1,7 @@
-"""Roots as descriptors, and paths as places beneath them.
+"""Roots as descriptors, and paths relative to them.
 
-A root is opened once; what its name means afterwards does not matter. A path is read here, without
-touching the disk: which root it lies in, by name, and what is left of it.
+A root is opened once; what its name refers to afterwards does not matter. Paths are parsed here without accessing the
+disk: which root they are in by name, and the rest.
 """
 
 import os
@@ -23,7 +23,7 @@ class Root:
     real: str  # with links resolved, when it was opened
     writable: bool
     device: int
-    prefix: str = field(init=False, repr=False)  # of everything below it, really spelled
+    prefix: str = field(init=False, repr=False)  # the canonical prefix of everything below it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prefix", self.real.rstrip("/") + "/")
@@ -42,7 +42,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class RootedPath:
-    """A path as far as its letters tell: a root, and the way down from it."""
+    """A path as far as its spelling tells: a root, and the path relative to it."""
 
     path: str
     root: Root
@@ -50,14 +50,14 @@ class RootedPath:
 
 
 class Roots:
-    """The roots of a workspace, in their order."""
+    """The roots of a workspace, in order."""
 
     def __init__(self, roots: Sequence[Root], extra: Sequence[Root] = ()) -> None:
-        """`extra` are read like roots, and no part of the workspace."""
+        """`extra` can be read like roots, but are not part of the workspace."""
         self.all = tuple(roots)
         self.first = self.all[0]
         self.paths = tuple(dict.fromkeys(root.real for root in self.all))
-        # Where one root lies in another, the inner one is meant; where two are the same, what may not be written.
+        # If roots are nested, the inner one applies; if two are the same, the read-only one.
         all_roots = (*self.all, *extra)
         self.devices = {root.device for root in all_roots if root.fd >= 0 and not is_virtual(root.fd)}
         spelled = [(spelling, root) for root in all_roots for spelling in dict.fromkeys((root.real, root.given))]
@@ -68,9 +68,9 @@ class Roots:
 
     @classmethod
     def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]], extra: Mapping[str, Path]) -> "Roots":
-        """Roots by their paths, and whether each may be written: a folder that is given as both may not.
+        """Open roots by path, each writable or not; a folder that is given as both is read-only.
 
-        `extra` names folders by what they are called here, wherever they lie.
+        `extra` maps names used here to folders anywhere.
         """
         opened: list[Root] = []
         others: list[Root] = []
@@ -88,7 +88,7 @@ class Roots:
         return cls(opened, others)
 
     def parse_path(self, path: str) -> RootedPath:
-        """Where a path of the model's leads; BadPath or OutsideWorkspace."""
+        """Parse a path from the model; raise BadPath or OutsideWorkspace."""
         _check_path(path)
         if not path.startswith("/"):
             return RootedPath(path, self.first, path)
@@ -99,7 +99,7 @@ class Roots:
         raise OutsideWorkspace(path, self.paths)
 
     def split_absolute(self, path: str) -> tuple[Root, str] | None:
-        """The root that an absolute path lies in, by name, and the rest of it."""
+        """The root that contains an absolute path by name, and the rest of the path."""
         plain = path if "//" not in path and "/./" not in path else "/" + "/".join(split_names(path))
         for spelling, root in self._by_spelling:
             if (rel_path := _relative_to(spelling, plain)) is not None:
@@ -107,18 +107,18 @@ class Roots:
         return None
 
     def locate(self, place: str) -> tuple[Root, str]:
-        """The root of a place, which is spelled really, and the way down."""
+        """The root of a canonical place, and the relative path."""
         if found := self.split_absolute(unescape_ambiguous(place)):
             return found
         raise OutsideWorkspace(place, self.paths)
 
     def close(self) -> None:
-        """Twice is as good as once: by then the number may be somebody else's."""
+        """Idempotent: a descriptor's number may be reused by then."""
         self._open_fds.close()
 
 
 def unescape_existing_names(path: str, exists: Callable[[str], bool]) -> str:
-    """A path as the model means it: a name in it may be given as it was shown, if `exists` says that there is one."""
+    """Replace escaped names in a path by the real ones, if `exists` confirms them."""
     if unescape_path(path) is None:
         return path
     parts = path.split("/")
@@ -134,7 +134,7 @@ def split_names(path: str) -> list[str]:
 
 
 def _file_id(root: Root) -> tuple[int, int]:
-    """Which folder it is, however it is spelled, linked or mounted."""
+    """Identifies the folder, however it is spelled, linked or mounted."""
     status = os.fstat(root.fd)
     return status.st_dev, status.st_ino
 
@@ -147,7 +147,7 @@ def _relative_to(top: str, path: str) -> str | None:
 
 
 def _check_path(path: str) -> None:
-    """BadPath for what names no file whatever the disk holds."""
+    """Raise BadPath for a path that cannot name a file."""
     if not path:
         raise BadPath(path, "it is empty")
     if path != "/" and (path in (".", "..") or path.endswith(("/", "/.", "/.."))):

@@ -16,13 +16,13 @@ from handhold.core.plans import StagedContent
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 
-UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # what a thing at a path may not be shown for
+UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # why an entry at a path cannot be shown
 
 T = TypeVar("T")
 
 
 class StagedFiles:
-    """The staging areas of a workspace's roots, opened when first asked for, and what lies in them."""
+    """The staging areas of a workspace's roots, opened on first use, and their contents."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class StagedFiles:
                 area.close()
 
     def get_staging_area(self, root: Root) -> StagingArea | None:
-        """Where things wait to change places with those in this root; None where there is no such place."""
+        """The staging area for entries of this root; None if there is none."""
         if self._state is None or not root.writable:
             return None
         if root.real not in self._staging_areas:
@@ -56,7 +56,7 @@ class StagedFiles:
 
     @property
     def staging_areas(self) -> Collection[StagingArea]:
-        """Those that were opened, each once."""
+        """The opened staging areas, without duplicates."""
         opened = list(self._staging_areas.values())  # another thread may open one
         return {area.folder: area for area in opened if area}.values()
 
@@ -78,7 +78,7 @@ class StagedFiles:
         return self._inspect(content, path, lambda fd, name: exact_hash(name, dir_fd=fd))
 
     def _inspect(self, content: StagedContent, path: str, inspect: Callable[[int, str], T]) -> T | None:
-        """What `inspect` finds where the thing lies, in its slot or at its path; None if it is in neither."""
+        """Call `inspect` where the entry is, in its slot or at its path; None if it is in neither."""
         for place in self._open_slots(content):
             with place as (fd, name):
                 if is_same_entry(lstat_at(fd, name), content):
@@ -86,7 +86,7 @@ class StagedFiles:
         try:
             with self._open_parent(path) as (fd, name):
                 return inspect(fd, name) if is_same_entry(lstat_at(fd, name), content) else None
-        except (*UNREACHABLE_ERRORS, PermissionError):  # the last: the folder itself is closed
+        except (*UNREACHABLE_ERRORS, PermissionError):  # the last: the folder itself is not accessible
             return None
 
     def is_staged(self, content: StagedContent) -> bool:
@@ -97,7 +97,7 @@ class StagedFiles:
         return False
 
     def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
-        """The folders in which its slot may be: a slot does not say of which root it is, and needs not."""
+        """The folders in which its slot may be: a slot does not name its root."""
         command, _, slot = content.slot.partition("/")
         areas = [area for root in self._roots.all if (area := self.get_staging_area(root))]
         for area in {area.folder: area for area in areas}.values():
@@ -108,14 +108,14 @@ class StagedFiles:
             yield _close_after(fd, slot)
 
     def _read_if_intact(self, fd: int, name: str, content: StagedContent) -> bytes | None:
-        """What a file or link holds, if it is the one."""
+        """The content of a file or link, if it is the expected one."""
         if content.kind not in ("file", "link") or content.size > MAX_EDITABLE_BYTES:
             return None
         try:
             if not is_intact(fd, name, content):
                 return None
             return os.fsencode(os.readlink(name, dir_fd=fd)) if content.kind == "link" else read_file_at(fd, name)
-        except OSError:  # of what lies in a tree, a folder above may be closed, or not one any more
+        except OSError:  # inside a tree, a parent folder may be inaccessible or replaced
             return None
 
 

@@ -1,9 +1,10 @@
-"""The shelf: a private folder on a root's own file system, where things wait that change places with those in the root.
+"""The staging area: a private folder on a root's own file system, for entries that are exchanged with those in the
+root.
 
-Each command has a folder of its own there, with one slot for each path that it changed. Filling a slot, committing
-it and taking it back are renames; so the shelf must lie on the root's own mount, and outside every root. A command's
-folder is locked while the command is under way. Afterwards it stays for as long as the journal needs it; what is
-neither locked nor needed is what a dead process left, or what had to go, and is swept.
+Each command has its own folder there, with one slot for each path that it changed. Filling, committing and undoing a
+slot are renames, so the staging area must be on the root's own mount, and outside every root. A command's folder is
+locked while the command is in progress. Afterwards it is kept as long as the journal needs it. What is neither locked
+nor needed was dropped or left by a dead process, and is swept.
 """
 
 import errno
@@ -20,8 +21,8 @@ from typing import Protocol
 from handhold.backends.files.os_errors import translate_os_errors
 
 LOCK_FILE = "lock"
-KEEP_FILE = "left"  # in a command's folder: it holds what recovery could not tell, and stays until somebody looks
-REMOVING_PREFIX = "going-"  # before the name of a folder that is being removed
+KEEP_FILE = "left"  # in a command's folder: it holds what recovery could not identify, and is kept for inspection
+REMOVING_PREFIX = "going-"  # prefix of a folder that is being removed
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,20 +36,20 @@ class StagingRoot(Protocol):
 
 
 class StagingArea:
-    """Several processes may use it at once."""
+    """Safe for concurrent use by several processes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._locks: dict[str, int] = {}  # the locks of commands under way
+        self._locks: dict[str, int] = {}  # of commands in progress
 
     @classmethod
     def for_root(cls, root: StagingRoot, state: Path, others: Sequence[StagingRoot] = ()) -> "StagingArea | None":
-        """In the state folder if things can be renamed between it and the root, else beside the root; else None.
+        """In the state folder if entries can be renamed between it and the root, else next to the root; else None.
 
-        `others` are roots of the same workspace: a shelf lies in none of them.
+        `others` are roots of the same workspace: a staging area is inside none of them.
         """
         above, name = os.path.split(root.real)
-        # Beside a root, several states may have their shelves, and none knows the commands of another.
+        # Next to a root there may be staging areas of several states, which do not know each other's commands.
         state_id = sha256(os.fsencode(os.path.realpath(state))).hexdigest()[:16]
         for top, *below in ((str(state), "shelf"), (above, f".{name}.handhold", state_id)):
             folder = os.path.join(os.path.realpath(top), *below)
@@ -61,7 +62,7 @@ class StagingArea:
     # --- slots
 
     def create_folder(self) -> str:
-        """A fresh folder for one command, locked until it is dropped or handed over."""
+        """A new folder for one command, locked until it is dropped or released."""
         command = token_hex(8)
         with translate_os_errors(self.folder), self._exclusive():
             os.mkdir(self.path(command), 0o700)
@@ -74,7 +75,7 @@ class StagingArea:
         return os.path.join(self.folder, slot)
 
     def open_folder(self, command: str) -> int:
-        """A command's folder, as a descriptor; it must be ours."""
+        """Open a command's folder, which must be ours."""
         fd = _open_private(self.folder)
         try:
             return _open_private(command, fd)
@@ -82,31 +83,31 @@ class StagingArea:
             os.close(fd)
 
     def release(self, command: str) -> None:
-        """From now on the journal knows what the slots are needed for."""
+        """Release the lock: from now on the journal knows what the slots are needed for."""
         if (lock := self._locks.pop(command, None)) is not None:
             with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_UN)  # closing would not do: a process forked meanwhile has it too
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the lock, too
             os.close(lock)
 
     def drop(self, command: str) -> None:
-        """Throw a command's slots away, unless a commit took them over."""
+        """Discard a command's slots, unless a commit took them over."""
         if command in self._locks:
             try:
                 with translate_os_errors(self.folder), self._exclusive():
                     self._mark_for_removal(command)
-            finally:  # without a descriptor to spare it stays for a sweep, and its lock goes all the same
+            finally:  # if out of descriptors, it is left for a sweep, but the lock is released
                 self.release(command)
             self._remove_marked([REMOVING_PREFIX + command])
 
     def sweep(self, needed: Callable[[], Collection[str]], only: Collection[str] | None = None) -> None:
-        """Remove what no command under way holds and the journal does not need: of all, or among a few."""
+        """Remove what is neither in use by a command nor needed by the journal: of all folders, or of `only`."""
         with translate_os_errors(self.folder), self._exclusive():
-            needed_now = needed()  # by far the most: they are not looked at any closer
+            needed_now = needed()  # by far the most, which need no further check
             unknown = [
                 command for command in (self._list_commands() if only is None else only) if command not in needed_now
             ]
             free = [command for command in unknown if not self._is_in_use(command)]
-            needed_now = needed() if free else ()  # once more: one may have been handed over in this moment
+            needed_now = needed() if free else ()  # again: one may just have been handed over
             for command in free:
                 if command not in needed_now:
                     self._mark_for_removal(command)
@@ -137,11 +138,11 @@ class StagingArea:
 
     def _mark_for_removal(self, command: str) -> None:
         with suppress(FileNotFoundError):
-            # Half a folder must not look like a whole one.
+            # A partly removed folder must not look like a complete one.
             os.rename(self.path(command), self.path(REMOVING_PREFIX + command))
 
     def _remove_marked(self, names: Iterable[str]) -> None:
-        """What is doomed, and not under the lock: that may take long. What cannot be removed is swept another time."""
+        """Remove marked folders, without the lock, since it may take long. What cannot be removed is swept later."""
         fd = os.open(self.folder, LIST_FLAGS)
         try:
             for name in names:
@@ -161,7 +162,7 @@ class StagingArea:
 
 
 def remove_tree(name: str, directory: int) -> None:
-    """All of it, whatever its permissions and its depth."""
+    """Remove a tree, whatever its permissions and depth."""
     if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
         return os.unlink(name, dir_fd=directory)
     fd = os.dup(directory)
@@ -185,7 +186,7 @@ def remove_tree(name: str, directory: int) -> None:
 
 
 def _remove_files(fd: int) -> str:
-    """Remove what is no directory; the name of one that is, if there is any."""
+    """Remove everything but directories; return the name of a directory, if there is one."""
     with os.scandir(fd) as entries:
         listed = list(entries)
     directory = ""
@@ -204,7 +205,7 @@ def _make_accessible(fd: int, name: str) -> None:
 
 
 def _make_private_folders(folder: str, below: Sequence[str]) -> bool:
-    """Whether these folders, each in the one before, are there now, and ours."""
+    """Create these nested folders; return whether they exist and are ours."""
     folder = os.path.realpath(folder)
     try:
         for name in below:
@@ -227,14 +228,14 @@ def _open_private(folder: str, directory: int | None = None) -> int:
 
 
 def _is_same_mount(root: StagingRoot, folder: str) -> bool:
-    """Whether things can be renamed between them. The kernel looks at the mounts before it looks at the names."""
+    """Whether entries can be renamed between them. The kernel checks mounts before names."""
     with translate_os_errors(folder):
         try:
             if os.stat(folder).st_dev == os.fstat(root.fd).st_dev:
                 os.rename(os.path.join(folder, "any"), ".", dst_dir_fd=root.fd)
         except OSError as error:
             if error.errno == errno.EBUSY:
-                return True  # "." cannot be replaced, and that was the only objection
+                return True  # "." cannot be replaced, which is the only objection
             if error.errno not in (errno.EXDEV, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
     return False

@@ -1,10 +1,9 @@
-"""Resolving a path by hand, name by name, for kernels that cannot be told to stay beneath a root.
+"""Resolve paths component by component, for kernels that cannot be told to stay below a root.
 
-No name is looked up but in a directory already held open, and no link is followed by the kernel: its text
-is read and walked in its turn. So nobody can move the walk out of the roots by exchanging what it has
-passed. `..` is never asked of the kernel either, because the directory may have been moved out meanwhile:
-the way is walked again from the root. (Holding every directory on the way open would do too, but not a
-thousand directories deep.)
+Names are looked up only in open directories, and the kernel follows no link: its target is read and resolved in turn.
+So nobody can lead the resolution out of the roots by replacing what it has passed. `..` is never resolved by the kernel
+either, because the directory may have been moved out meanwhile: the path is resolved again from the root. (Keeping
+every directory on the path open would work too, but not a thousand directories deep.)
 """
 
 import errno
@@ -18,13 +17,13 @@ from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names
 from handhold.core.errors import BadPath, DanglingLink, NotDirectory, OutsideWorkspace, SymlinkLoop
 
-MAX_SYMLINKS = 40  # as Linux
+MAX_SYMLINKS = 40  # as on Linux
 BASE_OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class OpenedPath:
-    """A descriptor and the one spelling of what it is; no descriptor where nothing stands."""
+    """A descriptor and its canonical path; without a descriptor if nothing exists."""
 
     __slots__ = ("fd", "place")
 
@@ -47,8 +46,8 @@ class WalkResolver:
         self.roots = roots
 
     def open(self, rooted: RootedPath, flags: int) -> OpenedPath:
-        """What a path leads to, links followed within the roots. Only regular files and directories are opened
-        as `flags` say; anything else is given unopened, as by O_PATH."""
+        """Resolve a path, following links within the roots. Only regular files and directories are opened with `flags`;
+        anything else is opened with O_PATH."""
         try:
             with PathWalk(self.roots, rooted) as walk:
                 return walk.resolve(flags | BASE_OPEN_FLAGS)
@@ -56,7 +55,7 @@ class WalkResolver:
             raise to_tool_error(error, rooted.path) from error
 
     def open_directory(self, root: Root, parts: Sequence[str]) -> int:
-        """A directory that can be listed and synced. No name of the way may be a link."""
+        """Open a directory for listing and syncing. No component may be a link."""
         fd = descend(root, parts)
         try:
             return os.open(".", os.O_RDONLY | os.O_DIRECTORY | BASE_OPEN_FLAGS, dir_fd=fd)
@@ -78,7 +77,7 @@ def descend(root: Root, parts: Sequence[str]) -> int:
 
 
 class PathWalk:
-    """One walk: where it stands, and the names ahead."""
+    """One resolution: the current directory, and the remaining names."""
 
     def __init__(self, roots: Roots, rooted: RootedPath) -> None:
         self.roots = roots
@@ -86,7 +85,7 @@ class PathWalk:
         self.root = rooted.root
         self.fd = descend(rooted.root, ())
         self.names: list[str] = []
-        self.remaining = split_names(rooted.rel_path)[::-1]  # the next one last
+        self.remaining = split_names(rooted.rel_path)[::-1]  # in reverse order
         self.caller_remaining = len(self.remaining)  # how many of them the caller wrote; the others come from links
         self.link_count = 0
 
@@ -137,12 +136,12 @@ class PathWalk:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-        self._count_link()  # put there this moment
+        self._count_link()  # it has just been put there
         self.remaining.append(name)
         return None
 
     def _resolve_missing(self, name: str, *, from_caller: bool) -> OpenedPath:
-        """The walk ends before the path does: what it would be called if it were there."""
+        """A path that does not exist: return its canonical form."""
         if not from_caller:
             raise DanglingLink(self.rooted.path)
         if ".." in self.remaining:
@@ -151,7 +150,7 @@ class PathWalk:
 
     def _follow_link(self, link: int) -> None:
         self._count_link()
-        if is_virtual(link):  # a magic link: its text is not where it leads
+        if is_virtual(link):  # a magic link: its text is not its target
             raise self._outside_error()
         target = os.readlink("", dir_fd=link)
         if target.startswith("/"):
@@ -180,7 +179,7 @@ class PathWalk:
             self.caller_remaining = min(self.caller_remaining, len(self.remaining))
 
     def _go_to_absolute(self, target: str) -> None:
-        """Go on at an absolute place, from the root that it lies in."""
+        """Continue at an absolute path, from the root that contains it."""
         found = self.roots.split_absolute(target)
         if found is None:
             raise self._outside_error()

@@ -1,7 +1,7 @@
-"""The workspace: files beneath its roots, as they are at this moment.
+"""The workspace: the current files below its roots.
 
-Every path goes through one resolver, chosen when the workspace is opened; every read is of one descriptor,
-looked at before and after.
+Every path goes through one resolver, chosen when the workspace is opened. Every read uses one descriptor, checked
+before and after.
 """
 
 import os
@@ -55,16 +55,16 @@ from handhold.core.ports.journal import IncompleteTransaction
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
 
-TAIL_READ_BYTES = 4096  # bytes asked for after the last: a buffer for a long one takes longer to make than to fill
-MAX_SIBLING_NAMES = 2_000  # of a directory, among which one like a missing one is sought
-MAX_UNKNOWN_SIZE_BYTES = 8 * 1024 * 1024  # bytes of a file that does not say how long it is
-RESULTS_ROOT = "/large_tool_results"  # what the folder of offloaded outputs is called, wherever it lies
+TAIL_READ_BYTES = 4096  # read after the end: a larger buffer takes longer to allocate than to fill
+MAX_SIBLING_NAMES = 2_000  # names in a directory that are compared with a missing one
+MAX_UNKNOWN_SIZE_BYTES = 8 * 1024 * 1024  # for a file that does not report its size
+RESULTS_ROOT = "/large_tool_results"  # the displayed path of the folder of kept outputs, wherever it is
 
 T = TypeVar("T")
 
 
 class PathResolver(Protocol):
-    """How a path becomes a descriptor without leaving the roots."""
+    """Opens a path without leaving the roots."""
 
     @property
     def name(self) -> str: ...
@@ -75,7 +75,7 @@ class PathResolver(Protocol):
 
 
 class Workspace:
-    """Fulfils the port Files. Relative paths are of the first root."""
+    """Implements the port Files. Relative paths refer to the first root."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Workspace:
         state: Path | None = None,
         encodings: Mapping[str, str] | None = None,
     ) -> None:
-        """With a state folder there are staging areas, and what was offloaded there can be read."""
+        """With a state folder there are staging areas, and kept outputs can be read."""
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
         self._roots = Roots.open(given, {RESULTS_ROOT: ensure_private_folder(state / "results")} if state else {})
         self._staged = StagedFiles(self._roots, contents, state, self.open_parent)
@@ -114,7 +114,7 @@ class Workspace:
         self._remote_mounts.close()
         self._roots.close()
 
-    # --- what stands where
+    # --- metadata
 
     def resolve(self, path: str) -> str:
         with self._open_path(path, os.O_PATH) as opened:
@@ -196,7 +196,7 @@ class Workspace:
     def declared_encoding(self, path: str) -> DeclaredEncoding | None:
         try:
             return self._find_declared_encoding(self.resolve(path))
-        except ToolError:  # whoever opens it will hear of it
+        except ToolError:  # reported when the file is opened
             return None
 
     def _find_declared_encoding(self, place: str) -> DeclaredEncoding | None:
@@ -204,7 +204,7 @@ class Workspace:
         return self._declarations.find(root.prefix, rel_path) if root in self._roots.all else None
 
     def _read_identity(self, place: str) -> FileIdentity | None:
-        """Not by the resolver, which takes ten times as long: this tells only whether to read, and that is beneath."""
+        """Without the resolver, which takes ten times as long: this only decides whether to read, and that uses it."""
         try:
             return identity_of(os.stat(place))
         except (OSError, ValueError):
@@ -235,9 +235,9 @@ class Workspace:
 
     @contextmanager
     def open_parent(self, place: str) -> Generator[tuple[int, str]]:
-        """The directory that a place is in, open for listing and syncing, and the name in it.
+        """The directory that contains a place, open for listing and syncing, and the name in it.
 
-        No link is followed: a place is spelled without any, and one that is there now was put there since.
+        No link is followed: a place contains none, so a link that is there now was added since.
         """
         root, rel_path = self._roots.locate(place)
         *above, name = split_names(rel_path) or [""]
@@ -264,7 +264,7 @@ class Workspace:
     # --- staged contents
 
     def get_staging_area(self, root: Root) -> StagingArea | None:
-        """Where things wait to change places with those in this root; None where there is no such place."""
+        """The staging area for entries of this root; None if there is none."""
         return self._staged.get_staging_area(root)
 
     @property
@@ -307,7 +307,7 @@ class Workspace:
         return opened
 
     def _exists(self, path: str) -> bool:
-        """Whether the letters of a path, as they are, lead to something."""
+        """Whether a path, taken literally, exists."""
         try:
             with self._resolver.open(self._roots.parse_path(path), os.O_PATH) as opened:
                 return opened.fd is not None
@@ -317,14 +317,14 @@ class Workspace:
     def _fstat(self, fd: int, path: str) -> os.stat_result:
         try:
             status = os.fstat(fd)
-        except OSError as error:  # of a mount that is connected to nothing, even this fails
+        except OSError as error:  # fails even here on a disconnected mount
             raise to_tool_error(error, path) from error
         if status.st_dev not in self._roots.devices and is_virtual(fd):
             raise OutsideWorkspace(path, self.roots)
         return status
 
     def _read_consistently(self, path: str, read: Callable[[int, str, FileIdentity], T]) -> T:
-        """What `read` makes of a regular file that nobody writes meanwhile; it gets a second chance."""
+        """Apply `read` to a regular file that does not change meanwhile; tried twice."""
         for _ in range(2):
             with self._open_path(path, os.O_RDONLY) as opened:
                 if opened.fd is None:
@@ -349,7 +349,7 @@ class Workspace:
     def _read_snapshot(self, fd: int, place: str, identity: FileIdentity, path: str) -> FileSnapshot:
         if identity.size > MAX_EDITABLE_BYTES:
             raise TooLarge(path, identity.size, MAX_EDITABLE_BYTES)
-        # To the end and not to st_size, which some file systems leave at 0; but what never ends is not read for ever.
+        # To the end, not to st_size, which some file systems report as 0; but bounded, for files that never end.
         parts: list[bytes] = []
         size, max_bytes = 0, max(identity.size, MAX_UNKNOWN_SIZE_BYTES)
         more = TAIL_READ_BYTES if identity.size else CHUNK_BYTES
@@ -373,7 +373,7 @@ class Workspace:
 
 
 def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:
-    """The kernel's resolver if there is one, unless one is asked for by name."""
+    """The kernel's resolver if available, unless one is requested by name."""
     if resolver == "walk":
         return WalkResolver(roots)
     if openat2.is_available(roots.first):

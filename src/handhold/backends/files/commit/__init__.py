@@ -1,9 +1,8 @@
-"""The commit: the one place where the workspace changes.
+"""The commit: the only place where the workspace changes.
 
-A set of changes is verified under a lock, staged beside its targets, and put in place by renames that keep
-the old files until the journal knows the outcome; what a command did lies ready in slots, and changes places
-with what stands there. How far it came can be told from what lies where: the journal entry is all that recovery
-needs to take back what a dead process left.
+A change set is verified under a lock, staged next to its targets, and applied by renames that keep the old files until
+the journal has recorded the outcome. A command's changes are ready in slots, and are exchanged with what is at their
+paths. Progress can be read off the disk: with the journal entry alone, recovery can roll back what a dead process left.
 """
 
 import fcntl
@@ -25,11 +24,11 @@ from handhold.core.ports.journal import IncompleteTransaction
 
 __all__ = ["WriteTransaction", "Committer", "EffectsTransaction"]
 
-LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else's commit
+LOCK_TIMEOUT_SECONDS = 30.0  # to wait for another commit
 
 
 class Committer:
-    """The changing half of the port Files."""
+    """The writing half of the port Files."""
 
     def __init__(
         self, tree: CommitTree, contents: ContentStore, *, durable: bool = True, exchange: bool = True
@@ -64,7 +63,7 @@ class Committer:
 
     def recover(self, incomplete: IncompleteTransaction) -> tuple[str, ...]:
         for change in incomplete.files:
-            self._tree.find_root(change.path)  # all of it is ours to mend, or we do not begin
+            self._tree.find_root(change.path)  # if we cannot roll back all of it, we do not begin
         with self._open_file_ops() as ops, self._open_slots() as slots:
             return (
                 recover_slots(ops, slots, incomplete)
@@ -81,11 +80,11 @@ class Committer:
 
 @contextmanager
 def lock_roots(roots: Iterable[CommitRoot]) -> Generator[None]:
-    """Each root's directory locked, by a descriptor of our own: it counts between threads and between processes."""
+    """Lock each root's directory by a new descriptor, so that it excludes other threads and other processes."""
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     locked: set[tuple[int, int]] = set()
     with ExitStack() as locks:
-        for root in sorted(roots, key=lambda each: each.real):  # one order for all, so that nobody waits in a ring
+        for root in sorted(roots, key=lambda each: each.real):  # one order for all, to avoid deadlocks
             try:
                 fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
                 locks.callback(_close_lock, fd)
@@ -111,5 +110,5 @@ def _lock(fd: int, deadline: float, root: CommitRoot) -> None:
 
 
 def _close_lock(fd: int) -> None:
-    with suppress(OSError):  # it is let go all the same
+    with suppress(OSError):  # the lock is released anyway
         os.close(fd)

@@ -1,6 +1,6 @@
-"""Directories that stay: whether their mode, owner and attributes are those of a plan, and giving them those.
+"""Directories that stay: compare and set their mode, owner and attributes.
 
-A directory is named by `/proc/self/fd/…`, since it need not be readable.
+A directory is accessed through `/proc/self/fd/…`, since it may not be readable.
 """
 
 import os
@@ -27,7 +27,7 @@ def open_proc_path_at(directory: int, name: str) -> Generator[str]:
 def is_before_or_after(
     place: str, before: DirectoryMetadata, after: DirectoryMetadata, extra_mode_bits: int = 0
 ) -> bool:
-    """Whether all that a change is about is as it was or as it shall be: it may have been killed half-way."""
+    """Whether each changed attribute has its old or its new value: the change may have been interrupted."""
     found = os.stat(place)
     if stat.S_IMODE(found.st_mode) not in {
         side.mode | extra for side in (before, after) for extra in (0, extra_mode_bits)
@@ -42,7 +42,7 @@ def is_before_or_after(
 
 
 def apply_folder_metadata(place: str, folder: DirectoryMetadata) -> None:
-    """The mode comes last: an access list that goes leaves its own behind."""
+    """Set the mode last: removing an access list changes it."""
     found = os.stat(place)
     if folder.owner is not None and (found.st_uid, found.st_gid) != folder.owner:
         os.chown(place, *folder.owner)

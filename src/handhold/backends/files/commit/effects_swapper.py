@@ -1,9 +1,9 @@
-"""Two things that change places: what stands at a path, and what lies in its slot.
+"""Exchange what is at a path with what is in its slot.
 
-Where the file system exchanges names, that is one step. Where it does not, or does not give a thing away (a directory
-of an image layer below an overlay answers EXDEV), the old thing goes aside first, as `<slot>.old`. Whoever finds
-things half way tells by their inodes which is which, so that going back works from every state, again and again.
-(Without NOREPLACE a thing on its way has two names for a moment, and one of them is dropped.)
+If the file system can exchange names, that is one step. Otherwise, or if an entry cannot be renamed (a directory in an
+image layer below an overlay fails with EXDEV), the old entry is moved aside first, as `<slot>.old`. After an
+interruption the inodes tell which is which, so that rolling back works from every state, repeatedly. (Without
+NOREPLACE, an entry being moved has two names for a moment, one of which is then dropped.)
 """
 
 import errno
@@ -22,22 +22,22 @@ from handhold.backends.files.staging_area import remove_tree
 from handhold.core.errors import ContentDropped, NotDirectory, NotFound, Stale
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
 
-OLD_SUFFIX = ".old"  # after a slot's name: the old thing, whole, on its way to the slot or back
-PARTIAL_SUFFIX = ".part"  # a copy of it, not yet whole
+OLD_SUFFIX = ".old"  # after a slot's name: the complete old entry, on its way to the slot or back
+PARTIAL_SUFFIX = ".part"  # an incomplete copy of it
 
 SwapSide = Literal["old", "new", "other"]
 
 
 @dataclass(slots=True)
 class SwapStep:
-    """One thing and another, one of which may be none."""
+    """The two sides of an exchange; one may be absent."""
 
     path: str
     before: StagedContent | None
     after: StagedContent | None
     slot: str
-    unverified: bool = False  # it could not be verified, because a directory above was closed
-    started: bool = False  # something may have to be taken back
+    unverified: bool = False  # it could not be verified because a parent directory was not accessible
+    started: bool = False  # something may have to be rolled back
 
     @classmethod
     def from_change(cls, change: FileChange) -> "SwapStep":
@@ -50,20 +50,20 @@ class SwapStep:
 
 
 class EffectsSwapper:
-    """Exchanges steps forth and back.
+    """Exchanges steps forwards and back.
 
-    Directories that may not be written are opened, until `restore_directory_modes`.
+    Directories that are not writable are made writable until `restore_directory_modes`.
     """
 
     def __init__(self, ops: FileOps, slots: Slots) -> None:
         self._ops = ops
         self._slots = slots
-        self.original_modes: dict[str, int] = {}  # directories and the modes they had
+        self.original_modes: dict[str, int] = {}  # of directories that were made writable
 
-    # --- forth
+    # --- forwards
 
     def verify(self, step: SwapStep) -> None:
-        """Stale unless the path is its `before`; ContentDropped unless the new thing lies in the slot."""
+        """Raise Stale unless the path is its `before`, and ContentDropped unless the slot holds the new entry."""
         try:
             is_unmoved = self.is_before(step)
         except (NotFound, NotDirectory):
@@ -85,7 +85,7 @@ class EffectsSwapper:
         return is_unchanged(directory, name, step.before)
 
     def swap_in(self, step: SwapStep) -> None:
-        """Stale if somebody got in between: that is found in what came out."""
+        """Raise Stale if somebody else changed the path meanwhile: the entry that came out shows that."""
         directory, name = self._ops.open_parent(step.path)
         folder, slot = self._slots.open_folder(step.path, step.slot)
         try:
@@ -134,7 +134,7 @@ class EffectsSwapper:
     def swap_back(self, step: SwapStep, *, deep: bool) -> bool:
         """Whether the path is its `before` again. What somebody else put there stays.
 
-        `deep` looks through a whole tree before it moves it: time has passed, and somebody may have worked in it.
+        `deep` compares a whole tree before moving it: time has passed, and somebody may have worked in it.
         """
         directory, name = self._ops.open_parent(step.path)
         folder, slot = self._slots.open_folder(step.path, step.slot)
@@ -163,7 +163,7 @@ class EffectsSwapper:
             if side == "new":
                 self._move_to_slot(directory, name, folder, slot)
             elif side == "old":
-                remove_tree(name, directory)  # what is left of it: the whole of it lies aside
+                remove_tree(name, directory)  # what is left of it: the complete entry is aside
             return side != "other" and self._try_move_back(directory, name, folder, slot + OLD_SUFFIX)
         if side == "new":
             if step.before is None:
@@ -181,7 +181,7 @@ class EffectsSwapper:
             wanted = step.after is None or self._identify(folder, slot, step) != "new"
             return in_slot is not None and wanted and self._try_move_back(directory, name, folder, slot)
         if in_slot is not None and file_id(in_slot) == file_id(os.stat(name, dir_fd=directory, follow_symlinks=False)):
-            os.unlink(slot, dir_fd=folder)  # a second name, which it got on its way out
+            os.unlink(slot, dir_fd=folder)  # a second name from moving it out
         return side == "old"
 
     def _move_to_slot(self, directory: int, name: str, folder: int, slot: str) -> None:
@@ -215,10 +215,10 @@ class EffectsSwapper:
                 return side
         return "other"
 
-    # --- leave to move
+    # --- permission to move
 
     def _make_writable(self, step: SwapStep) -> bool:
-        """Where we may not, but could allow ourselves to: do that. Whether there was anything to allow."""
+        """Make directories writable if we own them; return whether that changed anything."""
         directory, _ = self._ops.open_parent(step.path)
         found = os.fstat(directory)
         opened = False
@@ -238,7 +238,7 @@ class EffectsSwapper:
                 chmod_at(fd, at, tree.mode)
 
     def _find_trees(self, step: SwapStep) -> Iterator[tuple[int, str, os.stat_result, StagedContent]]:
-        """Those of the two things that are trees, wherever they lie now."""
+        """Those of the two entries that are trees, wherever they are now."""
         trees = [content for content in (step.before, step.after) if content is not None and content.kind == "tree"]
         if trees:
             folder, slot = self._slots.open_folder(step.path, step.slot)
@@ -258,14 +258,14 @@ class EffectsSwapper:
     # --- directories that stay
 
     def make_folders_writable(self, changes: list[FileChange]) -> None:
-        """So that what is in them can be reached."""
+        """So that their contents can be reached."""
         for change in sorted(changes, key=lambda each: each.path):
             found = self._ops.stat_directory(change.path)
             if found and found.st_uid == os.geteuid() != 0 and permission_bits(found) & OWNER_RWX != OWNER_RWX:
                 self._ops.chmod_directory(change.path, permission_bits(found) | OWNER_RWX)
 
     def apply_folder_changes(self, changes: list[FileChange], *, undo: bool) -> list[str]:
-        """Give them what is new about them, or back what was; name those that somebody else changed."""
+        """Apply or revert their metadata; return those that somebody else changed."""
         others: list[str] = []
         for change in sorted(changes, key=lambda each: each.path, reverse=True):
             assert isinstance(change.before, DirectoryMetadata)

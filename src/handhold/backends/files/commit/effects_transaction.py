@@ -1,7 +1,7 @@
-"""The exchange: what a command changed is put in place, and taken back, by things changing places with their slots.
+"""Apply a command's effects, and roll them back, by exchanging entries with their slots.
 
-Nothing is copied: the new thing comes with its inode, times and attributes, and the old one waits in the slot with
-its own. The journal names both, so whoever comes later knows by their inodes which lies where.
+Nothing is copied: the new entry keeps its inode, times and attributes, and the old one waits in the slot with its own.
+The journal names both, so recovery can tell by their inodes which is where.
 """
 
 import os
@@ -33,12 +33,12 @@ from handhold.progress import track
 
 
 def needs_slots(changes: Sequence[FileChange]) -> bool:
-    """Whether these are things that change places; one set is never of both sorts."""
+    """Whether these changes are exchanged with slots; a change set is never mixed."""
     return any(isinstance(change.before or change.after, StagedContent | DirectoryMetadata) for change in changes)
 
 
 class EffectsTransaction:
-    """What a command did, verified; nobody else commits while it is open."""
+    """A command's verified effects. No other commit runs while it is open."""
 
     def __init__(
         self, ops: FileOps, slots: Slots, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
@@ -46,11 +46,11 @@ class EffectsTransaction:
         self._ops = ops
         self._slots = slots
         self._swapper = EffectsSwapper(ops, slots)
-        self._current_path = ""  # the path that is being worked on, for whoever must be told
+        self._current_path = ""  # the current path, for error messages
         self.id = token_hex(8)
         self.files = tuple(changes)
         self._steps, self._folders = split_changes(changes)
-        self._unverified_folders: list[FileChange] = []  # folders that could not be verified, as a step may be unseen
+        self._unverified_folders: list[FileChange] = []  # could not be verified because a parent was not accessible
         self._parents = ParentDirectories(ops, slots, self._steps, self.id, times)
         with self._translate_errors():
             self._verify()
@@ -60,7 +60,7 @@ class EffectsTransaction:
             with self._translate_errors():
                 return self._apply()
         except BaseException:
-            self.roll_back()  # whatever it was, an interrupt included: the caller hears of it once all is as before
+            self.roll_back()  # on any exception, including an interrupt, roll back before it propagates
             raise
 
     def roll_back(self) -> None:
@@ -80,13 +80,13 @@ class EffectsTransaction:
             step.started = False
 
     def clean_up(self, *, renew: Collection[str] = ()) -> None:
-        """What was replaced stays in its slot: taking back needs it. What had to go for it goes now."""
+        """Keep what was replaced in its slot, where undo needs it, and remove what had to make room."""
         self._touch_files(renew)
         with suppress(OSError, ToolError):
             self._slots.sweep()
 
     def _touch_files(self, paths: Collection[str]) -> None:
-        """A file that got other contents is younger than whatever was built from the old ones."""
+        """Make files with new content newer than anything that was built from the old content."""
         for step in self._steps:
             before, after = step.before, step.after
             if step.path not in paths or not before or not after:
@@ -197,12 +197,12 @@ class EffectsTransaction:
             self._ops.sync(fd)
 
     def _try_revert(self, step: SwapStep) -> bool:
-        for _ in range(3):  # an error may pass; each step looks at what is there, so trying again is safe
+        for _ in range(3):  # an error may be temporary; each step checks the disk, so retrying is safe
             try:
                 if not self._swapper.swap_back(step, deep=False):
                     self._slots.mark_kept()
             except (NotFound, NotDirectory):
-                return True  # the directory went away, and with it all that was ours
+                return True  # the directory is gone, with everything of ours
             except (OSError, ToolError):
                 continue
             return True
@@ -210,9 +210,9 @@ class EffectsTransaction:
 
 
 class ParentDirectories:
-    """The directories in which the things stand: their times, and the modes of those that had to be opened.
+    """The parent directories of the changes: their mtimes, and the modes of those that were made writable.
 
-    With them come directories that a command only touched, and those that the note of an earlier commit names.
+    Includes directories that a command only touched, and those recorded by an earlier commit.
     """
 
     def __init__(
@@ -224,10 +224,10 @@ class ParentDirectories:
         self._transaction = transaction
         self._times = {time.path: time for time in times}
         self._records: dict[int, ParentRecord] = {}  # by the descriptor of a command's folder
-        self._unsaved_record = ParentRecord()  # for a command that changed nothing but times, which is not taken back
+        self._unsaved_record = ParentRecord()  # for a command that changed only mtimes, which cannot be undone
 
     def record_before(self) -> None:
-        """How they are, before anything happens."""
+        """Record their state before anything happens."""
         for step in self._steps:
             folder, _ = self._slots.open_folder(step.path, step.slot)
             if folder not in self._records:
@@ -247,8 +247,8 @@ class ParentDirectories:
             note.write(folder)
 
     def record_after(self) -> None:
-        """The first time each gets the time that the command gave it. Later, each gets its time back, unless somebody
-        else changed it since."""
+        """The first time, set the mtimes that the command left. Later, restore the recorded ones, unless somebody else
+        changed them since."""
         for path, (_, mtime) in self._unsaved_record.now.items():
             self._set_mtime(path, self._choose_mtime(path, mtime))
         for folder, note in self._records.items():
@@ -264,13 +264,13 @@ class ParentDirectories:
                 note.write(folder)
 
     def _choose_mtime(self, path: str, now: int) -> int:
-        """The mtime of a directory after the command. Where somebody else changed it too, the later one."""
+        """A directory's mtime after the command. If somebody else changed it too, the later one."""
         if time := self._times.get(path):
             return time.after if now == time.before else max(now, time.after)
-        return now  # the command left it, or set it to what it was
+        return now  # the command left it unchanged
 
     def _set_mtime(self, path: str, mtime: int) -> int:
-        """What it is then: one that somebody took away or closed has none to be set, and that is no failure."""
+        """Set and return the mtime. A directory that was removed or closed meanwhile is skipped without an error."""
         with suppress(ToolError):
             directory = self._ops.open_directory(path)
             set_mtime(directory, mtime)
@@ -283,7 +283,7 @@ class ParentDirectories:
         return None
 
     def restore(self) -> None:
-        """As they were when it began."""
+        """Restore the state from the start of the transaction."""
         for record in (self._unsaved_record, *self._records.values()):
             self._restore_from(record)
 
@@ -303,9 +303,9 @@ class ParentDirectories:
 
 
 def recover_slots(ops: FileOps, slots: Slots, incomplete: IncompleteTransaction) -> tuple[str, ...]:
-    """Take back what a dead process began; name the paths that somebody changed since.
+    """Roll back what a dead process began; return the paths that somebody changed since.
 
-    It may be killed and run again.
+    May be killed and run again.
     """
     if incomplete.is_recorded:
         return ()
@@ -320,10 +320,10 @@ def recover_slots(ops: FileOps, slots: Slots, incomplete: IncompleteTransaction)
                 changed.append(step.path)
         except (NotFound, NotDirectory):
             changed.append(step.path)
-        except ContentDropped:  # without its slot it never went anywhere, or somebody took the slot away
+        except ContentDropped:  # without its slot it was never moved, or somebody removed the slot
             if not swapper.is_before(step):
                 changed.append(step.path)
-        except OSError as error:  # the others need not wait for this one
+        except OSError as error:  # continue with the others
             failed = to_commit_error(error, step.path)
         except ToolError as error:
             failed = error
@@ -346,7 +346,7 @@ def recover_slots(ops: FileOps, slots: Slots, incomplete: IncompleteTransaction)
 
 
 def split_changes(changes: Sequence[FileChange]) -> tuple[list[SwapStep], list[FileChange]]:
-    """Things that change places, and directories that stay."""
+    """Entries to exchange, and directories that stay."""
     folders = [change for change in changes if isinstance(change.before, DirectoryMetadata)]
     return [
         SwapStep.from_change(change) for change in changes if not isinstance(change.before, DirectoryMetadata)
@@ -354,12 +354,12 @@ def split_changes(changes: Sequence[FileChange]) -> tuple[list[SwapStep], list[F
 
 
 def sync_roots(ops: FileOps, changes: Sequence[FileChange]) -> None:
-    """One sync for all that these changes are about, shelves included."""
+    """Sync the file systems of all these changes once, including staging areas."""
     ops.sync_file_systems(os.path.join(ops.find_root(change.path).real, "any") for change in changes)
 
 
 def is_cheap_to_sync(step: SwapStep) -> bool:
-    """Whether it can be made safe on the disk without a sync of all that lies there."""
+    """Whether it can be made durable without syncing the whole file system."""
     content = step.after
     if content is None or content.kind != "file":
         return content is None or content.kind != "tree"

@@ -1,4 +1,4 @@
-"""Whether what lies somewhere is the thing that a plan names: by its inode and time, else by what it holds."""
+"""Check whether an entry on disk is the one in a plan: by inode and mtime, otherwise by content."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadat
 
 StagedKind = Literal["file", "link", "tree", "other"]
 KIND_BY_FILE_TYPE: dict[int, StagedKind] = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "tree"}
-OWNER_RWX = 0o700  # a directory that is moved must be writable, and gets its own mode back afterwards
+OWNER_RWX = 0o700  # a directory must be writable to be moved; its mode is restored afterwards
 
 
 def staged_kind_of(status: os.stat_result) -> StagedKind:
@@ -20,7 +20,7 @@ def staged_kind_of(status: os.stat_result) -> StagedKind:
 
 
 def is_same_entry(status: os.stat_result | None, expected: StagedContent) -> bool:
-    """Whether it is this very one, and untouched as far as one look tells."""
+    """Whether it is this very entry, and unchanged as far as stat shows."""
     if status is None or file_id(status) != expected.inode or staged_kind_of(status) != expected.kind:
         return False
     mode = stat.S_IMODE(status.st_mode)
@@ -32,7 +32,7 @@ def is_same_entry(status: os.stat_result | None, expected: StagedContent) -> boo
 
 
 def has_same_content(directory: int, name: str, expected: StagedContent) -> bool:
-    """Whether it holds the same, with the same mode, whichever inode it has. Reads it; a tree from end to end."""
+    """Whether content and mode are the same, whatever the inode. Reads everything, for a tree as well."""
     found = read_entry_state(name, dir_fd=directory)
     if found is None or (found.kind, found.hash) != (expected.kind, expected.hash):
         return False
@@ -40,22 +40,22 @@ def has_same_content(directory: int, name: str, expected: StagedContent) -> bool
 
 
 def is_unchanged(directory: int, name: str, expected: StagedContent) -> bool:
-    """Whether the thing is there as it was. A tree is one only with all that is in it."""
+    """Whether the entry is unchanged; for a tree, with everything in it."""
     if expected.kind != "tree" and is_same_entry(lstat_at(directory, name), expected):
         return True
     try:
         return has_same_content(directory, name, expected)
-    except (FileNotFoundError, PermissionError):  # it went away this moment, or is not what we once could read
+    except (FileNotFoundError, PermissionError):  # it just disappeared, or is no longer readable
         return False
 
 
 def is_intact(directory: int, name: str, expected: StagedContent) -> bool:
-    """Whether the thing lies in a place of our own, where nobody works in it."""
+    """Whether the entry is in our own folder, where nobody else works."""
     return is_same_entry(lstat_at(directory, name), expected) or is_unchanged(directory, name, expected)
 
 
 def is_current(directory: int, name: str, content: Content) -> bool:
-    """Whether any content stands under a name."""
+    """Whether this content is what exists under a name."""
     found = lstat_at(directory, name)
     match content:
         case StagedContent():
@@ -72,9 +72,9 @@ def is_current(directory: int, name: str, content: Content) -> bool:
 
 
 def list_tree_entries(directory: int, name: str, slot: str, limit: int) -> list[tuple[str, StagedContent]]:
-    """What lies in a tree, folder by folder, at most so much of it; told by what a look tells."""
+    """The entries of a tree, folder by folder, at most `limit`, described by stat only."""
     entries: list[tuple[str, StagedContent]] = []
-    with suppress(PermissionError):  # it ends at a folder that is closed to us
+    with suppress(PermissionError):  # stops at a folder that is not accessible
         for folder, folders, files, fd in os.fwalk(name, dir_fd=directory, follow_symlinks=False):
             folders.sort()
             rel_folder = folder.removeprefix(name).lstrip("/")

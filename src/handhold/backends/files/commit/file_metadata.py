@@ -1,4 +1,4 @@
-"""Whether a file is the one it was, and how a new file becomes like an old one."""
+"""Detect whether a file is still the same, and copy metadata to a new file."""
 
 import errno
 import os
@@ -9,8 +9,8 @@ from hashlib import sha256
 from handhold.backends.files.commit.syscalls import UNSUPPORTED_ERRNOS
 from handhold.core.facts import FileIdentity
 
-PAGE_BYTES = 4096  # what the kernel writes whole or not at all
-SECTOR_BYTES = 512  # what a file grows by, at least, while it is written
+PAGE_BYTES = 4096  # the kernel writes a page completely or not at all
+SECTOR_BYTES = 512  # the least that a file grows by while it is written
 CHUNK_BYTES = 1024 * 1024
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -25,7 +25,7 @@ def file_id(status: os.stat_result) -> tuple[int, int]:
 
 
 def is_same_file(status: os.stat_result, expected: FileIdentity | None) -> bool:
-    """Leaves out the time of the last rename: that one was ours."""
+    """Ignores ctime, which our own rename changes."""
     return (
         expected is not None
         and status.st_ino == expected.inode
@@ -43,7 +43,7 @@ def lstat_at(directory: int, name: str) -> os.stat_result | None:
 
 
 def fingerprint(directory: int, name: str) -> tuple[os.stat_result | None, str]:
-    """What stands under a name, and the hash of its content if it is a regular file that holds still."""
+    """The stat of an entry, and its hash if it is a regular file that does not change meanwhile."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode):
@@ -84,9 +84,9 @@ def read_file_at(directory: int, name: str) -> bytes:
 
 
 def is_partial_write(data: bytes, before: bytes, after: bytes) -> bool:
-    """Whether this is what a write in place leaves when it is cut off, forth or back.
+    """Whether this is the result of an interrupted write in place, forwards or back.
 
-    Each page is of the one content or the other, or the one laid over the other at its end, or not yet written.
+    Each page has the old or the new content, the one over the end of the other, or is not written yet.
     """
     shorter, longer = sorted((len(before), len(after)))
     if len(data) not in (shorter, longer) and not (shorter < len(data) < longer and len(data) % SECTOR_BYTES == 0):
@@ -102,7 +102,7 @@ def is_partial_write(data: bytes, before: bytes, after: bytes) -> bool:
 
 
 def copy_metadata(old: int, new: int, status: os.stat_result) -> bool:
-    """Give a staged file the owner, the attributes (ACLs among them) and the mode of the old; False if we may not."""
+    """Give a staged file the old one's owner, attributes (including ACLs) and mode; False if that is not permitted."""
     made = os.fstat(new)
     if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
         try:
@@ -110,7 +110,7 @@ def copy_metadata(old: int, new: int, status: os.stat_result) -> bool:
         except PermissionError:
             return False
     wanted = list_xattrs(old)
-    if wanted or list_xattrs(new):  # a directory's default ACL gives a new file what the old one may not have
+    if wanted or list_xattrs(new):  # a directory's default ACL may give a new file what the old one does not have
         for name in set(list_xattrs(new)) - set(wanted):
             with suppress(PermissionError):
                 os.removexattr(new, name)
@@ -127,13 +127,13 @@ def copy_metadata(old: int, new: int, status: os.stat_result) -> bool:
 
 
 def read_own_xattrs(path_or_fd: int | str) -> dict[str, bytes]:
-    """Those that are somebody's own: not an overlay's, and not what the system labels files with."""
+    """Attributes set by users: not those of an overlay or of the system."""
     others = ("user.overlay.", "security.", "trusted.")
     return {name: os.getxattr(path_or_fd, name) for name in list_xattrs(path_or_fd) if not name.startswith(others)}
 
 
 def list_xattrs(path_or_fd: int | str) -> list[str]:
-    """The names of all that it has; none where the file system has no such thing."""
+    """All attribute names; none if the file system does not support attributes."""
     try:
         return os.listxattr(path_or_fd)
     except OSError as error:
@@ -143,7 +143,7 @@ def list_xattrs(path_or_fd: int | str) -> list[str]:
 
 
 def has_same_bytes(one: int, other: int) -> bool:
-    """Whether two files are the same from here on."""
+    """Whether the rest of two files is the same."""
     while True:
         left, right = os.read(one, CHUNK_BYTES), os.read(other, CHUNK_BYTES)
         if left != right:

@@ -1,4 +1,4 @@
-"""The hands of the commit: each system call that changes a file, in a directory opened beneath a root."""
+"""All system calls of a commit that change files, relative to directories opened below a root."""
 
 import errno
 import os
@@ -35,8 +35,8 @@ from handhold.core.plans import Content, Directory, FileChange, InlineContent
 from handhold.core.ports.contents import ContentStore
 from handhold.core.text.path_escaping import unescape_ambiguous
 
-FULL_SYNC_THRESHOLD = 32  # files or directories, beyond which one sync of the file system is cheaper than one each
-MAX_OPEN_DIRECTORIES = 256  # directories held open at once
+FULL_SYNC_THRESHOLD = 32  # with more files or directories, one sync of the file system is cheaper
+MAX_OPEN_DIRECTORIES = 256  # open at once
 
 WRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 STAGE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,7 +54,7 @@ class CommitRoot(Protocol):
 
 
 class CommitTree(Protocol):
-    """What a commit needs of the workspace: directories, opened beneath a root."""
+    """What a commit needs from the workspace: directories opened below a root."""
 
     @property
     def open_roots(self) -> Sequence[CommitRoot]: ...
@@ -70,14 +70,14 @@ class CommitTree(Protocol):
 
 
 class FileOps:
-    """The system calls, on directories that are opened beneath a root and followed through no link."""
+    """The system calls, on directories opened below a root without following links."""
 
     def __init__(self, tree: CommitTree, contents: ContentStore, *, durable: bool, exchange: bool) -> None:
         self._tree = tree
         self._contents = contents
         self._durable = durable
         self._exchange = exchange
-        # A set may touch more directories than a process may hold open: the least recently used are closed.
+        # A change set may touch more directories than a process may open: the least recently used are closed.
         self._open_parents: OrderedDict[str, tuple[int, AbstractContextManager[tuple[int, str]]]] = OrderedDict()
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._max_open = (
@@ -94,7 +94,7 @@ class FileOps:
             self._close(directory)
 
     def open_parent(self, path: str) -> tuple[int, str]:
-        """The directory a path lies in, and its name there. The descriptor is good until the next call."""
+        """The directory that contains a path, and the name in it. The descriptor is valid until the next call."""
         parent, _, name = path.rpartition("/")
         name = unescape_ambiguous(name)
         if parent in self._open_parents:
@@ -114,14 +114,14 @@ class FileOps:
         return self._tree.find_root(path)
 
     def stat_directory(self, path: str) -> os.stat_result | None:
-        """Of a directory that may be a root itself, and need not be readable; None if there is none."""
+        """The stat of a directory, which may be a root and may not be readable; None if there is none."""
         root = self._tree.find_root(path)
         found = os.fstat(root.fd) if path == root.real else self.stat(path)
         return found if found and stat.S_ISDIR(found.st_mode) else None
 
     @contextmanager
     def open_proc_path(self, path: str) -> Generator[str]:
-        """A name for a directory that may be a root itself, and need not be readable."""
+        """A path for a directory, which may be a root and may not be readable."""
         root = self._tree.find_root(path)
         if path == root.real:
             yield f"/proc/self/fd/{root.fd}"
@@ -138,7 +138,7 @@ class FileOps:
         with suppress(OSError):  # nothing was written through it that could be lost
             opening.__exit__(None, None, None)
 
-    # --- looking
+    # --- queries
 
     def stat(self, path: str) -> os.stat_result | None:
         try:
@@ -148,7 +148,7 @@ class FileOps:
             return None
 
     def is_directory(self, path: str, *, error_path: str) -> bool:
-        """False if nothing stands there; what does must be a directory."""
+        """False if nothing exists; raise NotDirectory if it is not a directory."""
         try:
             self.open_directory(path)
         except NotFound:
@@ -176,18 +176,18 @@ class FileOps:
     # --- names
 
     def swap(self, directory: int, one: str, other: str, *, into: int | None = None) -> bool:
-        """Exchange two names in one step; False where the file system cannot."""
+        """Exchange two names atomically; False if the file system cannot."""
         return self._exchange and renameat2(directory, one, other, RENAME_EXCHANGE, into=into)
 
     def move(self, directory: int, name: str, to: str, *, into: int | None = None) -> None:
-        """Rename; FileExistsError if there is something already."""
+        """Rename; raise FileExistsError if the target exists."""
         target = directory if into is None else into
         if self._exchange and renameat2(directory, name, to, RENAME_NOREPLACE, into=target):
             return
         if self.link(directory, name, to, into=target):
             os.unlink(name, dir_fd=directory)
             return
-        try:  # neither kept us from replacing: look first, and hope
+        try:  # neither can prevent replacing: check first, and accept the race
             os.stat(to, dir_fd=target, follow_symlinks=False)
         except FileNotFoundError:
             os.rename(name, to, src_dir_fd=directory, dst_dir_fd=target)
@@ -195,7 +195,7 @@ class FileOps:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
 
     def link(self, directory: int, name: str, to: str, *, into: int | None = None) -> bool:
-        """A second name for a file; False where the file system has none to give."""
+        """Create a hard link; False if the file system has none."""
         target = directory if into is None else into
         try:
             os.link(name, to, src_dir_fd=directory, dst_dir_fd=target, follow_symlinks=False)
@@ -206,18 +206,18 @@ class FileOps:
         return True
 
     def move_back(self, directory: int, temp: str, name: str, *, is_ours: Callable[[os.stat_result], bool]) -> None:
-        """What was moved aside returns, unless something new stands in its place."""
+        """Move a file back that was moved aside, unless something new exists in its place."""
         if lstat_at(directory, temp) is None:
             return
         try:
             self.move(directory, temp, name)
         except FileExistsError:
-            # The old content is in the store. What is not the old content is somebody's only copy: it stays.
+            # The old content is in the store. Any other content is somebody's only copy: it stays.
             if is_ours(os.stat(temp, dir_fd=directory, follow_symlinks=False)):
                 os.unlink(temp, dir_fd=directory)
 
     def put_back(self, directory: int, name: str, temp: str, backup: str, new_file_id: tuple[int, int]) -> bool:
-        """The old file takes the place of the new one; False if it lies nowhere."""
+        """Replace the new file with the old one; False if the old one is nowhere."""
         if lstat_at(directory, backup) is not None:
             os.rename(backup, name, src_dir_fd=directory, dst_dir_fd=directory)
             return True
@@ -228,11 +228,11 @@ class FileOps:
             return True
         status = lstat_at(directory, temp)
         if status is not None and file_id(status) != new_file_id:
-            self.swap(directory, temp, name)  # somebody replaced the new file a moment ago: theirs stays
+            self.swap(directory, temp, name)  # somebody has just replaced the new file: theirs stays
         return True
 
     def remove_files(self, path: str, *names: str) -> bool:
-        """Remove files of our own naming; whether there were any."""
+        """Remove files with names of ours; return whether there were any."""
         try:
             directory, _ = self.open_parent(path)
         except (NotFound, NotDirectory):
@@ -242,13 +242,13 @@ class FileOps:
             try:
                 os.unlink(name, dir_fd=directory)
                 removed = True
-            except OSError:  # a read-only file system says so even of what is not there
+            except OSError:  # a read-only file system fails even for missing files
                 if lstat_at(directory, name) is not None:
                     raise
         return removed
 
     def make_directory(self, path: str) -> bool:
-        """False if somebody made it a moment ago."""
+        """False if somebody has just created it."""
         directory, name = self.open_parent(path)
         try:
             os.mkdir(name, dir_fd=directory)
@@ -257,7 +257,7 @@ class FileOps:
         return True
 
     def remove_directory(self, path: str) -> None:
-        """If it is there and empty; else it stays."""
+        """Remove it if it exists and is empty."""
         if path in self._open_parents:
             self._close(path)
         try:
@@ -281,24 +281,24 @@ class FileOps:
             os.fsync(fd)
 
     def overwrite(self, fd: int, data: bytes) -> None:
-        """Write a file in place, with its space set aside first, so that a full disk is noticed while it is whole."""
+        """Write a file in place. Allocates space first, so that a full disk is noticed before the file changes."""
         found = os.fstat(fd)
         if len(data) > found.st_size:
             try:
                 preallocate(fd, len(data))
             except OSError:
-                os.ftruncate(fd, found.st_size)  # gives back what was set aside before space ran out
+                os.ftruncate(fd, found.st_size)  # releases what was allocated before space ran out
                 raise
         os.lseek(fd, 0, os.SEEK_SET)
         self.write(fd, data)
         os.ftruncate(fd, len(data))
-        if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(found.st_mode):  # writing takes setuid away
+        if stat.S_IMODE(os.fstat(fd).st_mode) != stat.S_IMODE(found.st_mode):  # writing clears setuid
             with suppress(PermissionError):
                 os.fchmod(fd, stat.S_IMODE(found.st_mode))
         self.sync(fd)
 
     def restore_content(self, change: FileChange, directory: int, name: str) -> bool:
-        """Write the old content over a new or half-written file; False if it is neither, or the old is gone."""
+        """Write the old content over a new or partly written file; False if it is neither, or the old one is gone."""
         assert change.before is not None
         assert change.after is not None
         before = self.find_content(change.before)
@@ -325,7 +325,7 @@ class FileOps:
     # --- durability
 
     def sync_directories(self, paths: Iterable[str]) -> None:
-        """The directories in which these paths lie."""
+        """Sync the directories that contain these paths."""
         if not self._durable:
             return
         path_by_directory = {os.path.dirname(path): path for path in paths}
@@ -340,7 +340,7 @@ class FileOps:
             os.fsync(directory)
 
     def sync_file_systems(self, paths: Iterable[str]) -> None:
-        """One sync for each file system on which these paths lie."""
+        """Sync each file system that contains these paths once."""
         if not self._durable:
             return
         synced: set[int] = set()
@@ -356,13 +356,13 @@ class FileOps:
 
 
 def chmod_at(directory: int, name: str, mode: int) -> None:
-    """Of a directory, which need not be readable."""
+    """Change the mode of a directory, which may not be readable."""
     with open_proc_path_at(directory, name) as place:
         os.chmod(place, mode)
 
 
 def remove_backups(ops: FileOps, transaction: str, files: Sequence[FileChange]) -> None:
-    """Remove what was kept for taking back. Directories go last, and only now: until here they held some of it."""
+    """Remove the backups. Directories are removed last, since they contained some of them."""
     failed: ToolError | None = None
     kept = [(index, change) for index, change in enumerate(files) if change.before is not None]
     for index, change in sorted(kept, key=lambda each: isinstance(each[1].before, Directory)):
@@ -373,7 +373,7 @@ def remove_backups(ops: FileOps, transaction: str, files: Sequence[FileChange]) 
                 temp = temp_name(transaction, index)
                 if not ops.remove_files(change.path, temp):
                     ops.remove_files(change.path, backup_name(temp))
-        except OSError as error:  # the others need not wait for this one
+        except OSError as error:  # continue with the others
             failed = to_commit_error(error, change.path)
     if failed:
         raise failed
@@ -388,6 +388,6 @@ def backup_name(temp: str) -> str:
 
 
 def to_commit_error(error: OSError, path: str) -> ToolError:
-    if error.errno == errno.EXDEV:  # of a rename, not of a path that leads out
+    if error.errno == errno.EXDEV:  # from a rename, not from a path that leads out
         return SystemFailure(path, f"EXDEV: {os.strerror(errno.EXDEV)}")
     return to_tool_error(error, path)

@@ -1,7 +1,7 @@
-"""The slots of the commands that a transaction is about, and a note beside them: how the directories around were.
+"""The slots of a transaction's commands, and a record of the parent directories.
 
-Exchanging a name changes the times of the directory it is in, and one that may not be written must be opened for
-the moment. The note says how each of them was before, so that taking back, or recovery, leaves them so.
+Exchanging a name changes the mtime of its directory, and a directory that is not writable must be made so temporarily.
+The record stores the previous state, so that undo and recovery restore it.
 """
 
 import json
@@ -26,12 +26,12 @@ ParentStates = dict[str, tuple[int, int]]  # by path: permission bits and mtime
 
 @dataclass
 class ParentRecord:
-    """What is known of the directories around a command's changes."""
+    """What is known about the parent directories of a command's changes."""
 
     transaction: str = ""  # the last one that began
-    now: ParentStates = field(default_factory=ParentStates)  # as they were when it did
-    before: dict[str, int] = field(default_factory=dict[str, int])  # mtimes before the command counted
-    after: dict[str, int] = field(default_factory=dict[str, int])  # and afterwards
+    now: ParentStates = field(default_factory=ParentStates)  # the state when it began
+    before: dict[str, int] = field(default_factory=dict[str, int])  # mtimes before the command was applied
+    after: dict[str, int] = field(default_factory=dict[str, int])  # mtimes afterwards
 
     @classmethod
     def read(cls, directory: int) -> "ParentRecord":
@@ -50,7 +50,7 @@ class ParentRecord:
         os.rename(f"{PARENT_RECORD_FILE}.new", PARENT_RECORD_FILE, src_dir_fd=directory, dst_dir_fd=directory)
 
     def mtime_to_restore(self, path: str) -> int | None:
-        """The mtime that a directory gets back, if nobody else has changed it since we did."""
+        """The mtime to restore, unless somebody else has changed the directory since."""
         mtime = self.now[path][1]
         if mtime == self.after.get(path):
             return self.before.get(path)
@@ -58,12 +58,12 @@ class ParentRecord:
 
 
 class Slots:
-    """The folders of commands on the shelves, as descriptors."""
+    """The commands' folders in the staging areas, as descriptors."""
 
     def __init__(self, tree: CommitTree, contents: ContentStore) -> None:
         self._tree = tree
         self._contents = contents
-        self._fds: dict[str, int] = {}  # by command: no two have one name
+        self._fds: dict[str, int] = {}  # by command; names are unique
         self._staging_areas: dict[str, StagingArea] = {}
 
     @contextmanager
@@ -75,7 +75,7 @@ class Slots:
                 os.close(self._fds.popitem()[1])
 
     def open_folder(self, path: str, slot: str) -> tuple[int, str]:
-        """The folder that the slot of this path is in, and its name there."""
+        """The folder that contains the slot of this path, and its name there."""
         command, _, name = slot.partition("/")
         if command not in self._fds:
             area = self._tree.find_staging_area(path)
@@ -93,13 +93,13 @@ class Slots:
             area.release(command)
 
     def sweep(self) -> None:
-        """Remove what had to go meanwhile. What others left is swept when a shelf is opened: that takes longer."""
+        """Remove dropped slots. What others left is swept when a staging area is opened: that takes longer."""
         if dropped := self._contents.pop_dropped_slots():
             for area in self._tree.staging_areas:
                 area.sweep(self._contents.slots, dropped)
 
     def mark_kept(self) -> None:
-        """Mark them as holding what nobody could place: they are not swept."""
+        """Mark them as holding content that could not be identified: they are not swept."""
         for fd in self._fds.values():
             os.close(os.open(KEEP_FILE, WRITE_FLAGS, 0o600, dir_fd=fd))
 
@@ -111,7 +111,7 @@ class Slots:
 def set_mtime(fd: int, mtime: int) -> None:
     found = os.fstat(fd)
     if found.st_mtime_ns != mtime:
-        with suppress(PermissionError):  # of a directory that is not ours to date
+        with suppress(PermissionError):  # of a directory that is not ours
             os.utime(fd, ns=(found.st_atime_ns, mtime))
 
 

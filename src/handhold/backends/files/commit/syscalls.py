@@ -1,4 +1,4 @@
-"""System calls that Python does not offer. Where the system has none of them, the commit does without."""
+"""System calls that Python does not provide. If the system lacks one, the commit works without it."""
 
 import ctypes
 import errno
@@ -27,7 +27,7 @@ def _check_call(function: Callable[..., int], *arguments: object) -> None:
 
 
 def renameat2(directory: int, name: str, to: str, flags: int, *, into: int | None = None) -> bool:
-    """Rename, in one directory or from one into another; False where the file system does not know these flags."""
+    """Rename, optionally into another directory; False if the file system does not support the flags."""
     if _renameat2 is None:
         return False
     target = directory if into is None else into
@@ -41,15 +41,15 @@ def renameat2(directory: int, name: str, to: str, flags: int, *, into: int | Non
 
 
 def sync_file_system(fd: int) -> None:
-    """All of it; where the system cannot name one, every one."""
+    """Sync one file system; all of them if the system cannot sync one."""
     if _syncfs is None:
         return os.sync()
     return _check_call(_syncfs, fd)
 
 
 def preallocate(fd: int, size: int) -> None:
-    """Set space aside; the file grows only when it is written."""
-    # Not os.posix_fallocate: where the file system cannot, it writes into every block instead.
+    """Allocate space without changing the file's size."""
+    # Not os.posix_fallocate: without support by the file system, it writes to every block.
     if _fallocate is None:
         return
     try:

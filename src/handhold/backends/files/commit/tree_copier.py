@@ -1,6 +1,6 @@
-"""Copies as like their originals as we may make them: for where a rename does not reach.
+"""Copies that are as similar to the original as permissions allow, for when a rename is impossible.
 
-Owners, modes, attributes, times, holes, and files with several names as such. The originals are left as they are.
+Owners, modes, attributes, times, holes and hard links are preserved. The originals are not changed.
 """
 
 import errno
@@ -15,17 +15,17 @@ from handhold.backends.files.commit.file_metadata import READ_FLAGS, copy_metada
 from handhold.backends.files.manifest import LIST_FLAGS
 
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-COPY_CHUNK_BYTES = 1 << 30  # bytes the kernel is asked to copy at once
-FICLONE = 0x40049409  # one file is made of the blocks of another
+COPY_CHUNK_BYTES = 1 << 30  # for one call to the kernel
+FICLONE = 0x40049409  # shares the blocks of another file
 
 
 def copy_tree(directory: int, name: str, into: int, to: str) -> None:
-    """Copy whatever it is, with all that is in it; PermissionError if the copy would not be like the original."""
+    """Copy an entry with everything in it; raise PermissionError if the copy would differ from the original."""
     TreeCopier(into).copy(directory, name, to)
 
 
 def force_open(directory: int, name: str, status: os.stat_result) -> int:
-    """A file or directory of our own, for reading, whatever its mode says; it is the same afterwards."""
+    """Open a file or directory of ours for reading, whatever its mode, which is restored."""
     flags = LIST_FLAGS if stat.S_ISDIR(status.st_mode) else READ_FLAGS
     try:
         return os.open(name, flags, dir_fd=directory)
@@ -49,11 +49,11 @@ class _DirectoryCopy:
 
 
 class TreeCopier:
-    """Copies into one folder. A file that has several names is one file there too, whichever call copied it."""
+    """Copies into one folder. Hard links are preserved across calls."""
 
     def __init__(self, into: int) -> None:
         self._into = into
-        self._hard_links: dict[tuple[int, int], str] = {}  # files with several names, and where a copy lies
+        self._hard_links: dict[tuple[int, int], str] = {}  # files with several names, and the path of the copy
 
     def copy(self, directory: int, name: str, to: str) -> None:
         stack: list[_DirectoryCopy] = []
@@ -125,7 +125,7 @@ def _close_directory(folder: _DirectoryCopy) -> None:
 
 
 def _copy_data(source: int, target: int, size: int) -> None:
-    """The content: the same blocks where the file system shares them; where there is a hole, there is one again."""
+    """Copy the content: by sharing blocks if the file system can, and preserving holes."""
     with suppress(OSError):
         fcntl.ioctl(target, FICLONE, source)
         return
@@ -136,7 +136,7 @@ def _copy_data(source: int, target: int, size: int) -> None:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            break  # nothing but a hole is left
+            break  # only a hole is left
         end = os.lseek(source, at, os.SEEK_HOLE)
         os.lseek(target, at, os.SEEK_SET)
         while at < end and (sent := os.sendfile(target, source, at, min(end - at, COPY_CHUNK_BYTES))):

@@ -1,4 +1,4 @@
-"""What a dead process left: told from its journal entry and from what lies on the disk, and taken back."""
+"""Roll back what a dead process left, from its journal entry and the state of the disk."""
 
 import os
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from handhold.progress import track
 
 
 class WriteRecovery:
-    """Takes back a transaction from its journal entry and what lies on the disk.
+    """Rolls back a transaction from its journal entry and the state of the disk.
 
-    Every step leaves a state that a next run understands, so it may be killed and run again.
+    Every step leaves a state that the next run understands, so it may be killed and run again.
     """
 
     def __init__(self, ops: FileOps, incomplete: IncompleteTransaction) -> None:
@@ -34,7 +34,7 @@ class WriteRecovery:
             try:
                 if not self._roll_back_change(change, temp_name(self._incomplete.transaction, index)):
                     changed.append(change.path)
-            except OSError as error:  # the others need not wait for this one
+            except OSError as error:  # continue with the others
                 failed = to_commit_error(error, change.path)
         if failed:
             raise failed
@@ -46,7 +46,7 @@ class WriteRecovery:
 
     def _roll_back_change(self, change: FileChange, temp: str) -> bool:
         if isinstance(change.before, Directory):
-            return True  # it goes only once all is settled
+            return True  # removed only once everything else is done
         if isinstance(change.after, Directory):
             self._ops.remove_directory(change.path)
             return True
@@ -61,7 +61,7 @@ class WriteRecovery:
         target, moved_aside = FileFingerprint.read(directory, name), FileFingerprint.read(directory, temp)
         if change.before is None:
             assert change.after is not None
-            # While the staged file lies there, a file under the target's name is somebody else's.
+            # While the staged file exists, a file under the target's name is somebody else's.
             if (
                 target
                 and target.hash == change.after.hash
@@ -109,7 +109,7 @@ class WriteRecovery:
         return is_restored
 
     def _is_ours(self, moved_aside: "FileFingerprint", change: FileChange, directory: int, temp: str) -> bool:
-        """Whether a file aside is the old one or the beginning of the new one; else it is somebody else's work."""
+        """Whether a file aside is the old one or the beginning of the new one; otherwise it is somebody else's work."""
         assert change.before is not None
         assert change.after is not None
         if moved_aside.hash in (change.before.hash, change.after.hash):
@@ -120,7 +120,7 @@ class WriteRecovery:
 
 @dataclass(frozen=True)
 class FileFingerprint:
-    """What stands under a name. Only a regular file has a hash."""
+    """What exists under a name. Only a regular file has a hash."""
 
     file_id: tuple[int, int]
     size: int

@@ -1,4 +1,4 @@
-"""One set of changes: verified when it is opened, staged, put in place, and taken back if anything fails."""
+"""One change set: verified when opened, staged, applied, and rolled back if anything fails."""
 
 import os
 import stat
@@ -28,28 +28,28 @@ from handhold.progress import track
 
 @dataclass(slots=True)
 class CommitStep:
-    """One change and how far it has come. What was done is looked up on the disk, not remembered."""
+    """One change and its progress. What was done is checked on disk, not remembered."""
 
     change: FileChange
-    temp: str = ""  # beside the target: first the new file, then, once exchanged, the old one
-    verified: FileIdentity | None = None  # the file as it was verified
+    temp: str = ""  # next to the target: first the new file, after the exchange the old one
+    verified: FileIdentity | None = None  # the file when it was verified
     staged_id: tuple[int, int] | None = None  # device and inode of the new file
     in_place: bool = False
-    started: bool = False  # something may have to be taken back
-    overwritten: bool = False  # in place, perhaps not to the end
+    started: bool = False  # something may have to be rolled back
+    overwritten: bool = False  # in place, possibly not completely
 
     @property
     def backup(self) -> str:
-        """A second name of the old file, where names cannot be exchanged."""
+        """A second name for the old file, if names cannot be exchanged."""
         return backup_name(self.temp)
 
 
 class WriteTransaction:
-    """A set of changes, verified; nobody else commits while it is open."""
+    """A verified change set. No other commit runs while it is open."""
 
     def __init__(self, ops: FileOps, changes: Sequence[FileChange]) -> None:
         self._ops = ops
-        self._current_path = ""  # the path that is being worked on, for whoever must be told
+        self._current_path = ""  # the current path, for error messages
         self.id = token_hex(8)
         with self._translate_errors():
             self._steps = self._verify(changes)
@@ -62,7 +62,7 @@ class WriteTransaction:
             with self._translate_errors():
                 return self._apply()
         except BaseException:
-            self.roll_back()  # whatever it was, an interrupt included: the caller hears of it once all is as before
+            self.roll_back()  # on any exception, including an interrupt, roll back before it propagates
             raise
 
     def roll_back(self) -> None:
@@ -76,8 +76,8 @@ class WriteTransaction:
             step.started = False
 
     def clean_up(self, *, renew: Collection[str] = ()) -> None:
-        # Every file that it wrote is new anyway.
-        # Not synced: until the journal's own note of it is on the disk, recovery does this again.
+        # `renew` is not needed: every file that it wrote is new.
+        # Not synced: until the journal has recorded this durably, recovery repeats it.
         remove_backups(self._ops, self.id, self.files)
 
     @contextmanager
@@ -87,10 +87,10 @@ class WriteTransaction:
         except OSError as error:
             raise to_commit_error(error, self._current_path) from error
 
-    # --- before
+    # --- verify
 
     def _verify(self, changes: Sequence[FileChange]) -> list[CommitStep]:
-        """Each path is its `before`, else Stale. Directories to be made come first, those to be removed last."""
+        """Raise Stale unless each path is its `before`. New directories come first, removed ones last."""
         ops = self._ops
         made: dict[str, FileChange] = {}
         existing: set[str] = set()
@@ -140,7 +140,7 @@ class WriteTransaction:
         ]
 
     def _plan_parents(self, path: str, existing: set[str], made: dict[str, FileChange]) -> bool:
-        """Whether a directory above has yet to be made; those that nobody planned are added."""
+        """Whether a parent directory must be created; adds those that are not planned."""
         missing = False
         while (parent := os.path.dirname(path)) not in existing:
             if parent not in made:
@@ -152,7 +152,7 @@ class WriteTransaction:
             path = parent
         return missing
 
-    # --- forth
+    # --- apply
 
     def _apply(self) -> Mapping[str, FileIdentity]:
         ops = self._ops
@@ -175,11 +175,11 @@ class WriteTransaction:
             if not step.in_place:
                 self._rename(step)
                 touched[os.path.dirname(change.path)] = change.path
-        for step in staged:  # some of them found out only now that they cannot be renamed
+        for step in staged:  # files that turned out not to be renamable
             self._current_path = step.change.path
             if step.in_place:
                 self._write_in_place(step)
-        for step in self._steps:  # not before: nothing could be made in a directory that must not be written
+        for step in self._steps:  # only now: nothing could be created in a directory that is not writable
             change, self._current_path = step.change, step.change.path
             if step.started and isinstance(change.after, Directory) and change.mode is not None:
                 os.fchmod(ops.open_directory(change.path), change.mode)
@@ -193,7 +193,7 @@ class WriteTransaction:
         directory, name = ops.open_parent(change.path)
         step.started = True
         if change.before is None:
-            # Unless the mode is known, umask and default ACL do what they do.
+            # Unless the mode is known, umask and default ACL apply.
             fd = os.open(step.temp, STAGE_FLAGS, 0o666 if change.mode is None else 0o600, dir_fd=directory)
             try:
                 step.staged_id = file_id(os.fstat(fd))
@@ -211,7 +211,7 @@ class WriteTransaction:
                 raise Stale(change.path)
             if found.st_nlink > 1 or not self._stage_with_metadata(step, old, found, data, sync=sync):
                 step.in_place = True
-                ops.load_content(change.before, change.path)  # what was must be at hand before it is overwritten
+                ops.load_content(change.before, change.path)  # it must be available before it is overwritten
                 os.close(os.open(name, WRITE_FLAGS, dir_fd=directory))
         finally:
             os.close(old)
@@ -219,7 +219,7 @@ class WriteTransaction:
     def _stage_with_metadata(
         self, step: CommitStep, old: int, status: os.stat_result, data: bytes, *, sync: bool
     ) -> bool:
-        """A new file with the old one's owner, attributes and mode; False if we cannot make such a file here."""
+        """Stage a new file with the old one's owner, attributes and mode; False if that is not possible."""
         directory, _ = self._ops.open_parent(step.change.path)
         try:
             fd = os.open(step.temp, STAGE_FLAGS, 0o600, dir_fd=directory)
@@ -228,7 +228,7 @@ class WriteTransaction:
         try:
             step.staged_id = file_id(os.fstat(fd))
             self._ops.write(fd, data)
-            if not copy_metadata(old, fd, status):  # after the writing, which would take setuid away again
+            if not copy_metadata(old, fd, status):  # after writing, which clears setuid
                 os.unlink(step.temp, dir_fd=directory)
                 step.staged_id = None
                 return False
@@ -238,7 +238,7 @@ class WriteTransaction:
         return True
 
     def _rename(self, step: CommitStep) -> None:
-        """The one moment in which a path changes. Whoever got in between is found in what came out."""
+        """Exchange old and new. If somebody else changed the path meanwhile, what came out shows that."""
         change, ops = step.change, self._ops
         directory, name = ops.open_parent(change.path)
         if change.before is None:
@@ -264,12 +264,12 @@ class WriteTransaction:
                     os.stat(step.backup, dir_fd=directory, follow_symlinks=False), step.verified, change.path
                 )
             else:
-                ops.load_content(change.before, change.path)  # nothing is kept aside: taking back would write it anew
+                ops.load_content(change.before, change.path)  # no backup is kept: a rollback would write it again
             os.rename(step.temp, name, src_dir_fd=directory, dst_dir_fd=directory)
         except FileNotFoundError:
             raise Stale(change.path) from None
         except PermissionError:
-            # A sticky directory: the file may be written and not replaced. If it may not, opening it says so.
+            # A sticky directory: the file may be written but not replaced. If it may not be written either, open fails.
             if change.after is None:
                 raise
             ops.remove_files(change.path, step.temp, step.backup)
@@ -291,7 +291,7 @@ class WriteTransaction:
             found = os.fstat(fd)
             step.staged_id = file_id(found)
             hash = hash_fd(fd, found.st_size)
-            if hash == change.after.hash:  # another name of a file that was written a moment ago
+            if hash == change.after.hash:  # another name of a file that has just been written
                 return
             if hash != change.before.hash:
                 raise Stale(change.path, now=hash)
@@ -307,14 +307,14 @@ class WriteTransaction:
             raise Stale(self._current_path)
         return identity_of(found)
 
-    # --- back
+    # --- roll back
 
     def _try_revert(self, step: CommitStep) -> bool:
-        for _ in range(3):  # an error may pass; each step looks at what is there, so trying again is safe
+        for _ in range(3):  # an error may be temporary; each step checks the disk, so retrying is safe
             try:
                 self._revert_step(step)
             except NotFound:
-                return True  # the directory went away, and with it all that was ours
+                return True  # the directory is gone, with everything of ours
             except (OSError, ToolError):
                 continue
             return True
@@ -347,7 +347,7 @@ def check_same_file(status: os.stat_result, expected: FileIdentity, path: str) -
 
 
 def check_untouched(status: os.stat_result, expected: FileIdentity, path: str) -> None:
-    # Moving one name of a file changes the time of all its names: with several, that time tells nothing.
+    # Moving one name of a file changes the ctime of all its names: with several names, ctime says nothing.
     if not is_same_file(status, expected) or (status.st_nlink == 1 and status.st_ctime_ns != expected.ctime_ns):
         raise Stale(path)
 
