@@ -1,4 +1,4 @@
-"""Searches the disk: with ripgrep, or by reading the files ourselves, which is slower."""
+"""Search the disk: with ripgrep, or with the slower built-in search."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ ENGINES = ("ripgrep", "walk")
 
 
 class DiskSearch:
-    """Fulfils the port Searcher."""
+    """Implements the port Searcher."""
 
     def __init__(self, workspace: Workspace, *, engines: Sequence[str] = ENGINES) -> None:
         self._workspace = workspace
@@ -34,7 +34,7 @@ class DiskSearch:
         if isinstance(search.request, ListFiles):
             return list_directory(self._workspace, search, visible, until)
         fallback_reason = "" if "ripgrep" in self._engines else "ripgrep is switched off"
-        limits_entries = search.max_entries is not None  # in a defined order, which only our own walk has
+        limits_entries = search.max_entries is not None  # in a defined order, which only the built-in search has
         if not fallback_reason and not limits_entries:
             try:
                 return self._search_with_ripgrep(search, visible, until, hidden)

@@ -1,8 +1,8 @@
-"""Who reads the files of a walk: this process, or others that can be ended.
+"""Read the files of a built-in search: in this process, or in others that can be killed.
 
-Bytes are looked for here, as long as there are few files; of many, two processes read. A regular expression always
-goes to a process of its own: on the wrong line it can take for ever, and nothing but a kill ends it. Files are given
-out in runs and come back in the order of the walk.
+A literal search runs here while there are few files; with many, two processes read. A regular expression always runs in
+another process: on a bad line it can take forever, and only a kill ends it. Files are distributed in batches, and
+results come in path order.
 """
 
 import os
@@ -26,15 +26,15 @@ from handhold.backends.search.line_matcher import LineMatcher, make_reader
 from handhold.backends.search.search_process import Deadline, EngineFailed
 from handhold.core.requests import Grep
 
-MAX_BATCH_FILES = 256  # files that are given out together
-FIRST_BATCH_FILES = 16  # and in the beginning, so that a page that fills soon is there soon
-MAX_PENDING_BATCHES = 3  # runs that a process has in hand
-MAX_IN_PROCESS_FILES = 1_500  # files that are read here before others are asked to help
+MAX_BATCH_FILES = 256
+FIRST_BATCH_FILES = 16  # smaller at first, so that a page that fills early is there early
+MAX_PENDING_BATCHES = 3  # per process
+MAX_IN_PROCESS_FILES = 1_500  # before other processes are started
 MAX_PROCESSES = 2
 READ_CHUNK_BYTES = 1 << 20
 KILL_TIMEOUT_SECONDS = 1.0
 PACKAGE_ROOT = str(Path(__file__).parents[3])
-# Without `site`: what a repository may have put beside its packages would be run at every start.
+# Without `site`: code that a repository put next to its packages would run at every start.
 READER_CODE = "import sys; sys.path.append({packages!r}); from {module} import serve; serve({fd})"
 LENGTH_PREFIX = struct.Struct("!I")
 
@@ -44,14 +44,14 @@ class SearchTask:
     """What to do with every file."""
 
     request: Grep
-    explicit: bool = False  # somebody gave the path of the file itself
+    explicit: bool = False  # the file itself was given as the path
     max_lines: int = 1
     max_bytes: int | None = None
 
 
 @dataclass
 class BatchResult:
-    """What came of some files: those that matched, and how many did not get that far."""
+    """The result of a batch: files that matched, and counts of those that were not searched."""
 
     matches: list[tuple[bytes, int, list[FoundLine]]] = field(default_factory=list[tuple[bytes, int, list[FoundLine]]])
     searched: int = 0
@@ -61,7 +61,7 @@ class BatchResult:
     vanished: int = 0
 
     def add_counts(self, other: "BatchResult") -> None:
-        """The counts of another."""
+        """Add the counts of another result."""
         self.searched += other.searched
         self.binary += other.binary
         self.too_large += other.too_large
@@ -71,14 +71,14 @@ class BatchResult:
 
 @dataclass(frozen=True)
 class FileBatch:
-    """Files, by the way to their folder and their name; with what is in them where no disk holds it."""
+    """Files, by folder and name; with their contents if they are not on disk."""
 
     files: list[tuple[bytes, bytes]]
     contents: list[bytes] | None = None
 
 
 class BatchReader:
-    """Reads here."""
+    """Reads in this process."""
 
     def __init__(self, tree: DiskTree | None, task: SearchTask) -> None:
         self._tree = tree
@@ -125,7 +125,7 @@ class BatchReader:
 
 
 def make_batches(directories: Iterable[tuple[bytes, list[bytes]]]) -> Iterator[FileBatch]:
-    """Runs of files of one folder each, put together and cut to a size that grows."""
+    """Combine the files of folders into batches of a growing size."""
     size = FIRST_BATCH_FILES
     files: list[tuple[bytes, bytes]] = []
     for rel_path, names in directories:
@@ -141,9 +141,9 @@ def make_batches(directories: Iterable[tuple[bytes, list[bytes]]]) -> Iterator[F
 def read_batches(
     tree: DiskTree | None, task: SearchTask, batches: Iterator[FileBatch], deadline: Deadline
 ) -> Generator[BatchResult]:
-    """What comes of each batch, in their order. BadRegex.
+    """The result of each batch, in order. Raise BadRegex for an invalid pattern.
 
-    DeadlineExceeded when the time is over, and then no process is left.
+    Raise DeadlineExceeded when time runs out; no process is left then.
     """
     reader = BatchReader(tree, task)
     if not task.request.regex:
@@ -181,14 +181,14 @@ class ReaderPool:
             process.kill()
 
     def start_process(self) -> None:
-        """One more to read."""
+        """Start another reader."""
         try:
             self._processes.append(ReaderProcess(self._fd, self._task))
         except OSError as error:
             raise EngineFailed(f"no process could be started to read files: {error.strerror}") from error
 
     def read_batches(self, batches: Iterator[FileBatch]) -> Generator[BatchResult]:
-        waiting: deque[ReaderProcess] = deque()  # whose answer comes when
+        waiting: deque[ReaderProcess] = deque()  # whose answers are due, in order
         files = 0
         for batch in batches:
             files += len(batch.files)
@@ -216,7 +216,7 @@ class ReaderPool:
         return first.results.popleft()
 
     def _pump(self, seconds: float) -> None:
-        """Give and take what the pipes hold."""
+        """Read from and write to the pipes."""
         poll = select.poll()
         by_fd: dict[int, ReaderProcess] = {}
         for process in self._processes:
@@ -231,7 +231,7 @@ class ReaderPool:
 
 
 class ReaderProcess:
-    """One that reads. What it is given and what it says is pickled: both ends are ours."""
+    """A reader process. Messages are pickled: both ends are ours."""
 
     def __init__(self, fd: int | None, task: SearchTask) -> None:
         self.pending = 0
@@ -285,7 +285,7 @@ class ReaderProcess:
         try:
             self._process.wait(KILL_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            pass  # it hangs in the kernel, and dies when it comes out
+            pass  # it hangs in the kernel, and dies when it returns
 
     def _enqueue(self, message: SearchTask | FileBatch) -> None:
         self.unsent += encode_frame(message)
@@ -298,7 +298,7 @@ def encode_frame(message: object) -> bytes:
 
 
 def serve(fd: int | None) -> None:
-    """The life of such a process: a task, then batches until there are no more."""
+    """The reader's main loop: a task, then batches until there are no more."""
     given, answers = sys.stdin.buffer, sys.stdout.buffer
 
     def read_frame() -> Any:

@@ -1,4 +1,4 @@
-"""Searching without ripgrep: our own walk, which gives the same answers, only later, and in a defined order."""
+"""The built-in search without ripgrep: the same results, slower, and in a defined order."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -38,7 +38,7 @@ class BuiltinSearch:
         fallback_reason: str,
         hidden_paths: HiddenPaths | None = None,
     ) -> SearchOutcome:
-        """What ripgrep would find; `fallback_reason` says why it was not asked."""
+        """What ripgrep would find; `fallback_reason` says why it was not used."""
         assert isinstance(search.request, Glob | Grep)
         with (
             open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name),
@@ -60,12 +60,12 @@ class BuiltinSearch:
 
 @dataclass
 class BuiltinSearchRun(SearchRun):
-    """A search that we do ourselves."""
+    """A built-in search."""
 
     tree: DiskTree
     place: str
     rules: IgnoreRules
-    max_entries: int | None = None  # entries that are visited
+    max_entries: int | None = None  # how many entries are visited
     totals: BatchResult = field(default_factory=BatchResult)
     walks: list[TreeWalk] = field(default_factory=list[TreeWalk])
 
@@ -73,7 +73,7 @@ class BuiltinSearchRun(SearchRun):
     def engine(self) -> str:
         return f"the walk of handhold {VERSION}"
 
-    # --- what the walk brings
+    # --- results
 
     def find_files(self, deadline: Deadline) -> CountedFiles:
         if isinstance(self.request, Glob):
@@ -94,7 +94,7 @@ class BuiltinSearchRun(SearchRun):
                 yield from ((name, lines) for name, _, lines in answer.matches)
 
     def _read_all(self, task: SearchTask, deadline: Deadline) -> Generator[BatchResult]:
-        """Of all files, and counted anew: there may be a second time through all of them."""
+        """Search all files, and reset the counts: there may be a second pass."""
         self.totals, self.walks = BatchResult(), []
         with closing(read_batches(self.tree, task, self._make_batches(deadline), deadline)) as answers:
             for answer in answers:
@@ -128,7 +128,7 @@ class BuiltinSearchRun(SearchRun):
             if names:
                 yield DirectoryFiles(run.rel_path, names)
 
-    # --- what it looked at, and what not
+    # --- coverage
 
     def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
         counts = self._count_files() if no_hits and not self.name else None

@@ -1,7 +1,7 @@
-"""Confines a search program by Landlock: it can read the folder that it searches, and nothing that is hidden there.
+"""Confine a search program by Landlock: it can read only the folder that it searches, without what is hidden there.
 
-A search program opens files by name, and a name can be turned into a link while it runs. Checking its hits afterwards
-is not enough: that a file did *not* match says something, too. So the kernel keeps it from every other file.
+A search program opens files by name, and a name can be replaced by a link while it runs. Checking its hits afterwards
+is not enough: that a file did *not* match reveals something, too. So the kernel denies it every other file.
 """
 
 import os
@@ -16,22 +16,22 @@ from handhold.backends.search.search_folder import SearchFolder
 from handhold.backends.search.search_process import EngineFailed
 from handhold.core.text.ignore import IGNORE_FILES
 
-# What a program that is not linked statically needs to start. Nobody's secrets: every command may read it.
+# What a dynamically linked program needs to start. Contains no secrets: every command may read it.
 LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache")
-MAX_RULES = 8_000  # they go into the command line
+MAX_RULES = 8_000  # they are passed on the command line
 CURRENT_DIR = b"."
-LAUNCHER_ARGV = (LAUNCHER_PATH, "-w", "/dev/null")  # and nothing else is written to
+LAUNCHER_ARGV = (LAUNCHER_PATH, "-w", "/dev/null")  # nothing else is writable
 
-HiddenTree = dict[bytes, "HiddenTree"]  # what is hidden in a folder, by name; empty for what is hidden as a whole
+HiddenTree = dict[bytes, "HiddenTree"]  # hidden entries of a folder, by name; empty for one that is hidden as a whole
 
 
 def confine(folder: SearchFolder, program: str, name: bytes, *, ignored: bool) -> list[str | bytes]:
-    """What goes before the command line of a search of a folder, or of the file `name` in it.
+    """The argv prefix for a search of a folder, or of the file `name` in it.
 
-    Nothing where this machine cannot confine a program. EngineFailed if too much would have to be listed, or the
-    program fails to start: then another search answers.
+    Empty if this machine cannot confine programs. Raise EngineFailed if too much would have to be listed, or the
+    program does not start: then another engine is used.
 
-    With `ignored`, no ignore file of a folder above is needed.
+    With `ignored`, ignore files of parent folders are not needed.
     """
     needed = find_needed_files(program)
     if isinstance(needed, str):
@@ -53,7 +53,7 @@ def confine(folder: SearchFolder, program: str, name: bytes, *, ignored: bool) -
 
 
 def find_unconfined_reason(program: str) -> str:
-    """Empty if searches by this program are confined."""
+    """Why searches by this program are not confined; empty if they are."""
     try:
         needed = find_needed_files(program)
     except EngineFailed as broken:
@@ -63,7 +63,7 @@ def find_unconfined_reason(program: str) -> str:
 
 @cache
 def find_needed_files(program: str) -> tuple[str, ...] | str:
-    """What the program has to read before it can start, or why none is confined. EngineFailed if it does not start."""
+    """Files that the program needs to start, or why it cannot be confined. Raise EngineFailed if it does not start."""
     if (version := landlock_abi_version()) < MIN_ABI_VERSION:
         return f"no Landlock: this kernel has {f'version {version} of it' if version else 'none'}"
     if not os.path.exists(LAUNCHER_PATH):
@@ -73,7 +73,7 @@ def find_needed_files(program: str) -> tuple[str, ...] | str:
         needed = (real, *libraries)
         if can_start([*LAUNCHER_ARGV, *(word for path in needed for word in ("-r", path)), "--", program, "--version"]):
             return needed
-    # Not kept: on a busy machine the next try may succeed, and a search without a wall is not what was promised.
+    # Not cached: on a busy machine the next try may succeed, and an unconfined search would break the promise.
     raise EngineFailed(f"{program} does not start under Landlock")
 
 
@@ -88,7 +88,7 @@ def can_start(argv: Sequence[str]) -> bool:
 
 
 def list_ignore_files_above(folder: SearchFolder) -> Iterator[str]:
-    """The ignore files that hold below a folder because they stand above it; most of them do not exist."""
+    """The ignore files in parent folders that apply to a folder; most of them do not exist."""
     above = folder.to_place(b"").rstrip("/")
     while above:
         above = above.rpartition("/")[0]
@@ -114,7 +114,7 @@ def build_hidden_tree(folder: SearchFolder) -> HiddenTree:
 
 
 def list_visible_parts(fd: int, hidden: HiddenTree) -> Iterator[bytes]:
-    """Files and folders that together are all of a folder but what is hidden in it: Landlock can only allow."""
+    """Files and folders that together cover all of a folder except what is hidden: Landlock can only allow."""
     stack = [(b"", hidden)]
     with DiskTree(fd) as tree:
         while stack:

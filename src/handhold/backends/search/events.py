@@ -1,7 +1,7 @@
-"""What ripgrep says in JSON, line by line; of a line that is too long, only what is needed to find it again.
+"""Parse ripgrep's JSON output; of a line that is too long, keep only what is needed to find it again.
 
-In ripgrep's JSON a quotation mark inside a text is escaped. So `,"line_number":` stands nowhere but where the text of
-a line has ended, and `,"start":` nowhere but behind the text of a match: both are found without reading the text.
+In JSON, quotation marks inside a text are escaped. So `,"line_number":` occurs only after the text of a line, and
+`,"start":` only after the text of a match: both can be found without parsing the text.
 """
 
 import json
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from handhold.backends.search.search_process import DeadlineExceeded
 
 BOM = b"\xef\xbb\xbf"
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")  # the program reads such a file as UTF-8, and counts bytes in that
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")  # ripgrep decodes such a file to UTF-8, and counts bytes in that
 MAX_UTF16_BYTES = 16 * 1024 * 1024
-MAX_HELD_LINE_BYTES = 1 << 16  # bytes of JSON that are held for one line
+MAX_HELD_LINE_BYTES = 1 << 16  # of JSON, for one line
 NUMBER_PATTERNS = (
     (b',"line_number":', re.compile(rb',"line_number":(\d+),"absolute_offset":(\d+),')),
     (b',"start":', re.compile(rb',"start":(\d+),"end":(\d+)\}')),
@@ -27,9 +27,9 @@ class FileBegin(NamedTuple):
 
 
 class FoundLine(NamedTuple):
-    """A line: its number, where it begins in the file, and the first match in it, -1 for context.
+    """A line: its number, its offset in the file, and the first match in it, -1 for context.
 
-    `data` is the line itself with its end; None if it is too long to be held.
+    `data` is the line with its ending; None if it is too long to keep.
     """
 
     number: int
@@ -40,7 +40,7 @@ class FoundLine(NamedTuple):
 
 
 class FileEnd(NamedTuple):
-    """A file is through; `binary_offset` tells where a NUL was seen in it."""
+    """The end of a file; `binary_offset` is the position of a NUL, if there is one."""
 
     binary_offset: int | None
 
@@ -69,9 +69,9 @@ def parse_events(chunks: Iterator[bytes]) -> Iterator[RipgrepEvent]:
 
 
 def group_by_file(chunks: Iterator[bytes], *, explicit: bool) -> Iterator[tuple[bytes, list[FoundLine]]]:
-    """Each file with its lines. Unless the file was `explicit`, nothing counts that stands behind a NUL.
+    """Each file with its lines. Unless the file was `explicit`, matches after a NUL are dropped.
 
-    When the time is over, the lines that have come of the last file are given before DeadlineExceeded goes on.
+    When time runs out, the lines of the last file so far are yielded before DeadlineExceeded is raised.
     """
     path, lines = b"", list[FoundLine]()
     try:
@@ -111,19 +111,19 @@ def parse_event(line: bytes) -> RipgrepEvent | None:
 
 
 def decode_text(value: dict[str, str]) -> bytes:
-    """Text as it is, and what is no UTF-8 in base 64."""
+    """UTF-8 text as is, anything else from base64."""
     return value["text"].encode() if "text" in value else b64decode(value["bytes"])
 
 
 class LongLineParser:
-    """An over-long line of JSON, of which only the numbers are kept."""
+    """Parses an overlong JSON line and keeps only its numbers."""
 
     def __init__(self) -> None:
         self._tail = b""
         self._numbers: list[tuple[int, int]] = []
 
     def feed(self, piece: bytes) -> bytes | None:
-        """What stands behind the end of the line; None if that has not come yet."""
+        """What follows the end of the line; None if it has not been reached."""
         end = piece.find(b"\n")
         self._find_numbers(piece if end < 0 else piece[:end])
         return None if end < 0 else piece[end + 1 :]

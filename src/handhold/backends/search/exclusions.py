@@ -1,4 +1,4 @@
-"""What a search did not look at, and by which rule: after a miss, that is half the answer."""
+"""What a search left out, and by which rule: when nothing is found, that is half the answer."""
 
 import os
 from collections import Counter
@@ -17,11 +17,11 @@ from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import IgnoreRules
 
-COVERAGE_TIMEOUT_SECONDS = 0.5  # seconds, for telling what was not searched
+COVERAGE_TIMEOUT_SECONDS = 0.5  # for finding out what was not searched
 
 
 class ExclusionRule(NamedTuple):
-    """Why a file is left out: by a line of an ignore file, or else because it is hidden."""
+    """Why a file is left out: by a line of an ignore file, or because it is hidden."""
 
     source: str = ""
     line: int = 0
@@ -30,7 +30,7 @@ class ExclusionRule(NamedTuple):
 
 @dataclass
 class ExclusionClassifier:
-    """Says of any file below a folder why a search leaves it out. The topmost folder that is out decides."""
+    """Tells why a search leaves out a file below a folder. The topmost excluded folder decides."""
 
     tree: DirectoryTree
     place: str
@@ -93,7 +93,7 @@ def iter_skipped(
     visible: Callable[[str], bool],
     until: float,
 ) -> Iterator[SkippedFiles]:
-    """The files that a search would have looked at if no rule had hidden them, by rule."""
+    """The files that a search would have covered if no rule had excluded them, by rule."""
     if request.hidden and request.ignored:
         return
     overrides = build_overrides(request)
@@ -110,7 +110,7 @@ def iter_skipped(
 
 
 class FileCounts(NamedTuple):
-    """How many files there were to be matched, and how many more of them the policy hides."""
+    """The number of candidate files, and how many more the policy hides."""
 
     visible: int
     denied: int
@@ -124,7 +124,7 @@ def count_files(
     visible: Callable[[str], bool],
     until: float,
 ) -> FileCounts | None:
-    """Whatever their names: else a pattern would tell which names are hidden. None if there is no time to count."""
+    """Counts all names: otherwise a pattern would reveal which names are hidden. None if there is no time to count."""
     overrides = Overrides(() if request.ignored else ("!.git",))
     walk = TreeWalk(tree, place, rules, overrides, request.hidden, request.ignored, Deadline(until))
     prefix = place.rstrip("/") + "/"

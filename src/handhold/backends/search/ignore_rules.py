@@ -1,4 +1,4 @@
-"""The ignore files that hold in a folder: its own, and those of the folders above it."""
+"""The ignore files that apply in a folder: its own, and those of its parents."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -8,16 +8,16 @@ from handhold.backends.files.directory_tree import JUJUTSU_FOLDER, RULE_MARKERS,
 from handhold.core.text.ignore import GIT_EXCLUDE_FILE, GIT_FOLDER, IGNORE_FILES, IgnoreRules
 from handhold.core.text.path_escaping import escape_ambiguous
 
-if TYPE_CHECKING:  # a workspace in memory has no use for it
+if TYPE_CHECKING:  # not needed for a workspace in memory
     from handhold.backends.files.workspace import Workspace
 
-MAX_IGNORE_FILE_BYTES = 1 << 20  # bytes of an ignore file; what stands behind them is not read
+MAX_IGNORE_FILE_BYTES = 1 << 20  # the rest of a longer file is not read
 
 
 def load_folder_rules(
     tree: DirectoryTree, place: str, rel_path: bytes, entries: Iterable[TreeEntry], rules: IgnoreRules
 ) -> IgnoreRules:
-    """Those of a folder with these entries, which is called `place`; `rules` are those of the folder above."""
+    """The rules for the folder `place` with these entries; `rules` are those of its parent."""
     markers = {entry.name: entry.kind for entry in entries if entry.name in RULE_MARKERS}
     if not markers:
         return rules
@@ -34,7 +34,7 @@ def load_folder_rules(
 def load_parent_rules(
     workspace: "Workspace", place: str, may_read: Callable[[str, os.stat_result], bool]
 ) -> IgnoreRules:
-    """Those of the folders above a place, up to the top of the file system: what is above the root decides too.
+    """The rules from the folders above a place, up to the top of the file system: those above the root apply too.
 
     `may_read` tells whether a file in the workspace may be read.
     """

@@ -1,7 +1,7 @@
-"""Finding lines in the bytes of one file, as ripgrep does.
+"""Find lines in one file, as ripgrep does.
 
-A file that nobody named by its path is binary if a NUL is among its first bytes; one behind them ends the search of
-it. In a file that was named, a NUL ends a line. UTF-16 with a mark is read as what it says.
+A file that was not given explicitly is binary if there is a NUL among its first bytes; a later NUL ends its search. In
+an explicit file, a NUL ends a line. UTF-16 with a BOM is decoded.
 """
 
 import os
@@ -14,9 +14,9 @@ from handhold.backends.search.events import BOM, MAX_HELD_LINE_BYTES, MAX_UTF16_
 from handhold.core.requests import Grep
 from handhold.core.text.regex import compile_regex
 
-WINDOW_BYTES = 4 << 20  # bytes that are looked at together, if no line is longer
+WINDOW_BYTES = 4 << 20  # searched at once, unless a line is longer
 READ_BUFFER_BYTES = 1 << 16
-BINARY_CHECK_BYTES = READ_BUFFER_BYTES  # bytes; ripgrep looks as far, though not always to the byte
+BINARY_CHECK_BYTES = READ_BUFFER_BYTES  # ripgrep checks about as many
 
 BytesLike = bytes | bytearray
 MatchSpan = tuple[int, int]  # of a match
@@ -25,7 +25,7 @@ FindMatch = Callable[[BytesLike, int], MatchSpan | None]
 
 @dataclass(frozen=True)
 class FileMatches:
-    """What a search of one file came to."""
+    """The result of searching one file."""
 
     lines: list[FoundLine] = field(default_factory=list[FoundLine])
     count: int = 0
@@ -36,7 +36,7 @@ NO_MATCHES, BINARY_WITHOUT_MATCHES = FileMatches(), FileMatches(is_binary=True)
 
 
 class LineMatcher:
-    """What is looked for, made ready once. BadRegex."""
+    """A compiled query. Raise BadRegex for an invalid pattern."""
 
     def __init__(self, request: Grep) -> None:
         self.mode = request.mode
@@ -47,12 +47,12 @@ class LineMatcher:
     def search(
         self, read: Callable[[int], bytes], *, explicit: bool, max_lines: int, is_hit: bool = False
     ) -> FileMatches:
-        """The first `max_lines` matching lines of what `read` gives piece by piece, with the lines around them.
+        """The first `max_lines` matching lines of what `read` returns piece by piece, with their context.
 
-        With `is_hit`, ripgrep has found one in it: whether it is binary was for ripgrep to say.
+        With `is_hit`, ripgrep has found a match, so it has already decided whether the file is binary.
         """
         pieces = [read(WINDOW_BYTES)]
-        # Nearly every file: in the fewest steps.
+        # Fast path for nearly every file.
         if self._literal not in pieces[0] and not pieces[0].startswith(UTF16_BOMS):
             pieces.append(read(WINDOW_BYTES))
             if not pieces[1]:
@@ -74,7 +74,7 @@ class LineMatcher:
 
 @dataclass
 class MatchCollector:
-    """The lines found so far, and what is needed to go on in the next window."""
+    """The lines found so far, and the state needed for the next window."""
 
     matcher: LineMatcher
     max_matches: int
@@ -82,14 +82,14 @@ class MatchCollector:
     count: int = 0
     is_full: bool = False
     next_number: int = 1  # of the next line
-    offset: int = 0  # where it begins
-    trailing_context_left: int = 0  # lines that are still to be shown behind the last match
+    offset: int = 0  # of the next line
+    trailing_context_left: int = 0  # lines still to be shown after the last match
     # The last lines, in case the next one matches.
     leading_context: list[FoundLine] = field(default_factory=list[FoundLine])
 
     def collect(self, data: BytesLike, find: FindMatch) -> None:
         keeps = self.matcher.mode == "content"
-        at = 0  # the start of the next line that nobody has looked at
+        at = 0  # the start of the next unprocessed line
         number = self.next_number
         while found := find(data, at):
             start = data.rfind(b"\n", at, found[0]) + 1 or at
@@ -118,7 +118,7 @@ class MatchCollector:
         self.offset += len(data)
 
     def _add_context(self, data: BytesLike, at: int, past: int, number: int, *, last: bool = False) -> int:
-        """Show what is owed behind the match before, and what belongs before the one at `past`. The number there."""
+        """Add the context after the previous match and before the one at `past`. Return the line number there."""
         end = at
         while self.trailing_context_left and end < past:
             stop = data.find(b"\n", end, past) + 1 or past
@@ -141,7 +141,7 @@ class MatchCollector:
         return number
 
     def _find_context_start(self, data: BytesLike, at: int, past: int) -> int:
-        """Where the last `before` lines begin that end at `past`."""
+        """The start of the last `before` lines that end at `past`."""
         back = past
         for _ in range(self.matcher.before):
             if back <= at:
@@ -160,7 +160,7 @@ class MatchCollector:
         return FoundLine(number, self.offset + start, first, past, held)
 
 
-# --- what to find
+# --- finders
 
 
 def make_finder(request: Grep) -> Callable[[BytesLike], FindMatch]:
@@ -186,12 +186,12 @@ def make_bytes_finder(pattern: "re.Pattern[bytes]") -> Callable[[BytesLike], Fin
 
 
 def make_regex_finder(pattern: "re.Pattern[str]") -> Callable[[BytesLike], FindMatch]:
-    """Characters, where a file is text; and back to the bytes that they stand for."""
+    """Match decoded characters, and map positions back to bytes."""
 
     def prepare(data: BytesLike) -> FindMatch:
         text = data.decode("utf-8", "surrogateescape")
         plain = len(text) == len(data) and data.isascii()
-        known = [0, 0]  # a character and the byte where it begins
+        known = [0, 0]  # a character and its byte offset
 
         def byte_at(char: int) -> int:
             if plain:
@@ -209,7 +209,7 @@ def make_regex_finder(pattern: "re.Pattern[str]") -> Callable[[BytesLike], FindM
 
         def find(_: BytesLike, at: int) -> MatchSpan | None:
             found = pattern.search(text, char_at(at))
-            if not found or (found.start() == len(text) and text.endswith("\n")):  # behind the last line there is none
+            if not found or (found.start() == len(text) and text.endswith("\n")):  # no line follows the last newline
                 return None
             return byte_at(found.start()), byte_at(found.end())
 
@@ -219,7 +219,7 @@ def make_regex_finder(pattern: "re.Pattern[str]") -> Callable[[BytesLike], FindM
 
 
 def build_ignore_case_pattern(text: str) -> bytes:
-    """A text in bytes, in whatever case each of its letters is written."""
+    """A bytes pattern that matches the text in any case."""
     return b"".join(map(_build_char_pattern, text))
 
 
@@ -236,32 +236,32 @@ def list_case_variants(char: str) -> list[str]:
 
 @cache
 def build_case_groups() -> dict[str, list[str]]:
-    """Letters that differ in case only, by what they are folded to."""
+    """Letters that differ only in case, by their folded form."""
     found: dict[str, list[str]] = {}
-    for char in map(chr, range(0x20000)):  # behind them no letter has two cases
+    for char in map(chr, range(0x20000)):  # no letter above has two cases
         if char.upper() != char or char.lower() != char or char.casefold() != char:
             found.setdefault(fold_case(char), []).append(char)
     return {to: sorted({to, *chars}) for to, chars in found.items()}
 
 
 def fold_case(char: str) -> str:
-    """Without its case, and one letter still: some become two when they are folded fully."""
+    """Fold to a single letter: full folding turns some letters into two."""
     return next((to for to in (char.casefold(), char.lower()) if len(to) == 1), char)
 
 
-# --- the pieces of a file
+# --- windows
 
 
 @dataclass(frozen=True)
 class TextWindow:
-    """Some whole lines; the last may lack its end. `is_binary` tells that nothing behind them counts."""
+    """Some whole lines; the last may have no newline. With `is_binary`, nothing after them is searched."""
 
     data: BytesLike
     is_binary: bool = False
 
 
 def read_windows(read: Callable[[int], bytes], *, explicit: bool, is_start: bool) -> Iterator[TextWindow]:
-    """A file in pieces of whole lines, up to where it turns out to be binary: as a whole, if that is in its first."""
+    """A file in windows of whole lines, up to a NUL; it is binary as a whole if that is in the first window."""
     data = read(WINDOW_BYTES)
     if data.startswith(UTF16_BOMS):
         whole = bytearray(data)
@@ -271,7 +271,7 @@ def read_windows(read: Callable[[int], bytes], *, explicit: bool, is_start: bool
             yield decode_utf16(whole, explicit=explicit, is_start=is_start)
         return
     data = data.removeprefix(BOM)
-    held = bytearray()  # a line whose end has not come yet
+    held = bytearray()  # an incomplete line
     while data:
         more = read(WINDOW_BYTES)
         end = data.rfind(b"\n") + 1 if more else len(data)
@@ -291,7 +291,7 @@ def read_windows(read: Callable[[int], bytes], *, explicit: bool, is_start: bool
 
 
 def decode_utf16(raw: BytesLike, *, explicit: bool, is_start: bool) -> TextWindow:
-    """Text in UTF-16, as UTF-8: that is what is searched, and where its bytes are counted."""
+    """UTF-16 text as UTF-8, in which it is searched and its bytes are counted."""
     return cut_at_nul(raw.decode("utf-16", "replace").encode("utf-8", "replace"), explicit=explicit, is_start=is_start)
 
 
@@ -307,14 +307,14 @@ def cut_at_nul(data: BytesLike, *, explicit: bool, is_start: bool) -> TextWindow
 
 
 def make_reader(fd: int, size: int) -> Callable[[int], bytes]:
-    """Reads a file to its end, as large as it was, or until nothing more comes where nobody knows its size."""
+    """Read a file up to its size, or to the end if its size is unknown."""
     left = size
 
     def read(max_bytes: int) -> bytes:
         nonlocal left
         if size and left <= 0:
             return b""
-        # Room that is asked for costs time, used or not.
+        # A larger buffer costs time, used or not.
         data = os.read(fd, min(max_bytes, left) if size else READ_BUFFER_BYTES)
         left -= len(data)
         return data

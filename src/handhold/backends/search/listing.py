@@ -1,7 +1,7 @@
-"""Listing a folder: directories first, then files, each in the order of their names; deeper ones below their folder.
+"""List a folder: directories first, then files, each sorted by name; deeper entries follow their folder.
 
-A page goes on behind a name and not behind a number, so it is the same page whatever came or went before it. Of a
-folder with a million entries only those of the page are held.
+A page continues after a name, not after a number, so it is the same whatever was added or removed before it. Of a
+folder with a million entries, only those of the page are held.
 """
 
 import os
@@ -26,18 +26,18 @@ from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.version import VERSION
 
 ENGINE = f"handhold {VERSION}"
-MAX_STAMPED_FOLDERS = 500  # folders that are watched for changes between two pages
-DEADLINE_CHECK_INTERVAL = 4096  # entries between two looks at the clock
-MAX_EXTRA_ENTRIES = 512  # entries more than twice a page that are held before those beyond the page are let go
+MAX_STAMPED_FOLDERS = 500  # checked for changes between two pages
+DEADLINE_CHECK_INTERVAL = 4096  # in entries
+MAX_EXTRA_ENTRIES = 512  # held beyond two pages before the excess is dropped
 
 ListedKind = Literal["file", "directory", "link"]
-SortKey = tuple[bool, str]  # whether it is no directory, and its name
-ListingItem = tuple[SortKey, ListedKind, bool]  # and whether it is a link
+SortKey = tuple[bool, str]  # whether it is not a directory, and its name
+ListingItem = tuple[SortKey, ListedKind, bool]  # with its kind, and whether it is a link
 
 
 @dataclass
 class NameRange:
-    """Between which names the files of a page can still be; `end` comes nearer as more of them are known."""
+    """The range of names that may still belong to the page; `end` moves closer as more are known."""
 
     start: str
     end: str | None = None
@@ -52,7 +52,7 @@ def list_directory(workspace: Workspace, search: Search, visible: Callable[[str]
         raise NotDirectory(asked)
 
     def resolve_link_kind(place: str) -> ListedKind:
-        """What a link is shown as: what it leads to, if that is inside."""
+        """What a link is shown as: its target's kind, if that is inside the workspace."""
         try:
             there = workspace.stat(escape_ambiguous(place))
         except ToolError:
@@ -111,10 +111,10 @@ class ListingRun:
             unstable_count=self.unstable_count,
         )
 
-    # --- in order
+    # --- order
 
     def _iter_below(self, rel_path: str, after: list[str], limit: int) -> Iterator[SearchHit]:
-        """What is below a folder, from behind the name that `after` leads to."""
+        """What is below a folder, after the name that `after` leads to."""
         stack = [self._iter_page(rel_path, after, limit)]
         after = after[1:]
         while stack:
@@ -131,9 +131,9 @@ class ListingRun:
                 after = after[1:]
 
     def _iter_page(self, rel_path: str, after: list[str], limit: int) -> Iterator[tuple[str, ListedKind, bool, bool]]:
-        """The first entries of a folder that come behind a name: path, kind, whether to go into it.
+        """The first entries of a folder after a name: path, kind, whether to descend.
 
-        If the page before ended with a folder, or in it, that one comes once more, and the last flag tells so.
+        If the previous page ended with a folder, or inside it, that folder comes again, with the last flag set.
         """
         start: SortKey | None = None
         again = False
@@ -147,7 +147,7 @@ class ListingRun:
     def _select_first(
         self, limit: int, rel_path: str, start: SortKey | None, *, include_start: bool
     ) -> list[ListingItem]:
-        """Those of a folder that come first from behind `start` on, or with it."""
+        """The first entries of a folder after `start`, or including it."""
         first: list[ListingItem] = []
         names = NameRange(start[1] if start and start[0] else "")
         for entry in self._iter_entries(rel_path, names):
@@ -161,7 +161,7 @@ class ListingRun:
         return sorted(first)[:limit]
 
     def _iter_entries(self, rel_path: str, names: NameRange) -> Iterator[ListingItem]:
-        """What a folder holds, without what is left out and without plain files that are outside of the span."""
+        """The entries of a folder, without skipped ones and without plain files outside the range."""
         ignore_globs = self._ignore_globs
         try:
             for count, (name, kind) in enumerate(self.tree.iter_entries(os.fsencode(rel_path))):
@@ -169,7 +169,7 @@ class ListingRun:
                     self.deadline.check_remaining()
                 plain = kind == "file" and name[0] != "."
                 if plain and (name <= names.start or (names.end is not None and name >= names.end)):
-                    continue  # nearly all, of a million: who may see them is not asked
+                    continue  # nearly all of a million: skip the visibility check
                 place = self._prefix + rel_path + name
                 if not self.visible(place):
                     continue
@@ -207,15 +207,15 @@ class ListingRun:
                 return "file"
 
     def _lookup_kind(self, path: str) -> str:
-        """What a path below the folder is shown as now; empty if nothing is there."""
+        """What a path below the folder is shown as now; empty if it does not exist."""
         above, slash, name = path.rpartition("/")
         kind = self.tree.get_kind(os.fsencode(above + slash), os.fsencode(name))
         return self._resolve_kind(self._prefix + path, kind) if kind else ""
 
-    # --- whether it is still the same
+    # --- change detection
 
     def _compute_checksum(self) -> int:
-        """A checksum of the folders that a listing shows: it changes when something comes or goes in one of them."""
+        """A checksum of the listed folders: it changes when an entry is added or removed."""
         state = 0
         level = [""]
         stamped = 0
@@ -235,7 +235,7 @@ class ListingRun:
         return state
 
     def _list_folders(self, rel_path: str, limit: int) -> list[str]:
-        """Those that are shown: what comes or goes in another changes no page."""
+        """Only the folders that are shown: changes in others affect no page."""
         folders = (name for name, kind in self.tree.iter_entries(os.fsencode(rel_path)) if kind == "directory")
         shown = (
             name

@@ -1,4 +1,4 @@
-"""Searching files that live in a dictionary: the same walk, rules and order as on a disk without ripgrep."""
+"""Search files in memory: the same traversal, rules and order as on disk without ripgrep."""
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -31,7 +31,7 @@ ENGINE = f"the walk of handhold {VERSION}, in memory"
 
 
 class MemoryTree:
-    """What a dictionary of files holds below a folder."""
+    """What a dictionary of files contains below a folder."""
 
     def __init__(self, files: MemoryFiles, place: str) -> None:
         self._files = files
@@ -78,7 +78,7 @@ class MemoryTree:
 
 
 class MemorySearch:
-    """Fulfils the port Searcher."""
+    """Implements the port Searcher."""
 
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
@@ -105,7 +105,7 @@ class MemorySearch:
 
 @dataclass
 class MemorySearchRun:
-    """One search: all of it, and then the page that was asked for."""
+    """One search: runs completely, then cuts out the requested page."""
 
     files: MemoryFiles
     search: Search
@@ -135,7 +135,7 @@ class MemorySearchRun:
             self.abort_reason = "entries"
         newest_first = request.sort == "modified"
         if newest_first:
-            found.sort(key=lambda hit: -self._read_mtime_ns(hit.place))  # those of one age stay in the order of paths
+            found.sort(key=lambda hit: -self._read_mtime_ns(hit.place))  # stable: equal ages stay in path order
         items = [item for hit in found for item in split_by_line(hit)]
         start, past = self.search.start, self.search.start + request.limit
         state = 0
@@ -227,7 +227,7 @@ class MemorySearchRun:
 
 
 def build_row(line: FoundLine, data: bytes, width: int) -> MatchRow:
-    """A line as a page shows it; one that was too long to be sent is cut out of its file again."""
+    """A line as a page shows it; one that was too long to keep is read from the file again."""
     if line.data is not None:
         data = line.data
     else:
@@ -236,7 +236,7 @@ def build_row(line: FoundLine, data: bytes, width: int) -> MatchRow:
 
 
 def split_by_line(hit: SearchHit) -> list[SearchHit]:
-    """What a limit counts: matching lines where there are any, else the file."""
+    """The items that a limit counts: matching lines if there are any, otherwise the file."""
     return [replace(hit, rows=(row,)) for row in hit.rows if row.is_match] or [hit]
 
 

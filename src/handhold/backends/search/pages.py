@@ -1,4 +1,4 @@
-"""A page of what a search finds: files, or lines of files, from where a cursor stands on."""
+"""A page of search results: files, or lines of files, starting at a cursor."""
 
 import os
 from bisect import bisect_left, bisect_right
@@ -14,17 +14,17 @@ from handhold.core.facts import MatchRow, SearchHit
 from handhold.core.requests import Grep
 from handhold.core.text.cursor import checksum, checksum_hit
 
-MAX_EXTRA_FILES = 10_000  # files beyond a page that are held before the older ones are forgotten
+MAX_EXTRA_FILES = 10_000  # files held beyond a page before the older ones are dropped
 UINT32_MASK = 0xFFFFFFFF
 
 
 def path_sort_key(name: bytes) -> bytes:
-    """What puts names in the order of paths: folder by folder."""
+    """A key that sorts names by path: folder by folder."""
     return name.replace(b"/", b"\0")
 
 
 class NewestFiles:
-    """The newest of many files that may be shown, without holding all of them; and a checksum of all."""
+    """The newest of many visible files, without holding all of them; and a checksum of all."""
 
     def __init__(self, folder: SearchFolder, max_files: int) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class NewestFiles:
         self._files: list[tuple[int, bytes, int]] = []
 
     def add(self, files: Iterable[tuple[bytes, int]]) -> None:
-        # Every name below a large folder may come by here: what is looked up once is not looked up again.
+        # Called for every name below a large folder, so attributes are looked up only once.
         fd, can_show, held = self.folder.fd, self.folder.can_show, self._files
         crc_sum, max_bytes = self.checksum, self.folder.max_file_bytes
         for name, count in files:
@@ -51,7 +51,7 @@ class NewestFiles:
                 self.folder.too_large += 1
                 continue
             age = -status.st_mtime_ns
-            crc_sum += crc32(name, (age ^ count) & UINT32_MASK)  # a sum: the same in whatever order they come
+            crc_sum += crc32(name, (age ^ count) & UINT32_MASK)  # a sum does not depend on the order
             held.append((age, name, count))
             self.file_count += 1
         self.checksum = crc_sum & UINT32_MASK
@@ -63,7 +63,7 @@ class NewestFiles:
         return [(name, count) for _, name, count in self._files]
 
     def _trim(self) -> None:
-        """All but the newest; of the same age, the first by path."""
+        """Keep only the newest; among those of the same age, the first by path."""
         self._files.sort(key=itemgetter(0))
         if len(self._files) > self.max_files:
             oldest = self._files[self.max_files - 1][0]
@@ -74,7 +74,7 @@ class NewestFiles:
 
 @dataclass
 class FilePage:
-    """Files that are offered one by one, until a page of them is full."""
+    """Collects files one by one until the page is full."""
 
     folder: SearchFolder
     skip: int
@@ -84,7 +84,7 @@ class FilePage:
     has_more: bool = False
 
     def offer(self, name: bytes, count: int) -> bool:
-        """Whether there is room for another."""
+        """Return whether there is room for another."""
         hit = SearchHit(self.folder.to_place(name), count=count)
         if not self.folder.can_show(name):
             return True
@@ -100,15 +100,15 @@ class FilePage:
 
 @dataclass
 class LinePage:
-    """Matching lines of files that are offered one by one, with the lines around them."""
+    """Collects matching lines with their context, file by file."""
 
     folder: SearchFolder
     request: Grep
     skip: int
     limit: int
-    # Lines of a file, by searching the open file.
+    # Searches the open file again.
     search_again: Callable[[int, Sequence[FoundLine]], Sequence[FoundLine]]
-    explicit: bool = False  # somebody gave the path of the file itself
+    explicit: bool = False  # the file itself was given as the path
     checksum: int = 0
     hits: list[SearchHit] = field(default_factory=list[SearchHit])
     has_more: bool = False
@@ -127,8 +127,8 @@ class LinePage:
         return not self.has_more
 
     def _confirm_lines(self, fd: int, lines: Sequence[FoundLine]) -> Iterator[MatchRow]:
-        """The lines that the open file has. Of a line too long to be compared, the match is: where that takes more than
-        comparing, it is looked for again."""
+        """The lines that the open file really has. Of a line too long to compare, the match is compared; if that is not
+        a plain comparison, the file is searched again."""
         literal = None if self.request.regex or self.request.ignore_case else self.request.pattern.encode()
         if literal is None and any(line.data is None for line in lines):
             lines = self.search_again(fd, lines)
@@ -161,6 +161,6 @@ class LinePage:
             self.hits.append(SearchHit(place, rows=near))
 
     def _is_near_match(self, number: int, matches: Sequence[int]) -> bool:
-        """Whether a line belongs to one of the matches, which are in order."""
+        """Whether a line is context of one of the matches, which are sorted."""
         at = bisect_left(matches, number - self.request.after)
         return at < len(matches) and matches[at] - self.request.before <= number

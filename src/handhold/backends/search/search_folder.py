@@ -1,7 +1,7 @@
-"""Hits, checked at the boundary: a search program walks by names, and a name can be moved under it.
+"""Verify hits: a search program works with names, and a name can be replaced while it runs.
 
-So what it says is believed only as far as the file bears it out that stands at that place, opened without following
-any link: it must be a regular file that is hidden under no name, and a search of the open file must find the match.
+So a hit is trusted only if the file at that place, opened without following links, confirms it: it must be a regular
+file that is not hidden under any name, and searching the open file must find the match.
 """
 
 import os
@@ -34,14 +34,14 @@ from handhold.core.text.clip import clip
 from handhold.core.text.path_escaping import escape_ambiguous
 
 NO_LINKS = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
-READ_FLAGS, STAT_FLAGS = os.O_RDONLY, os.O_PATH  # a file may be named that may not be read
+READ_FLAGS, STAT_FLAGS = os.O_RDONLY, os.O_PATH  # a file may be listed without being readable
 OPENAT2_HOW = {READ_FLAGS: pack_open_how(READ_FLAGS, NO_LINKS), STAT_FLAGS: pack_open_how(STAT_FLAGS, NO_LINKS)}
 WALK_FLAGS = {READ_FLAGS: READ_FLAGS | BASE_OPEN_FLAGS | os.O_NOFOLLOW, STAT_FLAGS: PATH_FLAGS}
 FS_ENCODING = sys.getfilesystemencoding()
-HIDDEN_PATHS_TIMEOUT_SECONDS = 0.5  # to find what is hidden; where that takes longer, a program is not started at all
-PLACEHOLDER_NAME = "x"  # a name in a folder, whether it is there or not
+HIDDEN_PATHS_TIMEOUT_SECONDS = 0.5  # to find hidden paths; if it takes longer, the program is not started
+PLACEHOLDER_NAME = "x"  # any name in a folder, existing or not
 READ_CHUNK_BYTES = 1 << 18
-UTF8_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # bytes that begin no character of UTF-8
+UTF8_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # continuation bytes, which start no character
 
 
 class HitSkipped(Exception):
@@ -49,7 +49,7 @@ class HitSkipped(Exception):
 
 
 class SearchFolder:
-    """Where a program is started, and from where on it names files, in bytes."""
+    """The folder in which a program runs; it names files relative to it, in bytes."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SearchFolder:
         self.fd = fd
         self.visible = visible
         self.hidden_paths = hidden_paths
-        self.max_file_bytes: float = inf  # bytes of a file
+        self.max_file_bytes: float = inf  # larger files are skipped
         self.too_large = 0
         self.unstable_count = 0
         self._prefix = place.rstrip("/") + "/"
@@ -75,11 +75,11 @@ class SearchFolder:
         return self._prefix + name.decode(FS_ENCODING, "surrogateescape")
 
     def is_inside(self, place: str) -> bool:
-        """Whether a place is below the root that this folder is in."""
+        """Whether a place is below the root that contains this folder."""
         return place.startswith(self._root.prefix)
 
     def can_show(self, name: bytes, status: os.stat_result | None = None) -> bool:
-        """Whether a file may be shown, and be told from: neither its place is hidden, nor another name that it has."""
+        """Whether a file may be shown: neither its place nor another name of it is hidden."""
         return self.can_show_place(self.to_place(name), status or (self.stat(name) if self.hidden_paths else None))
 
     def can_show_place(self, place: str, status: os.stat_result | None) -> bool:
@@ -90,12 +90,12 @@ class SearchFolder:
         return (status.st_dev, status.st_ino) not in self._hidden_hard_links
 
     def open_tree(self) -> DiskTree:
-        """What is below it; no ignore file counts that may not be read."""
+        """What is below it; ignore files that may not be read do not apply."""
         return DiskTree(self.fd, self.can_show)
 
     @cached_property
     def denied_places(self) -> tuple[str, ...]:
-        """Places in this workspace that may not be read, as of now. TimeoutError if they are not found quickly."""
+        """Places in this workspace that may currently not be read. Raise TimeoutError if they are not found quickly."""
         return tuple(self.hidden_paths.paths(monotonic() + HIDDEN_PATHS_TIMEOUT_SECONDS)) if self.hidden_paths else ()
 
     @property
@@ -107,11 +107,11 @@ class SearchFolder:
 
     @cached_property
     def _hidden_hard_links(self) -> Mapping[tuple[int, int], str]:
-        """Looked up once for a search, and only if it meets a file that has several names."""
+        """Looked up once per search, and only if it finds a file with several names."""
         return self.hidden_paths.hard_links() if self.hidden_paths else {}
 
     def open(self, name: bytes, flags: int = READ_FLAGS) -> int:
-        """The regular file of this name. HitSkipped if there is none, if a link leads there, or it may not be shown."""
+        """Open a regular file. Raise HitSkipped if there is none, a link leads there, or it is hidden."""
         try:
             fd = self._open_beneath(name, flags)
         except (OSError, ToolError):
@@ -125,7 +125,7 @@ class SearchFolder:
         return fd
 
     def _check_file(self, name: bytes, fd: int) -> None:
-        """HitSkipped if what was opened is no regular file, is hidden under any name, or is too large."""
+        """Raise HitSkipped if it is not a regular file, is hidden under any name, or is too large."""
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or (status.st_dev != self._root.device and is_virtual(fd)):
             self.unstable_count += 1
@@ -147,12 +147,12 @@ class SearchFolder:
         return False
 
     def check_readable(self, name: bytes) -> None:
-        """PermissionDenied: a file that was asked for by its name is not left out, it is searched or told."""
+        """Raise PermissionDenied: a file that was requested by name is searched or reported, never left out."""
         with translate_os_errors(self.to_place(name)):
             os.close(self._open_beneath(name, READ_FLAGS))
 
     def has_file(self, name: bytes) -> bool:
-        """Whether `open` would find it, be it readable or not."""
+        """Whether `open` would find it, readable or not."""
         try:
             os.close(self.open(name, STAT_FLAGS))
         except HitSkipped:
@@ -160,7 +160,7 @@ class SearchFolder:
         return True
 
     def stat(self, name: bytes) -> os.stat_result | None:
-        """By its descriptor, which also finds one whose name is longer than the system takes at once."""
+        """By descriptor, which also works for names longer than the system's limit."""
         try:
             fd = self._open_beneath(name, STAT_FLAGS)
         except (OSError, ToolError):
@@ -185,7 +185,7 @@ class SearchFolder:
 def open_search_folder(
     workspace: Workspace, place: str, visible: Callable[[str], bool], hidden_paths: HiddenPaths | None = None
 ) -> Generator[tuple[SearchFolder, bytes]]:
-    """The folder of a search, and the name of the one file in it that is to be searched; empty for all of it."""
+    """The folder of a search, and the name of the single file to search in it; empty for the whole folder."""
     look = workspace.stat(escape_ambiguous(place))
     if look is None:
         raise NotFound(place)
@@ -196,7 +196,7 @@ def open_search_folder(
                 workspace.open_parent(escape_ambiguous(f"{within.rstrip('/')}/{PLACEHOLDER_NAME}"))
             )
         except PathError as error:
-            error.path = within  # not that of the name which we made up
+            error.path = within  # not that of the placeholder name
             raise
         folder = SearchFolder(workspace, fd, within, visible, hidden_paths)
         name = os.fsencode(place.removeprefix(folder.to_place(b""))) if within != place else b""
@@ -206,11 +206,11 @@ def open_search_folder(
 
 
 class LineVerifier:
-    """The lines of one open file, as the program counts its bytes."""
+    """The lines of one open file, with offsets as ripgrep counts them."""
 
     def __init__(self, fd: int, *, explicit: bool = False) -> None:
-        self._line_ends = b"\n\0" if explicit else b"\n"  # in a file that was named, a NUL ends a line
-        self._number, self._offset = 1, 0  # up to where they were counted
+        self._line_ends = b"\n\0" if explicit else b"\n"  # in an explicit file, a NUL ends a line
+        self._number, self._offset = 1, 0  # how far lines were counted
         head = os.pread(fd, len(BOM), 0)
         self._read: Callable[[int, int], bytes] = lambda size, at: os.pread(fd, size, at)
         self._is_utf16 = head.startswith(UTF16_BOMS)
@@ -221,9 +221,9 @@ class LineVerifier:
             self._read = lambda size, at: whole[at : at + size]
 
     def verify(self, line: FoundLine, width: int, literal: bytes | None = None) -> MatchRow | None:
-        """The line as it stands in the file, cut; None if the file has another one there, or by that number.
+        """The line as the file has it, cut; None if the file has a different one there, or at another number.
 
-        `literal` is what a match must be.
+        `literal` is what the match must be.
         """
         if not self._has_number(line):
             return None
@@ -236,14 +236,14 @@ class LineVerifier:
                 return None
             return self._clip_long_line(line, width)
         data = self._read(len(line.data), line.offset)
-        # In a file that was named, ripgrep says that a NUL was the end of a line.
+        # In an explicit file, ripgrep reports a NUL as the end of a line.
         if data != line.data and data.replace(b"\0", b"\n") != line.data:
             return None
         data = line.data.removesuffix(b"\n").removesuffix(b"\r")
         return make_row(line, data, line.start, line.end, width)
 
     def _has_number(self, line: FoundLine) -> bool:
-        """Whether the line has the number that was said: else that tells how many lines another file has."""
+        """Whether the line number is right: a wrong one would reveal how many lines another file has."""
         while self._offset < line.offset:
             piece = self._read(min(READ_CHUNK_BYTES, line.offset - self._offset), self._offset)
             if not piece:
@@ -253,8 +253,8 @@ class LineVerifier:
         return self._number == line.number
 
     def _clip_long_line(self, line: FoundLine, width: int) -> MatchRow | None:
-        """A line that nobody wants to hold: the bytes around its match, and how many characters stand on each side."""
-        around = 4 * width  # a character has four bytes at most
+        """A line too long to hold: the bytes around its match, and the number of characters on each side."""
+        around = 4 * width  # a character has at most four bytes
         start = max(line.start, 0)
         first = max(0, start - around)
         past = min(line.end, start + around) + around if line.end >= 0 else around
@@ -272,7 +272,7 @@ class LineVerifier:
         return shown._replace(omitted_chars=(shown.omitted_chars[0] + before, shown.omitted_chars[1] + after))
 
     def _count_characters(self, at: int, past: int | None) -> int:
-        """How many characters stand from one byte to another, or to the end of the line."""
+        """The number of characters between two offsets, or up to the end of the line."""
         count = 0
         while past is None or at < past:
             piece = self._read(READ_CHUNK_BYTES if past is None else min(READ_CHUNK_BYTES, past - at), at)
@@ -297,7 +297,7 @@ def make_row(line: FoundLine, data: bytes, start: int, end: int, width: int) -> 
 
 
 def find_utf8_boundary(data: bytes) -> int:
-    """How many of these bytes are left if the character that is cut off at the end is left out."""
+    """The length of the data without a character that is cut off at the end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:

@@ -1,4 +1,4 @@
-"""A program that answers on a pipe: read while it runs, waited for no longer than told, and never left behind."""
+"""Run a program and read its output from a pipe, within a deadline, and never leave it running."""
 
 import os
 import select
@@ -10,19 +10,19 @@ from resource import RLIMIT_DATA, prlimit
 from time import monotonic
 from types import TracebackType
 
-# What is taken at a time: work for some milliseconds, and then the clock is looked at again.
+# Read at a time: takes a few milliseconds to process, then the deadline is checked again.
 READ_CHUNK_BYTES = 1 << 17
-PIPE_BYTES = 1 << 20  # of the pipe, so that a program seldom has to wait for us
+PIPE_BYTES = 1 << 20  # so that a program seldom has to wait for us
 F_SETPIPE_SZ = 1031
 MAX_STDERR_BYTES = 1 << 18
-# A long line with a million matches would have ripgrep take a hundred times its length.
+# On a long line with a million matches, ripgrep would take a hundred times its length.
 MAX_MEMORY_BYTES = 1 << 30
-# For the end of a program that was killed: one that hangs in the kernel is left to die later.
+# For the end of a killed program: one that hangs in the kernel is left to die later.
 KILL_TIMEOUT_SECONDS = 1.0
 
 
 class EngineFailed(Exception):
-    """A program does not work: another may."""
+    """A search engine does not work: another may."""
 
 
 class DeadlineExceeded(Exception):
@@ -35,7 +35,7 @@ class EntryLimitReached(Exception):
 
 @dataclass
 class Deadline:
-    """When the time is over. It may be moved while a program runs."""
+    """When time runs out. May be moved while a program runs."""
 
     at: float
 
@@ -49,7 +49,7 @@ class Deadline:
 
 
 class SearchProcess:
-    """A program at work in a folder, which it gets as a descriptor: nobody can move the name from under it."""
+    """A program running in a folder that it gets by descriptor, so that the name cannot be replaced."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SearchProcess:
     ) -> None:
         self.stderr = b""
         self._deadline = deadline
-        # Without preexec_fn, Python starts it by vfork: that costs the same however large this process is.
+        # Without preexec_fn, Python uses vfork, whose cost does not depend on the size of this process.
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -82,7 +82,7 @@ class SearchProcess:
             prlimit(self._process.pid, RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
             fcntl(self._out, F_SETPIPE_SZ, PIPE_BYTES)
         except OSError:
-            pass  # it has ended already, or a user may not: it works without
+            pass  # it has already ended, or the limit is not permitted: it works without
 
     def __enter__(self) -> "SearchProcess":
         return self
@@ -95,7 +95,7 @@ class SearchProcess:
             self._wait(KILL_TIMEOUT_SECONDS)
 
     def read_chunks(self) -> Iterator[bytes]:
-        """What it says, until it has ended. DeadlineExceeded when the time is over."""
+        """Its output until it ends. Raise DeadlineExceeded when time runs out."""
         out, err = self._out.fileno(), self._err.fileno()
         poll = select.poll()
         poll.register(out, select.POLLIN)
@@ -117,7 +117,7 @@ class SearchProcess:
     def _wait(self, seconds: float) -> bool:
         """Whether it ends within this time."""
         try:
-            # By itself, `wait` would sleep, and look, and sleep: a millisecond too long.
+            # `wait` with a timeout polls with sleeps, which takes a millisecond too long.
             end = os.pidfd_open(self._process.pid)
         except OSError:
             pass  # an older kernel
@@ -135,12 +135,12 @@ class SearchProcess:
 
     @property
     def exit_code(self) -> int:
-        """How it ended, once `read_chunks` has come to its end."""
+        """The exit code, after `read_chunks` is exhausted."""
         return self._process.returncode
 
 
 def split_at_nul(chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """What stands between NULs, as much at a time as has come."""
+    """The strings between NULs, in lists as they arrive."""
     rest = b""
     for piece in chunks:
         *whole, rest = (rest + piece).split(b"\0")

@@ -1,7 +1,7 @@
-"""How a page is filled, whichever engine looks: in the order of paths until it is full, or with the newest of all.
+"""Fill a page, with any engine: in path order until it is full, or with the newest of all.
 
-An engine gives two streams: files that match, and files with their lines. The newest need the whole of one, unless
-time is short; lines are held until all files are known, and where there are too many for that, files come first.
+An engine provides two streams: matching files, and files with their lines. The newest need a complete stream, unless
+time is short. Lines are held until all files are known; if there are too many, files are searched first.
 """
 
 from abc import ABC, abstractmethod
@@ -20,23 +20,23 @@ from handhold.core.facts import AbortReason, SearchHit, SearchOutcome, SkippedFi
 from handhold.core.plans import Search
 from handhold.core.requests import Glob, Grep
 
-MAX_FILE_BYTES = 1 << 30  # of a file that is searched without having been named
+MAX_FILE_BYTES = 1 << 30  # a larger file is searched only if it is given explicitly
 CONFIRM_TIME_SHARE = 0.5  # of the time of a search
-SOFT_TIMEOUT_SECONDS = 1.5  # seconds, after which a full page of the newest so far is as good as one of all
-MAX_HELD_LINES = 1_000  # matching lines beyond a page that are held until all files are known
-MAX_HELD_BYTES = 8 << 20  # bytes of them
-FILES_TIME_SHARE = 0.7  # of the time left, for finding the files whose lines are asked for then
+SOFT_TIMEOUT_SECONDS = 1.5  # after this, a full page of the newest so far is good enough
+MAX_HELD_LINES = 1_000  # beyond a page, until all files are known
+MAX_HELD_BYTES = 8 << 20  # of those lines
+FILES_TIME_SHARE = 0.7  # of the remaining time, for finding the files; then their lines are requested
 
 CountedFiles = Generator[list[tuple[bytes, int]]]
 LinesByFile = Generator[tuple[bytes, list[FoundLine]]]
 
 
 class SearchCoverage(NamedTuple):
-    """What an engine looked at, and what not."""
+    """What an engine searched, and what it skipped."""
 
     searched_count: int | None
     skipped: Iterable[SkippedFiles]
-    unstable_count: int = 0  # files that went away before they could be shown
+    unstable_count: int = 0  # files that disappeared before they could be shown
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SearchRun(ABC):
 
     @property
     def needs_all_files(self) -> bool:
-        """Whether everything is looked at before anything is shown; else names come in the order of paths."""
+        """Whether everything is searched before anything is shown; otherwise names come in path order."""
         return self.request.sort == "modified"
 
     @property
@@ -61,29 +61,29 @@ class SearchRun(ABC):
 
     @abstractmethod
     def find_files(self, deadline: Deadline) -> CountedFiles:
-        """Files that match, each with a count of its lines where that was asked for, else with 0. DeadlineExceeded."""
+        """Matching files, each with the count of its lines if requested, otherwise 0. Raise DeadlineExceeded."""
 
     @abstractmethod
     def find_lines(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> LinesByFile:
-        """Files with as many of their lines as the page can take: all that match, or `files` in their order.
+        """Files with as many of their lines as the page can take: all that match, or `files` in order.
 
-        DeadlineExceeded.
+        Raise DeadlineExceeded when time runs out.
         """
 
     def search_again(self, fd: int, lines: Sequence[FoundLine]) -> Sequence[FoundLine]:
-        """The lines of an open file, where `lines` were found by its name; the same if the engine opens as we do."""
+        """Lines of the open file, after `lines` were found by name; unchanged if the engine opens files as we do."""
         return lines
 
     def confirm_hits(self, hits: Sequence[SearchHit], until: float) -> Iterable[SearchHit]:
-        """The same for files that match. DeadlineExceeded after `until`: what is not confirmed by then is not shown."""
+        """Confirm matching files. Raise DeadlineExceeded after `until`: what is not confirmed by then is not shown."""
         return hits
 
     @abstractmethod
     def measure_coverage(self, *, no_hits: bool) -> SearchCoverage:
-        """Everything if the search missed, else what comes for nothing."""
+        """Full coverage if nothing was found, otherwise what costs nothing."""
 
     def run(self, search: Search, fallback_reason: str = "") -> SearchOutcome:
-        """What was found, and how; `fallback_reason` says why no better engine was asked."""
+        """Run the search; `fallback_reason` says why no better engine was used."""
         if isinstance(self.request, Grep) and self.request.mode == "content":
             page = LinePage(
                 self.folder, self.request, search.start, self.request.limit, self.search_again, bool(self.name)
@@ -112,15 +112,15 @@ class SearchRun(ABC):
         )
 
     def _confirm_in_time(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """It may take half as long again as the search, so that what was found in time is not lost."""
+        """Confirm hits, for up to half as long again as the search, so that what was found in time is not lost."""
         confirmed: list[SearchHit] = []
         with self._record_abort():
             confirmed.extend(self.confirm_hits(hits, self.until + (self.until - self.started) * CONFIRM_TIME_SHARE))
         return confirmed
 
     def _count_unstable(self, lost: int) -> int:
-        """How many hits were left out. Not told where something is hidden: an engine lists the folder around it if a
-        link leads there for a moment, and each name would count."""
+        """How many hits were left out. 0 if something is hidden: if a link leads there for a moment, an engine lists
+        that folder, and each name would count."""
         count = self.folder.unstable_count + lost
         return 0 if count and self.folder.has_denied_places else count
 
@@ -159,7 +159,7 @@ class SearchRun(ABC):
                     return
 
     def _fill_newest_lines(self, page: LinePage) -> None:
-        """Files and lines at once if there are few of them; else the files first, and then lines of the newest."""
+        """Files and lines together if there are few; otherwise the files first, then lines of the newest."""
         held: dict[bytes, list[FoundLine]] = {}
         wanted, count, size = page.skip + page.limit, 0, 0
         deadline = Deadline(self.until)
@@ -193,7 +193,7 @@ class SearchRun(ABC):
         page.checksum = newest.checksum
 
     def _offer_in_turn(self, page: LinePage, names: Iterator[bytes], found: LinesByFile) -> None:
-        """A name that is passed over matched a moment ago."""
+        """Offer files in order. A name that is skipped matched a moment ago."""
         for name, lines in found:
             self.folder.unstable_count += sum(1 for _ in takewhile(name.__ne__, names))
             if not page.offer(name, lines):

@@ -1,7 +1,7 @@
-"""What a search with ripgrep did not look at: after a miss, that is half the answer.
+"""What a ripgrep search left out: when nothing is found, that is half the answer.
 
-Ripgrep itself says which files it looks at, which there are, and which hold a NUL; our own rules say why the others are
-left out. All of it may take half a second, or twice what the search itself took.
+ripgrep reports which files it searches, which exist, and which contain a NUL; our own rules tell why the others are
+left out. All of this may take half a second, or twice as long as the search itself.
 """
 
 from collections import Counter
@@ -19,11 +19,11 @@ from handhold.core.facts import SkippedFiles
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.ignore import IgnoreRules
 
-MAX_NAMES = 200_000  # of files; where there are more, nobody wants them held
+MAX_NAMES = 200_000  # with more files, names are not collected
 
 
 class SkipReport:
-    """How many files were searched, and what was left out; None and too little where time ran out."""
+    """How many files were searched, and what was left out; None and incomplete if time ran out."""
 
     def __init__(self, run: RipgrepCommand) -> None:
         self.searched_count: int | None = None
@@ -62,13 +62,13 @@ class SkipReport:
             )
 
     def _count_denied(self, request: Glob | Grep) -> int:
-        """Whatever their names: else a glob would tell which names the policy hides."""
+        """Counts all names: otherwise a glob would reveal which names the policy hides."""
         return sum(
             not self._is_visible(name) for name in self._list_names("--files", *build_file_options(request, glob=""))
         )
 
     def _add_skips_by_rule(self, request: Glob | Grep, names: set[bytes]) -> None:
-        """Why the others are not among `names`; of a glob, only those count that it would have matched."""
+        """Why the others are not among `names`; for a glob, only files that it would have matched count."""
         everything = ["--files", "--hidden", "--no-ignore"]
         wanted = request.glob if isinstance(request, Grep) else f"/{request.pattern}"
         if wanted:
@@ -93,7 +93,7 @@ class SkipReport:
             )
 
     def _count_binary(self, request: Grep) -> int:
-        """Those that hold a NUL."""
+        """Files that contain a NUL."""
         found, late = 0, False
         try:
             for name in self._list_names(

@@ -1,7 +1,7 @@
-"""Going through folders, with ripgrep's rules and in its order.
+"""Traverse folders, with ripgrep's rules and in path order.
 
-One by one, and never by a function that calls itself, so no tree is too deep. The files of a folder come in runs,
-between the folders that stand between them: so all of them come in the order of paths.
+Iterative, so that no tree is too deep. The files of a folder come in runs between its subfolders, so that all files
+come in path order.
 """
 
 import os
@@ -17,11 +17,11 @@ from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import IgnoreRules
 
-MAX_DEPTH = 20_000  # folders; the paths below would fill a page by themselves
+MAX_DEPTH = 20_000  # paths below would fill a page by themselves
 
 
 class DirectoryFiles(NamedTuple):
-    """Files that stand together in one folder."""
+    """Consecutive files of one folder."""
 
     rel_path: bytes
     names: list[bytes]
@@ -29,7 +29,7 @@ class DirectoryFiles(NamedTuple):
 
 @dataclass
 class TreeWalk:
-    """One walk below a folder. `rules` hold at its top, by what stands above it."""
+    """One traversal below a folder. `rules` are those of its parents."""
 
     tree: DirectoryTree
     place: str
@@ -38,10 +38,10 @@ class TreeWalk:
     hidden: bool = False
     ignored: bool = False
     deadline: Deadline = field(default_factory=lambda: Deadline(inf))
-    unstable_count: int = 0  # folders that were there a moment ago
+    unstable_count: int = 0  # folders that have just disappeared
     unreadable: int = 0
     too_deep: int = 0
-    max_entries: int | None = None  # entries that are visited, counted as their folder is entered; None: all
+    max_entries: int | None = None  # visited entries, counted when their folder is entered; None: all
     visited: int = 0
     limit_reached: bool = False  # there are more than that
     _prefix: bytes = field(init=False)
@@ -50,9 +50,9 @@ class TreeWalk:
         self._prefix = os.fsencode(self.place.rstrip("/")) + b"/"
 
     def iter_files(self) -> Iterator[DirectoryFiles]:
-        """DeadlineExceeded when the time is over.
+        """Raise DeadlineExceeded when time runs out.
 
-        EntryLimitReached behind the last run, if there were more entries than may be visited.
+        Raise EntryLimitReached after the last run, if there are more entries than may be visited.
         """
         stack: list[tuple[bytes, IgnoreRules, Iterator[TreeEntry]]] = []
         if entered := self._enter(b"", self.rules):
@@ -96,7 +96,7 @@ class TreeWalk:
         return rel_path, rules, iter(self._filter_entries(rel_path, entries, rules))
 
     def _visit(self, entries: list[TreeEntry]) -> list[TreeEntry]:
-        """These entries in their order, as many as may still be visited."""
+        """These entries in order, as many as may still be visited."""
         entries = sorted(entries)
         if self.max_entries is not None:
             left = self.max_entries - self.visited
@@ -125,10 +125,10 @@ class TreeWalk:
 
 
 def build_overrides(request: Glob | Grep) -> Overrides:
-    """What the caller wants of the names. Git's own folder stays out unless everything is asked for."""
+    """The request's globs. Git's own folder is left out unless everything is requested."""
     match request:
         case Glob():
-            globs = (f"/{request.pattern}",)  # from the folder on: without the slash it would match at any depth
+            globs = (f"/{request.pattern}",)  # relative to the folder: without the slash it would match at any depth
         case Grep():
             globs = (request.glob,) if request.glob else ()
     return Overrides(globs if request.ignored else (*globs, "!.git"))

@@ -1,1 +1,1 @@
-"""What outlives the process: journal, contents, and what each session has seen."""
+"""Persistent state: the journal, contents, and what each session has seen."""

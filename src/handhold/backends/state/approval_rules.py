@@ -1,7 +1,7 @@
-"""What every store holds to about questions and answers: their ids, how many may wait, and how long they are good for.
+"""Rules for pending approvals that every store follows: ids, how many may wait, and how long they stay valid.
 
-An id is random: whoever chooses what is asked cannot choose it, nor make two questions share one. A question that waits
-is never evicted by another. Where there is no room for one more, the new one is refused.
+An id is random: whoever chooses what is asked can neither choose the id nor make two questions share one. A pending
+question is never evicted. If there is no room, a new one is refused.
 """
 
 import secrets
@@ -11,13 +11,13 @@ from typing import get_args
 from handhold.core.errors import NoPendingApproval
 from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
 
-ANSWER_TTL_SECONDS = 24 * 3600.0  # seconds after which an answer that was not used is none
-PENDING_TTL_SECONDS = 7 * 24 * 3600.0  # seconds after which a question that nobody answered is dropped
-MAX_PENDING = 1000  # questions that wait, of all sessions
-MAX_PENDING_PER_SESSION = 100  # and of one
-MAX_PENDING_BYTES = 32 * 1024 * 1024  # bytes of questions that wait, of all sessions; a long diff is a large question
-MAX_PENDING_BYTES_PER_SESSION = 8 * 1024 * 1024  # and of one
-MAX_CLOSED_KEPT = 1000  # questions kept after their answer was used, to say who gave it
+ANSWER_TTL_SECONDS = 24 * 3600.0  # an unused answer expires
+PENDING_TTL_SECONDS = 7 * 24 * 3600.0  # an unanswered question is dropped
+MAX_PENDING = 1000  # of all sessions
+MAX_PENDING_PER_SESSION = 100
+MAX_PENDING_BYTES = 32 * 1024 * 1024  # of all sessions; a long diff makes a large question
+MAX_PENDING_BYTES_PER_SESSION = 8 * 1024 * 1024
+MAX_CLOSED_KEPT = 1000  # kept after the answer was used, to show who gave it
 
 ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u
 ID_GROUPS, ID_GROUP_LENGTH = 3, 4  # 60 bits
@@ -30,7 +30,7 @@ def new_id() -> str:
 
 
 def find_pending(id_or_hash: str, questions: Iterable[PendingApproval]) -> PendingApproval:
-    """The one question that has this id or this hash, if it still waits."""
+    """The only pending question with this id or hash."""
     typed = id_or_hash.lower().translate(TYPED_ID_TABLE)
     match [each for each in questions if typed == each.id.translate(TYPED_ID_TABLE) or id_or_hash == each.hash]:
         case [PendingApproval(answer="") as pending]:
@@ -44,13 +44,13 @@ def find_pending(id_or_hash: str, questions: Iterable[PendingApproval]) -> Pendi
 
 
 def check_answer(answer: str) -> None:
-    """ValueError for what is no documented consent: it would otherwise be kept, and read as one."""
+    """Raise ValueError for an undocumented answer: it would otherwise be stored, and read as consent."""
     if answer not in get_args(ApprovalAnswer):
         raise ValueError(f"an answer is one of {get_args(ApprovalAnswer)}, not {answer!r}")
 
 
 def has_room(session: tuple[int, int], total: tuple[int, int], size: int) -> bool:
-    """Whether a question of this many bytes may wait too, beside so many questions of so many bytes."""
+    """Whether a question of `size` bytes fits, given the number and bytes of those already pending."""
     return (
         session[0] < MAX_PENDING_PER_SESSION
         and total[0] < MAX_PENDING
@@ -60,7 +60,7 @@ def has_room(session: tuple[int, int], total: tuple[int, int], size: int) -> boo
 
 
 def is_closed(answer: str, spent: bool, answered: float, at: float, *, now: float) -> bool:  # noqa: FBT001 - a row
-    """Whether nothing is left of it: the answer was used, or it is too long ago (by a clock that may be set back)."""
+    """Whether it is over: the answer was used, or it has expired (by a clock that may be set back)."""
     if not answer:
         return abs(now - at) > PENDING_TTL_SECONDS
     return bool(spent) or abs(now - answered) > ANSWER_TTL_SECONDS

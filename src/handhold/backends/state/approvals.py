@@ -1,7 +1,7 @@
-"""Questions that wait for an answer, and answers that wait to be used: by the hash of what was asked.
+"""Pending questions and unused answers, by the hash of what was asked.
 
-Whoever asks and whoever answers may be two processes, and two may want to use one answer: each step is one transaction,
-and of two only the first finds something to do.
+Asking and answering may happen in different processes, and two processes may try to use one answer. Each step is a
+transaction, so only the first of them succeeds.
 """
 
 import json
@@ -34,7 +34,7 @@ WHERE_KEY = "WHERE session = ? AND hash = ?"
 SELECT_STATE = f"SELECT answer, spent, answered, at FROM asked {WHERE_KEY}"
 COUNT_PENDING = "SELECT count(*), coalesce(sum(length(body)), 0) FROM asked WHERE answer = ''"
 DELETE_UNANSWERED = "DELETE FROM asked WHERE answer = '' AND abs(? - at) > ?"
-# Of those that were answered and are over, the newest stay.
+# Of the closed ones with an answer, the newest stay.
 DELETE_CLOSED = """
     DELETE FROM asked WHERE n IN (
         SELECT n FROM asked WHERE answer != '' AND (spent OR abs(? - answered) > ?) ORDER BY n DESC LIMIT -1 OFFSET ?
@@ -120,7 +120,7 @@ class SqliteApprovalStore:
 
 
 def _encode_body(pending: PendingApproval) -> bytes:
-    """What is only shown, in one piece."""
+    """The fields that are only displayed, in one column."""
     return json.dumps(
         {
             "id": pending.id,

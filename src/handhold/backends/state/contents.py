@@ -1,8 +1,8 @@
-"""Contents by hash: each kept once, compressed where that helps, up to a bound.
+"""Contents by hash: each stored once, compressed if that helps, up to a bound.
 
-Small ones lie in the database, large ones as files beside it. A file is written before the row that names it
-and removed after the row is gone, both while no other process writes: a row never promises a file that is
-not whole. What a killed process leaves without a row is listed in `doomed`, and swept at the next opening.
+Small ones are in the database, large ones in files next to it. A file is written before its row and removed after its
+row, while no other process writes, so a row never refers to an incomplete file. Files that a killed process left
+without a row are listed in `doomed`, and swept when the store is opened next.
 """
 
 import os
@@ -19,14 +19,14 @@ from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import ContentRef, InlineContent, digest
 
-MAX_INLINE_BYTES = 256 * 1024  # bytes; what is larger becomes a file
+MAX_INLINE_BYTES = 256 * 1024  # larger contents become files
 BATCH_SIZE = 500
-MIN_PACK_BYTES = 512  # bytes; below, zlib costs more time than the space is worth
+MIN_PACK_BYTES = 512  # below this, compression is not worth its time
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 T = TypeVar("T")
-ByteBound = int | Callable[[int], int]  # the bytes that may be kept; it may go by those that are
-Victim = tuple[bytes, int, int | None]  # hash, bytes here, blob
+ByteBound = int | Callable[[int], int]  # how many bytes may be kept; may depend on how many are
+Victim = tuple[bytes, int, int | None]  # hash, stored bytes, blob
 AnyVictim = TypeVar("AnyVictim", tuple[bytes, int], Victim)
 
 SEEN, FOR_REDO, FOR_UNDO = range(3)  # what a content is kept for
@@ -42,7 +42,7 @@ SCHEMA = (
         used INTEGER NOT NULL       -- rises from one writing to the next
     ) WITHOUT ROWID""",
     "CREATE INDEX contents_going ON contents (intended, used)",
-    # Apart, so that noting a use does not write the data again.
+    # A separate table, so that recording a use does not rewrite the data.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE doomed (hash BLOB PRIMARY KEY) WITHOUT ROWID",
     """CREATE TABLE held (
@@ -51,7 +51,7 @@ SCHEMA = (
     "INSERT INTO held VALUES (0, 0, 0, 0)",
 )
 
-# An intent without an outcome still needs its own.
+# An intent without an outcome still needs its contents.
 SELECT_DROPPABLE = """
     SELECT hash, stored, blob FROM contents AS kept
     WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
@@ -64,14 +64,14 @@ SELECT_DROPPABLE = """
 
 
 class BoundedContents:
-    """Without a folder, large contents lie in the database too."""
+    """Without a folder, large contents are in the database, too."""
 
     def __init__(self, database: Database, folder: Path | None, bound: ByteBound) -> None:
         self._database = database
         self._folder = ensure_private_folder(folder) if folder else Path()
         self._inline = MAX_INLINE_BYTES if folder else sys.maxsize
         self._bound = bound
-        self._touched: set[bytes] = set()  # read since the last writing: a read need not wait for a writer
+        self._touched: set[bytes] = set()  # read since the last write: a read must not wait for a writer
         self._sweep()
 
     def keep(self, datas: Iterable[bytes]) -> None:
@@ -106,14 +106,14 @@ class BoundedContents:
             return connection.execute(sql, (key,)).fetchone() is not None
 
     def read_usage(self) -> tuple[int, int]:
-        """How many bytes are kept, and how many contents had to go so far."""
+        """How many bytes are kept, and how many contents were dropped so far."""
         with self._database.read_transaction() as connection:
             return connection.execute("SELECT bytes, dropped FROM held").fetchone()
 
-    # --- inside somebody's transaction
+    # --- within a caller's transaction
 
     def announce(self, contents: Iterable[InlineContent | ContentRef]) -> None:
-        """Before a transaction that writes files: list them, so that they are found if it never ends."""
+        """List the files that a transaction will write beforehand, so that they are found if it never completes."""
         large = [
             (bytes.fromhex(each.hash),)
             for each in contents
@@ -129,7 +129,7 @@ class BoundedContents:
     def store(
         self, connection: sqlite3.Connection, contents: Iterable[InlineContent | ContentRef], level: int
     ) -> set[str]:
-        """Keep what is at hand, and tell which hashes are neither at hand nor kept."""
+        """Store inline contents, and return the hashes that are neither given nor stored."""
         connection.execute("UPDATE held SET clock = clock + 2")
         now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
         touched, self._touched = self._touched, set()
@@ -149,17 +149,17 @@ class BoundedContents:
         return absent
 
     def excess_bytes(self, connection: sqlite3.Connection, *, share: float = 1.0) -> int:
-        """How many bytes of contents and slots are kept beyond the bound, or beyond this share of it."""
+        """How many bytes of contents and slots exceed the bound, or this share of it."""
         held: int = connection.execute("SELECT bytes + in_slots FROM held").fetchone()[0]
         bound = self._bound if isinstance(self._bound, int) else self._bound(held)
         return held - int(bound * share)
 
     def iter_droppable(self, connection: sqlite3.Connection, level: int) -> Iterator[Victim]:
-        """Contents of one level that may go, the oldest first."""
+        """Contents of one level that may be dropped, oldest first."""
         return connection.execute(SELECT_DROPPABLE, (level,))
 
     def drop_seen(self, connection: sqlite3.Connection) -> int:
-        """Drop what was only seen until the rest is within the bound; how many."""
+        """Drop contents that were only seen until the rest is within the bound; return how many."""
         over = self.excess_bytes(connection)
         victims = take_until_freed(over, self.iter_droppable(connection, SEEN)) if over > 0 else []
         self.delete(connection, victims)
@@ -177,7 +177,7 @@ class BoundedContents:
         return {key for (key,) in connection.execute(sql, (*keys,))}
 
     def _touch(self, connection: sqlite3.Connection, keys: Collection[bytes], now: int, level: int) -> None:
-        """Note a use. A level is never lowered."""
+        """Record a use. A level is never lowered."""
         if keys:
             sql = f"UPDATE contents SET used = ?, intended = max(intended, ?) WHERE hash IN ({_placeholders(keys)})"
             connection.execute(sql, (now, level, *keys))
@@ -189,7 +189,7 @@ class BoundedContents:
         files: list[bytes] = []
 
         def iter_blobs() -> Iterator[tuple[int, bytes]]:
-            """The small ones, one at a time; the large ones become files on the way."""
+            """The small ones, one at a time; the large ones are written to files on the way."""
             for key, content in new.items():
                 data, packed = pack(content.data)
                 size = len(content.data)
@@ -223,7 +223,7 @@ class BoundedContents:
         self._adjust_lacking(connection, [key for key, _, _ in victims], +1)
 
     def _adjust_lacking(self, connection: sqlite3.Connection, keys: Iterable[bytes], change: int) -> None:
-        """Calls know how many contents that they replaced are missing: `JournalEntry.kept` need not look for them."""
+        """Update how many replaced contents each call lacks, so that `JournalEntry.kept` need not search for them."""
         connection.executemany(
             "UPDATE lacking SET contents = contents + ?"
             " WHERE seq IN (SELECT seq FROM changes WHERE before = ? AND before_kind = 'file')",
@@ -231,7 +231,7 @@ class BoundedContents:
         )
 
     def _unpack_verified(self, hash: str, data: bytes, *, packed: bool) -> bytes:
-        """StateDamaged rather than a content that is not what its name says: it would end up in somebody's file."""
+        """Raise StateDamaged if the content does not match its hash: it would end up in a user's file."""
         try:
             whole = unpack(data, packed=packed)
         except zlib.error:
@@ -241,7 +241,7 @@ class BoundedContents:
         return whole
 
     def _forget(self, key: bytes) -> None:
-        """Somebody removed the file: drop its row, so that `JournalEntry.kept` stays true."""
+        """Somebody removed the file: drop its row, so that `JournalEntry.kept` stays correct."""
         with self._database.write_transaction() as connection:
             sql = "SELECT hash, stored, blob FROM contents WHERE hash = ? AND blob IS NULL"
             row = connection.execute(sql, (key,)).fetchone()
@@ -262,7 +262,7 @@ class BoundedContents:
                 return None
 
     def _write_file(self, key: bytes, data: bytes) -> None:
-        """Write a file whose name never stands for half of it."""
+        """Write a file atomically: its name never refers to an incomplete one."""
         target = self._file_path(key)
         staged = target.with_name(target.name + ".new")
         with translate_state_errors(target):
@@ -274,7 +274,7 @@ class BoundedContents:
             staged.replace(target)
 
     def _sync_folders(self, folders: Collection[Path]) -> None:
-        """A rename is on the disk once its folder is, and a folder once the one above is."""
+        """A rename is durable once its folder is synced, and a new folder once its parent is."""
         for folder in (*folders, self._folder) if folders else ():
             with translate_state_errors(folder):
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -284,7 +284,7 @@ class BoundedContents:
                     os.close(descriptor)
 
     def _sweep(self) -> None:
-        """Remove the files that no row names any more."""
+        """Remove files that no row refers to any more."""
         with self._database.read_transaction() as connection:
             if connection.execute("SELECT 1 FROM doomed LIMIT 1").fetchone() is None:
                 return
@@ -298,7 +298,7 @@ class BoundedContents:
 
 
 def take_until_freed(excess: int, victims: Iterable[AnyVictim]) -> list[AnyVictim]:
-    """The first ones, until this much is gone."""
+    """The first victims that together free `excess` bytes."""
     taken: list[AnyVictim] = []
     for victim in victims if excess > 0 else ():
         taken.append(victim)
@@ -309,7 +309,7 @@ def take_until_freed(excess: int, victims: Iterable[AnyVictim]) -> list[AnyVicti
 
 
 def pack(data: bytes) -> tuple[bytes, bool]:
-    """The shorter of the data and its compressed form, and whether it is the latter."""
+    """The shorter of the data and its compressed form, and whether it is compressed."""
     if len(data) < MIN_PACK_BYTES:
         return data, False
     packed = zlib.compress(data, 1)
@@ -317,7 +317,7 @@ def pack(data: bytes) -> tuple[bytes, bool]:
 
 
 def unpack(data: bytes, *, packed: bool) -> bytes:
-    """zlib.error for what is not whole, or has something behind it."""
+    """Raise zlib.error for incomplete or trailing data."""
     if not packed:
         return data
     stream = zlib.decompressobj()
@@ -338,7 +338,7 @@ def _placeholders(keys: Collection[bytes]) -> str:
 
 
 def _hash_key(hash: str) -> bytes | None:
-    """None if it is no hash of a content: of what is too large, or closed to us, only size and time are known."""
+    """None if it is not a content hash: files that are too large or unreadable are known by size and mtime only."""
     try:
         return bytes.fromhex(hash)
     except ValueError:

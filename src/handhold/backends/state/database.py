@@ -1,7 +1,7 @@
-"""One SQLite file, used by several processes and threads, and never repaired behind anybody's back.
+"""One SQLite file, shared by several processes and threads, and never repaired silently.
 
-There is one connection, behind a lock. Writers take turns in SQLite anyway, every transaction here is short,
-and connections of threads that are gone would have to be found and closed.
+There is one connection, behind a lock. SQLite serializes writers anyway, all transactions here are short, and
+connections of ended threads would have to be found and closed.
 """
 
 import errno
@@ -19,13 +19,13 @@ from weakref import finalize
 
 from handhold.core.errors import Busy, NoSpace, PermissionDenied, StateDamaged, SystemFailure, ToolError
 
-BUSY_TIMEOUT_SECONDS = 30.0  # seconds to wait for another process's transaction
-WAL_LIMIT_BYTES = 16 * 1024 * 1024  # bytes of log that stay on the disk after a large transaction
-CACHE_KIB = 16_000  # KiB; a set of fifty thousand files would otherwise write its indexes over and over
-PAGE_BYTES = 4096  # bytes
+BUSY_TIMEOUT_SECONDS = 30.0  # to wait for another process's transaction
+WAL_LIMIT_BYTES = 16 * 1024 * 1024  # of the log that stay on disk after a large transaction
+CACHE_KIB = 16_000  # without it, a change set of fifty thousand files would rewrite its indexes over and over
+PAGE_BYTES = 4096
 IN_MEMORY = Path(":memory:")
-APPLICATION_ID = 0x48_48_4C_44  # "HHLD", in the header of the file
-# What comes of values that nobody of ours wrote: SQLite keeps a value of any type in any column.
+APPLICATION_ID = 0x48_48_4C_44  # "HHLD", in the file's header
+# Raised when decoding values that we did not write: SQLite stores a value of any type in any column.
 UNREADABLE_ERRORS = (ValueError, TypeError, AttributeError, OverflowError, zlib.error)
 
 _BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -35,15 +35,15 @@ _SYSTEM_CODES = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 
 
 class Database:
-    """`schema` is the list of statements that makes an empty file one of this `version`. No other version is opened.
+    """`schema` is the list of statements that creates a database of this `version`. No other version is opened.
 
-    What is IN_MEMORY is there as long as this object, closed or not.
+    An IN_MEMORY database lives as long as this object, closed or not.
     """
 
     def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self._full_sync = False  # whether commits are flushed to the disk
+        self._full_sync = False  # whether commits are flushed to disk
         if path != IN_MEMORY:
             self._check_not_truncated()
             self._create_private_file()
@@ -60,7 +60,7 @@ class Database:
 
     @contextmanager
     def read_transaction(self) -> Generator[sqlite3.Connection]:
-        """One consistent view, however many questions are asked of it."""
+        """One consistent view for any number of queries."""
         with self._lock, self._translate_errors():
             self._connection.execute("BEGIN")
             try:
@@ -73,7 +73,7 @@ class Database:
                     self._connection.execute("COMMIT")
 
     def fetch_row(self, sql: str, values: Sequence[object] = ()) -> Any:
-        """The first row of an answer, or None. One question has one view by itself, and needs no transaction."""
+        """The first row, or None. A single query is consistent without a transaction."""
         with self._lock:
             try:
                 return next(iter(self._connection.execute(sql, values).fetchall()), None)
@@ -82,7 +82,7 @@ class Database:
 
     @contextmanager
     def write_transaction(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
-        """All that is written inside, or nothing. What is not durable survives a killed process, not a power cut."""
+        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut."""
         with self._lock:
             try:
                 self._set_synchronous(durable)
@@ -110,8 +110,8 @@ class Database:
     # --- opening
 
     def _check_not_truncated(self) -> None:
-        """What SQLite overlooks: it takes a file of one byte or none for a new one, throws the log beside it away,
-        and reads a last page that was cut off as if it ended in zeros. With a log, the file may be in the making."""
+        """Detect what SQLite overlooks: it takes a file of one byte or none for a new one, discards the log next to it,
+        and reads a truncated last page as if it ended in zeros. With a log, the file may still be being created."""
         log = self.path.with_name(self.path.name + "-wal")
         logged = log.exists() and log.stat().st_size
         size = self.path.stat().st_size if self.path.exists() else 0
@@ -119,7 +119,7 @@ class Database:
             raise StateDamaged(str(self.path), "a part of it is gone")
 
     def _create_private_file(self) -> None:
-        # Only if it is new: closing a second descriptor of an open database drops SQLite's locks on it.
+        # Only if it is new: closing a second descriptor of an open database would release SQLite's locks on it.
         with translate_state_errors(self.path):
             try:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -144,7 +144,7 @@ class Database:
         self._full_sync = False
         self._connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
         self._connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-        # Without this a REPLACE would go around the triggers that keep the journal append-only.
+        # Without this, a REPLACE would bypass the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
 
     def _is_new(self) -> bool:
@@ -153,7 +153,7 @@ class Database:
         )
 
     def _enable_wal(self) -> None:
-        """Switch to WAL. SQLite does not wait when two processes do that at once, so we do."""
+        """Switch to WAL. SQLite does not wait if two processes do that at once, so we retry."""
         until = time.monotonic() + BUSY_TIMEOUT_SECONDS
         while True:
             try:
@@ -181,7 +181,7 @@ class Database:
             raise fact from error
 
     def _to_tool_error(self, error: sqlite3.DatabaseError) -> ToolError | None:
-        """None is a mistake of ours: a broken rule of the schema, or wrong SQL."""
+        """None for a bug of ours: a violated constraint, or wrong SQL."""
         path, code, because = str(self.path), _primary_code(error), str(error)
         if code in _BUSY_CODES:
             return Busy(path, BUSY_TIMEOUT_SECONDS)
@@ -203,14 +203,14 @@ def _create_schema(connection: sqlite3.Connection, schema: Iterable[str], versio
 
 @cache
 def _build_memory_template(schema: tuple[str, ...], version: int) -> sqlite3.Connection:
-    """An empty one, to be copied: that takes an eighth of the time that making it does."""
+    """An empty database to copy, which takes an eighth of the time of creating one."""
     connection = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
     _create_schema(connection, schema, version)
     return connection
 
 
 def check_types(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
-    """The same rows. TypeError at the first with a value of another type than its column's."""
+    """The same rows. Raise TypeError at the first value that does not have its column's type."""
     for row in rows:
         if not all(map(isinstance, row, types)):
             raise TypeError("a value has the wrong type")
@@ -219,7 +219,7 @@ def check_types(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
 
 @contextmanager
 def translate_state_errors(path: Path) -> Generator[None]:
-    """What the system refuses in the state folder becomes a fact."""
+    """Translate every OSError in the state folder to a tool error."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How much is kept for undo where nobody says: a share of what is free on the disks that it lies on."""
+"""The default bound for undo data: a share of the free space on its disks."""
 
 import os
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from os import PathLike, fspath
 from handhold.backends.mounts import RemoteMounts
 
 FREE_SPACE_DIVISOR = 4  # a quarter
-MIN_BOUND_BYTES = 256 * 1024**2  # bytes
+MIN_BOUND_BYTES = 256 * 1024**2
 MAX_BOUND_BYTES = 64 * 1024**3
 
 
 class DiskShare:
-    """A quarter of the free space, counting what is kept as free, so that keeping it does not shrink the bound.
+    """A quarter of the free space, counting undo data as free, so that keeping it does not lower the bound.
 
-    Asked anew each time: where a disk fills up, whoever fills it, what is kept for undo makes room.
+    Computed each time: when a disk fills up for whatever reason, undo data makes room.
     """
 
     def __init__(self, state: str | PathLike[str], roots: Sequence[str | PathLike[str]] = ()) -> None:
@@ -29,7 +29,7 @@ class DiskShare:
 
     @cached_property
     def _folders(self) -> list[str]:
-        """Without roots that are served from elsewhere: one that does not answer would stop changes to the others."""
+        """Without roots on remote mounts: one that does not respond would block changes to the others."""
         return [self._state, *(root for root in self._roots if not is_remote(root))]
 
 

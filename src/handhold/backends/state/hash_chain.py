@@ -1,10 +1,9 @@
-"""The chain of the journal: every record holds the hash of the record before it.
+"""The journal's hash chain: every record contains the hash of the previous one.
 
-What was written can then not be altered, dropped, added to or put in another order without all later hashes being
-wrong. Whoever could write here could make all of them anew; but not so that the head which somebody noted elsewhere
-stands among them.
+So records cannot be altered, dropped, inserted or reordered without invalidating all later hashes. Whoever can write
+here could recompute all of them, but then a head that was noted elsewhere no longer occurs in the chain.
 
-Hashed is the encoding of a record (`records`), which is not kept: it is made again of the rows that are.
+The hash covers the encoding of a record (`records`), which is not stored: it is computed again from the rows.
 """
 
 import sqlite3
@@ -21,7 +20,7 @@ from handhold.core.errors import StateDamaged
 from handhold.core.ports.journal import JournalVerification
 from handhold.progress import report
 
-START_HASH = bytes(32)  # what the first record comes after
+START_HASH = bytes(32)  # the predecessor of the first record
 RECORD_LABELS = {
     "calls": "the beginning of call #{}",
     "intents": "what call #{} set out to do",
@@ -35,15 +34,15 @@ SELECT_ALL_RECORDS = (
 
 
 class JournalChain:
-    """Where the next record is put. A head that is remembered need not be asked for again."""
+    """Appends records. The head is cached."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._head = (0, START_HASH)
 
     def append(self, connection: sqlite3.Connection, record: JournalRecord) -> None:
-        """Write a record, in the transaction that is under way."""
-        if not self._advance_head(connection, record):  # somebody else was here, or ours came to nothing
+        """Write a record in the current transaction."""
+        if not self._advance_head(connection, record):  # another process wrote, or ours was rolled back
             self._head = self._read_head(connection)
             self._advance_head(connection, record)
         table, row = encode_row(record)
@@ -53,7 +52,7 @@ class JournalChain:
                 connection.executemany(_insert_sql(table, len(first)), chain([first], rows))
 
     def _advance_head(self, connection: sqlite3.Connection, record: JournalRecord) -> bool:
-        """Put the head on this record, if it is where we remember it."""
+        """Advance the head to this record, if it is where we last saw it."""
         last, previous = self._head
         digest = sha256(encode_record(record, last + 1, previous)).digest()
         sql = "UPDATE head SET record = ?, digest = ? WHERE record = ? AND digest = ?"
@@ -81,7 +80,7 @@ def verify_chain(connection: sqlite3.Connection, known_head: str) -> JournalVeri
 
 
 class ChainVerifier:
-    """One walk along the chain, to its end or to the first trouble."""
+    """Verifies the chain, to its end or to the first problem."""
 
     def __init__(self, connection: sqlite3.Connection, known_head: str) -> None:
         self._connection = connection
@@ -111,7 +110,7 @@ class ChainVerifier:
                 self._known_head_at = record
 
     def _compute_digest(self, table: str, seq: int) -> bytes | None:
-        """Of what would be the next record; None if its rows make none."""
+        """The hash of the presumed next record; None if its rows are invalid."""
         try:
             record = read_record(self._connection, table, seq)
             return sha256(encode_record(record, self._count + 1, self._last)).digest()
@@ -141,7 +140,7 @@ def _decode_any(data: bytes) -> str:
 
 @contextmanager
 def _accept_any_text(connection: sqlite3.Connection) -> Generator[None]:
-    """Text that somebody spoiled is read too, as something else than it was."""
+    """Read invalid text too, as a value that differs from the original."""
     usual = connection.text_factory
     connection.text_factory = _decode_any
     try:

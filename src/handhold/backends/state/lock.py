@@ -1,10 +1,10 @@
 """The lock of a state folder: a file that is locked and never read.
 
-The lock belongs to a descriptor, and each holder has one of its own: so it counts between threads as it does
-between processes, and the kernel lets go of it when a process dies.
+The lock belongs to a descriptor, and each holder has its own. So it excludes threads as well as processes, and the
+kernel releases it when a process dies.
 
-Whoever tries again and again is lucky or not. So the threads of a process stand in line, and only the first of them
-tries: then each waits about as long as all before it take.
+Polling alone would be unfair. So the threads of a process queue up, and only the first one polls: each waits about as
+long as all before it take.
 """
 
 import fcntl
@@ -19,13 +19,13 @@ from threading import Event, Lock
 from handhold.backends.state.database import translate_state_errors
 from handhold.core.errors import Busy
 
-LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else
-MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.0005, 0.02  # seconds between two tries
+LOCK_TIMEOUT_SECONDS = 30.0  # to wait for another holder
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.0005, 0.02  # between two tries
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LockQueues:
-    """Who waits for what in this process, in the order in which they came."""
+    """The waiting threads of this process, in order of arrival."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,7 +33,7 @@ class LockQueues:
 
     @contextmanager
     def wait_turn(self, path: Path, *, wait: bool) -> Generator[None]:
-        """At the head of the line; Busy if it does not get there in time."""
+        """Wait for the head of the queue; raise Busy if that takes too long."""
         mine, timeout = Event(), LOCK_TIMEOUT_SECONDS if wait else 0.0
         with self._lock:
             queue = self._queues.setdefault(path, deque())
@@ -54,7 +54,7 @@ class LockQueues:
 
 
 _lock_queues = LockQueues()
-os.register_at_fork(after_in_child=_lock_queues.__init__)  # of those who waited, only the one that forked is there
+os.register_at_fork(after_in_child=_lock_queues.__init__)  # after a fork, the other waiting threads do not exist
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def hold_lock(path: Path, *, wait: bool) -> Generator[None]:
                 yield
             finally:
                 with suppress(OSError):
-                    # Closing would not do: a process that was forked meanwhile has the descriptor too.
+                    # Closing is not enough: a process forked meanwhile has the descriptor, too.
                     fcntl.flock(lock, fcntl.LOCK_UN)
         finally:
             os.close(lock)

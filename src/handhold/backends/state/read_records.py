@@ -1,4 +1,4 @@
-"""What sessions have seen of files, in the database."""
+"""Read records of sessions, in the database."""
 
 import json
 from collections.abc import Collection
@@ -43,7 +43,7 @@ class SqliteReadRecords:
 
 
 def _file_key(identity: FileIdentity) -> str:
-    # Some file systems use the highest bit of an inode number, and SQLite's integers are signed.
+    # Some file systems use the highest bit of inode numbers, and SQLite's integers are signed.
     return f"{identity.device}:{identity.inode}"
 
 
@@ -61,7 +61,7 @@ def _encode_body(record: ReadRecord) -> bytes:
     ).encode()
 
 
-@lru_cache(maxsize=16)  # one call asks twice or three times for the same
+@lru_cache(maxsize=16)  # one call looks the same record up two or three times
 def _decode_record(path: bytes, body: bytes) -> ReadRecord:
     facts = json.loads(body)
     return ReadRecord(

@@ -1,7 +1,7 @@
-"""The records of the journal, and the one encoding of each: what the chain hashes.
+"""Journal records, and the canonical encoding that the hash chain covers.
 
 A record is a line of canonical JSON with a version. docs/decisions/0022-journal-records.md specifies it to the byte, so
-that a program in any language can verify a chain. It says nothing of the tables that a record is kept in.
+that programs in any language can verify a chain. It is independent of the database tables.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MICROSECONDS_PER_SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class CallRecord:
-    """Somebody asked for something. `at` is in microseconds since 1970, here and below."""
+    """A call was received. `at` is in microseconds since 1970, here and below."""
 
     seq: int
     at: int
@@ -27,7 +27,7 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class IntentRecord:
-    """What a call sets out to do, and why it may."""
+    """What a call is about to do, and why it is allowed."""
 
     seq: int
     at: int
@@ -39,7 +39,7 @@ class IntentRecord:
 
 @dataclass(frozen=True)
 class OutcomeRecord:
-    """How a call ended. `decision` is that of a call without an intent; `reply` is a hash."""
+    """How a call ended. `decision` is set for a call without an intent; `reply` is a hash."""
 
     seq: int
     at: int
@@ -52,7 +52,7 @@ class OutcomeRecord:
 
 @dataclass(frozen=True)
 class FinishRecord:
-    """Nothing of a call's transaction is left to clean up."""
+    """A call's transaction has been cleaned up."""
 
     seq: int
     at: int
@@ -64,7 +64,7 @@ Quote = Callable[[str], str]
 
 
 def encode_record(record: JournalRecord, number: int, previous: bytes) -> bytes:
-    """The record that comes after the one with the hash `previous`. Its members are written in their order."""
+    """Encode the record that follows the one with the hash `previous`. Members are written in a fixed order."""
     try:
         return _format_line(record, number, previous, encode_basestring).encode()
     except UnicodeEncodeError:
@@ -72,7 +72,7 @@ def encode_record(record: JournalRecord, number: int, previous: bytes) -> bytes:
 
 
 def _quote_any(text: str) -> str:
-    """A text that is no Unicode is spelled by its bytes."""
+    """Text that is not valid Unicode is represented by its bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -142,7 +142,7 @@ def _format_content(content: Content | None, quote: Quote) -> str:
             ids = "null" if owner is None else f"[{owner[0]},{owner[1]}]"
             return f'{{"attributes":{named},"kind":"folder","mode":{mode},"owner":{ids}}}'
         case StagedContent(inode=(device, inode)):
-            # Their numbers are texts, since many readers of JSON round large ones.
+            # Inode numbers are strings, since many JSON parsers round large numbers.
             return (
                 f'{{"device":"{device}","entries":{content.entry_count},"hash":{quote(content.hash)},"inode":"{inode}",'
                 f'"kind":"shelved","mode":{content.mode},"mtime_ns":"{content.mtime_ns}","size":{content.size},'

@@ -1,4 +1,4 @@
-"""The records of the journal as rows of its tables, and back."""
+"""Convert journal records to rows of the tables, and back."""
 
 import json
 import sqlite3
@@ -15,9 +15,9 @@ from handhold.core.ports.journal import Call, CallDecision
 
 SqlRow = tuple[Any, ...]
 
-# A row of these is a record: its last two columns are its number and its hash.
+# Each row of these tables is a record; the last two columns are its number and its hash.
 RECORD_TABLES = ("calls", "intents", "outcomes", "finished")
-# What else belongs to an intent, and in which order it is written.
+# Further rows of an intent, and the order in which they are written.
 DETAIL_TABLES = {"changes": "n", "things": "n, side", "taken": "n"}
 
 _NULLABLE_INT, _NULLABLE_BLOB, _NULLABLE_TEXT = int | None, bytes | None, str | None
@@ -48,7 +48,7 @@ def encode_row(record: JournalRecord) -> tuple[str, SqlRow]:
 
 
 def encode_details(record: JournalRecord) -> Iterator[tuple[str, Iterator[SqlRow]]]:
-    """Its further rows, by table and in their order."""
+    """Further rows, by table and in order."""
     if isinstance(record, IntentRecord):
         seq, files = record.seq, record.files
         yield "changes", ((seq, n, *_encode_change(each)) for n, each in enumerate(files))
@@ -79,7 +79,7 @@ def _encode_content(content: Content | None) -> tuple[str | None, bytes | None, 
 
 
 def _encode_rights(folder: DirectoryMetadata) -> bytes | None:
-    """Its owner and its attributes; None if the change is about neither."""
+    """The owner and attributes; None if neither changes."""
     if folder.owner is None and folder.xattrs is None:
         return None
     named = [(to_bytes(name).hex(), value.hex()) for name, value in folder.xattrs or ()]
@@ -87,7 +87,7 @@ def _encode_rights(folder: DirectoryMetadata) -> bytes | None:
 
 
 def _hash_key(hash: str) -> bytes | None:
-    """None for a file that nobody read, because it was too large."""
+    """None for a file that was too large to read."""
     try:
         return bytes.fromhex(hash)
     except ValueError:
@@ -98,7 +98,7 @@ def _encode_staged(seq: int, files: Sequence[FileChange]) -> Iterator[SqlRow]:
     for n, each in enumerate(files):
         for side, content in (("after", each.after), ("before", each.before)):
             if isinstance(content, StagedContent):
-                # Some file systems use the highest bit of an inode number, and SQLite's integers are signed.
+                # Some file systems use the highest bit of inode numbers, and SQLite's integers are signed.
                 inode = f"{content.inode[0]}:{content.inode[1]}"
                 what = (
                     content.kind,
@@ -116,10 +116,10 @@ def _encode_staged(seq: int, files: Sequence[FileChange]) -> Iterator[SqlRow]:
 
 
 def read_record(connection: sqlite3.Connection, table: str, seq: int) -> JournalRecord:
-    """One of UNREADABLE if its rows are not as a record is written: some columns only repeat what others say."""
+    """Raise one of UNREADABLE_ERRORS if the rows are not exactly as written; some columns are redundant."""
     *row, _, _ = connection.execute(f"SELECT * FROM {table} WHERE seq = ?", (seq,)).fetchone()
     record = _decode_record(connection, table, row)
-    if table != "calls" and encode_row(record) != (table, tuple(row)):  # arguments can be packed in several ways
+    if table != "calls" and encode_row(record) != (table, tuple(row)):  # arguments can be compressed in several ways
         raise ValueError(f"a row of {table} is not as it was written")
     for each, rows in encode_details(record):
         stored = connection.execute(f"SELECT * FROM {each} WHERE seq = ? ORDER BY {DETAIL_TABLES[each]}", (seq,))

@@ -1,7 +1,7 @@
-"""The tables of the state database, as an empty file gets them.
+"""The tables of the state database.
 
-The journal is append-only, by triggers. Beside it is kept what can be told from it, so that a journal of a hundred
-thousand calls answers as fast as an empty one; and contents, questions, and what sessions have seen.
+The journal is append-only, enforced by triggers. Derived data is stored with it, so that a journal of a hundred
+thousand calls answers as fast as an empty one. Other tables hold contents, approvals and read records.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ SCHEMA = (
     ) WITHOUT ROWID""",
     "CREATE INDEX changes_before ON changes (before) WHERE before IS NOT NULL",
     "CREATE INDEX changes_after ON changes (after) WHERE after IS NOT NULL",
-    # Things that change places with their slots.
+    # Entries that are exchanged with their slots.
     """CREATE TABLE things (
         seq INTEGER NOT NULL, n INTEGER NOT NULL, side TEXT NOT NULL,
         slot BLOB NOT NULL, kind TEXT NOT NULL, hash TEXT NOT NULL, size INTEGER NOT NULL, mode INTEGER NOT NULL,
@@ -53,7 +53,7 @@ SCHEMA = (
     ) WITHOUT ROWID""",
     "CREATE TABLE taken (seq INTEGER NOT NULL, n INTEGER NOT NULL, call INTEGER NOT NULL, PRIMARY KEY (seq, n))",
     "CREATE INDEX taken_call ON taken (call)",
-    # The reply goes by its hash. Without a decision, it came with the intent, or there was nothing to decide.
+    # The reply is referenced by hash. Without a decision, it is with the intent, or there was nothing to decide.
     """CREATE TABLE outcomes (
         seq INTEGER PRIMARY KEY REFERENCES calls, at INTEGER NOT NULL, status TEXT NOT NULL, code TEXT,
         time_us INTEGER NOT NULL, reply BLOB, decision BLOB, rule BLOB, approver BLOB,
@@ -65,7 +65,7 @@ SCHEMA = (
     *make_append_only(*JOURNAL_TABLES),
     "CREATE TABLE head (record INTEGER NOT NULL, digest BLOB NOT NULL)",
     "INSERT INTO head VALUES (0, zeroblob(32))",
-    # What can be told from the journal, kept at hand.
+    # Data derived from the journal.
     "CREATE TABLE pending (seq INTEGER PRIMARY KEY, settled INTEGER NOT NULL)",
     "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
     "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
@@ -78,7 +78,7 @@ SCHEMA = (
     "CREATE TABLE replies_held (bytes INTEGER NOT NULL)",
     "INSERT INTO replies_held VALUES (0)",
     *approvals.SCHEMA,
-    # The newest mark of a file under several names has the highest id.
+    # Of several read records of a file, the newest has the highest id.
     """CREATE TABLE marks (
         id INTEGER PRIMARY KEY, session BLOB NOT NULL, path BLOB NOT NULL, file TEXT NOT NULL, body BLOB NOT NULL,
         UNIQUE (session, path)

@@ -1,4 +1,4 @@
-"""A secret of the state folder: what is signed with it, only somebody who may read the folder could have signed."""
+"""The state folder's signing key: only somebody who can read the folder can create its signatures."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ KEY_BYTES = 32
 
 
 def load_or_create_key(folder: Path) -> bytes:
-    """The one that is there, or a new one; of two that make it at once, the first counts."""
+    """Load the key or create one; of two processes that create it at once, the first wins."""
     file = folder / KEY_FILE
     while True:
         exists = file.exists()
@@ -19,10 +19,10 @@ def load_or_create_key(folder: Path) -> bytes:
         made.touch(mode=0o600, exist_ok=False)
         made.write_bytes(os.urandom(KEY_BYTES))
         try:
-            if exists:  # a part of one proves nothing
+            if exists:  # an incomplete key is worthless
                 made.replace(file)
             else:
-                os.link(made, file)  # whole or not at all, and never over another
+                os.link(made, file)  # atomic, and never replaces another
         except FileExistsError:
             continue
         finally:

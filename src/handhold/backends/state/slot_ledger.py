@@ -1,4 +1,4 @@
-"""Slots, as the journal counts them: by the command that filled them, and by what lies there on the disk."""
+"""Slots as the journal tracks them: by the command that filled them, and by what they hold."""
 
 import sqlite3
 from collections import defaultdict, deque
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from handhold.core.plans import FileChange, StagedContent
 
 SCHEMA = (
-    # By command: how much its slots hold as things lie now, and once they are swapped.
+    # By command: how much its slots hold now, and once they are swapped.
     """CREATE TABLE slots (
         command BLOB PRIMARY KEY, used INTEGER NOT NULL, bytes INTEGER NOT NULL,
         swapped INTEGER NOT NULL, for_redo INTEGER NOT NULL
     ) WITHOUT ROWID""",
     "CREATE TABLE slot_uses (command BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (command, seq)) WITHOUT ROWID",
     "CREATE INDEX slot_uses_seq ON slot_uses (seq)",
-    # How much all of them hold is asked at every change, so it is kept.
+    # The total is needed at every change, so it is stored.
     "CREATE TRIGGER slots_come AFTER INSERT ON slots BEGIN UPDATE held SET in_slots = in_slots + NEW.bytes; END",
     "CREATE TRIGGER slots_go AFTER DELETE ON slots BEGIN UPDATE held SET in_slots = in_slots - OLD.bytes; END",
     """CREATE TRIGGER slots_swap AFTER UPDATE OF bytes ON slots BEGIN
@@ -26,14 +26,14 @@ SCHEMA = (
 
 
 class SlotBytes(NamedTuple):
-    """Bytes that a command's slots hold once its changes are committed, and once they are taken back."""
+    """Bytes in a command's slots once its changes are committed, and once they are undone."""
 
     committed: int
     undone: int
 
 
 def slot_bytes_by_command(files: Iterable[FileChange]) -> Mapping[str, SlotBytes]:
-    """The commands whose slots these changes are about: committed, the old things lie there, taken back the new."""
+    """The slots of these changes, by command: they hold the old entries when committed, the new ones when undone."""
     held: defaultdict[str, SlotBytes] = defaultdict(lambda: SlotBytes(0, 0))
     for each in files:
         before, after = (side if isinstance(side, StagedContent) else None for side in (each.before, each.after))
@@ -46,7 +46,7 @@ def slot_bytes_by_command(files: Iterable[FileChange]) -> Mapping[str, SlotBytes
     return held
 
 
-# Not the slots of a transaction that is not finished: it may still need them.
+# Not the slots of an unfinished transaction, which may still need them.
 SELECT_DROPPABLE = """
     SELECT command, bytes FROM slots
     WHERE for_redo = ?
@@ -60,10 +60,10 @@ class SlotLedger:
     """Which slots are kept, how much they hold, and whether an undo needs them or only a redo."""
 
     def __init__(self) -> None:
-        self._dropped: deque[str] = deque()  # commands whose slots went, and lie on the shelf still
+        self._dropped: deque[str] = deque()  # commands whose slots were dropped but still exist in the staging area
 
     def record_use(self, connection: sqlite3.Connection, seq: int, slot_bytes: Mapping[str, SlotBytes]) -> None:
-        """A call is about the slots of these commands: the first commits their changes, each later one swaps them."""
+        """Record that a call uses these slots: the first one commits their changes, each later one swaps them."""
         now: int = connection.execute("SELECT clock FROM held").fetchone()[0]
         for command, (committed, undone) in slot_bytes.items():
             key = command.encode()
@@ -75,7 +75,7 @@ class SlotLedger:
                 connection.execute("UPDATE lacking SET contents = contents + 1 WHERE seq = ?", (seq,))
 
     def discard(self, connection: sqlite3.Connection, seq: int) -> None:
-        """A call came to nothing: slots that no other call is about are needed no more, the others are as before."""
+        """Forget a call that was rolled back: delete slots that no other call uses, and swap the others back."""
         rows = connection.execute(
             "SELECT command FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?1) AND NOT EXISTS"
             " (SELECT 1 FROM slot_uses WHERE slot_uses.command = slots.command AND seq <> ?1)",
@@ -86,11 +86,11 @@ class SlotLedger:
         self._dropped.extend(command.decode() for (command,) in rows)
 
     def iter_droppable(self, connection: sqlite3.Connection, *, for_redo: bool) -> Iterator[tuple[bytes, int]]:
-        """Those that may go, the oldest first: command and bytes."""
+        """Slots that may be dropped, oldest first: command and bytes."""
         return connection.execute(SELECT_DROPPABLE, (for_redo,))
 
     def drop(self, connection: sqlite3.Connection, victims: Collection[tuple[bytes, int]]) -> int:
-        """Drop these; how many bytes that frees."""
+        """Drop these slots; return how many bytes that frees."""
         for command, _ in victims:
             self._dropped.append(command.decode())
             connection.execute("DELETE FROM slots WHERE command = ?", (command,))
@@ -103,7 +103,7 @@ class SlotLedger:
 
     def pop_dropped(self) -> Collection[str]:
         dropped: list[str] = []
-        with suppress(IndexError):  # another thread may take from it too
+        with suppress(IndexError):  # another thread may take from it, too
             while True:
                 dropped.append(self._dropped.popleft())
         return dropped

@@ -1,8 +1,8 @@
-"""The store on SQLite: one file a workspace, shared by every process that works there.
+"""The SQLite store: one file per workspace, shared by all processes that work there.
 
-What the journal says is appended and never altered: triggers see to that, and a chain of hashes shows it. What can
-be told from it (which transactions are pending, which calls lack a content for taking them back) is kept beside it,
-so that a journal of a hundred thousand calls answers as fast as an empty one.
+Journal records are appended and never altered: triggers enforce that, and a hash chain proves it. Derived data (which
+transactions are pending, which calls lack content for undo) is stored as well, so that a journal of a hundred thousand
+calls answers as fast as an empty one.
 """
 
 import sqlite3
@@ -50,8 +50,8 @@ from handhold.core.ports.journal import (
 
 DATABASE_FILE = "state.db"
 LOCK_FILE = "lock"
-MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store that has no disk
-# Of replies kept for calls that come again; apart, so that they never cost an undo.
+MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store without a disk
+# For replies that are kept for retried calls; a separate limit, so that they never cost an undo.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LISTED_PATHS = 100
 
@@ -79,7 +79,7 @@ ENTRY_TYPES = (
 )
 MAX_TIME_US = 253_402_300_800 * MICROSECONDS_PER_SECOND  # the end of the year 9999
 
-# Of the calls with one id: the last that succeeded, else the last.
+# Of several calls with one id: the last that succeeded, otherwise the last.
 SELECT_CALL_BY_ID = f"""
     SELECT calls.seq FROM calls INDEXED BY calls_id LEFT JOIN outcomes USING (seq)
     WHERE call_id = ? AND turn = ? AND session = ?
@@ -88,9 +88,9 @@ SELECT_CALL_BY_ID = f"""
 
 
 class SqliteStore:
-    """`bound` is what may be kept for undo, in bytes; None: a share of what is free on the disk.
+    """`bound` is how many bytes may be kept for undo; None: a share of the free disk space.
 
-    Without a folder all of it is in memory, and goes with this object.
+    Without a folder, everything is in memory and lives as long as this object.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class SqliteStore:
 
     @classmethod
     def in_memory(cls, *, bound: ByteBound | None = None) -> Self:
-        """One that leaves nothing behind: for tests and dry runs."""
+        """A store that leaves nothing behind, for tests and dry runs."""
         return cls(None, bound=bound)
 
     def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
@@ -135,7 +135,7 @@ class SqliteStore:
         return self._contents.has(hash)
 
     def read_usage(self) -> tuple[int, int]:
-        """How many bytes of contents are kept, and how many contents had to go so far."""
+        """How many bytes of contents are kept, and how many contents were dropped so far."""
         return self._contents.read_usage()
 
     def slots(self) -> Collection[str]:
@@ -182,7 +182,7 @@ class SqliteStore:
             connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
             self._slots.record_use(connection, seq, slot_bytes_by_command(files))
             connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
-            # Undo and redo may take several steps, and none of them takes away what a later one needs.
+            # Undo and redo may take several steps, and none may drop what a later one needs.
             free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
             dropped = free_space(connection)
             given_up = () if reverses else self._select_entries(connection, self._undo_space.choose_calls(connection))
@@ -203,7 +203,7 @@ class SqliteStore:
             if outcome.status in COMMITTED_STATUSES:
                 connection.execute("UPDATE pending SET settled = 1 WHERE seq = ?", (seq,))
                 self._undo_space.give_up(connection, dropped_undo)
-            else:  # what was begun has been taken back
+            else:  # the transaction was rolled back
                 connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
                 self._slots.discard(connection, seq)
 
@@ -226,7 +226,7 @@ class SqliteStore:
 
     def incomplete_transactions(self) -> Sequence[IncompleteTransaction]:
         if self._database.fetch_row("SELECT 1 FROM pending LIMIT 1") is None:
-            return ()  # as nearly always, and asked before every call
+            return ()  # the usual case, checked before every call
         with self._database.read_transaction() as connection:
             rows = connection.execute(
                 "SELECT seq, transaction_id, settled FROM pending JOIN intents USING (seq) ORDER BY seq"
@@ -245,7 +245,7 @@ class SqliteStore:
             return next(self._decode_entries(connection, rows, with_replies=True), None)
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[JournalEntry]:
-        """Oldest first, without the replies: `find_call` gives those."""
+        """Oldest first, without replies: use `find_call` for those."""
         of_session = "" if session is None else "WHERE session = ?"
         parameters = () if session is None else (to_bytes(session),)
         with self._database.read_transaction() as connection:
@@ -290,7 +290,7 @@ class SqliteStore:
     def list_grants(self, session: str) -> Mapping[str, str]:
         return self._approvals.list_grants(session)
 
-    # --- marks
+    # --- read records
 
     def read_records(self, session: str) -> "SqliteReadRecords":
         return SqliteReadRecords(self._database, session)
@@ -349,7 +349,7 @@ class SqliteStore:
         return Outcome(status, code, time_us / 1000, text)
 
     def _read_undoers(self, connection: sqlite3.Connection, first: int) -> Mapping[int, Sequence[int]]:
-        """What took back the calls from `first` on; takers are later than what they take, so these are all."""
+        """What undid the calls from `first` on. An undo is always later than what it undoes, so these are all."""
         undoers: defaultdict[int, list[int]] = defaultdict(list)
         rows = connection.execute(
             "SELECT call, seq FROM taken JOIN outcomes USING (seq)"
@@ -365,7 +365,7 @@ class SqliteStore:
         return tuple(to_text(path) for (path,) in connection.execute(sql, (seq, MAX_LISTED_PATHS)))
 
     def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> str:
-        """By its hash."""
+        """Store a reply; return its hash."""
         hash = digest(reply)
         data, packed = pack(reply)
         sql = "INSERT OR IGNORE INTO replies (hash, packed, data) VALUES (?, ?, ?)"
@@ -390,7 +390,7 @@ class SqliteStore:
 
 
 def _split_sides(files: Iterable[FileChange]) -> tuple[list[Content | None], list[Content | None]]:
-    """Everything before, and everything after."""
+    """All contents before, and all after."""
     return [each.before for each in files], [each.after for each in files]
 
 

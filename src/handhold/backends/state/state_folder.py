@@ -1,4 +1,4 @@
-"""Where state lives: one private folder a workspace, beneath the user's state directory."""
+"""Where state is stored: one private folder per workspace, below the user's state directory."""
 
 import os
 import sys
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-ROOTS_FILE = "roots.txt"  # for people who wonder which folder is whose; nothing reads it
+ROOTS_FILE = "roots.txt"  # tells people which folder belongs to which roots; nothing reads it
 NAME_LENGTH = 16
 
 
 def ensure_state_folder(state: Path | None, roots: Sequence[str]) -> Path:
-    """The state folder of a workspace, made if it was not there. Links to a root lead to one folder."""
+    """The state folder of a workspace, created if missing. Links to a root share its folder."""
     real = [os.path.realpath(root) for root in roots]
     folder = state_folder_path(state, roots)
     ensure_private_folder(folder.parent)
     ensure_private_folder(folder)
-    if folder.stat().st_mode & 0o077:  # it is ours by its name, whoever made it
+    if folder.stat().st_mode & 0o077:  # the name makes it ours, whoever created it
         folder.chmod(0o700)
     roots_file = folder / ROOTS_FILE
     if not roots_file.exists():
@@ -31,7 +31,7 @@ def state_folder_path(state: Path | None, roots: Sequence[str]) -> Path:
 
 
 def default_state_root() -> Path:
-    """The user's state directory; a relative XDG_STATE_HOME counts as none, as its standard says."""
+    """The user's state directory; a relative XDG_STATE_HOME is ignored, as the standard requires."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "handhold"
     home = os.environ.get("XDG_STATE_HOME", "")
@@ -39,6 +39,6 @@ def default_state_root() -> Path:
 
 
 def ensure_private_folder(folder: Path) -> Path:
-    """A folder, made for its owner alone if it was not there; one that was there may be somebody's for other things."""
+    """Create a folder that only its owner can access; an existing one keeps its mode."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

@@ -1,8 +1,8 @@
-"""Text as it lies in the database: as bytes, so that any text comes back as it was."""
+"""Text in the database: stored as bytes, so that any text is restored exactly."""
 
 
 def to_bytes(text: str) -> bytes:
-    """Text of any origin: names that are not UTF-8 and half characters from a model's JSON come back as they were."""
+    """Encode any text: names that are not UTF-8, and lone surrogates from a model's JSON, are restored exactly."""
     return text.encode("utf-8", "surrogatepass")
 
 

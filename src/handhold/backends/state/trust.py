@@ -1,6 +1,7 @@
-"""Which folders' settings a person has looked at: by the folder's real path, and by what the file held then.
+"""Which folders' settings a person has reviewed: by the folder's real path, and by the content of the file at that
+time.
 
-One small file a folder, so that two processes never write the same one by halves.
+One small file per folder, so that two processes never write to the same one.
 """
 
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from handhold.backends.state.state_folder import default_state_root, ensure_private_folder
 
-DIGEST_LENGTH = 64  # of a digest, in letters
+DIGEST_LENGTH = 64  # in characters
 
 
 def digest(data: bytes) -> str:
@@ -35,7 +36,7 @@ def record_trust(root: str, data: bytes) -> None:
 
 
 def forget_trust(root: str) -> bool:
-    """Whether there was anything to forget."""
+    """Return whether there was anything to forget."""
     try:
         _record_path(root).unlink()
     except FileNotFoundError:
@@ -44,7 +45,7 @@ def forget_trust(root: str) -> bool:
 
 
 def find_state_root() -> Path | None:
-    """Where the user's state is; None if they have no home, and what stands in its place may be anybody's."""
+    """The user's state directory; None without a home, where anybody might control the substitute."""
     try:
         state = default_state_root()
     except RuntimeError:

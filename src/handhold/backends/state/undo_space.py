@@ -1,8 +1,8 @@
-"""Making room: what is kept beyond the bound goes, but never the undo of a call before a reply has said so.
+"""Make room: drop what exceeds the bound, but never a call's undo before a reply has announced it.
 
-What was only seen goes first, then what only a redo needs: new contents of files, slots of commands that stand taken
-back. What an undo needs goes last, and only of calls that were *given up*: a change that finds too much kept chooses
-the calls whose undo has to go, its reply names them, and later changes drop what they need. So the bound may be
+Contents that were only seen are dropped first, then what only a redo needs: new contents of files, slots of undone
+commands. What an undo needs is dropped last, and only for calls that were *given up*: a change that finds too much kept
+chooses the calls whose undo must go, its reply names them, and later changes drop their data. So the bound may be
 exceeded for a while, by what the last changes left.
 """
 
@@ -14,9 +14,9 @@ from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, AnyVictim, Boun
 from handhold.backends.state.slot_ledger import SlotLedger
 from handhold.backends.state.undo_state import COMMITTED_STATUSES_SQL
 
-KEPT_SHARE = 0.9  # of the bound; a reply gives up all beyond it, so that not every later one has to name a call
-MAX_GIVEN_UP_CALLS = 100  # calls that one reply names
-MAX_SKIPPED = 100  # slots, or contents, that must stay, before no more of them are looked at
+KEPT_SHARE = 0.9  # of the bound; a reply gives up everything beyond it, so that not every later one has to name a call
+MAX_GIVEN_UP_CALLS = 100  # named in one reply
+MAX_SKIPPED = 100  # slots or contents that must stay, before the search for more ends
 
 # The calls that need a slot or a content for their undo.
 SELECT_SLOT_USERS = "SELECT seq FROM slot_uses WHERE command = ?"
@@ -30,7 +30,7 @@ class UndoSpace:
         self._slots = slots
 
     def free_space(self, connection: sqlite3.Connection) -> int:
-        """Drop what may go, until the rest is within the bound; how many contents that were."""
+        """Drop data until the rest is within the bound; return how many contents were dropped."""
         dropped = self._contents.drop_seen(connection)
         for level in (FOR_REDO, FOR_UNDO):
             over = self._excess_bytes(connection, level)
@@ -44,7 +44,7 @@ class UndoSpace:
         return dropped
 
     def choose_calls(self, connection: sqlite3.Connection) -> list[int]:
-        """The calls whose undo has to be given up, the longest unused first. Not the ones with an open intent."""
+        """The calls whose undo must be given up, longest unused first. Calls with an open intent are excluded."""
         if self._excess_bytes(connection, FOR_UNDO) <= 0:
             return []
         chosen: dict[int, None] = {}
@@ -61,13 +61,13 @@ class UndoSpace:
         return list(chosen)
 
     def give_up(self, connection: sqlite3.Connection, calls: Iterable[int]) -> None:
-        """A reply says that the undo of these calls will be dropped."""
+        """Record that a reply announced that the undo of these calls will be dropped."""
         connection.executemany("INSERT OR IGNORE INTO given_up VALUES (?)", ((seq,) for seq in calls))
 
     def _excess_bytes(self, connection: sqlite3.Connection, level: int, *, share: float = 1.0) -> int:
-        """How much is kept beyond the bound, not counting contents of lower levels: they go first.
+        """How much exceeds the bound, not counting contents of lower levels, which are dropped first.
 
-        Those that are left by then are of the call under way, which may still need them.
+        Any that are left then belong to the current call, which may still need them.
         """
         over = self._contents.excess_bytes(connection, share=share)
         if over > 0:
@@ -86,7 +86,7 @@ class UndoSpace:
     def _filter_unpromised(
         self, connection: sqlite3.Connection, victims: Iterable[AnyVictim], users: str
     ) -> Iterator[AnyVictim]:
-        """Those that no undo needs which is still promised."""
+        """The victims that no undo needs that is still promised."""
         skipped = 0
         for victim in victims:
             if not self._list_promised_calls(connection, users, victim[0]):
@@ -95,9 +95,9 @@ class UndoSpace:
                 return
 
     def _list_promised_calls(self, connection: sqlite3.Connection, users: str, key: bytes) -> list[int]:
-        """The calls that need this for their undo, which is possible so far, and was not given up.
+        """The calls that need this for an undo that is still possible and was not given up.
 
-        Those that stand taken back are among them: redone, they can be undone again.
+        Includes undone calls: once redone, they can be undone again.
         """
         rows = connection.execute(
             f"SELECT DISTINCT seq FROM ({users}) JOIN calls USING (seq) JOIN outcomes USING (seq)"
