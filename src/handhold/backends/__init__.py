@@ -1,1 +1,1 @@
-"""Effects: what implements the ports of the core."""
+"""Effects: implementations of the core's ports."""

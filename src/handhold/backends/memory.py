@@ -1,4 +1,4 @@
-"""A workspace in a dictionary: for tests and dry runs. It passes the suite of the real one."""
+"""A workspace in memory, for tests and dry runs. It passes the same test suite as the real one."""
 
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ from handhold.core.plans import (
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.journal import IncompleteTransaction
 
-LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for somebody else's transaction
+LOCK_TIMEOUT_SECONDS = 30.0  # to wait for another transaction
 
 T = TypeVar("T")
 
 
 class MemoryFiles(MemoryView):
-    """`slots` holds files that wait to change places. Of what a command may leave, there are only files here."""
+    """`slots` holds files to be exchanged. Of what a command may leave, only files are supported here."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class MemoryFiles(MemoryView):
     def with_io_timeout(self, work: Callable[[], T], raise_if_cancelled: Callable[[], None]) -> T:
         return work()
 
-    # --- the one door
+    # --- commit
 
     @contextmanager
     def transaction(
@@ -73,7 +73,7 @@ class MemoryFiles(MemoryView):
             self._lock.release()
 
     def recover(self, incomplete: IncompleteTransaction) -> tuple[str, ...]:
-        """What lived in this process died with it."""
+        """Nothing to recover: what was in this process died with it."""
         return ()
 
     def is_current(self, path: str, content: Content) -> bool:
@@ -87,7 +87,7 @@ class MemoryFiles(MemoryView):
         return next((data for data in datas if data is not None and digest(data) == content.hash), None)
 
     def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
-        return ()  # no command runs here, so no tree is shelved
+        return ()  # no command runs here, so no tree is staged
 
     def exact_hash(self, content: StagedContent, path: str) -> str | None:
         return content.hash if self.read_staged(content, path) is not None else None
@@ -146,7 +146,7 @@ class MemoryTransaction:
             name = self._workspace.name_of_place(path)
             self._before[path] = workspace.files.pop(name, None)
             if data is None:
-                workspace.directories.add(dirname(name))  # on a disk it stays when its last file goes
+                workspace.directories.add(dirname(name))  # on disk, a directory stays when its last file is removed
             else:
                 workspace.write(name, data)
         statuses = {path: workspace.stat(path) for path, data in ready.items() if data is not None}
@@ -170,7 +170,7 @@ class MemoryTransaction:
         return [change for change in self.files if not change.is_directory]
 
     def _verify(self, change: FileChange) -> bool:
-        """Stale unless the path is its `before`; False if there is nothing to do."""
+        """Raise Stale unless the path is its `before`; False if there is nothing to do."""
         status = self._workspace.stat(change.path)
         match change.before, change.after:
             case None, None:
@@ -200,7 +200,7 @@ class MemoryTransaction:
                 return after is None or after.hash != before.hash
 
     def _missing_parents(self, change: FileChange) -> Iterator[str]:
-        """The directories above that are not there."""
+        """The parent directories that do not exist."""
         parent = dirname(self._workspace.to_place(change.path))
         while self._workspace.stat(parent) is None:
             yield parent
@@ -208,7 +208,7 @@ class MemoryTransaction:
 
 
 class MemorySlotTransaction:
-    """Files that change places with their slots."""
+    """Exchanges files with their slots."""
 
     def __init__(self, workspace: MemoryFiles, changes: Sequence[FileChange], name: str) -> None:
         self.id = name
@@ -258,7 +258,7 @@ class MemorySlotTransaction:
 
 
 def _with_mode(change: FileChange) -> FileChange:
-    """The mode of what goes away."""
+    """Add the mode of what is removed."""
     if change.after is not None:
         return change
     return replace(change, mode=DIRECTORY_MODE if isinstance(change.before, Directory) else FILE_MODE)

@@ -1,4 +1,4 @@
-"""Files in a dictionary, as they are read. `MemoryView.files` may be changed behind the tools' back, as a disk may."""
+"""Files in memory, for reading. `MemoryView.files` may be changed by others at any time, as a disk may."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 
 
 class MemoryView:
-    """Names in `files` and `directories` are relative to the root. A directory is also there if a file is in it."""
+    """Names in `files` and `directories` are relative to the root. A directory also exists if it contains a file."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class MemoryView:
         for path, data in (files or {}).items():
             self.put(path, data)
 
-    # --- the hand behind the tools' back
+    # --- changes by others
 
     def put(self, path: str, data: str | bytes | None) -> None:
-        """Make, overwrite or remove a file as another program would: by its real name."""
+        """Create, overwrite or remove a file as another program would: by its real name."""
         name = self._parse_name(path, path)
         if data is None:
             del self.files[name]
@@ -52,19 +52,19 @@ class MemoryView:
 
     def write(self, name: str, data: bytes) -> None:
         self.files[name] = data
-        self._identities.pop(name, None)  # written is written, even with the same bytes
+        self._identities.pop(name, None)  # a write is a change, even with the same bytes
 
     def get_content(self, path: str) -> bytes | None:
         return self.files.get(self.resolve_name(path))
 
     def remove_directory(self, place: str) -> None:
-        """If it is empty; else it stays."""
+        """Remove it if it is empty."""
         name = self.name_of_place(place)
         if not self.list_names(name):
             self.directories.discard(name)
             self.directories.add(dirname(name))
 
-    # --- what stands where
+    # --- metadata
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class MemoryView:
         return self._format_place(self.resolve_name(path))
 
     def to_place(self, place: str) -> str:
-        """A place in its one spelling, whether something stands there or not."""
+        """The canonical form of a place, whether it exists or not."""
         return self._format_place(self.name_of_place(place))
 
     def _format_place(self, name: str) -> str:
@@ -110,7 +110,7 @@ class MemoryView:
         return any(other == name or other.startswith(f"{name}/") for other in self._iter_directories())
 
     def _iter_directories(self) -> Iterator[str]:
-        """Every directory, and what lies in some."""
+        """Directories, with repetitions."""
         yield from self.directories
         yield from map(dirname, self.files)
 
@@ -123,11 +123,11 @@ class MemoryView:
         }
 
     def resolve_name(self, path: str) -> str:
-        """The name that a path of the model's leads to, beneath the root."""
+        """The name below the root that a path from the model leads to."""
         return self._parse_name(unescape_existing_names(path, self._exists), path)
 
     def name_of_place(self, place: str) -> str:
-        """The name at a place, whether something stands there or not."""
+        """The name at a place, whether it exists or not."""
         return self._parse_name(unescape_ambiguous(place), place)
 
     def _exists(self, path: str) -> bool:
@@ -138,7 +138,7 @@ class MemoryView:
         return name in self.files or self.is_directory(name)
 
     def _parse_name(self, path: str, given: str) -> str:
-        """A path's spelling beneath the root. There are no links, so its letters tell."""
+        """A path normalized below the root. There are no links, so its spelling is enough."""
         parts: list[str] = []
         for name in split_names(self._roots.parse_path(path).rel_path):
             if "/".join(parts) in self.files:
@@ -152,7 +152,7 @@ class MemoryView:
         return "/".join(parts)
 
     def _get_identity(self, name: str) -> FileIdentity:
-        """Another file, at another time, whenever its content is not the object that was seen here before."""
+        """A new identity whenever the content is not the same object as before."""
         data = self.files.get(name)
         known = self._identities.get(name)
         if known is None or known[0] is not data:
@@ -187,7 +187,7 @@ class MemoryView:
     def declared_encoding(self, path: str) -> DeclaredEncoding | None:
         try:
             return self._declarations.find("", self.resolve_name(path))
-        except ToolError:  # whoever opens it will hear of it
+        except ToolError:  # reported when the file is opened
             return None
 
     def fingerprint(self, path: str) -> tuple[FileIdentity, str]:
@@ -205,7 +205,7 @@ class MemoryView:
 
 @dataclass(frozen=True)
 class MemoryHiddenPaths:
-    """By name: no file has two of them here."""
+    """By name: files have no second name here."""
 
     workspace: MemoryView
     denies: Callable[[str], bool]

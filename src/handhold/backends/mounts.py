@@ -1,8 +1,8 @@
-"""Mounts that may fall silent, because another process or machine serves them, and how long they are waited for.
+"""Remote mounts, which may stop responding because another process or machine serves them, and timeouts for them.
 
-Whoever asks a file system that does not answer hangs in the kernel, and often cannot even be killed. So where there is
-such a mount beneath the roots, what reads is done in a thread of its own, and left there if it does not come back.
-Elsewhere this costs one look at whether mounts have changed.
+A call to a file system that does not respond hangs in the kernel, and often cannot even be killed. So if there is such
+a mount below the roots, reads run in a thread of their own, which is abandoned if it does not return. Otherwise this
+costs one check whether mounts have changed.
 """
 
 import os
@@ -17,18 +17,18 @@ from handhold.core.errors import SystemFailure
 
 MOUNTINFO_PATH = "/proc/self/mountinfo"
 MOUNTINFO_ESCAPES = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\043": "#", r"\134": "\\"}
-# How the names of their kinds begin.
+# Prefixes of their file system types.
 REMOTE_TYPE_PREFIXES = ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "fuse", "lustre", "nfs", "smb", "virtiofs")
-# For an answer: longer than a search may take, and enough to read a large file from afar.
+# Longer than a search may take, and enough to read a large file remotely.
 IO_TIMEOUT_SECONDS = 30.0
-POLL_INTERVAL_SECONDS = 0.05  # seconds between two looks at whether anybody still waits
-MAX_STUCK_THREADS = 64  # threads that never came back; then nobody is sent any more until one does
+POLL_INTERVAL_SECONDS = 0.05  # between two checks for cancellation
+MAX_STUCK_THREADS = 64  # abandoned threads; then no more are started until one returns
 
 T = TypeVar("T")
 
 
 def list_mounts() -> Iterator[tuple[str, str]]:
-    """The point and the kind of every mount that we see."""
+    """The mount point and type of every visible mount."""
     with open(MOUNTINFO_PATH, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 — no file of a workspace
         for line in file:
             before, _, after = line.partition(" - ")
@@ -36,25 +36,25 @@ def list_mounts() -> Iterator[tuple[str, str]]:
 
 
 def unescape_field(field: str) -> str:
-    """A field of the list of mounts, without its escapes."""
+    """Decode a field of mountinfo."""
     for escape, plain in MOUNTINFO_ESCAPES.items() if "\\" in field else ():
         field = field.replace(escape, plain)
     return field
 
 
 class RemoteMounts:
-    """What of some roots is served from elsewhere, as of now."""
+    """The remote mounts that affect some roots, currently."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = roots
         self._lock = Lock()
         self._stuck_threads = 0
-        self._known_points: list[str] | None = None  # unknown yet
+        self._known_points: list[str] | None = None  # not known yet
         self._poll = select.poll()
         try:
             self._fd = os.open(MOUNTINFO_PATH, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            self._fd, self._known_points = -1, []  # nobody can tell
+            self._fd, self._known_points = -1, []  # not available here
         else:
             self._poll.register(self._fd, select.POLLPRI)
 
@@ -65,11 +65,11 @@ class RemoteMounts:
 
     @property
     def description(self) -> str:
-        """The points of such mounts; empty if there are none."""
+        """The mount points; empty if there are none."""
         return ", ".join(self._mount_points())
 
     def list_below_roots(self) -> list[str]:
-        """Those that lie below a root, and not around it."""
+        """Mounts below a root, not those that contain it."""
         return [
             point
             for point in self._mount_points()
@@ -80,7 +80,7 @@ class RemoteMounts:
         with self._lock:
             if self._known_points is None or (self._fd >= 0 and self._poll.poll(0)):
                 self._known_points = None
-                with suppress(OSError):  # no descriptor to spare: it is looked up next time
+                with suppress(OSError):  # out of descriptors: try again next time
                     self._known_points = self._find_points()
             return self._known_points or []
 
@@ -90,7 +90,7 @@ class RemoteMounts:
             point for point, kind in found if _is_remote(kind) and any(_is_inside(point, root) for root in self._roots)
         ]
         for root in self._roots:
-            # Of those that it lies in, the innermost is the longest, and of equal ones the last is on top.
+            # The innermost mount has the longest path; of equal ones, the last is on top.
             point, kind = max(
                 (each for each in found if _is_inside(root, each[0])), key=lambda each: len(each[0]), default=("", "")
             )
@@ -98,9 +98,9 @@ class RemoteMounts:
         return list(dict.fromkeys(below))
 
     def with_io_timeout(self, work: Callable[[], T], raise_if_cancelled: Callable[[], None]) -> T:
-        """What this work gives. It must only read: SystemFailure if it takes too long, and then it is forgotten.
+        """Run `work`, which must only read; if it takes too long, abandon it and raise SystemFailure.
 
-        `raise_if_cancelled` raises when nobody waits for the work any more.
+        `raise_if_cancelled` raises when nobody waits for the result any more.
         """
         if not (where := self.description):
             return work()
@@ -114,7 +114,7 @@ class RemoteMounts:
         def run() -> None:
             try:
                 results.append(work())
-            except BaseException as error:  # noqa: BLE001 — it is raised where it is waited for
+            except BaseException as error:  # noqa: BLE001 — raised again in the waiting thread
                 errors.append(error)
             with self._lock:
                 ended.set()

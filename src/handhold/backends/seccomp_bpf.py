@@ -1,9 +1,9 @@
-"""Filters of system calls, as small programs for the kernel: the steps they are made of, and how processors count."""
+"""Seccomp filters as BPF programs: their instructions, and the supported architectures."""
 
 import struct
 from dataclasses import dataclass
 
-# Offsets in struct seccomp_data. Both machines are little-endian: the low half of an argument comes first.
+# Offsets in struct seccomp_data. Both architectures are little-endian: the low half of an argument comes first.
 NR_OFFSET, ARCH_OFFSET, ARGS_OFFSET = 0, 4, 16
 BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT, BPF_RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
@@ -11,7 +11,7 @@ SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
 
 @dataclass(frozen=True)
 class Architecture:
-    """How one kind of processor counts. `column` is its number in a table of calls."""
+    """A processor architecture. `column` is its index in tables of call numbers."""
 
     audit_arch: int
     column: int
@@ -25,7 +25,7 @@ def load_word(offset: int) -> bytes:
 
 
 def jump_if(code: int, value: int, skip_if_true: int, skip_if_false: int) -> bytes:
-    """How many steps to leave out if it holds, and if not."""
+    """How many instructions to skip if the condition is true, and if it is false."""
     return _pack_instruction(code, skip_if_true, skip_if_false, value)
 
 

@@ -1,1 +1,1 @@
-"""What is not text, made fit for a model. The decoding happens in a process of its own, which can do nothing else."""
+"""Convert files that are not text for a model. Decoding runs in a separate process that can do nothing else."""

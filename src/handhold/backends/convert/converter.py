@@ -1,8 +1,8 @@
-"""Converts images and PDFs, each in a process of its own that is thrown away afterwards.
+"""Convert images and PDFs, each in a process of its own that is discarded afterwards.
 
-Decoders are where a file becomes an attack. So none is ever loaded here: the worker gets the bytes and no path, has
-512 MB and four seconds, and can only compute (see `worker`). What it says is the word of a process that may have been
-turned: looked at, bounded, and never more than text and pixels.
+Decoders are where a file becomes an attack. So none is loaded here: the worker gets the bytes but no path, has 512 MB
+and four seconds, and can only compute (see `worker`). Its output may come from a compromised process: it is validated,
+bounded, and never more than text and pixels.
 """
 
 import json
@@ -32,10 +32,10 @@ from handhold.core.errors import (
 from handhold.core.facts import ConversionStopReason, ConvertedImage, ConvertedPdf, PdfPage, Picture
 from handhold.core.plans import Convert
 
-MAX_MEMORY_BYTES = 512 << 20  # bytes of address space
-MAX_CPU_SECONDS = 4  # of the processor; the kernel counts whole ones, and is a little late
-MAX_SIDE_PIXELS = 4096  # pixels that are believed of a picture
-MAX_COUNT = 10**9  # of pages, of frames, of pixels on a side
+MAX_MEMORY_BYTES = 512 << 20  # of address space
+MAX_CPU_SECONDS = 4  # the kernel counts whole seconds, and is a little late
+MAX_SIDE_PIXELS = 4096  # the largest accepted from a worker
+MAX_COUNT = 10**9  # of pages, frames, or pixels on a side
 EXTRA_MODULES = {"images": ("PIL",), "pdf": ("PIL", "pypdfium2", "pypdfium2_raw")}
 WORKER_CODE = (
     "import json, sys; job = json.loads(sys.argv[1]); sys.path += job['folders']; "
@@ -48,7 +48,7 @@ WorkerRecord = tuple[dict[str, Any], bytes]
 
 
 class ConfinedConverter:
-    """Fulfils the port Converter. One worker at a time: several would take as many times its memory."""
+    """Implements the port Converter. One worker at a time, to bound memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,8 +87,8 @@ def build_job(convert: Convert) -> dict[str, Any]:
 
 
 def find_import_paths(extra: str) -> list[str]:
-    """Where the worker finds what it imports; ExtraMissing if that is nowhere."""
-    found = [str(Path(__file__).parents[3])]  # where we ourselves are
+    """Where the worker finds its imports; raise ExtraMissing if they are not installed."""
+    found = [str(Path(__file__).parents[3])]  # our own package
     for module in EXTRA_MODULES[extra]:
         spec = find_spec(module)
         if spec is None or spec.origin is None:
@@ -97,7 +97,7 @@ def find_import_paths(extra: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-# --- what came of it
+# --- results
 
 
 def parse_image(convert: Convert, records: list[WorkerRecord], result: WorkerResult) -> ConvertedImage:
@@ -174,7 +174,7 @@ def parse_stop_reason(value: Any) -> ConversionStopReason:
 
 
 def iter_records(output: bytes) -> Iterator[WorkerRecord]:
-    """Each record with its bytes; one that was not said to its end is none."""
+    """Each record with its bytes; an incomplete one is dropped."""
     at = 0
     while (end := output.find(b"\n", at)) >= 0:
         record = json.loads(output[at:end])
@@ -184,7 +184,7 @@ def iter_records(output: bytes) -> Iterator[WorkerRecord]:
         yield record, output[end + 1 : at]
 
 
-# --- what went wrong
+# --- errors
 
 
 def find_stop_reason(result: WorkerResult) -> ConversionStopReason:
@@ -194,7 +194,7 @@ def find_stop_reason(result: WorkerResult) -> ConversionStopReason:
 
 
 def is_out_of_memory(result: WorkerResult) -> bool:
-    """Whether it fell when its memory was used up, without a word of its own: that is how some decoders fail."""
+    """Whether it died without a message when its memory was used up, as some decoders do."""
     ours = getrusage(RUSAGE_SELF).ru_maxrss * 1024  # the kernel adds it to theirs
     return result.exit_code not in (0, 1) and result.usage.peak_memory_bytes > 0.9 * MAX_MEMORY_BYTES > ours
 
@@ -209,7 +209,7 @@ def make_error(convert: Convert, result: WorkerResult) -> ToolError:
 
 
 def extract_error(result: WorkerResult) -> str:
-    """What it died of, without what only a programmer would understand."""
+    """Its error message, without what only a programmer would understand."""
     lines = result.stderr.strip().splitlines()
     name, _, words = lines[-1].partition(": ") if lines else ("", "", "")
     return words.strip().rstrip(".")[:200] or name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""In the worker: an image as models take it, upright, not too large, and with nothing of the file but what is seen."""
+"""In the worker: make an image that models accept: upright, not too large, and without metadata."""
 
 import signal
 from collections.abc import Callable
@@ -7,18 +7,18 @@ from typing import Any, BinaryIO
 
 from PIL import GifImagePlugin, Image, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
 
-EmitRecord = Callable[..., None]  # of the worker: what was made, and its bytes
+EmitRecord = Callable[..., None]  # of the worker: takes a record and its bytes
 
 
 PLUGINS = (GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin)
-"""Imported here, because later nothing can be: the last but two for EXIF, and for what cameras hide in a JPEG."""
+"""Imported now, because imports fail later: TIFF for EXIF, MPO for what cameras embed in a JPEG."""
 
-MAX_PIXELS = 100_000_000  # that an image may declare: four bytes each is what a worker can hold
-MAX_WEBP_PIXELS = 30_000_000  # to open one is to get room for it three times over
-MAX_SIDE_PIXELS = 1568  # pixels; models scale down what is longer
-MAX_IMAGE_BYTES = 3_750_000  # of an image, five million in base64
-MAX_LOSSLESS_BYTES = 1_000_000  # up to which an image without loss stays one
-STRIP_PIXELS = 1 << 20  # pixels of a large image that are made smaller at a time
+MAX_PIXELS = 100_000_000  # that an image may declare: at four bytes each, the most a worker can hold
+MAX_WEBP_PIXELS = 30_000_000  # opening one allocates three times its size
+MAX_SIDE_PIXELS = 1568  # models scale down anything longer
+MAX_IMAGE_BYTES = 3_750_000  # five million in base64
+MAX_LOSSLESS_BYTES = 1_000_000  # up to which a lossless image stays lossless
+STRIP_PIXELS = 1 << 20  # of a large image, scaled down at a time
 JPEG_QUALITIES = (85, 70, 50, 30)
 EXIF_ORIENTATION = 0x0112
 TRANSPOSE_BY_ORIENTATION = {
@@ -31,11 +31,11 @@ TRANSPOSE_BY_ORIENTATION = {
     8: Image.Transpose.ROTATE_90,
 }
 SIDEWAYS_ORIENTATIONS = (5, 6, 7, 8)
-WEBP_HEADER_BYTES = 30  # bytes
+WEBP_HEADER_BYTES = 30
 MAX_FRAMES = 1_000_000
-FRAME_COUNT_TIMEOUT_SECONDS = 1.0  # seconds for the frames of an animation
+FRAME_COUNT_TIMEOUT_SECONDS = 1.0  # for counting the frames of an animation
 
-Image.MAX_IMAGE_PIXELS = None  # what an image declares is looked at below, before it is decoded
+Image.MAX_IMAGE_PIXELS = None  # the declared size is checked below, before decoding
 Image.preinit()
 
 
@@ -72,7 +72,7 @@ def convert_image(job: dict[str, Any], file: BinaryIO, emit: EmitRecord) -> None
 
 
 def warm_up(medium: str) -> None:
-    """All of it once, with an image of our own: what a decoder imports when it first needs it is then there."""
+    """Run everything once on an image of our own, so that lazy imports of the decoders have happened."""
     for mode, image_format in (("L", medium.upper()), ("RGBA", "PNG")):
         sample = BytesIO()
         Image.new(mode, (2, 2)).save(sample, image_format)
@@ -88,7 +88,7 @@ def reject_oversized(width: int, height: int, emit: EmitRecord, max_pixels: int 
 
 
 def read_webp_size(head: bytes) -> tuple[int, int]:
-    """What the first chunk declares, in one of its three forms; nothing that is none of them is a WebP for long."""
+    """The size that the first chunk declares, in one of its three forms."""
     match head[12:16]:
         case b"VP8X":
             return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
@@ -100,7 +100,7 @@ def read_webp_size(head: bytes) -> tuple[int, int]:
 
 
 def read_orientation(image: Image.Image) -> int:
-    """As a camera held it: 1 is upright. What cannot be read counts for nothing."""
+    """The EXIF orientation: 1 is upright. Unreadable data is ignored."""
     try:
         found: Any = image.getexif().get(EXIF_ORIENTATION, 1)
     except (ValueError, TypeError, KeyError, IndexError, OSError, SyntaxError, OverflowError, ArithmeticError):
@@ -109,9 +109,9 @@ def read_orientation(image: Image.Image) -> int:
 
 
 def scale_to_fit(image: Image.Image) -> Image.Image:
-    """The same picture in plain colours, its long side at most MAX_SIDE_PIXELS.
+    """The image in a plain color mode, its long side at most MAX_SIDE_PIXELS.
 
-    A large one is made smaller strip by strip, so that there is never a second one of its size.
+    A large image is scaled strip by strip, so that there is never a second one of its size in memory.
     """
     mode = choose_mode(image)
     factor = max(image.size) // (2 * MAX_SIDE_PIXELS)
@@ -124,7 +124,7 @@ def scale_to_fit(image: Image.Image) -> Image.Image:
         for top in range(0, height, strip):
             part = image.crop((0, top, width, min(top + strip, height)))
             small.paste(convert_mode(part, mode).reduce(factor), (0, top // factor))
-    image.close()  # and its memory is free
+    image.close()  # frees its memory
     scale = MAX_SIDE_PIXELS / max(small.size)
     if scale < 1:
         width, height = (max(1, round(side * scale)) for side in small.size)
@@ -141,13 +141,13 @@ def choose_mode(image: Image.Image) -> str:
 
 
 def convert_mode(image: Image.Image, mode: str) -> Image.Image:
-    if image.mode.startswith("I"):  # sixteen bits of grey
+    if image.mode.startswith("I"):  # 16-bit grayscale
         image = image.convert("I").point(lambda value: value * (1 / 256))
     return image.convert(mode)
 
 
 def encode_image(image: Image.Image, *, lossless: bool) -> tuple[str, bytes]:
-    """As PNG where that keeps something and is not too large, else as JPEG. Neither carries anything along."""
+    """As PNG if that preserves something and is not too large, otherwise as JPEG. Neither has metadata."""
     image.info.clear()
     if image.mode == "RGBA" and image.getchannel("A").getextrema() == (255, 255):
         image = image.convert("RGB")
@@ -159,7 +159,7 @@ def encode_image(image: Image.Image, *, lossless: bool) -> tuple[str, bytes]:
     if is_transparent:
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image).convert("RGB")
-    # A picture of noise is the largest there is: at its long side, the second quality would do for it.
+    # Noise compresses worst: even at the maximum size, the second quality is enough for it.
     tries = (save_image(image, "JPEG", quality=quality) for quality in JPEG_QUALITIES)
     return "image/jpeg", next(data for data in tries if len(data) <= MAX_IMAGE_BYTES)
 
@@ -171,7 +171,7 @@ def save_image(image: Image.Image, image_format: str, **options: int) -> bytes:
 
 
 def count_frames(file: BinaryIO, medium: str) -> int | None:
-    """How many pictures the file holds; None if it holds several, and too many to be counted, or broken ones."""
+    """The number of frames; None if there are several, and too many to count, or broken ones."""
 
     def raise_timeout(*_: object) -> None:
         raise FrameCountTimeout

@@ -1,6 +1,6 @@
-"""In the worker: pages of a PDF as text laid out in lines, and as pictures where they have none or somebody wants them.
+"""In the worker: pages of a PDF as text laid out in lines, and as images if they have no text or if requested.
 
-Each page is told when it is done, so that what comes after it can only end the rest.
+Each page is emitted when it is done, so that a later failure loses only the rest.
 """
 
 import math
@@ -15,14 +15,14 @@ from handhold.core.text.page_layout import TextPiece, lay_out
 
 raw: Any = pypdfium2.raw
 
-MAX_TIME_SHARE = 0.7  # of the seconds that there are: after that no page is begun
-MAX_PICTURE_BYTES = 12_000_000  # bytes of pictures in one reply
-MAX_PAGE_CHARACTERS = 100_000  # of a page: nobody reads more
-MAX_ZOOM = 4.0  # a page the size of a stamp stays small
+MAX_TIME_SHARE = 0.7  # of the available seconds; after that, no page is started
+MAX_PICTURE_BYTES = 12_000_000  # in one reply
+MAX_PAGE_CHARACTERS = 100_000  # more is not useful
+MAX_ZOOM = 4.0  # a tiny page stays small
 PIXELS_PER_TOKEN, CHARACTERS_PER_TOKEN = 750, 4
-MAX_SAMPLED_CHARACTERS = 200  # letters of a page that are asked how they stand
-COLUMN_GAP = 1.2  # of a letter's height: wider than any space, so that what follows stands in another column
-HYPHENS = ("\x02", "\ufffe")  # how the library tells a hyphen that ends a line
+MAX_SAMPLED_CHARACTERS = 200  # characters of a page checked for their rotation
+COLUMN_GAP = 1.2  # in character heights: wider than any space, so that what follows is in another column
+HYPHENS = ("\x02", "\ufffe")  # how the library marks a hyphen at the end of a line
 
 
 def convert_pdf(job: dict[str, Any], file: BinaryIO, emit: EmitRecord) -> None:
@@ -66,15 +66,15 @@ def convert_pdf(job: dict[str, Any], file: BinaryIO, emit: EmitRecord) -> None:
 
 
 def estimate_picture_cost(size: tuple[int, int]) -> int:
-    """What a picture costs, in characters."""
+    """The cost of an image, in characters."""
     return math.ceil(size[0] * size[1] / PIXELS_PER_TOKEN) * CHARACTERS_PER_TOKEN
 
 
-# --- pictures
+# --- images
 
 
 def render_page(page: Any) -> tuple[str, bytes, tuple[int, int]] | None:
-    """The page as a picture; None if there is nothing on it."""
+    """The page as an image; None if it is empty."""
     width, height = page.get_size()
     if not (0 < width < math.inf and 0 < height < math.inf):
         return None
@@ -100,7 +100,7 @@ CharBox = tuple[float, float, float, float]
 
 
 def detect_quarter_turns(text_page: Any) -> int:
-    """By how many quarters of a circle most of the letters are turned: a page may stand on its side."""
+    """By how many quarter turns most characters are rotated: a page may be on its side."""
     count = text_page.count_chars()
     angles = (raw.FPDFText_GetCharAngle(text_page, n) for n in range(0, count, count // MAX_SAMPLED_CHARACTERS + 1))
     quarters = [round(-angle / (math.pi / 2)) % 4 for angle in angles if angle >= 0]  # the library counts clockwise
@@ -108,7 +108,7 @@ def detect_quarter_turns(text_page: Any) -> int:
 
 
 def rotate_box(left: float, bottom: float, right: float, top: float, quarter_turns: int) -> CharBox:
-    """Left, top, right, bottom, as whoever reads it holds the page; y grows downwards."""
+    """Left, top, right, bottom, as read; y grows downwards."""
     match quarter_turns:
         case 1:
             return bottom, left, top, right
@@ -121,7 +121,7 @@ def rotate_box(left: float, bottom: float, right: float, top: float, quarter_tur
 
 
 def iter_pieces(text_page: Any) -> Iterator[TextPiece]:
-    """Runs of characters that stand close to each other on one line."""
+    """Runs of characters that are close together on one line."""
     text: list[str] = []
     box = (0.0, 0.0, 0.0, 0.0)
     for char, char_box in iter_characters(text_page):
@@ -139,7 +139,7 @@ def iter_pieces(text_page: Any) -> Iterator[TextPiece]:
 
 
 def iter_characters(text_page: Any) -> Iterator[tuple[str, CharBox | None]]:
-    """Each character with its box; a blank that the library put in has none."""
+    """Each character with its box; a blank that the library inserted has none."""
     loose = raw.FS_RECTF()
     quarter_turns = detect_quarter_turns(text_page)
     for n in range(min(text_page.count_chars(), MAX_PAGE_CHARACTERS)):
@@ -160,7 +160,7 @@ def iter_characters(text_page: Any) -> Iterator[tuple[str, CharBox | None]]:
 
 
 def is_apart(box: CharBox, other: CharBox) -> bool:
-    """Whether what comes next stands on another line, or in another column."""
+    """Whether the next character is on another line, or in another column."""
     height = max(box[3] - box[1], other[3] - other[1], 0.1)
     beside = min(box[3], other[3]) - max(box[1], other[1]) > 0
     return not beside or not -COLUMN_GAP * height < other[0] - box[2] < COLUMN_GAP * height

@@ -1,4 +1,4 @@
-"""The system calls that a decoder needs to compute, read its input and say what it found; every other is refused."""
+"""The system calls that a decoder needs to compute, read its input and write its output; all others are refused."""
 
 import errno
 import platform
@@ -16,14 +16,14 @@ from handhold.backends.seccomp_bpf import (
     return_action,
 )
 
-# Each with its number on x86_64 and on aarch64; None where there is no such call.
+# Numbers on x86_64 and aarch64; None if there is no such call.
 ALLOWED_SYSCALLS: dict[str, tuple[int, int | None]] = {
     "read": (0, 63),
     "pread64": (17, 67),
     "write": (1, 64),
     "lseek": (8, 62),
     "fstat": (5, 80),
-    "newfstatat": (262, 79),  # by which the C library asks about a descriptor
+    "newfstatat": (262, 79),  # used by the C library to stat a descriptor
     "close": (3, 57),
     "mmap": (9, 222),
     "mprotect": (10, 226),
@@ -56,7 +56,7 @@ ALLOWED_SYSCALLS: dict[str, tuple[int, int | None]] = {
 
 @cache
 def build_filter(machine: str = "") -> bytes:
-    """The filter for a kind of processor, this one unless said; empty if we have no numbers for it."""
+    """The filter for a processor architecture, by default this machine's; empty if it is not supported."""
     kind = ARCHITECTURES.get(machine or platform.machine())
     if kind is None:
         return b""

@@ -1,9 +1,9 @@
-"""The process that decodes: it gives up what it could do to the machine, then takes the bytes.
+"""The decoding process: it drops its privileges, then reads the file.
 
-It has little memory, little time, and after its imports only the system calls by which a program computes: it opens
-nothing, reaches nothing and starts nothing. The file comes as standard input, what was made of it leaves as records
-on standard output: a line of JSON and, behind it, as many bytes as that line says. Whatever a decoder raises is
-printed, as by any program: that is the verdict on the file.
+It has little memory, little time, and after its imports only the system calls needed to compute: it can open nothing,
+connect to nothing and start nothing. The file is its standard input. The result goes to standard output as records: a
+line of JSON, followed by as many bytes as that line says. A decoder's exception is printed, as by any program, and is
+reported as the error of the file.
 """
 
 import ctypes
@@ -27,14 +27,14 @@ def main(job: dict[str, Any]) -> None:
     """Runs with nothing but the job: see `converter`."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     set_limit(resource.RLIMIT_AS, job["memory"])
-    resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))  # a word first, then the axe
+    resource.setrlimit(resource.RLIMIT_CPU, (job["seconds"], job["seconds"] + 1))  # SIGXCPU first, then SIGKILL
     set_limit(resource.RLIMIT_CORE, 0)
     convert = load_converter(job)
     set_limit(resource.RLIMIT_FSIZE, 0)
     set_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     install_seccomp_filter(bytes.fromhex(job["filter"]))
     convert(job, sys.stdin.buffer, emit_record)
-    os._exit(0)  # everything is said: taking the house down would only cost time
+    os._exit(0)  # everything is written; a regular shutdown would only cost time
 
 
 def load_converter(job: dict[str, Any]) -> Callable[[dict[str, Any], BinaryIO, Callable[..., None]], None]:
@@ -55,7 +55,7 @@ def set_limit(kind: int, maximum: int) -> None:
 
 
 def install_seccomp_filter(program: bytes) -> None:
-    """No system call but those in the filter, for ever; without a filter for this processor, all of them stay."""
+    """Allow only the system calls in the filter, irrevocably; an empty filter restricts nothing."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     filter_program = SockFprog(len(program) // 8, program)
     if program and (

@@ -1,4 +1,4 @@
-"""A worker from its start to its end: fed by a file in memory, heard as far as there is room, never left behind."""
+"""Run a worker: input from a file in memory, bounded output, and never left running."""
 
 import os
 import select
@@ -9,36 +9,36 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-WORKER_TIMEOUT_SECONDS = 15.0  # seconds on the clock: a worker that waits for its turn does no harm
-KILL_TIMEOUT_SECONDS = 1.0  # for the end of one that was killed
-MAX_STDOUT_BYTES = 24 << 20  # bytes
+WORKER_TIMEOUT_SECONDS = 15.0  # of wall time: a worker that waits for a processor does no harm
+KILL_TIMEOUT_SECONDS = 1.0  # for the end of a killed worker
+MAX_STDOUT_BYTES = 24 << 20
 MAX_STDERR_BYTES = 1 << 16
 READ_CHUNK_BYTES = 1 << 16
 KILOBYTE = 1024
-POLL_INTERVAL_SECONDS = 0.001  # seconds between two looks at whether it has ended
+POLL_INTERVAL_SECONDS = 0.001  # between two checks whether it has ended
 
 
 @dataclass(frozen=True)
 class WorkerUsage:
-    """What a worker cost."""
+    """The resources that a worker used."""
 
-    cpu_seconds: float  # of the processor
-    peak_memory_bytes: int  # bytes that it held at most
+    cpu_seconds: float
+    peak_memory_bytes: int
 
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """What a worker said, what it complained of, and how it ended."""
+    """A worker's output, its error output, and how it ended."""
 
     stdout: bytes
     stderr: str
-    exit_code: int  # a signal is negative
-    was_killed: bool  # we ended it
+    exit_code: int  # negative for a signal
+    was_killed: bool  # by us
     usage: WorkerUsage
 
 
 def run_worker(argv: Sequence[str], data: bytes, *, timeout_seconds: float = WORKER_TIMEOUT_SECONDS) -> WorkerResult:
-    """Whatever becomes of it. OSError if it does not start."""
+    """Run a worker to its end. Raise OSError if it does not start."""
     file = _create_memfd(data)
     try:
         process = subprocess.Popen(
@@ -59,13 +59,13 @@ def run_worker(argv: Sequence[str], data: bytes, *, timeout_seconds: float = WOR
             if was_killed:
                 _kill(process)
             usage = _reap(process, KILL_TIMEOUT_SECONDS)
-            if usage is None and not was_killed:  # it fell silent, and is still there
+            if usage is None and not was_killed:  # it closed its output but is still running
                 _kill(process)
                 was_killed, usage = True, _reap(process, KILL_TIMEOUT_SECONDS)
         finally:
             _kill(process)
             if process.returncode is None:
-                process.returncode = -signal.SIGKILL  # it hangs in the kernel: nobody waits for it any more
+                process.returncode = -signal.SIGKILL  # it hangs in the kernel; stop waiting for it
     return WorkerResult(stdout, stderr, process.returncode, was_killed, usage or WorkerUsage(0.0, 0))
 
 
@@ -83,7 +83,7 @@ def _create_memfd(data: bytes) -> int:
 
 
 def _read_output(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, str, bool]:
-    """What it says until it falls silent, and whether it was cut off: by the clock, or for saying too much."""
+    """Its output until it closes it, and whether it was cut off, by the deadline or for too much output."""
     assert process.stdout
     assert process.stderr
     received = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
@@ -107,12 +107,12 @@ def _read_output(process: subprocess.Popen[bytes], until: float) -> tuple[bytes,
 
 
 def _reap(process: subprocess.Popen[bytes], seconds: float) -> WorkerUsage | None:
-    """What it cost, once it has ended; None if it has not in time."""
+    """The resources used, once it has ended; None if it does not end in time."""
     until = monotonic() + seconds
     while monotonic() < until:
         try:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        except ChildProcessError:  # whoever runs us collects children himself, and what it cost with them
+        except ChildProcessError:  # the host process reaps children itself, so the usage is lost
             process.returncode = 0
             return WorkerUsage(0.0, 0)
         if pid:

@@ -1,4 +1,4 @@
-"""Where a name leads. It is asked once, and connected to is what was looked at: a name may lead elsewhere next time."""
+"""Resolve host names. Each is resolved once, and the checked addresses are used: the next answer may differ."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -6,15 +6,15 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from handhold.core.policy.hosts import BadHost
 
-ResolveHost = Callable[[str, int], Sequence[str]]  # a name and a port to addresses; BadHost if none may be reached
+ResolveHost = Callable[[str, int], Sequence[str]]  # a name and a port to addresses; raises BadHost
 
-# Addresses that hold others: a gateway on the way would lead on to what they hold.
+# Addresses that embed others: a gateway would forward to the embedded ones.
 _TUNNEL_NETWORKS = tuple(map(IPv6Network, ("2002::/16", "2001::/32")))
-_GLOBAL_UNICAST = IPv6Network("2000::/3")  # what lies elsewhere is a link's, a site's, or holds another, too
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # other ranges are link-local, site-local, or embed addresses, too
 
 
 def resolve_public(name: str, port: int) -> Sequence[str]:
-    """The addresses of a name that lie on the public network; BadHost if one of them does not, or there is none."""
+    """The public addresses of a name; raise BadHost if one of them is not public, or there is none."""
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -29,7 +29,7 @@ def resolve_public(name: str, port: int) -> Sequence[str]:
 def is_public(text: str) -> bool:
     try:
         address: IPv4Address | IPv6Address = ip_address(text)
-    except ValueError:  # with a zone, so it is a link's
+    except ValueError:  # with a zone, so it is link-local
         return False
     if isinstance(address, IPv6Address) and (
         address not in _GLOBAL_UNICAST or any(address in net for net in _TUNNEL_NETWORKS)

@@ -1,4 +1,4 @@
-"""The proxy itself: it lives as long as the network that it serves, and takes one request a connection."""
+"""The proxy: lives as long as the network that it serves, and handles one request per connection."""
 
 import errno
 import os
@@ -14,19 +14,19 @@ from handhold.backends.network import NetworkAccess
 from handhold.backends.network.proxy_request import MAX_HEAD_BYTES, BadRequest, ProxyRequest, parse_request
 from handhold.core.policy.hosts import BadHost
 
-MAX_CONNECTIONS = 64  # connections
-CLOSE_TIMEOUT_SECONDS = 1.0  # seconds for a connection to end when the command has
-CONNECT_TIMEOUT_SECONDS = 20.0  # seconds for a head, and for a host to answer its phone
-IDLE_TIMEOUT_SECONDS = 300.0  # seconds without a byte in either direction
+MAX_CONNECTIONS = 64
+CLOSE_TIMEOUT_SECONDS = 1.0  # for a connection to end when the command has
+CONNECT_TIMEOUT_SECONDS = 20.0  # for a request head, and for a host to accept
+IDLE_TIMEOUT_SECONDS = 300.0  # without a byte in either direction
 READ_CHUNK_BYTES = 64 * 1024
-MAX_REPORTED_HOSTS = 20  # hosts in a note
-MAX_REFUSED_HOSTS = 1_000  # hosts that were refused
+MAX_REPORTED_HOSTS = 20  # in a note
+MAX_REFUSED_HOSTS = 1_000
 _CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\x20-\x7e]*)?\r\n")
-_POLL_INTERVAL_SECONDS = 0.2  # seconds; how late a proxy may learn that its command has ended
+_POLL_INTERVAL_SECONDS = 0.2  # how late a proxy may notice that its command has ended
 
 
 class Proxy:
-    """Serves the socket that it is handed over another, until it is closed. Nothing of it is left then."""
+    """Serves the socket that it receives over another, until it is closed. Leaves nothing behind."""
 
     def __init__(self, control_socket: socket.socket, access: NetworkAccess) -> None:
         self._control_socket = control_socket
@@ -50,12 +50,12 @@ class Proxy:
         with self._lock:
             left = tuple(self._workers)
         for worker in left:
-            # One may still wait for the answer to a name; it ends with that, by itself.
+            # One may still be waiting for name resolution; it ends by itself.
             worker.join(CLOSE_TIMEOUT_SECONDS)
         self._control_socket.close()
 
     def describe_refusals(self, since: float) -> tuple[str, ...]:
-        """What was refused since a moment of the monotonic clock, for the reply to the command that began then."""
+        """What was refused since a moment of the monotonic clock, for the reply to the command that started then."""
         with self._lock:
             refused = [f"{host} ({why})" for host, (last, why) in self.refused_hosts.items() if last >= since]
         reported = refused[:MAX_REPORTED_HOSTS]
@@ -70,7 +70,7 @@ class Proxy:
         except OSError:
             return
         if not fds:
-            return  # the command never began
+            return  # the command never started
         with socket.socket(fileno=fds[0]) as listener:
             listener.settimeout(_POLL_INTERVAL_SECONDS)
             while not self._closed.is_set():
@@ -91,7 +91,7 @@ class Proxy:
             with self._track(client):
                 self._serve_request(client)
         except OSError:
-            pass  # one of the two hung up
+            pass  # one side hung up
         finally:
             with self._lock:
                 self._workers.discard(current_thread())
@@ -151,7 +151,7 @@ class Proxy:
         raise failed
 
     def _dial(self, address: str, port: int) -> socket.socket:
-        """Not by `create_connection`, which cannot be called off."""
+        """Not by `create_connection`, which cannot be cancelled."""
         server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
             server.settimeout(0)
@@ -183,7 +183,7 @@ class Proxy:
         _send_error(client, status, f"{target} was refused: {reason}")
 
     def _relay(self, client: socket.socket, server: socket.socket, *, bidirectional: bool = True) -> None:
-        """Bytes from one to the other until both are done. `bidirectional` unset: only what comes back."""
+        """Copy bytes both ways until both sides are done; unless `bidirectional`, only from the server."""
         other = {server: client, client: server} if bidirectional else {server: client}
         silent = 0.0
         while other and not self._closed.is_set():
@@ -202,7 +202,7 @@ class Proxy:
 
 
 def _read_head(client: socket.socket) -> bytes:
-    """Up to the empty line, with whatever came behind it; empty if it never came."""
+    """Up to the empty line, with anything after it; empty if it never arrives."""
     got = b""
     while b"\r\n\r\n" not in got[:MAX_HEAD_BYTES]:
         piece = client.recv(READ_CHUNK_BYTES)
@@ -213,7 +213,7 @@ def _read_head(client: socket.socket) -> bytes:
 
 
 def _send_body(request: ProxyRequest, buffered: bytes, client: socket.socket, server: socket.socket) -> None:
-    """The body and not a byte more: what follows it would be a second request, which nobody looked at."""
+    """Send exactly the body: anything after it would be a second, unchecked request."""
 
     def read_exactly(count: int) -> bytes:
         nonlocal buffered
@@ -234,7 +234,7 @@ def _send_body(request: ProxyRequest, buffered: bytes, client: socket.socket, se
         server.sendall(line)
         _copy_bytes(read_exactly, server, int(size[1], 16))
         ending = read_exactly(2)
-        if ending != b"\r\n":  # a trailer would be a header that nobody looked at
+        if ending != b"\r\n":  # a trailer would be an unchecked header
             raise ConnectionAbortedError
         server.sendall(ending)
         if int(size[1], 16) == 0:

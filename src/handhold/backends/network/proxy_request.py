@@ -1,4 +1,4 @@
-"""What a program asks of a proxy, read strictly: a request that two readers could take in two ways is refused."""
+"""Parse proxy requests strictly: a request that two parsers could read differently is refused."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from handhold.core.policy.hosts import BadHost, normalize_host, parse_port
 
-MAX_HEAD_BYTES = 16 * 1024  # bytes of a request's head
+MAX_HEAD_BYTES = 16 * 1024  # of a request's head
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8000}) HTTP/1\.[01]")
 _HEADER_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}):[ \t]*([\x20-\x7e\x80-\xff\t]*?)[ \t]*")
 _ABSOLUTE_URL = re.compile(r"http://([^/?#]+)([^#]*)")
@@ -23,17 +23,17 @@ _HOP_BY_HOP_HEADERS = (
 
 
 class BadRequest(ValueError):
-    """This is not a request that is passed on, and why."""
+    """A request that is not forwarded, and why."""
 
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """A request: where to, and the head that is sent there; a tunnel has none."""
+    """A request: its target, and the head that is sent there; a tunnel has none."""
 
     host: str
     port: int
     head: bytes = b""
-    content_length: int = 0  # bytes of the body that follow, and are sent with it
+    content_length: int = 0  # of the body, which is forwarded as well
     is_chunked: bool = False
 
     @property
@@ -42,7 +42,7 @@ class ProxyRequest:
 
 
 def parse_request(head: bytes) -> ProxyRequest:
-    """The request with this head, which ends with an empty line. BadRequest or BadHost if it is refused."""
+    """Parse a head that ends with an empty line. Raise BadRequest or BadHost if it is refused."""
     first, *rest = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if not line:

@@ -1,9 +1,9 @@
-"""Settings: what the user's file and each root's `handhold.toml` say, and how much of it counts.
+"""Settings from the user's file and each root's `handhold.toml`, and how much of them applies.
 
-The user's file counts always. A project's file comes with the project, from whoever wrote that. What makes things
-stricter in it (deny, ask, a narrower mode) counts always. What spares the mode's question (allow) counts once a person
-has looked at the file (`handhold trust`), until it changes. A file that cannot be read or parsed is an error: nobody
-works without the rules that it was to bring.
+The user's file always applies. A project's file comes with the project, from whoever wrote it. What makes things
+stricter in it (deny, ask, a narrower mode) always applies. What lifts the mode's question (allow) applies once a person
+has reviewed the file (`handhold trust`), until it changes. A file that cannot be read or parsed is an error: without
+it, its rules would silently be missing.
 """
 
 import os
@@ -31,17 +31,17 @@ from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.display_text import to_single_line
 
 FILE_NAME = SETTINGS_FILE
-CONFIG_VARIABLE = "HANDHOLD_CONFIG"  # names another file than the user's own; it must be there
+CONFIG_VARIABLE = "HANDHOLD_CONFIG"  # names a file to use instead of the user's; it must exist
 
 
 @dataclass(frozen=True)
 class CodeSettings:
-    """What the code says. `mode` is None where it leaves that to the user's file, and to `default_mode`."""
+    """Settings from code. `mode` is None to leave it to the user's file, and then to `default_mode`."""
 
     mode: Mode | None
     default_mode: Mode
     rules: tuple[Rule, ...] = ()
-    secrets: Secrets | None = None  # None: as the user's file says, else usable
+    secrets: Secrets | None = None  # None: as in the user's file, otherwise usable
 
 
 def load_policy(
@@ -51,9 +51,9 @@ def load_policy(
     settings: bool | str | os.PathLike[str] = True,
     state: Path | None = None,
 ) -> RulePolicy:
-    """The policy of these roots, which are spelled really. SettingsBroken if the user's file or a root's is.
+    """The policy for these roots, which are real paths. Raise SettingsBroken if the user's or a root's file is invalid.
 
-    `settings` names another file, which must be there, or tells to read none; `state` is a state folder in use.
+    `settings` names another file, which must exist, or False for none; `state` is a state folder in use.
     """
     file, user = _load_user_settings(settings)
     mode = code.mode or user.mode or code.default_mode
@@ -80,12 +80,12 @@ def load_policy(
 
 
 def find_user_file() -> tuple[str, bool]:
-    """Where the user's settings are, and whether they must be."""
+    """Where the user's settings are, and whether they must exist."""
     if named := os.environ.get(CONFIG_VARIABLE):
         return os.path.abspath(named), True
     home = os.environ.get("XDG_CONFIG_HOME", "")
     folder = home if os.path.isabs(home) else os.path.expanduser("~/.config")
-    if not os.path.isabs(folder):  # nobody's home: whatever stands there is not the user's
+    if not os.path.isabs(folder):  # no home: a file there would not be the user's
         return "", False
     return os.path.join(folder, "handhold", FILE_NAME), False
 
@@ -101,18 +101,18 @@ def _load_user_settings(settings: bool | str | os.PathLike[str]) -> tuple[str, F
 
 
 def read_user_undo_bytes(settings: bool | str | os.PathLike[str] = True) -> int | None:  # noqa: FBT001
-    """How much the user wants to be kept for undo. A project's file has no say: it comes with the project."""
+    """How many bytes the user wants to keep for undo. A project's file cannot set this."""
     return _load_user_settings(settings)[1].undo_bytes
 
 
-# --- what a project says
+# --- project settings
 
 
 def load_project_settings(root: str) -> tuple[RuleSet, FileSettings, str]:
-    """What counts of a root's own file: its rules, and what it says besides them; and a warning if it is not trusted
-    and some rules do not count.
+    """What applies of a root's own file: its rules, its other settings, and a warning if it is not trusted and some
+    rules do not apply.
 
-    SettingsBroken if it cannot be read or parsed, trusted or not: it may hold rules that deny.
+    Raise SettingsBroken if it cannot be read or parsed, trusted or not: it may contain rules that deny.
     """
     file = os.path.join(root, FILE_NAME)
     data = read_regular_file(file, follow_links=False, max_bytes=MAX_PROJECT_FILE_BYTES)
@@ -129,7 +129,7 @@ def load_project_settings(root: str) -> tuple[RuleSet, FileSettings, str]:
 
 
 def _format_warning(root: str, ignored: int, *, changed: bool) -> str:
-    """It quotes nothing of the file: these words reach people, logs and models."""
+    """Quotes nothing of the file: this text reaches people, logs and models."""
     why = "has changed since it was trusted" if changed else "is not trusted"
     rules = "1 allow rule does" if ignored == 1 else f"{ignored} allow rules do"
     text = (
@@ -139,7 +139,7 @@ def _format_warning(root: str, ignored: int, *, changed: bool) -> str:
 
 
 def find_warnings(roots: Sequence[str], settings: bool | str | os.PathLike[str] = True) -> tuple[str, ...]:  # noqa: FBT001
-    """What a person should know of the settings of these roots. No toolbox is opened; broken settings are a warning."""
+    """Warnings about the settings of these roots, without opening a toolbox. Invalid settings are a warning, too."""
     try:
         return load_policy(
             [os.path.realpath(root) for root in roots], CodeSettings(None, "edit"), settings=settings
@@ -151,7 +151,7 @@ def find_warnings(roots: Sequence[str], settings: bool | str | os.PathLike[str] 
 
 @lru_cache(maxsize=1024)
 def log_warning(warning: str) -> None:
-    """Once in a process: a server opens the same folder for every session. Without a handler it goes to stderr."""
+    """Once per process: a server opens the same folder for every session. Without a handler it goes to stderr."""
     from logging import getLogger
 
     getLogger("handhold").warning("%s", warning)
@@ -165,7 +165,7 @@ def narrow_mode(mode: Mode, other: Mode | None) -> Mode:
 
 
 def _protect_own_files(roots: Sequence[str], file: str, state: Path | None) -> Iterator[RuleSet]:
-    """What Handhold itself obeys or remembers, where it lies in a root: no tool writes its own permission."""
+    """Protect Handhold's own settings and state inside a root: no tool may grant itself permissions."""
     beside = os.path.join(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) if file else ""
     written = {os.path.realpath(file), beside} if file else set[str]()
     kept = {os.path.realpath(place) for place in (trust.find_state_root(), state) if place is not None}
@@ -189,7 +189,7 @@ def _is_inside_any(place: str, roots: Sequence[str]) -> bool:
 
 
 def is_case_insensitive(root: str) -> bool:
-    """Whether a root takes A and a for one, as its first name with a letter in it tells."""
+    """Whether a root is case-insensitive, according to its first name that contains a letter."""
     try:
         with os.scandir(root) as entries:
             name = next((entry.name for entry in entries if entry.name.swapcase() != entry.name), None)

@@ -1,7 +1,7 @@
-"""The configuration of another program: read whole, and replaced whole or not at all.
+"""The configuration of another program: read completely, and replaced atomically.
 
-What was done to such a file is noted in the user's state folder, so that it can be taken back to the byte: only places
-and our own words are, not what else the file holds.
+A change to such a file is recorded in the user's state folder, so that it can be undone to the byte. The record has
+only positions and our own text, nothing else from the file.
 """
 
 import json
@@ -16,12 +16,12 @@ from handhold.backends.state.state_folder import default_state_root, ensure_priv
 from handhold.core.errors import SettingsBroken, Stale
 from handhold.core.text.jsonc import TextEdit
 
-MAX_CONFIG_BYTES = 16 * 1024 * 1024  # bytes; one client keeps much else in the same file
+MAX_CONFIG_BYTES = 16 * 1024 * 1024  # one client keeps much else in the same file
 
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """What was done to a file: the hash of what came of it, and what there was not before."""
+    """A change to a file: the hash of the result, and what did not exist before."""
 
     after: str
     cuts: tuple[TextEdit, ...]
@@ -30,7 +30,7 @@ class InstallRecord:
 
 
 def read_text(file: str, *, follow_links: bool) -> str | None:
-    """None if it is not there; SettingsBroken if it is no file, or no text."""
+    """None if it does not exist; raise SettingsBroken if it is not a file, or not text."""
     data = read_regular_file(file, follow_links=follow_links, max_bytes=MAX_CONFIG_BYTES)
     try:
         return None if data is None else data.decode()
@@ -39,8 +39,8 @@ def read_text(file: str, *, follow_links: bool) -> str | None:
 
 
 def replace_file(file: str, before: str | None, after: str) -> tuple[str, ...]:
-    """Put a text in place of another, and name the folders that had to be made. Stale if it is another by now."""
-    real = os.path.realpath(file)  # a link that somebody keeps there stays one
+    """Replace the text, and return the folders that were created. Raise Stale if the file has changed."""
+    real = os.path.realpath(file)  # a link there stays a link
     folders = _find_missing_folders(real)
     os.makedirs(os.path.dirname(real), exist_ok=True)
     temporary = f"{real}.handhold-{os.getpid()}"
@@ -61,7 +61,7 @@ def replace_file(file: str, before: str | None, after: str) -> tuple[str, ...]:
 
 
 def remove_file(file: str, before: str, folders: Sequence[str]) -> None:
-    """Take away a file that we made, and the folders that we made for it, if nothing else is in them."""
+    """Remove a file that we created, and the folders created for it, if they are empty."""
     if read_text(file, follow_links=False) != before:
         raise Stale(file)
     os.unlink(file)
@@ -73,7 +73,7 @@ def remove_file(file: str, before: str, folders: Sequence[str]) -> None:
 
 
 def _copy_ownership(fd: int, real: str) -> None:
-    """With the mode and the owner of the file that it replaces; else as any new file."""
+    """Copy mode and owner of the replaced file; otherwise use those of a new file."""
     try:
         was = os.stat(real)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def _copy_ownership(fd: int, real: str) -> None:
 
 
 def _find_missing_folders(real: str) -> tuple[str, ...]:
-    """Those that are not there yet, the outermost first."""
+    """Folders that do not exist, outermost first."""
     missing: list[str] = []
     folder = os.path.dirname(real)
     while not os.path.lexists(folder):
@@ -95,11 +95,11 @@ def _find_missing_folders(real: str) -> tuple[str, ...]:
     return tuple(missing)
 
 
-# --- notes
+# --- records
 
 
 def save_record(file: str, name: str, record: InstallRecord | None) -> None:
-    """Remember it; None: forget what was."""
+    """Save the record; None removes it."""
     place = _locate_record(file, name)
     if record is None:
         return place.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ def load_record(file: str, name: str) -> InstallRecord | None:
         cuts = tuple(TextEdit(**each) for each in found["cuts"])
         return InstallRecord(found["after"], cuts, found["made"], tuple(found["folders"]))
     except (OSError, ValueError, TypeError, KeyError):
-        return None  # none, or one that nobody can read: then what is there is all that counts
+        return None  # missing or unreadable: then only the file itself matters
 
 
 def digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One file of settings: read with care, since anybody may have put it there, and taken as a whole or not at all."""
+"""One settings file: read with care, since anybody may have written it, and applied as a whole or not at all."""
 
 import os
 import stat
@@ -11,21 +11,21 @@ from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import Rule
 from handhold.core.text.suggestions import suggest
 
-MAX_FILE_BYTES = 1024 * 1024  # bytes
-# A project's file is read before anybody has looked at it. Parsing a dotted key and matching a pattern with its
-# examples take time and memory by the square of their length.
-MAX_PROJECT_FILE_BYTES = 64 * 1024  # bytes
-MAX_DOTS_PER_LINE = 200  # in a line
-MAX_TEXT_CHARACTERS = 500  # characters of a text in a rule
+MAX_FILE_BYTES = 1024 * 1024
+# A project's file is read before anybody has reviewed it. Parsing a dotted key, and matching a pattern with its
+# examples, take time and memory quadratic in their length.
+MAX_PROJECT_FILE_BYTES = 64 * 1024
+MAX_DOTS_PER_LINE = 200
+MAX_TEXT_CHARACTERS = 500  # of a text in a rule
 RULE_KEYS = tuple(field.name for field in fields(Rule) if field.name != "ignore_case")
 TOP_KEYS = ("mode", "secrets", "undo_bytes", "rule")
-RENAMED_KEYS = {"but": "exclude", "spares": "does_not_cover"}  # files that were written before still count
+RENAMED_KEYS = {"but": "exclude", "spares": "does_not_cover"}  # old names stay valid
 LIST_KEYS = ("verbs", "paths", "exclude", "commands", "hosts", "covers", "does_not_cover", *RENAMED_KEYS)
 
 
 @dataclass(frozen=True)
 class FileSettings:
-    """What a file says."""
+    """The contents of a settings file."""
 
     mode: Mode | None = None
     rules: tuple[Rule, ...] = ()
@@ -34,8 +34,8 @@ class FileSettings:
 
 
 def read_regular_file(file: str, *, follow_links: bool, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
-    """Its bytes; None if it is not there, SettingsBroken if it is no file or cannot be read."""
-    # A FIFO must not keep us waiting, and a link in somebody's project leads to what they did not write.
+    """Its bytes; None if it does not exist. Raise SettingsBroken if it is not a file, or cannot be read."""
+    # A FIFO must not block us, and a link in a project may lead to anything.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow_links else os.O_NOFOLLOW)
     try:
         fd = os.open(file, flags)
@@ -58,7 +58,7 @@ def read_regular_file(file: str, *, follow_links: bool, max_bytes: int = MAX_FIL
 
 
 def parse_settings(data: bytes, file: str, *, is_project: bool = False) -> FileSettings:
-    """SettingsBroken, naming the rule and the example, if any of it is wrong."""
+    """Raise SettingsBroken, naming the rule and the example, if anything is wrong."""
     import tomllib  # few sessions have such a file
 
     try:
@@ -67,7 +67,7 @@ def parse_settings(data: bytes, file: str, *, is_project: bool = False) -> FileS
         return _parse_table(tomllib.loads(data.decode()), is_project=is_project)
     except RecursionError:
         raise SettingsBroken(file, "it is nested too deep") from None
-    except ValueError as error:  # also what is no text, and what is no TOML
+    except ValueError as error:  # also for what is not text, and not TOML
         raise SettingsBroken(file, str(error)) from None
 
 
@@ -114,7 +114,7 @@ def _parse_rule(table: Any, max_characters: int) -> Rule:
     if unknown := sorted(given.keys() - set(RULE_KEYS) - set(RENAMED_KEYS)):
         raise ValueError(f"rule {name!r}: unknown key {unknown[0]!r}. {suggest(unknown[0], RULE_KEYS)}")
     for old, new in RENAMED_KEYS.items():
-        if old in given and new in given:  # if one of them won, the rule might cover more than it says
+        if old in given and new in given:  # whichever won, the rule might cover more than it says
             raise ValueError(f"rule {name!r}: {old} and {new} are the same; give one")
     renamed = {RENAMED_KEYS.get(key, key): value for key, value in given.items()}
     for key in ("verdict", "verbs", "because", "covers", "does_not_cover"):
