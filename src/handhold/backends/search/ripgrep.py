@@ -178,7 +178,7 @@ class RipgrepSearchRun(RipgrepCommand):
             )
         finally:
             if not files:
-                self.error_counts = error_counts  # of the last full pass, which includes earlier ones
+                self.error_counts = error_counts  # of the last full pass; earlier ones met the same errors
 
     def _build_options(self) -> list[str]:
         """What to search for, and in which files."""

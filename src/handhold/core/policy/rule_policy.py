@@ -31,7 +31,9 @@ class RulePolicy:
     ignore_case: bool = False  # whether the file system is case-insensitive
     secrets: Secrets = "usable"
     user_file: str = ""  # where the user writes rules; empty: only in code
-    warnings: tuple[str, ...] = field(default=(), compare=False)  # problems in settings files that were ignored
+    warnings: tuple[str, ...] = field(
+        default=(), compare=False
+    )  # about settings that do not apply, such as untrusted allow rules
 
     @property
     def name(self) -> str:

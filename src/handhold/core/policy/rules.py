@@ -153,7 +153,7 @@ class RuleSet:
     source: str
     rules: tuple[Rule, ...]
     root: str = ""
-    trusted: bool = True  # if not, its reasons are marked as not reviewed
+    trusted: bool = True  # if not, its reasons are marked as untrusted
     usable_by_commands: bool = False  # commands may use what it denies, unless secrets are strict
 
 

@@ -35,7 +35,7 @@ VALID_UTF8_BITS = 6.0  # a valid non-ASCII character
 # --- decision thresholds
 
 MIN_MARGIN_BITS = 7.0  # how much worse every other reading must be, plus
-MARGIN_DIVISOR = 12  # one bit for this many bits of the best reading
+MARGIN_DIVISOR = 12  # one bit for this many bits of what the two read differently
 MAX_STRANGE_SHARE = 1 / 3  # of the pairs
 MAX_RARE_SHARE = 0.4  # of the characters
 

@@ -50,7 +50,7 @@ def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:
 def find_differences(
     old: str, index: TextIndex, region: Region | None, *, whitespace: bool = False, limit: int = MAX_DIFFERENCES
 ) -> tuple[LineDifference, ...]:
-    """Where the lines from the region on differ from the quote; `whitespace` shows if nothing else does."""
+    """Where the lines from the region on differ from the quote, ignoring whitespace unless `whitespace`."""
     if region is None:
         return ()
     quoted = split_lines(old)

@@ -362,7 +362,7 @@ def chmod_at(directory: int, name: str, mode: int) -> None:
 
 
 def remove_backups(ops: FileOps, transaction: str, files: Sequence[FileChange]) -> None:
-    """Remove the backups. Directories are removed last, since they contained some of them."""
+    """Remove the backups, then the deleted directories, which contained some of them."""
     failed: ToolError | None = None
     kept = [(index, change) for index, change in enumerate(files) if change.before is not None]
     for index, change in sorted(kept, key=lambda each: isinstance(each[1].before, Directory)):
