@@ -1,12 +1,17 @@
 """The examples do what they show, with the frameworks as they are and a model that follows a script."""
 
+import ast
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.adapters.scripted import Turn, scripted
 from tests.adapters.shop import CART, DONE, FIXED, MENDING, MENDING_BY_TYPES, TASK, Shop, mending_by_paths
@@ -57,3 +62,50 @@ OURS = [path for path in sorted(EXAMPLES.glob("*.py")) if "handhold.adapters" in
 @pytest.mark.parametrize("example", OURS, ids=lambda path: path.stem)
 def test_an_example_of_a_framework_is_under_forty_lines(example: Path):
     assert len(example.read_text().splitlines()) < 40
+
+
+# --- what an example needs
+
+EXTRAS = {
+    "anthropic_messages": "anthropic",
+    "deepagents_backend": "deepagents",
+    "langchain_agent": "langchain",
+    "openai_agents_sdk": "openai-agents",
+    "openai_responses": "openai",
+    "pydantic_ai_agent": "pydantic-ai",
+}
+PYPROJECT = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["project"]
+
+
+def installed_by(requirements: Sequence[str]) -> set[str]:
+    """The distributions that these requirements bring, and what those require in turn."""
+    found: set[str] = set()
+    seen: set[tuple[str, str]] = set()
+    waiting = [Requirement(each) for each in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        found.add(name)
+        for extra in ("", *wanted.extras):
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            for each in map(Requirement, distribution(name).requires or ()):
+                if each.marker is None or each.marker.evaluate({"extra": extra}):
+                    waiting.append(each)
+    return found
+
+
+def imported_modules(example: Path) -> set[str]:
+    nodes = list(ast.walk(ast.parse(example.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"handhold"}
+
+
+@pytest.mark.parametrize("example", OURS, ids=lambda path: path.stem)
+def test_r39_an_example_imports_only_what_its_extra_brings(example: Path):
+    brought = installed_by(PYPROJECT["optional-dependencies"][EXTRAS[example.stem]])
+    homes = packages_distributions()
+    for module in imported_modules(example):
+        assert {canonicalize_name(home) for home in homes[module]} & brought, module

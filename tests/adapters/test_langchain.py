@@ -201,6 +201,18 @@ def test_a_command_counts_once_it_is_approved(shop: Shop):
     assert (shop.root / "log").read_text() == "new\n"
 
 
+RANDOM = "cat /proc/sys/kernel/random/uuid > token"  # never the same twice
+
+
+@RUNS
+def test_an_approved_command_runs_once_and_what_was_shown_is_committed(shop: Shop, run: Run):
+    with scripted(Use("bash", {"command": RANDOM}), DONE) as model, shop.open(approver=approve_by_interrupt) as box:
+        here = agent(model, box, checkpointer=InMemorySaver())
+        (asked,) = run(here)["__interrupt__"]
+        assert run(here, Command(resume=True))["messages"][-1].text == DONE
+    assert f"+{(shop.root / 'token').read_text()}" in asked.value["diff"]
+
+
 def test_what_is_different_from_what_was_approved_is_asked_again(shop: Shop):
     log = shop.root / "log"
     with (

@@ -106,6 +106,7 @@ def test_failures_are_marked_and_none_counts_as_a_retry(shop: Shop, run: Run):
     assert result.output == DONE
     assert [part.outcome for part in returns(result)] == ["failed"] * 4 + ["success"]
     assert [each.error for each in model.results] == [True] * 4 + [False]
+    assert [part.metadata["code"] for part in returns(result)] == ["NOT_FOUND"] * 4 + [None]
     assert returns(result)[4].metadata["data"]["path"] == "cart.py"
 
 
@@ -183,6 +184,16 @@ def test_a_run_ends_at_a_change_until_it_is_approved(shop: Shop, run: Run, appro
         assert result.output == DONE
     assert ("RATE = 19" in shop.cart) is approve
     assert len(model.results) == 2
+
+
+def test_an_approved_command_runs_once_and_what_was_shown_is_committed(shop: Shop):
+    command = "cat /proc/sys/kernel/random/uuid > token"  # never the same twice
+    with scripted(Use("bash", {"command": command}), DONE) as model, shop.open(approver=approve_by_deferral) as box:
+        here = agent(model, box)
+        stopped = run(here)
+        (shown,) = stopped.output.metadata.values()
+        assert run(here, None, **answered(stopped, approve_all=True)).output == DONE
+    assert f"+{(shop.root / 'token').read_text()}" in shown["diff"]
 
 
 def test_what_is_different_from_what_was_approved_is_asked_again(shop: Shop):

@@ -293,3 +293,68 @@ def test_r1_an_approver_that_is_exchanged_or_taken_away_no_longer_answers(tmp_pa
         box.approver = lambda _: False
         assert box.call("write_file", {"path": "c", "content": "1"}).status == "error"
     assert sorted(path.name for path in (tmp_path / "ws").iterdir()) == ["a"]
+
+
+class Pausing:
+    """Pauses until it has an answer."""
+
+    def __init__(self) -> None:
+        self.answer: bool | None = None
+        self.diffs: list[str] = []
+
+    def __call__(self, question: Question) -> bool:
+        self.diffs.append(question.diff)
+        if self.answer is None:
+            raise RunPaused(Paused())
+        return self.answer
+
+
+class Paused(Exception):
+    pass
+
+
+RANDOM = {"command": "cat /proc/sys/kernel/random/uuid > token"}  # another content with every run
+
+
+def test_a_paused_command_that_is_approved_runs_once(ws: Path, opened: Callable[..., Toolbox]):
+    approver = Pausing()
+    box = opened(approver)
+    with pytest.raises(Paused):
+        box.call("bash", RANDOM, call_id="c")
+    assert not (ws / "token").exists()
+    approver.answer = True
+    assert box.call("bash", RANDOM, call_id="c").status == "success"
+    assert f"+{(ws / 'token').read_text()}" in approver.diffs[0]
+    assert approver.diffs[0] == approver.diffs[1]
+
+
+@pytest.mark.parametrize("call_id", ["another", ""])
+def test_another_call_of_the_same_command_runs_by_itself(ws: Path, opened: Callable[..., Toolbox], call_id: str):
+    approver = Pausing()
+    box = opened(approver)
+    with pytest.raises(Paused):
+        box.call("bash", RANDOM, call_id="c")
+    with pytest.raises(Paused):
+        box.call("bash", RANDOM, call_id=call_id)
+    assert approver.diffs[0] != approver.diffs[1]
+
+
+def test_a_paused_command_runs_again_if_a_file_it_changed_was_changed(ws: Path, opened: Callable[..., Toolbox]):
+    approver = Pausing()
+    box = opened(approver)
+    with pytest.raises(Paused):
+        box.call("bash", {"command": "echo new >> log"}, call_id="c")
+    (ws / "log").write_text("one\n")
+    approver.answer = True
+    assert box.call("bash", {"command": "echo new >> log"}, call_id="c").status == "success"
+    assert (ws / "log").read_text() == "one\nnew\n"
+
+
+def test_a_paused_command_leaves_nothing_behind_when_the_toolbox_closes(ws: Path, opened: Callable[..., Toolbox]):
+    box = opened(Pausing())
+    for number in range(20):  # more than are kept
+        with pytest.raises(Paused):
+            box.call("bash", {"command": f"echo new > log{number}"}, call_id=str(number))
+    box.close()
+    assert not list(ws.glob("log*"))
+    assert not [path for path in ws.parent.rglob("*") if path.name.startswith("log")]

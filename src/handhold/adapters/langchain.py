@@ -4,9 +4,10 @@
     agent = create_agent(model, tools(box), checkpointer=…)
 
 With `approve_by_interrupt` as the approver, a run stops at each change that needs approval, and its interrupt shows the
-change. `Command(resume=True)` approves it; so does the text that stands there under `change`, also in another process,
-and in a graph of one's own that makes several calls in one node. A command has then been run twice, the first time
-without counting.
+change. `Command(resume=True)` approves it. So does the value of its `change`, which also works in another process and
+in a graph of your own that makes several calls in one node. An approved command runs once: its changes wait for the
+answer. In another process, or if a file it changed was changed meanwhile, it runs again, and a different change is
+asked about again.
 
 What commands print is streamed while they run: `agent.astream(…, stream_mode="custom")`. An agent that is not awaited
 streams nothing of it.

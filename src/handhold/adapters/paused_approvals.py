@@ -1,7 +1,7 @@
-"""Approvals where a run stops to ask, and makes the call a second time once it was answered.
+"""Approvals where a run stops to ask, and makes the call again with the answer.
 
-What is approved is the change that was shown. If the second time the call would change something else, because a file
-or a command is different now, that is asked about again. Whoever does not mind answers ANYWAY.
+The answer approves the change that was shown. If the call would now change something else, because a file changed
+meanwhile, the run stops and asks again, unless the answer was ANYWAY.
 """
 
 from collections.abc import Mapping

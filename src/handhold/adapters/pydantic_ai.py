@@ -6,7 +6,8 @@
 With `approve_by_deferral` as the approver, a run ends with DeferredToolRequests where a change needs approval, and
 their metadata show the change. `agent.run(message_history=…, deferred_tool_results=results)` approves it, with
 `results = requests.build_results(approve_all=True, metadata=requests.metadata)`; without the metadata only in the
-process that was shown it. A command has then been run twice, the first time without counting.
+process that was shown it. An approved command runs once: its changes wait for the answer. In another process, or if a
+file it changed was changed meanwhile, it runs again, and a different change is asked about again.
 
 What commands print comes as CommandPrinted in the events of the run, while they run.
 """
@@ -24,6 +25,7 @@ from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
 
 if TYPE_CHECKING:
     from pydantic_ai import AbstractToolset, BinaryContent, CustomEvent, ModelResponse, RunContext, ToolReturn
+    from pydantic_ai.exceptions import ToolFailedError
 
     from handhold.core.ports.approvals import Question
     from handhold.toolbox import Toolbox
@@ -55,10 +57,10 @@ def approve_by_deferral(question: "Question", /) -> bool:
 def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":  # noqa: A002 - the framework's name
     """Every tool of the box, for `Agent(toolsets=…)`.
 
-    Those of one turn are carried out in its order. A failure is told as one (`ToolFailed`), and none counts as a retry;
-    what else is known of a call that succeeded is the `metadata` of its return.
+    Calls of one turn run in its order. A failed call is returned with the outcome `failed` and uses up no retry. The
+    `metadata` of a return, failed or not, has the error code and what else is known of the call.
     """
-    from pydantic_ai import AbstractToolset, RunContext, ToolDefinition, ToolFailed
+    from pydantic_ai import AbstractToolset, RunContext, ToolDefinition
     from pydantic_ai.toolsets import ToolsetTool
 
     sequencer, name = AsyncCallSequencer(box), id
@@ -90,7 +92,7 @@ def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":
             self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
         ) -> "ToolReturn[Any]":
             if is_cut_off(ctx):
-                raise ToolFailed(CUT_OFF_REPLY.text)
+                raise to_failure(name, ctx.tool_call_id or "", CUT_OFF_REPLY)
             events = OutputEvents(ctx)
             calling = _current_context.set(ctx)
             try:
@@ -102,7 +104,7 @@ def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":
                 _current_context.reset(calling)
                 await events.flush()
             if reply.status == "error":
-                raise ToolFailed(reply.text)
+                raise to_failure(name, ctx.tool_call_id or "", reply)
             return to_tool_return(reply)
 
     return HandholdToolset()
@@ -171,6 +173,15 @@ def is_cut_off(context: "RunContext[Any]") -> bool:
     if answer is None or answer.finish_reason not in ("length", "content_filter") or not answer.parts:
         return False
     return getattr(answer.parts[-1], "tool_call_id", None) == context.tool_call_id
+
+
+def to_failure(tool: str, call_id: str, reply: Reply) -> "ToolFailedError":
+    """What to raise for a failed call. `ToolFailed`, which the framework turns into this, carries no metadata."""
+    from pydantic_ai import ToolReturnPart
+    from pydantic_ai.exceptions import ToolFailedError
+
+    failed = ToolReturnPart(tool, reply.text, call_id, metadata=build_metadata(reply), outcome="failed")
+    return ToolFailedError(failed)
 
 
 def to_tool_return(reply: Reply) -> "ToolReturn[Any]":

@@ -33,10 +33,8 @@ def ask_approver(
         answer = approver(question)
         consent = parse_answer(wait(answer) if isawaitable(answer) else answer)
         return consent, str(getattr(approver, "name", "the approver"))
-    except Cancelled:
+    except (Cancelled, RunPaused):
         raise
-    except RunPaused as paused:
-        raise paused.reason from None
     except Exception as error:
         LOG.exception("The approver %r gave no valid answer, so the call of %s is refused", approver, question.tool)
         raise invalid from error

@@ -1,7 +1,7 @@
 """Commands: judged before they run, run on an overlay if there can be one, their effects committed like any change."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from os.path import expanduser
 from threading import Lock
@@ -9,6 +9,7 @@ from threading import Lock
 from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
 from handhold.core.facts import SandboxStatus
 from handhold.core.plans import Effects, FileChange
+from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.journal import CallDecision
 from handhold.core.ports.policy import CommandAnalysis
 from handhold.core.ports.shell import CommandResult, Shell
@@ -20,6 +21,7 @@ from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
 from handhold.pipeline.context import CallContext
+from handhold.pipeline.paused_runs import PausedRuns
 from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder, refusal_decision
 from handhold.pipeline.session import Session
@@ -47,6 +49,7 @@ class CommandRunner:
         self._make_shell = make_shell
         self._shell: Shell | None = None
         self._opening = Lock()
+        self._paused = PausedRuns(session.files)
         self._folder = session.files.roots[0]  # the working directory of a lasting shell
 
     # --- the shell
@@ -69,6 +72,7 @@ class CommandRunner:
             self._shell.interrupt(thread)
 
     def close(self) -> None:
+        self._paused.close()
         if self._shell:
             self._shell.close()
 
@@ -80,12 +84,19 @@ class CommandRunner:
         if request.background:
             started = run.conclude_job("start", shell.start(request))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
-        with token.command(), shell.run(request, on_output=token.watch) as finished:
+        with token.command(), ExitStack() as stack:
+            finished = self._paused.resume(context.call, stack)
+            if finished is None:
+                finished = stack.enter_context(shell.run(request, on_output=token.watch))
             token.raise_if_cancelled()
             if finished.exit_status.cancelled:
                 raise Cancelled()
             self._folder = finished.cwd
-            return self._conclude(context, request, finished, decision)
+            try:
+                return self._conclude(context, request, finished, decision)
+            except RunPaused:
+                self._paused.keep(context.call, finished, stack.pop_all())
+                raise
 
     def restart(self, context: CallContext, request: Request, allowed: CallDecision | None) -> Reply:
         self.shell.restart()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from handhold.core.errors import NoMatch, RollbackIncomplete, ToolError
 from handhold.core.plans import Answer, Changes, Command, JobAction, Restart
+from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.journal import Call, CallDecision
 from handhold.core.requests import Request
 from handhold.core.results import Reply
@@ -59,6 +60,8 @@ class CallExecutor:
             call = Call(session.name, turn, call_id, str(tool), canonical, session.dialect.name)
             with self._locks.hold((turn, call_id)):
                 return self._replays.find_reply(call) or self._execute_new(call, arguments, started, token)
+        except RunPaused as paused:
+            raise paused.reason from None
         except ToolError as error:
             return self._responder.refuse(tool, error, started)
 

@@ -23,6 +23,7 @@ from handhold.core.errors import (
 )
 from handhold.core.history import CallSelector, UndoStep
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
+from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
 from handhold.core.ports.policy import Verb, Verdict
@@ -60,6 +61,8 @@ class UndoService:
         try:
             recover(self._files, self._journal)
             result = self._reverse(direction, which, preview=preview, keep_times=keep_times)
+        except RunPaused as paused:
+            raise paused.reason from None
         except ToolError as error:
             return self._responder.refuse(direction, error, started)
         facts = {**result.facts(), "time_ms": elapsed_ms(started)}
