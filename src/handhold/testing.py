@@ -74,6 +74,7 @@ RESULT_TYPES: Mapping[Any, tuple[Any, ...]] = {
 }
 """What can come of a request, whatever else is in it."""
 
+ANNOTATIONS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 MAX_REPLY_CHARS = 82_000  # characters: 20,000 tokens and a frame around them
 MAX_INSTRUCTIONS_CHARS = 2_000  # characters: they are sent with every turn
 FORBIDDEN_IMPORTS = (
@@ -107,23 +108,25 @@ class DialectSuite:
 
     def test_every_tool_has_a_schema_and_words_for_it(self):
         names = [spec.name for spec in self.dialect.specs]
-        assert len(names) == len(set(names))
+        assert len(names) == len(set(names)), f"two tools have the same name: {sorted(names)}"
         for spec in self.dialect.specs:
             schema = spec.input_schema
-            assert spec.description.strip()
-            assert schema["type"] == "object"
-            assert set(schema.get("required", ())) <= set(schema["properties"])
-            assert set(spec.annotations) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+            assert spec.description.strip(), f"{spec.name}: the description is empty"
+            assert schema["type"] == "object", f"{spec.name}: the input schema must be of type object"
+            unknown = set(schema.get("required", ())) - set(schema["properties"])
+            assert not unknown, f"{spec.name}: required but not in properties: {sorted(unknown)}"
+            assert set(spec.annotations) == ANNOTATIONS, f"{spec.name}: annotations must be {sorted(ANNOTATIONS)}"
 
     # --- calls
 
     def test_every_tool_is_reached_and_answers(self):
         called = {tool for tool, _ in self.calls}
-        assert called == {spec.name for spec in self.dialect.specs}
+        missing = {spec.name for spec in self.dialect.specs} ^ called
+        assert not missing, f"each tool needs a call in `calls`, and no other: {sorted(missing)}"
         with _TemporaryToolbox(self.dialect) as box:
             for tool, arguments, reply in _run_calls(box, self.calls):
-                assert reply.status in ("success", "partial"), (tool, arguments, reply.text)
-                assert reply.text.strip(), tool
+                assert reply.status in ("success", "partial"), f"{tool} {arguments} failed: {reply.text}"
+                assert reply.text.strip(), f"{tool} {arguments}: the reply is empty"
 
     def test_numbers_and_lists_in_quotes_are_understood_and_said_to_have_been(self):
         with _TemporaryToolbox(self.dialect) as box:
@@ -131,25 +134,28 @@ class DialectSuite:
                 (tool, {name: _quote_value(value) for name, value in given.items()}) for tool, given in self.calls
             ]
             for (_, meant), (tool, arguments, reply) in zip(self.calls, _run_calls(box, quoted), strict=True):
-                assert reply.status in ("success", "partial"), (tool, arguments, reply.text)
-                assert arguments.keys() == meant.keys()
+                assert reply.status in ("success", "partial"), f"{tool} {arguments} failed: {reply.text}"
+                assert arguments.keys() == meant.keys(), f"{tool}: the call changed its own arguments"
                 if any(_quote_value(value) != value for value in meant.values()):
-                    assert reply.data["repaired"], (tool, arguments)
+                    assert reply.data["repaired"], f"{tool} {arguments}: the reply does not report the repair"
 
     def test_what_is_missing_is_named_with_what_is_wanted_and_a_call_that_would_be_taken(self):
         with _TemporaryToolbox(self.dialect) as box:
             for spec in self.dialect.specs:
                 if required := spec.input_schema.get("required", ()):
                     reply = box.call(spec.name, {})
-                    assert reply.code == "BAD_ARGUMENTS", (spec.name, reply.text)
-                    assert reply.data["argument"] in required
-                    assert self.dialect.decode(spec.name, reply.data["example"])
+                    assert reply.code == "BAD_ARGUMENTS", f"{spec.name} without arguments: {reply.code}, {reply.text}"
+                    named, example = reply.data["argument"], reply.data["example"]
+                    assert named in required, f"{spec.name} without arguments: the reply names {named}"
+                    assert self.dialect.decode(spec.name, example), (
+                        f"{spec.name}: the example is not accepted: {example}"
+                    )
 
     def test_a_tool_that_is_not_there_is_refused_with_those_that_are(self):
         with _TemporaryToolbox(self.dialect) as box:
             reply = box.call("no_such_tool", {})
-            assert reply.code == "UNKNOWN_TOOL"
-            assert self.dialect.specs[0].name in reply.text
+            assert reply.code == "UNKNOWN_TOOL", f"an unknown tool: {reply.code}, {reply.text}"
+            assert self.dialect.specs[0].name in reply.text, f"the refusal does not list the tools: {reply.text}"
 
     # --- words
 
@@ -158,8 +164,8 @@ class DialectSuite:
             for tool in (*(spec.name for spec in self.dialect.specs), "undo"):
                 for hints in (False, True):
                     text = self.dialect.refuse(tool, error, hints=hints)
-                    assert text.strip(), (error, tool)
-                    assert format_unknown_error(error) not in text, (error, tool)
+                    assert text.strip(), f"{tool}: no words for {error!r}"
+                    assert format_unknown_error(error) not in text, f"{tool}: no words of its own for {error!r}"
 
     def test_every_result_has_words(self):
         for tool, arguments in self.calls:
@@ -168,9 +174,9 @@ class DialectSuite:
                 for result in (make_value(kind, turn) for turn in VARIANTS):
                     for hints in (False, True):
                         text = self.dialect.encode(tool, request, result, hints=hints)
-                        # Some show an empty file as it is.
-                        assert text.strip() or kind is results.TextResult, (tool, result)
-                        assert len(text) <= self.budget, (tool, result)
+                        # Some show an empty file as an empty reply.
+                        assert text.strip() or kind is results.TextResult, f"{tool}: no words for {result!r}"
+                        assert len(text) <= self.budget, f"{tool}: {len(text)} characters for {result!r}"
 
     def test_whatever_can_be_read_is_shown_or_refused_in_words_and_within_the_budget(self):
         codes = {"broken.png": "BROKEN_FILE", "odd.txt": "PAGE_TOO_LONG", "nothing": "NOT_FOUND"}
@@ -180,10 +186,11 @@ class DialectSuite:
                 for path in {*UNUSUAL_FILES, "book.ipynb", *codes}:
                     alone = not isinstance(arguments[name], list)
                     reply = box.call(tool, {**arguments, name: path if alone else ["README.md", path]})
-                    assert reply.code in (None, "EXTRA_MISSING", codes.get(path)), (path, reply.text)
-                    assert reply.text.strip(), path
-                    assert len(reply.text) <= self.budget, (path, len(reply.text))
-                    assert path != "picture.png" or reply.code or reply.images or not alone, reply.text
+                    assert reply.code in (None, "EXTRA_MISSING", codes.get(path)), f"{tool} {path}: {reply.text}"
+                    assert reply.text.strip(), f"{tool} {path}: the reply is empty"
+                    assert len(reply.text) <= self.budget, f"{tool} {path}: {len(reply.text)} characters"
+                    shown = path != "picture.png" or reply.code or reply.images or not alone
+                    assert shown, f"{tool} {path}: the reply has no image: {reply.text}"
 
     def _iter_read_calls(self) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         """Calls that read, with the argument that says what."""
@@ -198,8 +205,9 @@ class DialectSuite:
 
     def test_c102_instructions_name_every_tool_and_are_short(self):
         text = self.dialect.instructions
-        assert all(spec.name in text for spec in self.dialect.specs)
-        assert len(text) <= MAX_INSTRUCTIONS_CHARS
+        unnamed = [spec.name for spec in self.dialect.specs if spec.name not in text]
+        assert not unnamed, f"the instructions do not name {unnamed}"
+        assert len(text) <= MAX_INSTRUCTIONS_CHARS, f"the instructions have {len(text)} characters"
 
     # --- budgets
 
@@ -208,15 +216,15 @@ class DialectSuite:
             for call in (self.long_read, self.wide_search):
                 if call is not None:
                     reply = box.call(*call)
-                    assert reply.code is None or reply.blame == "model", reply.text
-                    assert len(reply.text) <= self.budget, (call, len(reply.text))
+                    assert reply.code is None or reply.blame == "model", f"{call} failed: {reply.text}"
+                    assert len(reply.text) <= self.budget, f"{call}: {len(reply.text)} characters"
 
     def test_a_refusal_is_short_whatever_was_sent(self):
         with _TemporaryToolbox(self.dialect) as box:
             for tool, arguments in self.calls:
                 for name in arguments:
                     reply = box.call(tool, {**arguments, name: "x" * 200_000})
-                    assert len(reply.text) <= self.budget, (tool, name)
+                    assert len(reply.text) <= self.budget, f"{tool}, a long {name}: {len(reply.text)} characters"
 
     # --- words only
 
@@ -225,8 +233,9 @@ class DialectSuite:
         for file in sorted(folder.glob("*.py")):
             for name in find_imports(file.read_text("utf-8")):
                 forbidden = any(name == each or name.startswith(f"{each}.") for each in FORBIDDEN_IMPORTS)
-                assert not forbidden, (file.name, name)
-            assert "open" not in find_names(file.read_text("utf-8")), file.name
+                assert not forbidden, f"{file.name} imports {name}: a dialect only words replies"
+            names = find_names(file.read_text("utf-8"))
+            assert "open" not in names, f"{file.name} uses open(): a dialect only words replies"
 
 
 def find_imports(source: str) -> Iterator[str]:

@@ -1,10 +1,13 @@
 """The published suite asks for everything that there is: what comes to be and is not asked for is found here."""
 
+from ast import Assert, JoinedStr, parse, walk
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from handhold import testing
 from handhold.core.choices import DIALECTS
 from handhold.core.requests import Request
 from handhold.core.results import ImageResult, NotebookResult, PdfResult, Result
@@ -67,3 +70,10 @@ def test_a_dialect_without_words_for_a_result_does_not_pass():
     suite.dialect = Mute(import_module("handhold.dialects.tiny").__file__)
     with pytest.raises(AssertionError, match="no words"):
         suite.test_every_result_has_words()
+
+
+def test_r39_a_failing_suite_says_what_failed():
+    """pytest explains the asserts of test files only, so each of these explains itself."""
+    source = parse(Path(testing.__file__).read_text())
+    bare = [node.lineno for node in walk(source) if isinstance(node, Assert) and not isinstance(node.msg, JoinedStr)]
+    assert not bare
