@@ -147,9 +147,8 @@ class DialectSuite:
                     assert reply.code == "BAD_ARGUMENTS", f"{spec.name} without arguments: {reply.code}, {reply.text}"
                     named, example = reply.data["argument"], reply.data["example"]
                     assert named in required, f"{spec.name} without arguments: the reply names {named}"
-                    assert self.dialect.decode(spec.name, example), (
-                        f"{spec.name}: the example is not accepted: {example}"
-                    )
+                    decoded = self.dialect.decode(spec.name, example)
+                    assert decoded, f"{spec.name}: the example is not accepted: {example}"
 
     def test_a_tool_that_is_not_there_is_refused_with_those_that_are(self):
         with _TemporaryToolbox(self.dialect) as box:
