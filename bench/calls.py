@@ -1,4 +1,4 @@
-"""What an ordinary call costs the machine: the arithmetic of docs/scale.md begins here.
+"""What an ordinary call costs the machine: the arithmetic of docs/numbers.md begins here.
 
     python -m bench.calls [--calls 200]
 

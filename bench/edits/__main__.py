@@ -34,18 +34,18 @@ def main() -> int:
     given = options.parse_args()
     if given.sample:
         return sample.main(write=given.write)
-    folder = given.folder / given.glob_set
-    build(folder, given.glob_set)
+    folder = given.folder / given.set
+    build(folder, given.set)
     failed: dict[str, Any] = {}
     for matching in given.matching or MATCHINGS:
         trials = corpus.read_trials(folder, every=given.all)
         score = scored((each for each in trials if each.name.startswith(given.only or "")), editor(matching))
-        print(f"\n== {given.glob_set} set, matching={matching}\n")
+        print(f"\n== {given.set} set, matching={matching}\n")
         print(table(score))
         print("  ".join(f"{name} {value:.2f}" for name, value in score.timings().items()))
         failed[matching] = score.failed
         if not given.only:
-            record(given.glob_set, matching, score, every=given.all)
+            record(given.set, matching, score, every=given.all)
     if given.failed:
         given.failed.write_text(json.dumps(failed, indent=1))
     return 0
