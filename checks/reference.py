@@ -24,7 +24,7 @@ from handhold.cli.commands import COMMANDS, EXIT_STATUS_HELP, handhold
 from handhold.config import Options
 from handhold.core import errors
 from handhold.core.choices import DIALECTS
-from handhold.core.errors import Blame, ToolError
+from handhold.core.errors import ErrorSource, ToolError
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.dialect import Dialect
 from handhold.core.results import ToolSpec
@@ -170,14 +170,17 @@ EXTRAS = {
     "search": "ripgrep, where the system has none",
     "shell": "what confines commands, and what reads them before they run",
 }
-BLAMES = {
-    Blame.MODEL: ("the call was wrong", "Hand the text to the model: it says what would be right."),
-    Blame.POLICY: (
+ERROR_SOURCES = {
+    ErrorSource.MODEL: ("the call was wrong", "Hand the text to the model: it says what would be right."),
+    ErrorSource.POLICY: (
         "the call was understood, and is not allowed",
         "Ask a person, or let the model say what it would do.",
     ),
-    Blame.TOOL: ("a limit or a defect of Handhold", "Do not score it against the model; if it is a defect, report it."),
-    Blame.INFRA: (
+    ErrorSource.TOOL: (
+        "a limit or a defect of Handhold",
+        "Do not score it against the model; if it is a defect, report it.",
+    ),
+    ErrorSource.INFRA: (
         "the machine: a disk, a permission, a lock",
         "Do not score it against the model. The same call, under the same id, may be sent again.",
     ),
@@ -489,20 +492,27 @@ def meaning(option: click.Option) -> str:
 
 
 def codes() -> Iterator[str]:
-    yield "`reply.code` says what happened, `reply.blame` whose doing it was, `reply.data` the facts."
-    agreed("blames", Blame, BLAMES)
-    yield table(("blame", "what it means", "what to do"), ((code(blame), *BLAMES[blame]) for blame in Blame))
+    yield "`reply.code` names the error, `reply.error_source` says who caused it, and `reply.data` has the facts."
+    agreed("error sources", ErrorSource, ERROR_SOURCES)
+    yield table(
+        ("error source", "what it means", "what to do"), ((code(each), *ERROR_SOURCES[each]) for each in ErrorSource)
+    )
     every = sorted({each.code: each for each in iter_error_types() if each.__module__ == errors.__name__}.items())
     yield (
         f"{len(every)} codes. A model reads them in its dialect; here are the plain words that each dialect falls "
         "back on, with made-up facts in them."
     )
     rows = (
-        (code(name), code(each.blame), ", ".join(code(f.name) for f in fields(each)), format_plain_error(example(each)))
+        (
+            code(name),
+            code(each.error_source),
+            ", ".join(code(f.name) for f in fields(each)),
+            format_plain_error(example(each)),
+        )
         for name, each in every
     )
-    yield table(("code", "blame", "facts", "what is said, and what to do"), rows)
-    yield "`INTERNAL` (blame `tool`) is what adapters answer where Handhold itself failed: please report it."
+    yield table(("code", "error source", "facts", "what is said, and what to do"), rows)
+    yield "`INTERNAL` (source `tool`) is what adapters answer where Handhold itself failed: please report it."
 
 
 def example(error: type[ToolError]) -> ToolError:

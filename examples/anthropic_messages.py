@@ -7,7 +7,7 @@ import sys
 
 from anthropic import Anthropic
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from handhold.adapters.anthropic import Messages
 
 
@@ -22,7 +22,7 @@ def main(folder: str, model: str, task: str) -> None:
         for message in runner:
             print(*(block.text for block in message.content if block.type == "text"))
         if input("Shall it stay? [y/n] ") == "n":
-            print(box.undo(session=True).text)
+            print(box.undo(Target.session()).text)
 
 
 if __name__ == "__main__":

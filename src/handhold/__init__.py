@@ -2,56 +2,64 @@
 
 from handhold import Toolbox
 
-box = Toolbox.open("path/to/repo", dialect="claude")
-reply = box.call("Read", {"file_path": "/path/to/repo/a.py"})
+with Toolbox.open("path/to/repo", dialect="claude") as box:
+    reply = box.call("Read", {"file_path": "/path/to/repo/a.py"})
+    print(reply.text if reply.ok else reply.code)
 """
 
 from handhold.version import VERSION
 
-TYPE_CHECKING = False  # as typing's own: to import that would cost `handhold --version` half its time
+TYPE_CHECKING = False  # as typing's own, whose import would take half the time of `handhold --version`
 if TYPE_CHECKING:
     from handhold.core.errors import ToolboxClosed, ToolError
+    from handhold.core.history import Target
     from handhold.core.policy.rules import Rule
-    from handhold.core.ports.approvals import Question, RunPaused
+    from handhold.core.ports.approvals import Approver, Consent, Question, RunPaused
     from handhold.core.ports.journal import JournalEntry
+    from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
     from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
     from handhold.toolbox import Toolbox
 
 __all__ = [
+    "Approver",
     "Block",
+    "Consent",
+    "Decision",
     "JournalEntry",
     "OutputChunk",
+    "Policy",
     "Question",
     "Reply",
     "Rule",
     "RunPaused",
+    "Target",
     "ToolError",
     "ToolSpec",
     "Toolbox",
     "ToolboxClosed",
+    "Verb",
+    "Verdict",
     "__version__",
 ]
 __version__ = VERSION
 
-_HOMES = {
-    "Toolbox": "handhold.toolbox",
-    "ToolError": "handhold.core.errors",
-    "ToolboxClosed": "handhold.core.errors",
-    "Rule": "handhold.core.policy.rules",
-    "JournalEntry": "handhold.core.ports.journal",
-    "Question": "handhold.core.ports.approvals",
-    "RunPaused": "handhold.core.ports.approvals",
-    "Block": "handhold.core.results",
-    "OutputChunk": "handhold.core.results",
-    "Reply": "handhold.core.results",
-    "ToolSpec": "handhold.core.results",
+_MODULES = {
+    "handhold.toolbox": ("Toolbox",),
+    "handhold.core.errors": ("ToolError", "ToolboxClosed"),
+    "handhold.core.history": ("Target",),
+    "handhold.core.policy.rules": ("Rule",),
+    "handhold.core.ports.approvals": ("Approver", "Consent", "Question", "RunPaused"),
+    "handhold.core.ports.journal": ("JournalEntry",),
+    "handhold.core.ports.policy": ("Decision", "Policy", "Verb", "Verdict"),
+    "handhold.core.results": ("Block", "OutputChunk", "Reply", "ToolSpec"),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Each public name is imported when it is first used: `handhold --version` needs none of them."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'handhold' has no attribute {name!r}")
-    from importlib import import_module
+    """Import a public name when it is first used: `handhold --version` needs none of them."""
+    for module, names in _MODULES.items():
+        if name in names:
+            from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'handhold' has no attribute {name!r}")

@@ -215,7 +215,7 @@ class DialectSuite:
             for call in (self.long_read, self.wide_search):
                 if call is not None:
                     reply = box.call(*call)
-                    assert reply.code is None or reply.blame == "model", f"{call} failed: {reply.text}"
+                    assert reply.code is None or reply.error_source == "model", f"{call} failed: {reply.text}"
                     assert len(reply.text) <= self.budget, f"{call}: {len(reply.text)} characters"
 
     def test_a_refusal_is_short_whatever_was_sent(self):

@@ -5,12 +5,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from handhold.config import Options
-from handhold.core.history import CallSelector
+from handhold.core.history import Target
 from handhold.core.ports.approvals import Approver
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.journal import JournalEntry
-from handhold.core.ports.policy import CommandAnalysis, Policy, PolicyDecision, Verb
+from handhold.core.ports.policy import CommandAnalysis, Decision, Policy, Verb
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import Shell
 from handhold.core.ports.store import Store
@@ -202,12 +202,12 @@ class Toolbox:
 
     # --- what would be decided
 
-    def decide(self, verb: Verb, path: str) -> PolicyDecision:
+    def decide(self, verb: Verb, path: str) -> Decision:
         """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
         with self._open_calls.enter():
             return self._parts.reviewer.decide_path(verb, path)
 
-    def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, PolicyDecision]:
+    def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, Decision]:
         """What a command is, and what would be decided before it runs, on an overlay without a network if `contained`.
 
         It does not run.
@@ -223,51 +223,45 @@ class Toolbox:
         with self._open_calls.enter():
             return self.store.entries(session=None if everyone else self.session, last=last)
 
-    def diff(self, *, call: str | int = "", turn: str = "", session: bool = False) -> str:
-        """What one call, one turn or the whole session did; alone, the last change."""
+    def diff(self, target: Target | JournalEntry | None = None) -> str:
+        """The changes of a target as a unified diff; without one, the last change.
 
+        Of a JournalEntry, this works for every session's calls. Files that may not be read today are left out.
+        Raises ToolError (NothingToUndo) if there is no such change.
+        """
         with self._open_calls.enter():
-            return self._parts.undo.diff(CallSelector(call, turn, session))
-
-    def diff_of(self, entry: JournalEntry) -> str:
-        """What one call of the log did, whosever it was."""
-        with self._open_calls.enter():
-            return self._parts.undo.diff_entry(entry)
+            return self._parts.undo.diff(target)
 
     def undo(
-        self,
-        *,
-        call: str | int = "",
-        turn: str = "",
-        session: bool = False,
-        preview: bool = False,
-        keep_times: bool = False,
+        self, target: Target | JournalEntry | None = None, *, preview: bool = False, keep_times: bool = False
     ) -> Reply:
-        """Undo one call, one turn or the whole session; alone, the last change.
+        """Undo one call, one turn or the whole session; without a target, the last change.
 
-        Refused where it would lose a later change. A file that gets its old contents back gets the time of now, so that
-        `make` notices; with `keep_times`, its old time.
+        target: `Target.call(id)`, `Target.turn(name)`, `Target.session()`, or an entry of `log`.
+        preview: only report what would be restored.
+        keep_times: give files their old modification times back. By default they get the current time, so that `make`
+            rebuilds what depends on them.
+
+        The reply refuses with UNDO_CONFLICT if a file was changed since, and with DENIED if the policy forbids it.
         """
-
-        return self._reverse("undo", CallSelector(call, turn, session), preview=preview, keep_times=keep_times)
+        return self._reverse("undo", target, preview=preview, keep_times=keep_times)
 
     def redo(
-        self,
-        *,
-        call: str | int = "",
-        turn: str = "",
-        session: bool = False,
-        preview: bool = False,
-        keep_times: bool = False,
+        self, target: Target | JournalEntry | None = None, *, preview: bool = False, keep_times: bool = False
     ) -> Reply:
-        """Do again what an undo reversed; alone, the last undo."""
-        return self._reverse("redo", CallSelector(call, turn, session), preview=preview, keep_times=keep_times)
+        """Redo what an undo reversed; without a target, the last undo. Takes the arguments of `undo`."""
+        return self._reverse("redo", target, preview=preview, keep_times=keep_times)
 
     def _reverse(
-        self, direction: Literal["undo", "redo"], which: CallSelector, *, preview: bool, keep_times: bool
+        self,
+        direction: Literal["undo", "redo"],
+        target: Target | JournalEntry | None,
+        *,
+        preview: bool,
+        keep_times: bool,
     ) -> Reply:
         with self._open_calls.enter():
-            return self._parts.undo.reverse(direction, which, preview=preview, keep_times=keep_times)
+            return self._parts.undo.reverse(direction, target, preview=preview, keep_times=keep_times)
 
     # --- the end
 

@@ -7,7 +7,7 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic.types import Message
 
-from handhold import OutputChunk
+from handhold import OutputChunk, Target
 from handhold.adapters.anthropic import Messages
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
@@ -146,7 +146,7 @@ def test_c102_other_dialects_are_declared_by_their_own_schemas(shop: Shop, diale
 def test_what_one_message_did_is_taken_back_by_its_id(shop: Shop):
     with scripted(*MENDING) as model, shop.open() as box:
         loop(model, Messages(box))
-        assert box.undo(turn="msg_2").status == "success"
+        assert box.undo(Target.turn("msg_2")).status == "success"
     assert shop.cart == CART
 
 

@@ -16,7 +16,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from pydantic import SecretStr
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from handhold.adapters.langchain import approve_by_interrupt, tools
 from handhold.adapters.paused_approvals import ANYWAY
 from tests.adapters.scripted import Model, Use, scripted
@@ -116,7 +116,7 @@ def test_a_message_of_the_model_can_be_taken_back(shop: Shop):
     with scripted(*MENDING) as model, shop.open() as box:
         state = run(agent(model, box))
         changing = [each for each in state["messages"] if isinstance(each, AIMessage)][1]
-        assert box.undo(turn=changing.id or "").status == "success"
+        assert box.undo(Target.turn(changing.id or "")).status == "success"
     assert shop.cart == CART
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from handhold import OutputChunk
+from handhold import OutputChunk, Target
 from handhold.adapters.openai import Chat, Responses
 from tests.adapters.scripted import Model, Use, scripted
 from tests.adapters.shop import (
@@ -124,7 +124,7 @@ def test_c102_an_agent_mends_a_repository_and_runs_its_tests(shop: Shop, agent: 
 def test_what_one_answer_did_is_taken_back_by_its_id(shop: Shop, agent: Agent, runner: Any):
     with scripted(*MENDING) as model, shop.open() as box:
         agent(model, runner(box))
-        assert box.undo(turn="resp_2" if runner is Responses else "chatcmpl-2").status == "success"
+        assert box.undo(Target.turn("resp_2" if runner is Responses else "chatcmpl-2")).status == "success"
     assert shop.cart == CART
 
 

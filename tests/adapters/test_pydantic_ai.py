@@ -11,7 +11,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from handhold.adapters.paused_approvals import ANYWAY
 from handhold.adapters.pydantic_ai import approve_by_deferral, toolset
 from tests.adapters.scripted import Model, Use, scripted
@@ -94,7 +94,7 @@ def test_calls_of_one_turn_are_carried_out_as_they_stand(shop: Shop, run: Run):
 def test_an_answer_of_the_model_can_be_taken_back(shop: Shop, by: Made):
     with scripted(*MENDING) as model, shop.open() as box:
         answers = [each for each in run(agent(model, box, by)).all_messages() if isinstance(each, ModelResponse)]
-        assert box.undo(turn=answers[1].provider_response_id or "").status == "success"
+        assert box.undo(Target.turn(answers[1].provider_response_id or "")).status == "success"
     assert shop.cart == CART
 
 

@@ -57,7 +57,7 @@ def test_f1_a_session_lasts_from_one_command_to_the_next(run: Run, tmp_path: Pat
 
 def test_f1_json_gives_the_whole_reply(run: Run):
     reply = json.loads(run("call", "read_file", '{"path": "missing"}', "--json").output)
-    assert (reply["status"], reply["code"], reply["blame"]) == ("error", "NOT_FOUND", "model")
+    assert (reply["status"], reply["code"], reply["error_source"]) == ("error", "NOT_FOUND", "model")
 
 
 def test_f1_arguments_come_from_standard_input_too(run: Run):

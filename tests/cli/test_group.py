@@ -66,7 +66,7 @@ def test_what_cannot_be_done_is_told_to_programs_as_json(tmp_path: Path):
         where = ["--root", str(tmp_path), "--state", str(tmp_path / "state"), "--json"]
         done = CliRunner().invoke(handhold, [*arguments, *where])
         assert done.exit_code == 1
-        assert set(json.loads(done.stdout)["error"]) == {"code", "blame", "message", "facts"}
+        assert set(json.loads(done.stdout)["error"]) == {"code", "error_source", "message", "facts"}
     none = CliRunner().invoke(handhold, ["diff", "--json", "--root", str(tmp_path), "--state", str(tmp_path / "other")])
     assert json.loads(none.stdout)["error"]["code"] == "NOTHING_TO_UNDO"
 

@@ -189,7 +189,7 @@ def spellings(secret: str) -> list[bytes]:
 def run_by_tool(command: str) -> dict[str, str | None]:
     with Toolbox.open(WORKSPACE, state=STATE / "handhold") as box:
         reply = box.call("bash", {"command": command, "timeout": COMMAND_SECONDS})
-    source = getattr(reply, "blame", None) or getattr(reply, "error_source", None)
+    source = reply.error_source
     return {"status": str(reply.status), "code": reply.code, "source": str(source), "text": reply.text}
 
 

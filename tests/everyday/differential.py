@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from handhold.core.ports.approvals import Question
 from tests.everyday.sides import PRELUDE, BareBash, ByTool, Outcome, Side, perform
 from tests.everyday.tree import Tree, changed_files, compare, take_tree
@@ -207,7 +207,7 @@ def take_back(
         ("undo", box.undo, trees[0], retimed),
         ("redo", box.redo, trees[-1], retimed),
     ):
-        reply = reverse(session=True)
+        reply = reverse(Target.session())
         if reply.status != "success":
             report.differences.append((verb, reply.text))
             return

@@ -112,7 +112,7 @@ class ByTool:
     def run(self, command: str) -> Outcome:
         reply = self._box.call("bash", {"command": PRELUDE + command, "timeout": STEP_SECONDS})
         if "exit_status" not in reply.data:
-            return Outcome(f"{reply.blame}: {reply.code}", reply.text)
+            return Outcome(f"{reply.error_source}: {reply.code}", reply.text)
         status = str(reply.data["exit_status"])
         if reply.status == "error" or reply.data["output"]["left_out"] or reply.data["conflicts"]:
             return Outcome(f"{status} {reply.code} {reply.data['conflicts']}", reply.text)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from handhold.cli.commands import handhold
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.approvals import Question
@@ -292,7 +292,7 @@ def test_a_file_that_may_not_be_read_any_more_is_shown_in_no_diff(root: Path, st
         box.call("write_file", {"path": "notes.txt", "content": SECRET})
         box.call("write_file", {"path": "b.py", "content": "y\n"})
     with opened(root, state, **deny("notes.txt", "read")) as box:
-        shown = box.diff(session=True) + box.diff_of(box.log()[0])
+        shown = box.diff(Target.session()) + box.diff(box.log()[0])
     assert "+y" in shown
     assert "marzipan" not in shown
     assert "notes.txt" not in shown

@@ -867,8 +867,8 @@ def test_nasty_47_without_descriptors_there_is_a_clean_error_and_no_leak(row: Ro
                 reply = box.call(tool, arguments)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert reply.code == code or reply.blame == "infra", (tool, room, reply)
-            refused += reply.blame == "infra"
+            assert reply.code == code or reply.error_source == "infra", (tool, room, reply)
+            refused += reply.error_source == "infra"
             assert descriptors() == before, (tool, room)
     assert refused
     for n in range(10_000):

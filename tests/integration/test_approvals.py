@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports.approvals import ApprovalAnswer
+from handhold.core.ports.approvals import ConsentName
 from handhold.pipeline.policy_review import MAX_UNASKED_LOSSES
 from tests.integration import coding_task
 from tests.suites.machine import has_shadows
@@ -27,12 +27,12 @@ class Person:
 
     name = "the tester"
 
-    def __init__(self, *answers: bool | ApprovalAnswer, otherwise: bool | ApprovalAnswer = "no") -> None:
+    def __init__(self, *answers: bool | ConsentName, otherwise: bool | ConsentName = "no") -> None:
         self.answers = list(answers)
-        self.otherwise: bool | ApprovalAnswer = otherwise
+        self.otherwise: bool | ConsentName = otherwise
         self.asked: list[Question] = []
 
-    def __call__(self, question: Question) -> bool | ApprovalAnswer:
+    def __call__(self, question: Question) -> bool | ConsentName:
         self.asked.append(question)
         return self.answers.pop(0) if self.answers else self.otherwise
 
@@ -40,7 +40,7 @@ class Person:
 class Broad(Person):
     """Allows the like of it if that can be said, else for the session."""
 
-    def __call__(self, question: Question) -> bool | ApprovalAnswer:
+    def __call__(self, question: Question) -> bool | ConsentName:
         self.asked.append(question)
         return "pattern" if question.patterns else "session" if question.session else "once"
 

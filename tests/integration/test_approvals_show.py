@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from handhold import Toolbox
 from handhold.cli import prompt
 from handhold.core import change_diff
-from handhold.core.ports.approvals import ApprovalAnswer, Question
+from handhold.core.ports.approvals import ConsentName, Question
 from handhold.server import approvals
 from tests.suites.machine import has_shadows
 
@@ -24,7 +24,7 @@ class Person:
     name = "the tester"
     asked: Question
 
-    def __call__(self, question: Question, /) -> ApprovalAnswer:
+    def __call__(self, question: Question, /) -> ConsentName:
         self.asked = question
         return "no"
 

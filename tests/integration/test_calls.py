@@ -383,8 +383,8 @@ def test_acall_is_the_same_from_a_loop(ground: Make):
 
 def test_u22_every_error_names_its_blame(ground: Make):
     box = ground({"a.py": "x\n"}).open(policy="read-only")
-    assert read(box, "missing").blame == "model"
-    assert write(box, "y", "new").blame == "policy"
+    assert read(box, "missing").error_source == "model"
+    assert write(box, "y", "new").error_source == "policy"
 
 
 # --- policy

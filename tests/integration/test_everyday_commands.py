@@ -54,7 +54,7 @@ def digest(path: Path) -> str:
 def faults(row: dict[str, Any], box: Toolbox) -> str:
     """How a command behaves other than its row says; empty if it does not. What it changed is undone."""
     reply = box.call("bash", {"command": row["command"], "timeout": ROW_SECONDS})
-    refused = reply.blame == "policy"
+    refused = reply.error_source == "policy"
     if refused or "refused" in row:
         return "" if refused and "refused" in row else f"refused: {refused}\n{reply.text}"
     if box.log(last=1)[-1].changed and (undone := box.undo()).status != "success":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from handhold import Reply, Toolbox
+from handhold import Reply, Target, Toolbox
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.search import ENGINES, DiskSearch
 from tests.backends.shell.forked import as_user
@@ -179,7 +179,7 @@ def test_nasty_35_no_tool_of_ours_runs_what_a_repository_names(ground: Ground):
             assert box.diff()
             for verb in (box.undo, box.redo, box.undo):
                 done(verb())
-            done(box.undo(session=True))
+            done(box.undo(Target.session()))
             assert box.log()
     assert not ground.ran.exists()
     assert not (ground.ws / "ran").exists()

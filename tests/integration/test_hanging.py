@@ -135,7 +135,7 @@ def test_nasty_48_a_silent_file_system_is_not_waited_for_without_end(desk: Desk)
     desk.server.send_signal(signal.SIGSTOP)
     for tool, arguments in READING:
         reply = desk.call(tool, within=PATIENCE + SOON, **arguments)
-        assert (reply.status, reply.code, reply.blame) == ("error", "IO_ERROR", "infra"), (tool, reply)
+        assert (reply.status, reply.code, reply.error_source) == ("error", "IO_ERROR", "infra"), (tool, reply)
         assert reply.data["path"] == str(desk.ws / "far")
         assert [each.call.tool for each in desk.box.log()][-1] == tool
     desk.lives_on()
@@ -163,7 +163,7 @@ def test_nasty_48_a_command_in_a_silent_file_system_is_ended_at_its_limit(desk: 
 def test_nasty_48_a_command_that_not_even_a_kill_ends_is_told_and_left(desk: Desk):
     desk.server.send_signal(signal.SIGUSR1)
     reply = desk.call("bash", within=5 + SOON, command="cat far/file", timeout=0.5)
-    assert (reply.status, reply.code, reply.blame) == ("error", "UNENDED", "infra")
+    assert (reply.status, reply.code, reply.error_source) == ("error", "UNENDED", "infra")
     assert "hangs in the kernel" in reply.text
     assert desk.call("read_file", within=PATIENCE + SOON, path="far/file").code == "IO_ERROR"
     desk.lives_on()

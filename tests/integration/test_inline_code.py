@@ -74,7 +74,7 @@ def test_e5_inline_code_does_not_commit_what_a_person_would_be_asked_about(what:
     before = sorted(path.name for path in ws.rglob("*"))
     with opened(ws, rules=[frozen]) as box:
         reply = box.call("bash", {"command": f'python3 -c "{WRITES}; {HARMFUL[what]}"'})
-    assert (reply.status, reply.blame) == ("error", "policy"), reply.text
+    assert (reply.status, reply.error_source) == ("error", "policy"), reply.text
     assert sorted(path.name for path in ws.rglob("*")) == before
 
 

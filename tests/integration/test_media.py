@@ -84,7 +84,7 @@ def test_every_refusal_has_words_and_no_image(dialect: str):
     box = Toolbox.in_memory(files, dialect=dialect)
     for name in files:
         reply = box.call(tool, {argument: f"/ws/{name}"})
-        assert (reply.code, reply.blame, reply.images) == ("BROKEN_FILE", "model", ())
+        assert (reply.code, reply.error_source, reply.images) == ("BROKEN_FILE", "model", ())
         assert f"/ws/{name} cannot be shown as a {name[2:].upper()}" in reply.text
 
 

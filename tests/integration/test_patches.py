@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handhold import Question, Toolbox
-from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Decision, Verb, Verdict
 from tests.integration.conftest import Ground
 from tests.suites.policies import OnPlaces
 
@@ -47,7 +47,7 @@ def test_c62_one_bad_hunk_among_twenty_files_changes_nothing(ground: Make):
         )
     ]
     reply = patch(codex(here), "*** Add File: new.py", "+x", *sections)
-    assert (reply.code, reply.blame) == ("HUNK_MISMATCH", "model")
+    assert (reply.code, reply.error_source) == ("HUNK_MISMATCH", "model")
     assert (reply.data["path"], reply.data["hunk"], reply.data["line"]) == ("d13/a.py", 1, 4 + 13 * 5 + 1)
     assert reply.data["nearest"] == {"first": 1, "lines": ("first 13", "second 13", "third 13")}
     assert "hunk 1 of d13/a.py" in reply.text
@@ -242,8 +242,8 @@ class NoSecrets(OnPlaces):
 
     name = "no secrets"
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
-        return PolicyDecision(Verdict.DENY if "/secret" in target else Verdict.ALLOW, "secrets stay where they are")
+    def decide(self, verb: Verb, target: str) -> Decision:
+        return Decision(Verdict.DENY if "/secret" in target else Verdict.ALLOW, "secrets stay where they are")
 
 
 def test_c90_one_denied_path_denies_the_patch_and_is_named(ground: Make):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Toolbox
-from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 from tests.integration.conftest import Files, Ground
 
 Make = Callable[[Files], Ground]
@@ -48,12 +48,12 @@ class AlwaysEqual:
         return hash("allow")
 
 
-def failing() -> PolicyDecision:
+def failing() -> Decision:
     raise RuntimeError("the policy is broken")
 
 
-async def awaitable() -> PolicyDecision:
-    return PolicyDecision(Verdict.ALLOW, "in a moment")
+async def awaitable() -> Decision:
+    return Decision(Verdict.ALLOW, "in a moment")
 
 
 TEXTS = st.sampled_from(["", "because", None, 1])
@@ -63,13 +63,13 @@ VERDICTS = st.one_of(
     st.sampled_from([True, False, None, 0, 1, AlwaysEqual(), b"allow", ("allow",), ["allow"], {"allow": 1}]),
     st.text(),
 )
-JUDGEMENTS = st.builds(PolicyDecision, VERDICTS, TEXTS, TEXTS, TEXTS, TEXTS)  # pyright: ignore[reportArgumentType]
-OTHERS = st.sampled_from([None, True, "allow", Verdict.ALLOW, AlwaysEqual(), 1, {}, object(), PolicyDecision])
+JUDGEMENTS = st.builds(Decision, VERDICTS, TEXTS, TEXTS, TEXTS, TEXTS)  # pyright: ignore[reportArgumentType]
+OTHERS = st.sampled_from([None, True, "allow", Verdict.ALLOW, AlwaysEqual(), 1, {}, object(), Decision])
 ANSWERS = st.one_of(JUDGEMENTS, OTHERS)
 
 
 def is_allow(answer: object) -> bool:
-    if not isinstance(answer, PolicyDecision):
+    if not isinstance(answer, Decision):
         return False
     texts = (answer.because, answer.rule, answer.source, answer.remedy)
     return answer.verdict is Verdict.ALLOW and all(isinstance(each, str) for each in texts)
@@ -97,12 +97,12 @@ def test_r2_whatever_a_policy_answers_only_an_allow_lets_a_read_show_or_a_write_
     else:
         assert not any(SECRET in reply.text for reply in shown)
         assert (written.status, memory.get_content("new.txt")) == ("error", None)
-        assert written.blame == "policy"
+        assert written.error_source == "policy"
 
 
 @given(VERDICTS)
 def test_r2_the_verdict_of_a_judgement_is_always_one_of_three(verdict: Any):
-    judgement = PolicyDecision(verdict, "why")
+    judgement = Decision(verdict, "why")
     assert type(judgement.verdict) is Verdict
     known = isinstance(verdict, str) and verdict in tuple(Verdict)
     assert judgement.verdict is (Verdict(verdict) if known else Verdict.DENY)
@@ -112,16 +112,16 @@ def test_r2_the_verdict_of_a_judgement_is_always_one_of_three(verdict: Any):
 
 def test_r2_a_verdict_may_be_spelled_as_a_text(ground: Make):
     here = ground({"a.txt": f"{SECRET}\n"})
-    denied = here.open(policy=Answering(lambda: PolicyDecision("deny", "no")))  # pyright: ignore[reportArgumentType]
+    denied = here.open(policy=Answering(lambda: Decision("deny", "no")))  # pyright: ignore[reportArgumentType]
     assert denied.call("read_file", {"path": "a.txt"}).code == "DENIED"
     assert denied.call("write_file", {"path": "b.txt", "content": "x"}).code == "DENIED"
-    allowed = here.open(policy=Answering(lambda: PolicyDecision("allow", "yes")))  # pyright: ignore[reportArgumentType]
+    allowed = here.open(policy=Answering(lambda: Decision("allow", "yes")))  # pyright: ignore[reportArgumentType]
     assert SECRET in allowed.call("read_file", {"path": "a.txt"}).text
     assert here.read("b.txt") is None
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("answer", [failing, awaitable, lambda: None, lambda: PolicyDecision("alow", "typo")])  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("answer", [failing, awaitable, lambda: None, lambda: Decision("alow", "typo")])  # pyright: ignore[reportArgumentType]
 def test_r2_an_answer_that_is_none_denies_and_is_logged_once_for_the_developer(
     ground: Make, answer: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ):
@@ -170,6 +170,6 @@ class Quiet(Answering):
 
 
 def test_r2_a_policy_that_cannot_say_what_it_is_about_opens_nothing_and_is_asked_of_everything(ground: Make):
-    box = ground({"a.txt": "x\n"}).open(policy=Quiet(lambda: PolicyDecision(Verdict.ALLOW, "yes")))
+    box = ground({"a.txt": "x\n"}).open(policy=Quiet(lambda: Decision(Verdict.ALLOW, "yes")))
     assert box.policy.allows_hosts is False
     assert box.policy.has_rule_for("/ws/a.txt") is True

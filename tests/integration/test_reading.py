@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from handhold import Reply, Toolbox
 from handhold.core.facts import PageLine
-from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Decision, Verb, Verdict
 from handhold.core.text.lines import split_lines
 from handhold.core.tools import text_page
 from handhold.core.tools.read_many import allocate_chars
@@ -42,8 +42,8 @@ class Hides(OnPlaces):
     def __init__(self, part: str) -> None:
         self.part = part
 
-    def decide(self, verb: Verb, path: str) -> PolicyDecision:
-        return PolicyDecision(Verdict.DENY if self.part in path else Verdict.ALLOW, "it is hidden")
+    def decide(self, verb: Verb, path: str) -> Decision:
+        return Decision(Verdict.DENY if self.part in path else Verdict.ALLOW, "it is hidden")
 
 
 # --- folders

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handhold import Reply, Toolbox
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.search import DiskSearch
-from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Decision, Verb, Verdict
 from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.integration.conftest import Ground
 from tests.suites.policies import OnPlaces
@@ -250,10 +250,10 @@ class Secrets(OnPlaces):
 
     name: str = "secrets"
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+    def decide(self, verb: Verb, target: str) -> Decision:
         if "secret" in target:
-            return PolicyDecision(Verdict.DENY, "secrets stay out of the conversation")
-        return PolicyDecision(Verdict.ALLOW, "")
+            return Decision(Verdict.DENY, "secrets stay out of the conversation")
+        return Decision(Verdict.ALLOW, "")
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def test_whatever_is_searched_changes_nothing_and_is_journalled(ground: Make, to
 )
 def test_a_search_that_cannot_be_is_refused(ground: Make, tool: str, arguments: dict[str, Any], code: str):
     reply = ground({"a.py": "x\n"}).open().call(tool, arguments)
-    assert (reply.code, reply.blame) == (code, "model")
+    assert (reply.code, reply.error_source) == (code, "model")
 
 
 def test_the_longest_that_a_search_may_take_can_be_set():

@@ -16,8 +16,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from handhold import OutputChunk, Question, Reply, Toolbox
-from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
+from handhold import OutputChunk, Question, Reply, Target, Toolbox
+from handhold.core.ports.policy import Decision, Verb, Verdict
 from tests.backends.shell.forked import as_user
 from tests.backends.shell.shadows import Facts, seen
 from tests.suites.machine import has_shadows
@@ -269,18 +269,18 @@ def test_c92_a_session_with_commands_is_taken_back_and_done_again_as_one(desk: D
     desk.tool("write_file", path="d/y", content="y\n")
     desk.done("echo 4 >>a; echo z >>d/y")
     after = _plain(desk)
-    preview = desk.box.undo(keep_times=True, session=True, preview=True)
+    preview = desk.box.undo(Target.session(), keep_times=True, preview=True)
     assert len(preview.data["calls"]) == 5
     assert _plain(desk) == after
-    reply = desk.box.undo(keep_times=True, session=True)
+    reply = desk.box.undo(Target.session(), keep_times=True)
     assert reply.status == "success", reply.text
     assert _plain(desk) == before
     reply = desk.box.redo(keep_times=True)
     assert reply.status == "success", reply.text
     assert _plain(desk) == after
-    assert desk.box.undo(keep_times=True, session=True).status == "success"
+    assert desk.box.undo(Target.session(), keep_times=True).status == "success"
     assert _plain(desk) == before
-    assert desk.box.redo(keep_times=True, session=True).status == "success"
+    assert desk.box.redo(Target.session(), keep_times=True).status == "success"
     assert _plain(desk) == after
 
 
@@ -295,9 +295,9 @@ def test_c92_a_file_that_came_back_after_its_folder_went_is_done_again(desk: Des
     desk.done("echo 2 >d/f")
     desk.done("rm -r d")
     assert desk.tool("write_file", path="d/f", content="3\n").status == "success"
-    assert desk.box.undo(keep_times=True, session=True).status == "success"
+    assert desk.box.undo(Target.session(), keep_times=True).status == "success"
     assert desk.see() == before
-    reply = desk.box.redo(keep_times=True, session=True)
+    reply = desk.box.redo(Target.session(), keep_times=True)
     assert reply.status == "success", reply.text
     assert desk.text("d/f") == "3\n"
 
@@ -316,7 +316,7 @@ def test_c92_a_turn_that_cannot_be_taken_back_as_a_whole_is_not_begun(desk: Desk
     desk.done("echo 2 >a", turn="t")
     desk.done("echo 2 >b", turn="t")
     (desk.ws / "a").write_text("by hand\n")
-    assert desk.box.undo(keep_times=True, turn="t").code == "UNDO_CONFLICT"
+    assert desk.box.undo(Target.turn("t"), keep_times=True).code == "UNDO_CONFLICT"
     assert (desk.text("a"), desk.text("b")) == ("by hand\n", "2\n")
 
 
@@ -325,7 +325,7 @@ def test_c92_a_step_that_fails_half_way_says_what_was_taken_back_and_what_was_no
     desk.done("echo 2 >d/x", call_id="two", turn="t")
     # Whether the folder is as it was made is known only after the first step.
     (desk.ws / "d" / "y").write_text("by hand\n")
-    reply = desk.box.undo(keep_times=True, turn="t")
+    reply = desk.box.undo(Target.turn("t"), keep_times=True)
     assert (reply.status, reply.code) == ("error", "TAKEN_BACK_PARTLY")
     assert (reply.data["done"], reply.data["left"], reply.data["paths"]) == (["two"], ["one"], [str(desk.ws / "d")])
     assert (desk.text("d/x"), desk.text("d/y")) == ("1\n", "by hand\n")
@@ -375,10 +375,10 @@ class Denying(OnPlaces):
     def __init__(self, *places: str) -> None:
         self.places = places
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+    def decide(self, verb: Verb, target: str) -> Decision:
         if verb is not Verb.READ and any(place in target for place in self.places):
-            return PolicyDecision(Verdict.DENY, "it belongs to somebody else")
-        return PolicyDecision(Verdict.ALLOW, "free")
+            return Decision(Verdict.DENY, "it belongs to somebody else")
+        return Decision(Verdict.ALLOW, "free")
 
 
 @pytest.mark.parametrize("command", ["echo x >theirs", "mkdir -p new/deep; echo x >new/deep/theirs", "rm -rf old"])
@@ -612,7 +612,7 @@ def test_c85_a_job_is_started_read_written_to_and_stopped(desk: Desk):
 def test_a_workspace_in_memory_has_no_shell():
     with Toolbox.in_memory({"a": "1"}) as box:
         reply = box.call("bash", {"command": "ls"})
-    assert (reply.status, reply.code, reply.blame) == ("error", "NO_SHELL", "tool")
+    assert (reply.status, reply.code, reply.error_source) == ("error", "NO_SHELL", "tool")
 
 
 def test_without_a_shadow_every_surface_says_so(tmp_path: Path):
@@ -813,7 +813,7 @@ class Histories(RuleBasedStateMachine):
             assert _plain(self.desk) == before, reply
 
     def teardown(self) -> None:
-        reply = self.desk.box.undo(keep_times=True, session=True)
+        reply = self.desk.box.undo(Target.session(), keep_times=True)
         assert reply.code in (None, "NOTHING_TO_UNDO"), reply
         assert _plain(self.desk) == self.start
         self.desk.box.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -43,7 +43,7 @@ def test_e16_what_was_built_from_the_contents_that_go_is_built_again(box: Toolbo
     first = box.call("bash", {"command": "echo 2 >source; rm other"}, call_id="first")
     assert first.status == "success"
     run(box, "make -s")
-    assert box.undo(call="first").status == "success"
+    assert box.undo(Target.call("first")).status == "success"
     assert run(box, "make -s; cat built").startswith("1\n")
     assert (ws / "other").stat().st_mtime == LONG_AGO, "it came back as it was"
     assert box.redo().status == "success"

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from handhold import Toolbox
+from handhold import Target, Toolbox
 from tests.integration.conftest import Ground
 from tests.integration.test_calls import edit, read, write
 
@@ -18,7 +18,7 @@ def test_c92_a_call_is_shown_taken_back_and_done_again(ground: Make):
     box = here.open()
     read(box)
     edit(box, "x", "y", call_id="e")
-    assert "-x" in box.diff(call="e")
+    assert "-x" in box.diff(Target.call("e"))
     seen = box.undo(preview=True)
     assert seen.data["preview"] is True
     assert here.read("a.py") == b"y\r\n"
@@ -51,9 +51,9 @@ def test_c92_a_turn_is_taken_back_as_one(ground: Make):
     edit(box, "2", "3", "a.py", turn="t")
     edit(box, "1", "9", "b.py", turn="u")
     write(box, "new", "c.py", turn="t")
-    assert set(box.undo(turn="t").data["paths"]) == {box.files.resolve("a.py"), box.files.resolve("c.py")}
+    assert set(box.undo(Target.turn("t")).data["paths"]) == {box.files.resolve("a.py"), box.files.resolve("c.py")}
     assert here.tree("a.py", "b.py", "c.py") == {"a.py": b"1\n", "b.py": b"9\n", "c.py": None}
-    assert box.undo(session=True).status == "success"
+    assert box.undo(Target.session()).status == "success"
     assert here.tree("a.py", "b.py") == {"a.py": b"1\n", "b.py": b"1\n"}
 
 
@@ -62,7 +62,7 @@ def test_c92_a_call_of_one_turn_is_not_its_namesake_of_another(ground: Make):
     box = here.open()
     write(box, "1", "a", call_id="c", turn="t")
     write(box, "2", "b", call_id="c", turn="u")
-    assert box.undo(call="c", turn="t").status == "success"
+    assert box.undo(Target.call("c", turn="t")).status == "success"
     assert here.tree("a", "b") == {"a": None, "b": b"2"}
 
 
@@ -71,8 +71,8 @@ def test_c92_a_call_taken_back_with_others_is_not_done_again_with_them(ground: M
     box = here.open()
     write(box, "1", "a", call_id="one")
     write(box, "2", "b", call_id="two")
-    box.undo(session=True)
-    assert box.redo(call="one").code == "NOTHING_TO_UNDO"
+    box.undo(Target.session())
+    assert box.redo(Target.call("one")).code == "NOTHING_TO_UNDO"
     assert here.tree("a", "b") == {"a": None, "b": None}
     assert box.redo().status == "success"
     assert here.tree("a", "b") == {"a": b"1", "b": b"2"}
@@ -98,7 +98,7 @@ def test_c92_a_session_is_taken_back_in_the_order_in_which_things_came(ground: M
     box.call("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"})
     assert box.redo().status == "success"
     assert here.read("a") == b"1"
-    assert box.undo(session=True).status == "success"
+    assert box.undo(Target.session()).status == "success"
     assert here.tree("a", "keep") == {"a": None, "keep": b""}
 
 
@@ -108,7 +108,7 @@ def test_c92_taking_back_is_refused_where_it_would_lose_a_later_change(ground: M
     read(box)
     edit(box, "1", "2", call_id="one")
     edit(box, "2", "3", call_id="two")
-    assert box.undo(call="one").code == "UNDO_CONFLICT"
+    assert box.undo(Target.call("one")).code == "UNDO_CONFLICT"
     here.write("a.py", b"by hand\n")
     reply = box.undo()
     assert (reply.code, reply.data["paths"]) == ("UNDO_CONFLICT", [box.files.resolve("a.py")])
@@ -124,7 +124,7 @@ def test_c92_another_sessions_change_in_between_is_never_lost(ground: Make):
     edit(theirs, "2", "3")
     read(mine)
     edit(mine, "3", "4", turn="t")
-    assert mine.undo(turn="t").code == "UNDO_CONFLICT"
+    assert mine.undo(Target.turn("t")).code == "UNDO_CONFLICT"
     assert here.read("a.py") == b"4\n"
 
 
@@ -163,11 +163,11 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def the_session_can_be_taken_back(self) -> None:
-        preview = self.box.undo(session=True, preview=True)
+        preview = self.box.undo(Target.session(), preview=True)
         assert preview.code in (None, "NOTHING_TO_UNDO"), preview
 
     def teardown(self) -> None:
-        self.box.undo(session=True)
+        self.box.undo(Target.session())
         world = self.box.files
         assert {name: world.read(name).data.decode() for name in "ab"} == self.start
         assert world.stat("c") is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold import Reply, Toolbox
+from handhold import Reply, Target, Toolbox
 from handhold.backends.files.manifest import read_entry_state
 from handhold.backends.memory import MemoryFiles
 from handhold.backends.state import disk_share
@@ -139,11 +139,11 @@ def test_e1_the_reply_that_makes_room_says_whose_undo_goes(tmp_path: Path):
         repeated = box.call("bash", {"command": "rm b"}, call_id="second")
         assert repeated.replayed
         assert given_up(repeated) == given_up(over)
-        assert box.undo(call="first", preview=True).status == "success"
+        assert box.undo(Target.call("first"), preview=True).status == "success"
         (fact,) = bash(other, "rm c").data["undo_given_up"]
         assert fact.keys() == {"seq", "tool"}, "what another session did is not told"
-        assert box.undo(call="first").code == "CONTENT_DROPPED"
-        assert box.undo(call="second").status == "success"
+        assert box.undo(Target.call("first")).code == "CONTENT_DROPPED"
+        assert box.undo(Target.call("second")).status == "success"
         assert (tmp_path / "ws/b").read_bytes() == noise(ord("b"), 600_000)
 
 
@@ -166,11 +166,16 @@ def test_e1_file_tools_keep_the_same_promise(tmp_path: Path, kind: str):
         gone = [{each["call"] for each in reply.data.get("undo_given_up", ())} for reply in replies]
         assert gone[:2] == [set(), set()]
         assert gone[2:] == [{"a"}, {"b"}]
-        assert [box.undo(call=name, preview=True).code for name in "abcd"] == ["CONTENT_DROPPED", None, None, None]
-        assert box.undo(call="d").status == "success"
+        assert [box.undo(Target.call(name), preview=True).code for name in "abcd"] == [
+            "CONTENT_DROPPED",
+            None,
+            None,
+            None,
+        ]
+        assert box.undo(Target.call("d")).status == "success"
         for n in range(3):
             assert not given_up(write(box, f"new{n}", noise(n, 100_000).hex()))
-        assert box.undo(call="c").status == "success"
+        assert box.undo(Target.call("c")).status == "success"
         assert box.files.read("d").data == texts["d"].encode()
 
 
@@ -212,7 +217,7 @@ def test_e1_an_undo_works_until_a_later_reply_has_given_it_up(kib: int, steps: l
                         continue
                 case "undo" if states:
                     call, tree, promised = states[-1]
-                    reply = box.undo(call=call)
+                    reply = box.undo(Target.call(call))
                     assert promised <= (reply.status == "success"), reply.text
                     if reply.status == "success":
                         states.pop()
@@ -220,8 +225,8 @@ def test_e1_an_undo_works_until_a_later_reply_has_given_it_up(kib: int, steps: l
                     continue
                 case "redo" if states:
                     call, tree, promised = states[-1]
-                    if box.undo(call=call).status == "success":
-                        assert box.redo(call=call).status == "success"
+                    if box.undo(Target.call(call)).status == "success":
+                        assert box.redo(Target.call(call)).status == "success"
                     continue
                 case _:
                     continue
@@ -230,7 +235,7 @@ def test_e1_an_undo_works_until_a_later_reply_has_given_it_up(kib: int, steps: l
             states.append((str(n), before, True))
         while states:  # newest first, so that nothing stands in the way of an undo but that it was dropped
             call, tree, promised = states.pop()
-            reply = box.undo(call=call)
+            reply = box.undo(Target.call(call))
             assert promised <= (reply.status == "success"), reply.text
             if reply.status != "success":
                 assert reply.code == "CONTENT_DROPPED"

@@ -28,7 +28,7 @@ from handhold.core.plans import (
     StagedContent,
     digest,
 )
-from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import Consent, PendingApproval
 from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
 from handhold.core.ports.read_records import ReadRecord, SeenPage
 from handhold.core.ports.store import Store
@@ -552,7 +552,7 @@ class StoreSuite:
         assert list(store.list_pending("nobody")) == []
 
     @pytest.mark.parametrize("answer", ["once", "session", "pattern", "no"])
-    def test_u21_an_answer_is_used_once(self, store: Store, answer: ApprovalAnswer):
+    def test_u21_an_answer_is_used_once(self, store: Store, answer: Consent):
         store.enqueue(asked())
         assert store.consume_approval(asked().hash, "s") is None
         store.answer(asked().hash, answer, by="ann")

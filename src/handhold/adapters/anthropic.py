@@ -8,8 +8,8 @@
     client.beta.messages.tool_runner(model=…, messages=…, tools=runner.make_runnable_tools(), …)
 
 In the dialect `anthropic` the tools are declared by the vendor's types; in any other, by their schemas. The calls of
-one message are carried out in its order; in a loop of one's own also under its id: `box.undo(turn=message.id)` takes
-them all back. Whether a change may be made is asked of the `approver` that the toolbox was opened with.
+one message are carried out in its order; in a loop of one's own also under its id: `box.undo(Target.turn(message.id))`
+undoes them all. Whether a change may be made is asked of the `approver` that the toolbox was opened with.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -25,7 +25,7 @@ CUT_OFF_REPLY = Reply(
     "error",
     "This call was cut off before its end, so nothing of it was done. Send it again, in smaller parts if it is long.",
     code="CUT_OFF",
-    blame="model",
+    error_source="model",
 )
 """What a model's answer ended in the midst of. Half of a content must not be taken for the whole."""
 

@@ -129,7 +129,7 @@ def tools(box: "Toolbox") -> "list[BaseTool]":
 
 @dataclass(frozen=True)
 class Turn:
-    """The model's message, by its id, so that `box.undo(turn=message.id)` takes back all that it asked for."""
+    """The model's message, by its id, so that `box.undo(Target.turn(message.id))` undoes all that it asked for."""
 
     id: str = ""
     calls: Sequence[Mapping[str, Any]] = ()

@@ -4,7 +4,7 @@
     response = client.responses.create(model=…, input=history, tools=runner.tools)
     history += [*response.output, *runner.run_calls(response)]
 
-The calls of one answer are carried out in its order, under its id: `box.undo(turn=response.id)` takes them all back.
+The calls of one answer are carried out in order, under its id: `box.undo(Target.turn(response.id))` undoes them all.
 Whether a change may be made is asked of the `approver` that the toolbox was opened with.
 """
 

@@ -162,7 +162,7 @@ def get_model_response(context: "RunContext[Any]") -> "ModelResponse | None":
 
 
 def get_turn_id(context: "RunContext[Any]") -> str:
-    """The id of the model's answer, if it has one, so that `box.undo(turn=…)` takes back all that it asked for."""
+    """The id of the model's answer, if it has one, so that `box.undo(Target.turn(…))` undoes all that it asked for."""
     answer = get_model_response(context)
     return (answer and answer.provider_response_id) or context.run_id or ""
 

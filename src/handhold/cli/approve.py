@@ -16,14 +16,14 @@ from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.state import get_user_at_host, open_store
 from handhold.cli.terminal import colour_diff_line, colour_text
 from handhold.core.errors import NoPendingApproval
-from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_PREVIEW_LINES = 6
-PROMPTS: dict[ApprovalAnswer, str] = {
-    "once": "Allow this once?",
-    "session": "Allow this, and ask no more about it in its session?",
-    "pattern": "Allow this, and all commands like it in its session?",
+PROMPTS: dict[Consent, str] = {
+    Consent.ONCE: "Allow this once?",
+    Consent.SESSION: "Allow this, and ask no more about it in its session?",
+    Consent.PATTERN: "Allow this, and all commands like it in its session?",
 }
 
 
@@ -42,7 +42,7 @@ PROMPTS: dict[ApprovalAnswer, str] = {
 def approve(
     id: str,  # noqa: A002 - it is what people will call it
     show: bool,  # noqa: FBT001
-    consent: ApprovalAnswer | None,
+    consent: ConsentName | None,
     sure: bool,  # noqa: FBT001
     by: str,
     root: tuple[Path, ...],
@@ -61,18 +61,18 @@ def approve(
     should_ask = not (show or sure or consent == "no")
     if should_ask and (as_json or not is_interactive()):
         raise click.UsageError("Nobody can be asked here. Look at it with --show, then answer with --yes or --no.")
-    consent = consent or "once"
+    answer = Consent(consent or "once")
     with open_store(root, state) as store:
         approval = store.get_pending(id)
-        check_consent(approval, consent)
+        check_consent(approval, answer)
         if not as_json:
             for line in format_approval(approval):
                 click.echo(line, err=should_ask)
-        if should_ask and not confirm(PROMPTS[consent]):
+        if should_ask and not confirm(PROMPTS[answer]):
             click.echo("It was not answered, and still waits. To refuse it: --no", err=True)
             return options.EXIT_REFUSED
         if not show:
-            approval = store.answer(approval.id, consent, by=by or get_user_at_host())
+            approval = store.answer(approval.id, answer, by=by or get_user_at_host())
     if as_json:
         options.print_json(asdict(approval))
     elif not show:
@@ -80,7 +80,7 @@ def approve(
     return 0
 
 
-def check_consent(approval: PendingApproval, consent: ApprovalAnswer) -> None:
+def check_consent(approval: PendingApproval, consent: Consent) -> None:
     if (consent == "session" and not approval.allows) or (consent == "pattern" and not approval.patterns):
         raise NoPendingApproval(approval.id, f"it can be answered only with yes, once, or with no, not for a {consent}")
 

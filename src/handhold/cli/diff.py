@@ -7,7 +7,14 @@ from typing import Unpack
 import click
 
 from handhold.cli.diffstat import format_counts, format_stats, parse_stats, sum_stats
-from handhold.cli.options import ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox, print_json
+from handhold.cli.options import (
+    ToolboxOptions,
+    add_call_options,
+    add_toolbox_options,
+    build_target,
+    open_toolbox,
+    print_json,
+)
 from handhold.cli.terminal import colour_diff_line, is_stdout_terminal
 from handhold.core.text.display_text import escape_invisible
 
@@ -19,7 +26,7 @@ from handhold.core.text.display_text import escape_invisible
 def diff(one: str, turn: str, all_of_it: bool, stat: bool, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
     """Show what the last change did, or a call, a turn, the session."""
     with open_toolbox(options) as box:
-        text = box.diff(call=one, turn=turn, session=all_of_it)
+        text = box.diff(build_target(one, turn, all_of_it=all_of_it))
     file_stats = parse_stats(text)
     added, removed = sum_stats(file_stats)
     if as_json:

@@ -16,7 +16,7 @@ from handhold.cli.terminal import colour_text
 from handhold.core.change_diff import shorten_path
 from handhold.core.choices import Mode
 from handhold.core.errors import ToolError
-from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Decision, Verb, Verdict
 from handhold.core.text.display_text import escape_invisible
 from handhold.toolbox import Toolbox
 
@@ -36,9 +36,9 @@ class Explanation:
     target: str
     comparable: str  # what examples are compared with
     kind: str
-    decision: PolicyDecision
+    decision: Decision
     place: str = ""
-    verb_decisions: tuple[tuple[Verb, PolicyDecision], ...] = ()
+    verb_decisions: tuple[tuple[Verb, Decision], ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
     patterns: tuple[str, ...] = ()
     is_advisory: bool = False  # commands are not kept from it here, whatever the rule says
@@ -123,7 +123,7 @@ def explain_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
         verbs = tuple((each, box.decide(each, path)) for each in PATH_VERBS)
     except ToolError as error:  # outside, a loop of links, no path at all: no rule is asked
         because = f"{error.code}: it is no place in the workspace"
-        return Explanation(path, path, "outside", PolicyDecision(Verdict.DENY, because, "workspace"))
+        return Explanation(path, path, "outside", Decision(Verdict.DENY, because, "workspace"))
     kind = {"file": "file", "directory": "folder"}.get(stat.kind, stat.kind) if stat else "nothing"
     applicable_verbs = (Verb.READ, Verb.CHANGE, Verb.DELETE) if stat else (Verb.READ, Verb.CREATE)
     decisions = [decision for each, decision in verbs if each is verb or (verb is None and each in applicable_verbs)]
@@ -153,7 +153,7 @@ def has_overlay() -> bool:
     return bubblewrap is not None and bubblewrap.overlay
 
 
-def find_rule(decision: PolicyDecision, policy: "RulePolicy") -> "Rule | None":
+def find_rule(decision: Decision, policy: "RulePolicy") -> "Rule | None":
     rules = ((rule, rule_set) for rule_set in policy.rule_sets for rule in rule_set.rules)
     named = (rule for rule, rule_set in rules if (rule.name, rule_set.source) == (decision.rule, decision.source))
     return next(named, None)

@@ -119,7 +119,7 @@ def count_lines(entry: JournalEntry, box: "Toolbox") -> tuple[int, int] | tuple[
     if not entry.kept:
         return None, None
     try:
-        return sum_stats(parse_stats(box.diff_of(entry))) if entry.changed else (0, 0)
+        return sum_stats(parse_stats(box.diff(entry))) if entry.changed else (0, 0)
     except ToolError:  # of a root, say, that is not open here
         return None, None
 

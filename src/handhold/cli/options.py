@@ -19,6 +19,7 @@ from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 
 if TYPE_CHECKING:
+    from handhold.core.history import Target
     from handhold.toolbox import Toolbox
 
 EXIT_REFUSED = 1
@@ -78,6 +79,17 @@ def add_call_options(command: CommandFunction) -> CommandFunction:
     return command
 
 
+def build_target(call: str, turn: str, *, all_of_it: bool) -> "Target | None":
+    """The target that the options name; None for the last change."""
+    from handhold.core.history import Target
+
+    if call:
+        return Target.call(call, turn=turn)
+    if turn:
+        return Target.turn(turn)
+    return Target.session() if all_of_it else None
+
+
 def open_toolbox(options: ToolboxOptions, approver: Approver | None = None) -> "Toolbox":
     """ToolError if the folder or the state cannot be used."""
     from handhold.toolbox import Toolbox
@@ -130,9 +142,11 @@ def exit_with_error(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
     """What could not be done, and the end."""
     if not as_json:
         raise click.ClickException(format_error(error)) from error
-    code, blame = (error.code, error.blame.value) if isinstance(error, ToolError) else ("OS_ERROR", "infra")
+    code, error_source = (
+        (error.code, error.error_source.value) if isinstance(error, ToolError) else ("OS_ERROR", "infra")
+    )
     facts = error.facts() if isinstance(error, ToolError) else {}
-    print_json({"error": {"code": code, "blame": blame, "message": format_error(error), "facts": facts}})
+    print_json({"error": {"code": code, "error_source": error_source, "message": format_error(error), "facts": facts}})
     sys.exit(EXIT_REFUSED)
 
 

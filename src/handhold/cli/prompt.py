@@ -12,7 +12,7 @@ import click
 
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_diff_line, colour_text
-from handhold.core.ports.approvals import ApprovalAnswer, Question
+from handhold.core.ports.approvals import Consent, Question
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
@@ -40,12 +40,12 @@ class TerminalApprover:
     def __init__(self) -> None:
         self.name = get_user_at_host()
 
-    def __call__(self, question: Question, /) -> ApprovalAnswer:
+    def __call__(self, question: Question, /) -> Consent:
         for line in format_question(question):
             click.echo(line, err=True)
         answers = list_choices(question)
         letter_typed = read_answer(f"{', '.join(f'{letter} ({what})' for letter, (_, what) in answers.items())}: ")
-        consent, _ = answers.get(letter_typed, ("no", ""))
+        consent, _ = answers.get(letter_typed, (Consent.NO, ""))
         return consent
 
 
@@ -64,13 +64,13 @@ def format_question(question: Question) -> Iterator[str]:
         )
 
 
-def list_choices(question: Question) -> dict[str, tuple[ApprovalAnswer, str]]:
+def list_choices(question: Question) -> dict[str, tuple[Consent, str]]:
     """The letters that are an answer. Everything else, and silence, is a no."""
-    answers: dict[str, tuple[ApprovalAnswer, str]] = {"y": ("once", "yes, once")}
+    answers: dict[str, tuple[Consent, str]] = {"y": (Consent.ONCE, "yes, once")}
     if question.session:
-        answers["s"] = ("session", f"for this session: {to_single_line(question.session)}")
+        answers["s"] = (Consent.SESSION, f"for this session: {to_single_line(question.session)}")
     if question.patterns:
         listed = ", ".join(to_single_line(pattern) for pattern in question.patterns)
-        answers["p"] = ("pattern", f"for this session, all like: {listed}")
-    answers["n"] = ("no", "no")
+        answers["p"] = (Consent.PATTERN, f"for this session, all like: {listed}")
+    answers["n"] = (Consent.NO, "no")
     return answers

@@ -1,7 +1,6 @@
 """A reply on standard output, and the exit status that goes with it."""
 
 import sys
-from dataclasses import asdict
 
 import click
 
@@ -13,7 +12,7 @@ from handhold.core.text.display_text import escape_invisible
 def print_reply(reply: Reply, *, as_json: bool) -> int:
     """What the model would read: on a pipe as it is, on a terminal without what could speak to it."""
     if as_json:
-        print_json(asdict(reply))
+        print_json(reply.to_dict())
     else:
         click.echo(escape_invisible(reply.text) if sys.stdout.isatty() else reply.text)
     return EXIT_REFUSED if reply.status == "error" else 0

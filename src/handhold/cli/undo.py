@@ -8,7 +8,14 @@ import click
 
 from handhold.cli.diff import colour_diff, format_file_count
 from handhold.cli.diffstat import colour_counts, format_counts, format_stats, parse_stats, sum_stats
-from handhold.cli.options import EXIT_REFUSED, ToolboxOptions, add_call_options, add_toolbox_options, open_toolbox
+from handhold.cli.options import (
+    EXIT_REFUSED,
+    ToolboxOptions,
+    add_call_options,
+    add_toolbox_options,
+    build_target,
+    open_toolbox,
+)
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.reply import print_reply
@@ -53,7 +60,7 @@ def build_command(direction: Direction) -> Callable[..., None]:
     ) -> int:
         with open_toolbox(options) as box:
             method = box.undo if direction == "undo" else box.redo
-            reverse = partial(method, call=one, turn=turn, session=all_of_it, keep_times=keep_times)
+            reverse = partial(method, build_target(one, turn, all_of_it=all_of_it), keep_times=keep_times)
             should_ask = is_interactive() and not (sure or as_json)
             if sure or should_ask:  # whoever says yes to all of it says so to what a rule or a protected name asks
                 box.approver = ConfirmedApprover()

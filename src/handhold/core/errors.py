@@ -1,7 +1,7 @@
-"""What can go wrong, as facts.
+"""The errors that a call can end with, as facts.
 
-An error says what happened and where; a dialect finds the words. Each code belongs to one blame, so
-that a broken machine is never scored as a wrong answer.
+An error carries what happened and where; a dialect turns it into a sentence. Each code has one error source, so that a
+broken machine is never scored as a wrong answer.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Literal, dataclass_transform
 MAX_LISTED_ITEMS = 100
 
 
-class Blame(StrEnum):
-    MODEL = "model"  # the call was wrong: the model can mend it
+class ErrorSource(StrEnum):
+    """Who caused an error."""
+
+    MODEL = "model"  # the call was wrong; the model can correct it
     POLICY = "policy"  # the call was understood and not allowed
-    TOOL = "tool"  # ours: a limit or a defect of Handhold
+    TOOL = "tool"  # a limit or a defect of Handhold
     INFRA = "infra"  # the machine: disk, permissions, locks
 
 
@@ -27,7 +29,7 @@ class ToolError(Exception):
     """
 
     code: ClassVar[str] = "INTERNAL"
-    blame: ClassVar[Blame] = Blame.TOOL
+    error_source: ClassVar[ErrorSource] = ErrorSource.TOOL
 
     def __init_subclass__(cls) -> None:
         dataclass(eq=False)(cls)
@@ -76,7 +78,7 @@ class LineDifference:
 
 
 class UnknownTool(ToolError):
-    code, blame = "UNKNOWN_TOOL", Blame.MODEL
+    code, error_source = "UNKNOWN_TOOL", ErrorSource.MODEL
     tool: str
     known: tuple[str, ...]
 
@@ -84,7 +86,7 @@ class UnknownTool(ToolError):
 class BadArguments(ToolError):
     """An argument is missing, unknown, or of the wrong type."""
 
-    code, blame = "BAD_ARGUMENTS", Blame.MODEL
+    code, error_source = "BAD_ARGUMENTS", ErrorSource.MODEL
     tool: str
     argument: str
     got: str
@@ -95,7 +97,7 @@ class BadArguments(ToolError):
 class CallIdReused(ToolError):
     """The same id came before in this turn, with another tool or other arguments."""
 
-    code, blame = "CALL_ID_REUSED", Blame.MODEL
+    code, error_source = "CALL_ID_REUSED", ErrorSource.MODEL
     call_id: str
 
 
@@ -111,64 +113,64 @@ class PathError(ToolError):
 class BadPath(PathError):
     """A path that names no file whatever the disk holds: empty, with a NUL, ending in a slash."""
 
-    code, blame = "BAD_PATH", Blame.MODEL
+    code, error_source = "BAD_PATH", ErrorSource.MODEL
     because: str
 
 
 class OutsideWorkspace(PathError):
-    code, blame = "OUTSIDE_WORKSPACE", Blame.MODEL
+    code, error_source = "OUTSIDE_WORKSPACE", ErrorSource.MODEL
     roots: tuple[str, ...] = ()
 
 
 class NotFound(PathError):
-    code, blame = "NOT_FOUND", Blame.MODEL
+    code, error_source = "NOT_FOUND", ErrorSource.MODEL
     near: tuple[str, ...] = ()
     was_read: bool = False  # by this session, where that was looked for
 
 
 class IsDirectory(PathError):
-    code, blame = "IS_DIRECTORY", Blame.MODEL
+    code, error_source = "IS_DIRECTORY", ErrorSource.MODEL
 
 
 class NotDirectory(PathError):
     """A part of the path that should be a directory is a file."""
 
-    code, blame = "NOT_DIRECTORY", Blame.MODEL
+    code, error_source = "NOT_DIRECTORY", ErrorSource.MODEL
 
 
 class NotRegularFile(PathError):
     """A FIFO, a socket or a device: reading it could block for ever."""
 
-    code, blame = "NOT_REGULAR_FILE", Blame.MODEL
+    code, error_source = "NOT_REGULAR_FILE", ErrorSource.MODEL
     kind: str
 
 
 class SymlinkLoop(PathError):
-    code, blame = "SYMLINK_LOOP", Blame.MODEL
+    code, error_source = "SYMLINK_LOOP", ErrorSource.MODEL
 
 
 class DanglingLink(PathError):
     """A link whose target does not exist: writing through it would create a file elsewhere."""
 
-    code, blame = "DANGLING_LINK", Blame.MODEL
+    code, error_source = "DANGLING_LINK", ErrorSource.MODEL
 
 
 class AlreadyExists(PathError):
-    code, blame = "ALREADY_EXISTS", Blame.MODEL
+    code, error_source = "ALREADY_EXISTS", ErrorSource.MODEL
 
 
 # --- contents
 
 
 class BinaryFile(PathError):
-    code, blame = "BINARY_FILE", Blame.MODEL
+    code, error_source = "BINARY_FILE", ErrorSource.MODEL
     size: int
 
 
 class TooLarge(PathError):
     """The file is larger than this operation takes (bytes)."""
 
-    code, blame = "TOO_LARGE", Blame.MODEL
+    code, error_source = "TOO_LARGE", ErrorSource.MODEL
     size: int
     most: int
 
@@ -176,7 +178,7 @@ class TooLarge(PathError):
 class PageTooLong(PathError):
     """The lines asked for hold more characters than one page may."""
 
-    code, blame = "PAGE_TOO_LONG", Blame.MODEL
+    code, error_source = "PAGE_TOO_LONG", ErrorSource.MODEL
     chars: int
     most: int
 
@@ -184,13 +186,13 @@ class PageTooLong(PathError):
 class NeedsSeparateRead(PathError):
     """A file that is not text, or is shown otherwise than by lines: it takes a reply of its own."""
 
-    code, blame = "READ_ALONE", Blame.MODEL
+    code, error_source = "READ_ALONE", ErrorSource.MODEL
 
 
 class BrokenFile(PathError):
     """An image or a PDF by its name or its first bytes, that cannot be shown: damaged, cut off, or made so."""
 
-    code, blame = "BROKEN_FILE", Blame.MODEL
+    code, error_source = "BROKEN_FILE", ErrorSource.MODEL
     medium: str
     because: str
 
@@ -198,13 +200,13 @@ class BrokenFile(PathError):
 class EncryptedPdf(PathError):
     """A PDF that opens only with a password."""
 
-    code, blame = "ENCRYPTED", Blame.MODEL
+    code, error_source = "ENCRYPTED", ErrorSource.MODEL
 
 
 class TooManyPixels(PathError):
     """What the image declares itself to be; nobody decoded it."""
 
-    code, blame = "TOO_MANY_PIXELS", Blame.MODEL
+    code, error_source = "TOO_MANY_PIXELS", ErrorSource.MODEL
     width: int
     height: int
     most: int
@@ -213,14 +215,14 @@ class TooManyPixels(PathError):
 class ConversionLimitExceeded(PathError):
     """Showing the file took more time or memory than a conversion gets."""
 
-    code, blame = "TOO_COSTLY", Blame.TOOL
+    code, error_source = "TOO_COSTLY", ErrorSource.TOOL
     resource: Literal["time", "memory"]
 
 
 class NoSuchPage(PathError):
     """A PDF has pages, and none of those that were asked for."""
 
-    code, blame = "NO_SUCH_PAGE", Blame.MODEL
+    code, error_source = "NO_SUCH_PAGE", ErrorSource.MODEL
     asked: tuple[tuple[int, int], ...]
     count: int
 
@@ -228,11 +230,11 @@ class NoSuchPage(PathError):
 class PagesNotSupported(PathError):
     """Pages were asked for of a file that is no PDF."""
 
-    code, blame = "NOT_PAGED", Blame.MODEL
+    code, error_source = "NOT_PAGED", ErrorSource.MODEL
 
 
 class PastEnd(PathError):
-    code, blame = "PAST_END", Blame.MODEL
+    code, error_source = "PAST_END", ErrorSource.MODEL
     offset: int
     lines: int
     unit: Literal["line", "cell"] = "line"
@@ -241,7 +243,7 @@ class PastEnd(PathError):
 class Unencodable(PathError):
     """The new text holds characters that the file's encoding has no bytes for."""
 
-    code, blame = "UNENCODABLE", Blame.MODEL
+    code, error_source = "UNENCODABLE", ErrorSource.MODEL
     encoding: str
     characters: str
 
@@ -249,27 +251,27 @@ class Unencodable(PathError):
 class ChangedDuringRead(PathError):
     """Somebody wrote the file while it was read, twice in a row."""
 
-    code, blame = "CHANGED_DURING_READ", Blame.INFRA
+    code, error_source = "CHANGED_DURING_READ", ErrorSource.INFRA
 
 
 # --- what the session has seen
 
 
 class Unread(PathError):
-    code, blame = "UNREAD", Blame.MODEL
+    code, error_source = "UNREAD", ErrorSource.MODEL
 
 
 class PartlyRead(PathError):
     """Overwriting needs the whole file to have been seen; only these lines were."""
 
-    code, blame = "PARTLY_READ", Blame.MODEL
+    code, error_source = "PARTLY_READ", ErrorSource.MODEL
     seen: tuple[tuple[int, int], ...]
 
 
 class Stale(PathError):
     """The file is no longer what the session saw."""
 
-    code, blame = "STALE", Blame.MODEL
+    code, error_source = "STALE", ErrorSource.MODEL
     diff: str = ""
     complete: bool = False  # the diff shows all that changed
     writer: str = ""  # the session that changed it, if it was one of ours
@@ -288,7 +290,7 @@ class StaleBeforeCommit(Stale):
 class NoChange(PathError):
     """Old and new text are the same."""
 
-    code, blame = "NO_CHANGE", Blame.MODEL
+    code, error_source = "NO_CHANGE", ErrorSource.MODEL
 
 
 class NoMatch(PathError):
@@ -298,7 +300,7 @@ class NoMatch(PathError):
     were misquoted, else `absent`. `differs` is where the nearest lines part from it, the first few.
     """
 
-    code, blame = "NO_MATCH", Blame.MODEL
+    code, error_source = "NO_MATCH", ErrorSource.MODEL
     old: str
     nearest: Region | None = None
     kind: Literal["whitespace", "stale", "absent"] = "absent"
@@ -311,7 +313,7 @@ class NoMatch(PathError):
 class Ambiguous(PathError):
     """The old text is in the file more than once."""
 
-    code, blame = "AMBIGUOUS", Blame.MODEL
+    code, error_source = "AMBIGUOUS", ErrorSource.MODEL
     old: str
     lines: tuple[int, ...]
     matched_by: str
@@ -320,7 +322,7 @@ class Ambiguous(PathError):
 class UnexpectedCount(PathError):
     """The old text stands in more or fewer places than the call said."""
 
-    code, blame = "UNEXPECTED_COUNT", Blame.MODEL
+    code, error_source = "UNEXPECTED_COUNT", ErrorSource.MODEL
     old: str
     wanted: int
     lines: tuple[int, ...]
@@ -329,7 +331,7 @@ class UnexpectedCount(PathError):
 class OverlappingMatches(PathError):
     """The places where the old text stands share characters: replacing all of them has no one meaning."""
 
-    code, blame = "OVERLAPPING", Blame.MODEL
+    code, error_source = "OVERLAPPING", ErrorSource.MODEL
     old: str
     lines: tuple[int, ...]
 
@@ -340,12 +342,12 @@ class OverlappingMatches(PathError):
 class NotNotebook(PathError):
     """The file has no cells that can be edited: it is no notebook, a broken one, or one of another version."""
 
-    code, blame = "NOT_NOTEBOOK", Blame.MODEL
+    code, error_source = "NOT_NOTEBOOK", ErrorSource.MODEL
     because: str
 
 
 class NoSuchCell(PathError):
-    code, blame = "NO_SUCH_CELL", Blame.MODEL
+    code, error_source = "NO_SUCH_CELL", ErrorSource.MODEL
     cell: str
     known: tuple[str, ...]
 
@@ -353,7 +355,7 @@ class NoSuchCell(PathError):
 class CellAmbiguous(PathError):
     """Several cells have this id."""
 
-    code, blame = "CELL_AMBIGUOUS", Blame.MODEL
+    code, error_source = "CELL_AMBIGUOUS", ErrorSource.MODEL
     cell: str
     names: tuple[str, ...]  # by which each of them can be meant
 
@@ -364,7 +366,7 @@ class CellAmbiguous(PathError):
 class BadPatch(ToolError):
     """The text does not follow the grammar: what stands on which of its lines, and what should."""
 
-    code, blame = "BAD_PATCH", Blame.MODEL
+    code, error_source = "BAD_PATCH", ErrorSource.MODEL
     line: int
     text: str
     wanted: str
@@ -373,7 +375,7 @@ class BadPatch(ToolError):
 class HunkMismatch(PathError):
     """The old lines of a hunk, or the line that its `@@` names, are not where they should be."""
 
-    code, blame = "HUNK_MISMATCH", Blame.MODEL
+    code, error_source = "HUNK_MISMATCH", ErrorSource.MODEL
     hunk: int  # its number among those of the file
     line: int  # of the patch
     old: str
@@ -384,7 +386,7 @@ class HunkMismatch(PathError):
 class HunkAmbiguous(PathError):
     """A hunk fits in more than one place of its scope."""
 
-    code, blame = "HUNK_AMBIGUOUS", Blame.MODEL
+    code, error_source = "HUNK_AMBIGUOUS", ErrorSource.MODEL
     hunk: int
     line: int
     lines: tuple[int, ...]
@@ -394,7 +396,7 @@ class HunkAmbiguous(PathError):
 class IsLink(PathError):
     """Deleting or moving a link: whether it or its target is meant, nobody said."""
 
-    code, blame = "IS_LINK", Blame.MODEL
+    code, error_source = "IS_LINK", ErrorSource.MODEL
     target: str
 
 
@@ -404,13 +406,13 @@ class IsLink(PathError):
 class BadPattern(ToolError):
     """A text that no line can hold, so that nothing was looked for: empty, or with a line break."""
 
-    code, blame = "BAD_PATTERN", Blame.MODEL
+    code, error_source = "BAD_PATTERN", ErrorSource.MODEL
     pattern: str
     because: str
 
 
 class BadGlob(ToolError):
-    code, blame = "BAD_GLOB", Blame.MODEL
+    code, error_source = "BAD_GLOB", ErrorSource.MODEL
     pattern: str
     because: str
 
@@ -418,7 +420,7 @@ class BadGlob(ToolError):
 class BadRegex(ToolError):
     """What the engine has against a regular expression, in its own words."""
 
-    code, blame = "BAD_REGEX", Blame.MODEL
+    code, error_source = "BAD_REGEX", ErrorSource.MODEL
     pattern: str
     because: str
 
@@ -426,7 +428,7 @@ class BadRegex(ToolError):
 class BadCursor(ToolError):
     """A cursor of another search, or one that was not copied whole."""
 
-    code, blame = "BAD_CURSOR", Blame.MODEL
+    code, error_source = "BAD_CURSOR", ErrorSource.MODEL
     cursor: str
 
 
@@ -436,14 +438,14 @@ class BadCursor(ToolError):
 class NotOnlyPatch(ToolError):
     """A command that calls apply_patch, and would do more or other than that."""
 
-    code, blame = "NOT_ONLY_PATCH", Blame.MODEL
+    code, error_source = "NOT_ONLY_PATCH", ErrorSource.MODEL
     because: str
 
 
 class NoShell(ToolError):
     """Commands are not run here: there is no shell, or nothing that would confine it, and nobody said to do without."""
 
-    code, blame = "NO_SHELL", Blame.TOOL
+    code, error_source = "NO_SHELL", ErrorSource.TOOL
     because: str = ""  # empty: it is no call of apply_patch
     command: str = ""
 
@@ -451,7 +453,7 @@ class NoShell(ToolError):
 class NoSuchJob(ToolError):
     """No command in the background has this name, or it was forgotten."""
 
-    code, blame = "NO_SUCH_JOB", Blame.MODEL
+    code, error_source = "NO_SUCH_JOB", ErrorSource.MODEL
     job: str
     known: tuple[str, ...] = ()
 
@@ -459,19 +461,19 @@ class NoSuchJob(ToolError):
 class UnkillableProcess(ToolError):
     """A process of a command was killed and does not die: it hangs in the kernel. Its shadow is dropped."""
 
-    code, blame = "UNENDED", Blame.INFRA
+    code, error_source = "UNENDED", ErrorSource.INFRA
 
 
 class Cancelled(ToolError):
     """Whoever asked for a command ended it before it was done; nothing of it counts."""
 
-    code, blame = "CANCELLED", Blame.POLICY
+    code, error_source = "CANCELLED", ErrorSource.POLICY
 
 
 class ExtraMissing(ToolError):
     """An optional part of the installation is needed here and is not there."""
 
-    code, blame = "EXTRA_MISSING", Blame.INFRA
+    code, error_source = "EXTRA_MISSING", ErrorSource.INFRA
     extra: str
 
 
@@ -481,7 +483,7 @@ class ExtraMissing(ToolError):
 class Denied(PathError):
     """Of a command that may not even run, the path is its text."""
 
-    code, blame = "DENIED", Blame.POLICY
+    code, error_source = "DENIED", ErrorSource.POLICY
     because: str
     rule: str = ""  # that decided, and where it is written
     of_command: bool = False
@@ -491,7 +493,7 @@ class Denied(PathError):
 class SettingsBroken(PathError):
     """A file of settings that cannot be taken as it is. Nothing is opened without the rules that it was to bring."""
 
-    code, blame = "SETTINGS_BROKEN", Blame.INFRA
+    code, error_source = "SETTINGS_BROKEN", ErrorSource.INFRA
     because: str
 
 
@@ -505,7 +507,7 @@ class ToolboxClosed(RuntimeError):
 class NotApproved(PathError):
     """The policy wanted a person to look, and nobody said yes."""
 
-    code, blame = "NOT_APPROVED", Blame.POLICY
+    code, error_source = "NOT_APPROVED", ErrorSource.POLICY
     because: str
     asked: bool  # False: there was nobody to ask
     rule: str = ""
@@ -517,13 +519,13 @@ class NotApproved(PathError):
 class ApproverInvalid(NotApproved):
     """The approver raised, or gave an answer that is none. The log of the program says which, for its developer."""
 
-    code, blame = "APPROVER_INVALID", Blame.INFRA
+    code, error_source = "APPROVER_INVALID", ErrorSource.INFRA
 
 
 class NoPendingApproval(ToolError):
     """An answer to a question that nobody put, or that was answered."""
 
-    code, blame = "NOTHING_ASKED", Blame.POLICY
+    code, error_source = "NOTHING_ASKED", ErrorSource.POLICY
     wanted: str
     because: str
 
@@ -531,28 +533,28 @@ class NoPendingApproval(ToolError):
 class ReadOnly(PathError):
     """The root, or the file system under it, is read-only."""
 
-    code, blame = "READ_ONLY", Blame.POLICY
+    code, error_source = "READ_ONLY", ErrorSource.POLICY
 
 
 # --- taking back
 
 
 class NothingToUndo(ToolError):
-    code, blame = "NOTHING_TO_UNDO", Blame.MODEL
+    code, error_source = "NOTHING_TO_UNDO", ErrorSource.MODEL
     wanted: str
 
 
 class UndoConflict(ToolError):
     """Taking this back would lose a later change to these files."""
 
-    code, blame = "UNDO_CONFLICT", Blame.MODEL
+    code, error_source = "UNDO_CONFLICT", ErrorSource.MODEL
     paths: tuple[str, ...]
 
 
 class PartialUndo(ToolError):
     """Several calls were to be taken back (or done again) one after the other, and one could not be."""
 
-    code, blame = "TAKEN_BACK_PARTLY", Blame.INFRA
+    code, error_source = "TAKEN_BACK_PARTLY", ErrorSource.INFRA
     verb: Literal["undo", "redo"]
     done: tuple[str, ...]  # the calls that were, in that order
     left: tuple[str, ...]  # those that were not, the one that failed first
@@ -563,7 +565,7 @@ class PartialUndo(ToolError):
 class ContentDropped(ToolError):
     """The store had to make room: the old content of these files is gone."""
 
-    code, blame = "CONTENT_DROPPED", Blame.TOOL
+    code, error_source = "CONTENT_DROPPED", ErrorSource.TOOL
     paths: tuple[str, ...]
 
 
@@ -571,38 +573,38 @@ class ContentDropped(ToolError):
 
 
 class PermissionDenied(PathError):
-    code, blame = "PERMISSION_DENIED", Blame.INFRA
+    code, error_source = "PERMISSION_DENIED", ErrorSource.INFRA
     because: str
 
 
 class NoSpace(PathError):
-    code, blame = "NO_SPACE", Blame.INFRA
+    code, error_source = "NO_SPACE", ErrorSource.INFRA
     because: str
 
 
 class SystemFailure(PathError):
     """An error of the system that has no name of its own here; `errno` is its."""
 
-    code, blame = "IO_ERROR", Blame.INFRA
+    code, error_source = "IO_ERROR", ErrorSource.INFRA
     because: str
 
 
 class Busy(PathError):
     """Another process holds the workspace and did not let go in time."""
 
-    code, blame = "BUSY", Blame.INFRA
+    code, error_source = "BUSY", ErrorSource.INFRA
     seconds: float
 
 
 class RollbackIncomplete(PathError):
     """A change failed and could not be taken back at once. It will be before the next call; until then it is half."""
 
-    code, blame = "UNFINISHED", Blame.INFRA
+    code, error_source = "UNFINISHED", ErrorSource.INFRA
     paths: tuple[str, ...]
 
 
 class StateDamaged(PathError):
     """The state folder holds something that is not ours to read; nothing was replayed."""
 
-    code, blame = "STATE_DAMAGED", Blame.INFRA
+    code, error_source = "STATE_DAMAGED", ErrorSource.INFRA
     because: str

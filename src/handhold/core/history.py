@@ -1,74 +1,116 @@
-"""Looking back: which calls are meant, and what remains of them as one change."""
+"""Selects calls in the journal, and adds up their changes."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Literal, Self
 
 from handhold.core.errors import NothingToUndo, UndoConflict
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent, hash_or_none
 from handhold.core.ports.journal import Journal, JournalEntry
 
-INITIAL_LOOKBACK_ENTRIES = 50  # entries; most of what is taken back was done just now
+INITIAL_LOOKBACK_ENTRIES = 50  # most calls that are undone are recent
 
 
 @dataclass(frozen=True)
-class CallSelector:
-    """One call (by id or number, of one turn if it is given), one turn, the session; if nothing is said, the last."""
+class Target:
+    """The calls that an undo, a redo or a diff is about. Make one with `call`, `turn` or `session`."""
 
-    call: str | int = ""
-    turn: str = ""
-    session: bool = False
+    scope: Literal["last", "call", "turn", "session"]
+    call_id: str | int = ""
+    turn_name: str = ""
+
+    @classmethod
+    def call(cls, which: str | int, *, turn: str = "") -> Self:
+        """One call, by its id, or by its number in the journal: `7` or `"#7"`.
+
+        Ids are unique within a turn. If the id was used in several turns, the last call is meant, or that of `turn`.
+        """
+        if which == "":
+            raise ValueError("Target.call needs the id of a call, or its number in the journal")
+        return cls("call", which, turn)
+
+    @classmethod
+    def turn(cls, name: str) -> Self:
+        """All calls of one turn."""
+        if not name:
+            raise ValueError("Target.turn needs the name that the calls were made with, as in call(..., turn=name)")
+        return cls("turn", turn_name=name)
+
+    @classmethod
+    def session(cls) -> Self:
+        """All calls of the session."""
+        return cls("session")
 
     @property
     def is_multiple(self) -> bool:
-        return self.call == "" and (bool(self.turn) or self.session)
+        return self.scope in ("turn", "session")
 
     def matches(self, entry: JournalEntry) -> bool:
-        is_call = self.call in ("", entry.call.call_id, entry.seq, f"#{entry.seq}")
-        return is_call and self.turn in ("", entry.call.turn)
+        is_call = self.call_id in ("", entry.call.call_id, entry.seq, f"#{entry.seq}")
+        return is_call and self.turn_name in ("", entry.call.turn)
 
     def __str__(self) -> str:
-        return str(self.call) or self.turn or ("this session" if self.session else "the last change")
+        whole = "this session" if self.scope == "session" else "the last change"
+        return str(self.call_id) or self.turn_name or whole
+
+
+LAST_CHANGE = Target("last")
+
+
+def resolve_target(target: "Target | JournalEntry | None") -> Target:
+    """The target itself, the call that a journal entry records, or the last change. TypeError for anything else."""
+    match target:
+        case None:
+            return LAST_CHANGE
+        case Target():
+            return target
+        case JournalEntry():
+            return Target.call(target.seq)
+        case _:
+            raise TypeError(
+                f"expected a Target, such as Target.call({target!r}), a JournalEntry or None, not {target!r}"
+            )
 
 
 def format_call_id(entry: JournalEntry) -> str:
     return entry.call.call_id or f"#{entry.seq}"
 
 
-def find_changes(journal: Journal, session: str, selector: CallSelector, *, undone: bool | None) -> list[JournalEntry]:
-    """The changes meant, oldest first; with `undone` only those that stand taken back, or do not."""
+def find_changes(journal: Journal, session: str, target: Target, *, undone: bool | None) -> list[JournalEntry]:
+    """The changes of a target, oldest first; with `undone`, only those that are undone, or only those that are not."""
 
     def is_selected(entry: JournalEntry) -> bool:
         if not entry.changed or not entry.succeeded or entry.call.tool in ("undo", "redo"):
             return False
-        return (undone is None or entry.undone is undone) and selector.matches(entry)
+        return (undone is None or entry.undone is undone) and target.matches(entry)
 
-    return _find_latest(journal, session, is_selected, selector)
+    return _find_latest(journal, session, is_selected, target)
 
 
-def find_undos(journal: Journal, session: str, selector: CallSelector) -> list[JournalEntry]:
-    """The undos that took back what is meant and still stand, oldest first."""
+def find_undos(journal: Journal, session: str, target: Target) -> list[JournalEntry]:
+    """The undos of a target that were not redone, oldest first."""
     selected = None
-    if selector.call != "" or selector.turn:
-        selected = {entry.seq for entry in find_changes(journal, session, selector, undone=True)}
+    if target.scope in ("call", "turn"):
+        selected = {entry.seq for entry in find_changes(journal, session, target, undone=True)}
 
     def is_selected(entry: JournalEntry) -> bool:
         stands = entry.call.tool == "undo" and entry.succeeded and not entry.undone
         return stands and (selected is None or not selected.isdisjoint(entry.takes_back))
 
-    found = _find_latest(journal, session, is_selected, selector)
-    if not selector.is_multiple:
+    found = _find_latest(journal, session, is_selected, target)
+    if not target.is_multiple:
         found = _find_batch(journal, session, is_selected, found[0])
     if selected is not None and any(not selected.issuperset(entry.takes_back) for entry in found):
-        raise NothingToUndo(f"{selector} by itself: it was taken back together with other calls")
+        raise NothingToUndo(f"{target} by itself: it was undone together with other calls")
     return found
 
 
 def _find_batch(
     journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], undo: JournalEntry
 ) -> list[JournalEntry]:
-    """An undo of several calls may have taken several steps: all of them are one undo."""
+    """All steps of the undo that this entry is a step of."""
     batch = get_batch(undo)
     if not batch:
         return [undo]
@@ -79,27 +121,27 @@ def get_batch(entry: JournalEntry) -> int:
     """The number of the first step of the undo or redo that this one is a step of; 0 if it was the only one."""
     try:
         return json.loads(entry.call.arguments).get("batch", 0)
-    except (ValueError, AttributeError):  # a tampered journal: it is found out elsewhere
+    except (ValueError, AttributeError):  # a tampered journal; `verify` reports it
         return 0
 
 
 def _find_latest(
-    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], selector: CallSelector
+    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], target: Target
 ) -> list[JournalEntry]:
-    """The last entry that is meant, or all of them. Looks back further and further."""
-    last = None if selector.is_multiple else INITIAL_LOOKBACK_ENTRIES
+    """The last selected entry, or all of them. Reads further back until one is found."""
+    last = None if target.is_multiple else INITIAL_LOOKBACK_ENTRIES
     while True:
         entries = journal.entries(session=session, last=last)
-        if last and any(is_redo(entry) for entry in entries):  # what it did again may lie further back
+        if last and any(is_redo(entry) for entry in entries):  # the call that it redid may be further back
             entries, last = journal.entries(session=session), None
         redone = map_redone_calls(entries)
         found = sorted(
             (entry for entry in entries if is_selected(entry)), key=lambda entry: redone.get(entry.seq, entry.seq)
         )
         if found:
-            return found if selector.is_multiple else found[-1:]
+            return found if target.is_multiple else found[-1:]
         if last is None or len(entries) < last:
-            raise NothingToUndo(str(selector))
+            raise NothingToUndo(str(target))
         last *= 20
 
 
@@ -108,14 +150,14 @@ def is_redo(entry: JournalEntry) -> bool:
 
 
 def map_redone_calls(entries: Sequence[JournalEntry]) -> dict[int, int]:
-    """The calls that were done again, and the redo that did so last: they came after all that stood then."""
+    """The calls that were redone, with the number of the last redo: in order of time, they come where it is."""
     undone = {entry.seq: entry.takes_back for entry in entries if entry.call.tool == "undo"}
     redos = (entry for entry in entries if is_redo(entry))
     return {call: redo.seq for redo in redos for undo in redo.takes_back for call in undone.get(undo, ())}
 
 
 def _read_entries_since(journal: Journal, session: str, seq: int) -> Sequence[JournalEntry]:
-    """The entries from a number on, and some before."""
+    """The entries from this number on, and possibly some before it."""
     last = INITIAL_LOOKBACK_ENTRIES
     while True:
         entries = journal.entries(session=session, last=last)
@@ -125,7 +167,7 @@ def _read_entries_since(journal: Journal, session: str, seq: int) -> Sequence[Jo
 
 
 def combine_changes(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
-    """The sum of these changes, oldest first. UndoConflict where somebody else's change lies in between."""
+    """The sum of these changes, oldest first. UndoConflict if a file was changed by something else in between."""
     total: dict[str, FileChange] = {}
     for change in (change for files in calls for change in files):
         known = total.pop(change.path, None)
@@ -138,14 +180,14 @@ def combine_changes(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
 
 @dataclass(frozen=True)
 class UndoStep:
-    """Calls that are taken back together, as one change; what their journals say, oldest first."""
+    """Calls that are undone together, as one change; `entries` are oldest first."""
 
     entries: tuple[JournalEntry, ...]
     files: tuple[FileChange, ...]
 
 
 def build_undo_steps(journal: Journal, session: str, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
-    """The sum of these calls, oldest first. A command stands by itself: its things change places, one at a time."""
+    """The changes of these calls, oldest first. Each command is a step of its own: it moves files one at a time."""
     out: list[UndoStep] = []
     done = [UndoStep(entries, journal.changes_of(seq)) for entries, seq in _resolve_redone(journal, session, chosen)]
     for by_command, group in groupby(done, key=lambda step: has_staged_content(step.files)):
@@ -161,7 +203,7 @@ def build_undo_steps(journal: Journal, session: str, chosen: Sequence[JournalEnt
 def _resolve_redone(
     journal: Journal, session: str, chosen: Sequence[JournalEntry]
 ) -> Iterator[tuple[tuple[JournalEntry, ...], int]]:
-    """Calls, and the entry that says what they did. A call that was done again made, that time, other folders too."""
+    """Calls, and the entry that has their changes: a redo may have created folders that the call itself did not."""
     redone = map_redone_calls(_read_entries_since(journal, session, min(entry.seq for entry in chosen)))
     for redo, group in groupby(chosen, key=lambda entry: redone.get(entry.seq, 0)):
         entries = tuple(group)

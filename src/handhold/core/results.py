@@ -1,7 +1,7 @@
-"""What came of a call: typed facts that a dialect puts into words, and the reply that leaves the house."""
+"""The results of calls: typed facts, which a dialect turns into text, and the reply that carries both."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from handhold.core.errors import PathError
@@ -115,7 +115,7 @@ class ReadManyResult:
 def _build_file_facts(file: TextResult | PathError) -> dict[str, Any]:
     if isinstance(file, TextResult):
         return {"status": file.status, **file.facts()}
-    return {"status": "error", "code": file.code, "blame": file.blame.value, **file.facts()}
+    return {"status": "error", "code": file.code, "error_source": file.error_source.value, **file.facts()}
 
 
 @dataclass(frozen=True)
@@ -710,20 +710,36 @@ class Block:
 
 @dataclass(frozen=True)
 class Reply:
-    """What an agent hands back to its model, and what it keeps for itself."""
+    """The answer to a call: `text` and `images` are for the model, the rest is for the application."""
 
-    status: Status
+    status: Status  # "partial": done, but something was cut, skipped or left out; `text` says what
     text: str
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    code: str | None = None
-    blame: str | None = None
-    ui_extra: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])  # the facts behind the text, as JSON can hold them
+    code: str | None = None  # of an error, such as "NOT_FOUND"
+    error_source: str | None = None  # who caused the error: "model", "policy", "tool" or "infra"
+    ui_extra: str = ""  # for people: the diff of a change
     images: tuple[Block, ...] = ()
-    replayed: bool = False
+    replayed: bool = False  # the call was carried out before; this is the reply it got then
+    result: Result | UndoResult | None = field(default=None, repr=False, compare=False)
+    """The facts as a typed value, such as `EditResult`.
+
+    None after an error. None also in a replayed reply: the journal keeps the text and the data, not the typed value.
+    """
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call was carried out, at least in part."""
+        return self.status != "error"
 
     @property
     def blocks(self) -> tuple[Block, ...]:
+        """The text and the images, in the order in which the model receives them."""
         return (Block("text", self.text), *self.images)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field except `result`, as JSON can hold it."""
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "result"}
+        return {**kept, "data": dict(self.data), "images": [asdict(image) for image in self.images]}
 
 
 @dataclass(frozen=True)

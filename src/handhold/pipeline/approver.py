@@ -1,23 +1,23 @@
-"""What an approver's answer means. Only a documented consent approves: anything else refuses the call."""
+"""Asks an approver and reads its answer. Only a documented consent approves; anything else refuses the call."""
 
 import logging
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import Any, get_args
+from typing import Any
 
 from handhold.core.errors import ApproverInvalid, Cancelled
-from handhold.core.ports.approvals import ApprovalAnswer, Approver, Question, RunPaused
+from handhold.core.ports.approvals import Approver, Consent, Question, RunPaused
 
-APPROVING_ANSWERS = ("once", "session", "pattern")
+APPROVING_ANSWERS = (Consent.ONCE, Consent.SESSION, Consent.PATTERN)
 
 LOG = logging.getLogger("handhold.approvals")
 
 WaitFor = Callable[[Awaitable[Any]], Any]
-"""Gives the result of an awaitable, in the thread of the call."""
+"""Returns the result of an awaitable, in the thread of the call."""
 
 
 def find_present_approver(approver: Approver | None) -> Approver | None:
-    """The approver, or None if there is none or it says that nobody is there."""
+    """The approver, or None if there is none or its `present` is false."""
     try:
         return approver if getattr(approver, "present", True) else None
     except Exception:
@@ -27,8 +27,8 @@ def find_present_approver(approver: Approver | None) -> Approver | None:
 
 def ask_approver(
     approver: Approver, question: Question, wait: WaitFor, invalid: ApproverInvalid
-) -> tuple[ApprovalAnswer | None, str]:
-    """What the approver answers, and whom the journal names. `invalid` is raised where that is no answer."""
+) -> tuple[Consent | None, str]:
+    """The approver's answer, and the name that the journal records. Raises `invalid` if it is not an answer."""
     try:
         answer = approver(question)
         consent = parse_answer(wait(answer) if isawaitable(answer) else answer)
@@ -40,12 +40,14 @@ def ask_approver(
         raise invalid from error
 
 
-def parse_answer(answer: object) -> ApprovalAnswer | None:
-    """The consent that an approver's answer is. TypeError for what is none: `1` and "yes" approve nothing."""
-    if answer is None or isinstance(answer, bool):
-        return None if answer is None else "once" if answer else "no"
+def parse_answer(answer: object) -> Consent | None:
+    """An approver's answer as a Consent. TypeError for anything else: `1` and "yes" approve nothing."""
+    if answer is None:
+        return None
+    if isinstance(answer, bool):
+        return Consent.ONCE if answer else Consent.NO
     text = str.__str__(answer) if isinstance(answer, str) else None  # the characters, whatever a subclass compares to
-    for consent in get_args(ApprovalAnswer):
-        if text == consent:
+    for consent in Consent:
+        if text == consent.value:
             return consent
-    raise TypeError(f"an approver answers with a bool, None or one of {get_args(ApprovalAnswer)}, not with {answer!r}")
+    raise TypeError(f"an approver returns a bool, None, or one of {', '.join(Consent)}, not {answer!r}")

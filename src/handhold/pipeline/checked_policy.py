@@ -1,6 +1,6 @@
 """The border where answers of a user's policy enter: an answer that is not a judgement denies.
 
-Code behind this border compares verdicts by identity, and may: `PolicyDecision` turns every verdict into a member of
+Code behind this border compares verdicts by identity, and may: `Decision` turns every verdict into a member of
 `Verdict`, and what is not a judgement at all never gets past here. The developer finds each kind of mistake in the log
 once, under `handhold`.
 """
@@ -10,7 +10,7 @@ from inspect import iscoroutine
 
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy, replace_ask_with_deny
-from handhold.core.ports.policy import INVALID_ANSWER, CommandAnalysis, Policy, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import INVALID_ANSWER, CommandAnalysis, Decision, Policy, Verb, Verdict
 
 TEXT_FIELDS = ("because", "rule", "source", "remedy")
 
@@ -32,11 +32,11 @@ class CheckedPolicy:
         found = self._ask("name", lambda: self._policy.name)
         return found if isinstance(found, str) else type(self._policy).__name__
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+    def decide(self, verb: Verb, target: str) -> Decision:
         decision = self._check_decision("decide", lambda: self._policy.decide(verb, target))
         return replace_ask_with_deny(decision) if verb is Verb.READ else decision
 
-    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision:
+    def decide_command(self, analysis: CommandAnalysis) -> Decision:
         return self._check_decision("decide_command", lambda: self._policy.decide_command(analysis))
 
     @property
@@ -47,16 +47,16 @@ class CheckedPolicy:
         """True unless the policy says otherwise: `decide` is then asked, and can only make it stricter."""
         return self._ask("has_rule_for", lambda: self._policy.has_rule_for(place)) is not False
 
-    def _check_decision(self, method: str, ask: Callable[[], object]) -> PolicyDecision:
+    def _check_decision(self, method: str, ask: Callable[[], object]) -> Decision:
         answer = self._ask(method, ask)
-        if not isinstance(answer, PolicyDecision):
+        if not isinstance(answer, Decision):
             verb = "raised" if isinstance(answer, Exception) else "returned"
-            decision = PolicyDecision(Verdict.DENY, f"the policy {verb} {type(answer).__name__}", INVALID_ANSWER)
+            decision = Decision(Verdict.DENY, f"the policy {verb} {type(answer).__name__}", INVALID_ANSWER)
         elif not all(isinstance(getattr(answer, name), str) for name in TEXT_FIELDS):
             because = f"the policy returned a judgement in which one of {', '.join(TEXT_FIELDS)} is not a text"
-            decision = PolicyDecision(Verdict.DENY, because, INVALID_ANSWER)
+            decision = Decision(Verdict.DENY, because, INVALID_ANSWER)
         else:
-            decision = PolicyDecision(answer.verdict, answer.because, answer.rule, answer.source, answer.remedy)
+            decision = Decision(answer.verdict, answer.because, answer.rule, answer.source, answer.remedy)
         if decision.rule == INVALID_ANSWER:
             self._log(method, decision.because)
         return decision

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import BadArguments, CallIdReused, Cancelled
@@ -39,7 +39,7 @@ class ReplayLog:
         if entry.outcome.reply is not None:
             reply, rules = _load_reply(entry.outcome.reply)
             # A broken machine did nothing, nor did a call whose question waits or found no room: it may be tried again.
-            again = reply.blame == "infra" or reply.data.get("approval") or reply.data.get("unasked")
+            again = reply.error_source == "infra" or reply.data.get("approval") or reply.data.get("unasked")
             if again:
                 return None
             if rules != self._session.read_rules_hash:
@@ -69,13 +69,14 @@ class ReplayLog:
 
 
 def _dump_reply(reply: Reply, read_rules_hash: str) -> str:
-    return json.dumps({**asdict(reply), "reading": read_rules_hash})
+    return json.dumps({**reply.to_dict(), "reading": read_rules_hash})
 
 
 def _load_reply(text: str) -> tuple[Reply, str]:
     """A reply, and the hash of the rules about reading under which it was made."""
     fields: dict[str, Any] = json.loads(text)
     reading = fields.pop("reading", "")
+    fields["error_source"] = fields.pop("blame", None) or fields.get("error_source")  # its name in older journals
     images = tuple(Block(**block) for block in fields.pop("images"))
     return Reply(images=images, **fields), reading
 

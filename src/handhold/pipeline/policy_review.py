@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
 from handhold.core.policy.protected_names import Protection
 from handhold.core.policy.repositories import Repositories
-from handhold.core.ports.policy import Policy, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
 from handhold.core.tools import run
 from handhold.pipeline.approver import find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
@@ -19,10 +19,10 @@ MAX_UNASKED_LOSSES = 30  # files that were there before: losing more at once is 
 RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
 CHANGES_KEY = "changes"  # the key of changes in the workspace that nothing sets apart
 
-OUTSIDE_LINK = PolicyDecision(
+OUTSIDE_LINK = Decision(
     Verdict.ASK, "it has another name outside the workspace, and would change there too", "hard links", "built in"
 )
-PRIVILEGED = PolicyDecision(
+PRIVILEGED = Decision(
     Verdict.ASK,
     "it would be a set-user-id or set-group-id file, a file with capabilities, or a device",
     "privileged files",
@@ -31,7 +31,7 @@ PRIVILEGED = PolicyDecision(
 _SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 
 
-def severity(decision: PolicyDecision) -> int:
+def severity(decision: Decision) -> int:
     return _SEVERITY.index(decision.verdict)
 
 
@@ -40,7 +40,7 @@ class PolicyFinding:
     """What was decided about one place, and the key under which a session may allow it; without one, it cannot."""
 
     place: str
-    decision: PolicyDecision
+    decision: Decision
     key: str = ""
 
 
@@ -113,7 +113,7 @@ class PolicyReviewer:
 
     def decide(
         self, verb: Verb, place: str, repositories: Repositories | None = None, policy: Policy | None = None
-    ) -> PolicyDecision:
+    ) -> Decision:
         """The policy's decision; but what other programs obey is not changed without a question, whatever the mode.
 
         Without a `policy` it is the one for file tools.
@@ -122,10 +122,10 @@ class PolicyReviewer:
         """
         decision = (policy or self._session.policy).decide(verb, place)
         if decision.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
-            return PolicyDecision(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
+            return Decision(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
         return decision
 
-    def decide_path(self, verb: Verb, path: str) -> PolicyDecision:
+    def decide_path(self, verb: Verb, path: str) -> Decision:
         """The strictest decision about any name of a file."""
         decide = self._session.policy.decide if verb is Verb.READ else self.decide
         return max((decide(verb, place) for place in self._session.view.iter_names(path)), key=severity)
@@ -150,7 +150,7 @@ class PolicyReviewer:
             if lost > MAX_UNASKED_LOSSES:
                 most = MAX_UNASKED_LOSSES
                 because = f"{total} files would be deleted or overwritten, and more than {most} were there before"
-                return PolicyFinding(change.path, PolicyDecision(Verdict.ASK, because, "many files", "built in"))
+                return PolicyFinding(change.path, Decision(Verdict.ASK, because, "many files", "built in"))
         return None
 
     def _was_made_here(self, change: FileChange) -> bool:
@@ -208,12 +208,12 @@ class PolicyReviewer:
         )
 
 
-def make_finding(verb: Verb, place: str, decision: PolicyDecision) -> PolicyFinding:
+def make_finding(verb: Verb, place: str, decision: Decision) -> PolicyFinding:
     by_mode = decision.rule.startswith("mode ")
     return PolicyFinding(place, decision, CHANGES_KEY if by_mode else f"{verb} {place}")
 
 
-def format_rule(decision: PolicyDecision) -> str:
+def format_rule(decision: Decision) -> str:
     """The deciding rule, with the place where it is written."""
     return f"{decision.rule} ({decision.source})" if decision.source else decision.rule
 

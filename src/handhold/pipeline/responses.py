@@ -47,6 +47,7 @@ class Responder:
             if isinstance(result, WriteResult | EditResult | NotebookEditResult | PatchResult | RunResult)
             else "",
             images=result.images if isinstance(result, ImageResult | PdfResult | NotebookResult) else (),
+            result=result,
         )
         return self._frame(reply, context.call.tool, context.call.arguments, request)
 
@@ -70,7 +71,7 @@ class Responder:
         words = self._session.dialect.refuse(call.tool, error, hints=self._session.options.hints)
         printed = self._encode(context, request, nothing)
         facts = {**nothing.facts(), **error.facts(), **context.facts()}
-        reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.blame.value)
+        reply = Reply("error", f"{words}\n\n{printed}", facts, error.code, error.error_source.value)
         return self._frame(reply, call.tool, call.arguments, request)
 
     def refuse(
@@ -81,7 +82,7 @@ class Responder:
         if isinstance(error, Stale) and error.complete and session.options.hints:
             self._remember_stale(error)
         facts = {**error.facts(), **repair_facts(repaired), "time_ms": elapsed_ms(started)}
-        return self._frame(Reply("error", text, facts, error.code, error.blame.value), tool, arguments)
+        return self._frame(Reply("error", text, facts, error.code, error.error_source.value), tool, arguments)
 
     def record(
         self, context: CallContext, reply: Reply, *, durable: bool = False, decision: CallDecision | None = None

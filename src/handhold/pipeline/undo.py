@@ -21,7 +21,7 @@ from handhold.core.errors import (
     ToolError,
     UndoConflict,
 )
-from handhold.core.history import CallSelector, UndoStep
+from handhold.core.history import Target, UndoStep, resolve_target
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
 from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.files import HiddenPaths
@@ -56,29 +56,32 @@ class UndoService:
         self._authorizer = authorizer
         self._responder = responder
 
-    def reverse(self, direction: Direction, which: CallSelector, *, preview: bool, keep_times: bool) -> Reply:
-        started = perf_counter()
+    def reverse(
+        self, direction: Direction, target: Target | JournalEntry | None, *, preview: bool, keep_times: bool
+    ) -> Reply:
+        started, chosen = perf_counter(), resolve_target(target)
         try:
             recover(self._files, self._journal)
-            result = self._reverse(direction, which, preview=preview, keep_times=keep_times)
+            result = self._reverse(direction, chosen, preview=preview, keep_times=keep_times)
         except RunPaused as paused:
             raise paused.reason from None
         except ToolError as error:
             return self._responder.refuse(direction, error, started)
         facts = {**result.facts(), "time_ms": elapsed_ms(started)}
-        return Reply("success", format_reversal(result, self._files.roots), facts, ui_extra=result.diff)
+        text = format_reversal(result, self._files.roots)
+        return Reply("success", text, facts, ui_extra=result.diff, result=result)
 
-    def _reverse(self, direction: Direction, which: CallSelector, *, preview: bool, keep_times: bool) -> UndoResult:
+    def _reverse(self, direction: Direction, target: Target, *, preview: bool, keep_times: bool) -> UndoResult:
         """Undo or redo what is meant. Refused where it would lose a later change, or today's policy denies it.
 
         A file that gets other contents gets the time of now, so that whoever builds from it notices; with `keep_times`,
         the time that it had. An index of git always keeps it (`renewable_paths`).
         """
-        steps = [reverse_step(step) for step in reversed(self._steps(self._choose(direction, which)))]
+        steps = [reverse_step(step) for step in reversed(self._steps(self._choose(direction, target)))]
         self._check_policy(steps)
         self._check_undoable(steps)
         if not preview:
-            self._commit(direction, which, steps, keep_times=keep_times)
+            self._commit(direction, target, steps, keep_times=keep_times)
         files = [change for step in steps for change in step.files]
         return UndoResult(
             verb=direction,
@@ -88,16 +91,15 @@ class UndoService:
             diff=self._diff_visible(files),
         )
 
-    def diff(self, which: CallSelector) -> str:
-        """What was done, as a diff."""
+    def diff(self, target: Target | JournalEntry | None) -> str:
+        """The changes of a target as a diff; of an entry, also if another session made it."""
+        if isinstance(target, JournalEntry):
+            return self._contents.diff(self._journal.changes_of(target.seq))
+        target = resolve_target(target)
         chosen = history.find_changes(
-            self._journal, self._session.name, which, undone=False if which.is_multiple else None
+            self._journal, self._session.name, target, undone=False if target.is_multiple else None
         )
         return self._diff_visible([change for step in self._steps(chosen) for change in step.files])
-
-    def diff_entry(self, entry: JournalEntry) -> str:
-        """What one call did, as a diff."""
-        return self._contents.diff(self._journal.changes_of(entry.seq))
 
     def _diff_visible(self, files: Sequence[FileChange]) -> str:
         """Without contents that a file has which may not be read, under any name."""
@@ -106,10 +108,10 @@ class UndoService:
             [change for change in files if not {hash_or_none(change.before), hash_or_none(change.after)} & hidden]
         )
 
-    def _choose(self, direction: Direction, which: CallSelector) -> list[JournalEntry]:
+    def _choose(self, direction: Direction, target: Target) -> list[JournalEntry]:
         if direction == "undo":
-            return history.find_changes(self._journal, self._session.name, which, undone=False)
-        return history.find_undos(self._journal, self._session.name, which)
+            return history.find_changes(self._journal, self._session.name, target, undone=False)
+        return history.find_undos(self._journal, self._session.name, target)
 
     def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
         return history.build_undo_steps(self._journal, self._session.name, chosen)
@@ -203,13 +205,11 @@ class UndoService:
 
     # --- doing it
 
-    def _commit(
-        self, direction: Direction, which: CallSelector, steps: Sequence[UndoStep], *, keep_times: bool
-    ) -> None:
+    def _commit(self, direction: Direction, target: Target, steps: Sequence[UndoStep], *, keep_times: bool) -> None:
         batch = self._journal.entries(last=1)[-1].seq if len(steps) > 1 else 0
         for n, step in enumerate(steps):
             try:
-                self._commit_step(direction, which, step, batch, keep_times=keep_times)
+                self._commit_step(direction, target, step, batch, keep_times=keep_times)
             except RollbackIncomplete:
                 raise
             except ToolError as error:
@@ -220,10 +220,12 @@ class UndoService:
                 raise PartialUndo(direction, tuple(done), tuple(left), error.code, tuple(paths)) from error
 
     def _commit_step(
-        self, direction: Direction, which: CallSelector, step: UndoStep, batch: int, *, keep_times: bool
+        self, direction: Direction, target: Target, step: UndoStep, batch: int, *, keep_times: bool
     ) -> None:
         arguments = {"calls": name_calls(step)} | ({"batch": batch} if batch else {})
-        call = Call(self._session.name, which.turn, "", direction, json.dumps(arguments), self._session.dialect.name)
+        call = Call(
+            self._session.name, target.turn_name, "", direction, json.dumps(arguments), self._session.dialect.name
+        )
         seq = self._journal.begin(call)
         try:
             decision = self._authorizer.authorize_reversal(

@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from handhold.core.errors import ToolError
-from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval, Question
+from handhold.core.ports.approvals import Consent, PendingApproval, Question
 from handhold.core.ports.store import Store
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 from handhold.pipeline.cancellation import CancelToken
@@ -28,11 +28,11 @@ from handhold.pipeline.cancellation import CancelToken
 MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
 CANCEL_POLL_SECONDS = 0.2  # seconds between two looks whether the call is still wanted
 APPROVAL_KEY = "approval"  # the one question of a result that asks
-ANSWER_CHOICES: Mapping[str, ApprovalAnswer] = {
-    "yes, once": "once",
-    "yes, for this session": "session",
-    "yes, and all like it in this session": "pattern",
-    "no": "no",
+ANSWER_CHOICES: Mapping[str, Consent] = {
+    "yes, once": Consent.ONCE,
+    "yes, for this session": Consent.SESSION,
+    "yes, and all like it in this session": Consent.PATTERN,
+    "no": Consent.NO,
 }
 
 Context = ServerRequestContext[Any, Any]
@@ -56,7 +56,7 @@ class ElicitationClient:
         params = self.context.session.client_params
         return f"{to_single_line(params.client_info.name)} (MCP)" if params else "the client (MCP)"
 
-    def ask(self, question: Question) -> ApprovalAnswer | None:
+    def ask(self, question: Question) -> Consent | None:
         """In the thread of the call. None: it cannot be asked now, so the question waits. Cancelled with the call."""
         if self.needs_retry:
             return None
@@ -92,7 +92,7 @@ class ElicitationApprover:
         client = CURRENT_CLIENT.get()
         return client.name if client else "the client (MCP)"
 
-    def __call__(self, question: Question, /) -> ApprovalAnswer | None:
+    def __call__(self, question: Question, /) -> Consent | None:
         client = CURRENT_CLIENT.get()
         return client.ask(question) if client else None
 
@@ -126,10 +126,10 @@ def build_form(*, allow_session: bool, allow_pattern: bool) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
-def parse_answer(answer: ElicitResult) -> ApprovalAnswer:
+def parse_answer(answer: ElicitResult) -> Consent:
     """Everything but a plain yes is a no."""
     choice = (answer.content or {}).get("answer") if answer.action == "accept" else None
-    return ANSWER_CHOICES.get(str(choice), "no")
+    return ANSWER_CHOICES.get(str(choice), Consent.NO)
 
 
 # --- asked with the result, answered with the next call

@@ -59,13 +59,13 @@ BUSY_REPLY = Reply(
     "error",
     "Too many calls of this kind run already. Nothing was done; send it again when one of them has ended.",
     code="BUSY",
-    blame="infra",
+    error_source="infra",
 )
 NO_SESSION_REPLY = Reply(
     "error",
     'This session handle was not handed out by this server to this client. Leave `session` out, or say "new".',
     code="NO_SUCH_SESSION",
-    blame="model",
+    error_source="model",
 )
 
 

@@ -199,7 +199,7 @@ sys.path.append({str(source)!r})
 from handhold import Toolbox
 data = {{"a.png": b"\\x89PNG\\r\\n\\x1a\\n\\0", "a.pdf": b"%PDF-1.7\\n\\0"}}
 reply = Toolbox.in_memory(data).call("read_file", {{"path": {name!r}}})
-print(reply.code, reply.blame, reply.text)
+print(reply.code, reply.error_source, reply.text)
 """
     said = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.startswith("EXTRA_MISSING infra ")

@@ -139,7 +139,7 @@ def test_nasty_17_a_declared_size_is_refused_before_anything_is_decoded():
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(900))) + chunk(b"IEND", b"")
     )
     reply = read("a.png", bomb)
-    assert (reply.code, reply.blame) == ("TOO_MANY_PIXELS", "model")
+    assert (reply.code, reply.error_source) == ("TOO_MANY_PIXELS", "model")
     assert (reply.data["width"], reply.data["height"]) == (50_000, 50_000)
     assert not reply.images
 

@@ -131,7 +131,7 @@ def test_text_on_its_side_is_read_too(matrix: bytes):
 def test_an_encrypted_pdf_is_told_as_such():
     lock = b"/Encrypt<</Filter/Standard/V 1/R 2/P -4/O(%s)/U(%s)>>/ID[(a)(b)]" % (b"o" * 32, b"u" * 32)
     reply = read("a.pdf", paper(written([(9, 9, "x")]), trailer=lock))
-    assert (reply.code, reply.blame) == ("ENCRYPTED", "model")
+    assert (reply.code, reply.error_source) == ("ENCRYPTED", "model")
 
 
 @pytest.mark.parametrize("data", [b"%PDF-1.7\n\0\1\2", MANY[:600], b"%PDF-1.7\n" + bytes(3000)])

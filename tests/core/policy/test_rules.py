@@ -14,7 +14,7 @@ from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.policy.rules import PATH_VERBS, SEVERITY, Origin, Rule, RuleSet
 from handhold.core.policy.shell import ShellContext, analyze_command, matches
-from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 
 ROOT, HOME = "/ws", "/home/me"
 STANDING = ShellContext((ROOT,), ROOT, HOME)
@@ -54,7 +54,7 @@ def verdict(policy: RulePolicy, verb: Verb, way: str) -> str:
     return policy.decide(verb, f"{ROOT}/{way}").verdict.value
 
 
-def run(policy: RulePolicy, command: str) -> PolicyDecision:
+def run(policy: RulePolicy, command: str) -> Decision:
     return policy.decide_command(analyze_command(command, STANDING))
 
 

@@ -6,10 +6,9 @@ question is never evicted. If there is no room, a new one is refused.
 
 import secrets
 from collections.abc import Iterable
-from typing import get_args
 
 from handhold.core.errors import NoPendingApproval
-from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import Consent, PendingApproval
 
 ANSWER_TTL_SECONDS = 24 * 3600.0  # an unused answer expires
 PENDING_TTL_SECONDS = 7 * 24 * 3600.0  # an unanswered question is dropped
@@ -43,10 +42,12 @@ def find_pending(id_or_hash: str, questions: Iterable[PendingApproval]) -> Pendi
             raise NoPendingApproval(id_or_hash, f"{len(several)} questions have it")
 
 
-def check_answer(answer: str) -> None:
+def parse_answer(answer: str) -> Consent:
     """Raise ValueError for an undocumented answer: it would otherwise be stored, and read as consent."""
-    if answer not in get_args(ApprovalAnswer):
-        raise ValueError(f"an answer is one of {get_args(ApprovalAnswer)}, not {answer!r}")
+    try:
+        return Consent(answer)
+    except ValueError:
+        raise ValueError(f"an answer is one of {', '.join(Consent)}, not {answer!r}") from None
 
 
 def has_room(session: tuple[int, int], total: tuple[int, int], size: int) -> bool:

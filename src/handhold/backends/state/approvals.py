@@ -15,7 +15,7 @@ from handhold.backends.state import approval_rules as rules
 from handhold.backends.state.contents import pack, unpack
 from handhold.backends.state.database import Database
 from handhold.backends.state.text_codec import to_bytes, to_text
-from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
 
 SCHEMA = (
     """CREATE TABLE asked (
@@ -77,15 +77,15 @@ class SqliteApprovalStore:
         with self._database.read_transaction() as connection:
             return rules.find_pending(which, self._list_all(connection))
 
-    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
-        rules.check_answer(answer)
+    def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
+        consent = rules.parse_answer(answer)
         with self._database.write_transaction(durable=True) as connection:
             pending = rules.find_pending(which, self._list_all(connection))
             connection.execute(
                 f"UPDATE asked SET answer = ?, approver = ?, answered = ? {WHERE_KEY}",
-                (answer, to_bytes(by), time.time(), to_bytes(pending.session), to_bytes(pending.hash)),
+                (consent.value, to_bytes(by), time.time(), to_bytes(pending.session), to_bytes(pending.hash)),
             )
-        return replace(pending, answer=answer, by=by)
+        return replace(pending, answer=consent, by=by)
 
     def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
         key = (to_bytes(session), to_bytes(hash))

@@ -38,7 +38,7 @@ from handhold.backends.state.undo_space import UndoSpace
 from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL, is_undone
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, digest
-from handhold.core.ports.approvals import ApprovalAnswer, PendingApproval
+from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
 from handhold.core.ports.journal import (
     Call,
     CallDecision,
@@ -278,7 +278,7 @@ class SqliteStore:
     def get_pending(self, which: str) -> PendingApproval:
         return self._approvals.get_pending(which)
 
-    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
+    def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
         return self._approvals.answer(which, answer, by=by)
 
     def consume_approval(self, hash: str, session: str) -> PendingApproval | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from handhold.core.choices import Mode
-from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 
 _CHANGE_VERDICTS: dict[Mode, tuple[Verdict, str]] = {
     "read-only": (Verdict.DENY, "the mode is read-only: say what you would change instead"),
@@ -39,18 +39,16 @@ class ModePolicy:
     def rule_name(self) -> str:
         return f"{MODE_RULE_PREFIX}{self.name}"
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+    def decide(self, verb: Verb, target: str) -> Decision:
         return self._decisions[verb]
 
     @cached_property
-    def _decisions(self) -> dict[Verb, PolicyDecision]:
+    def _decisions(self) -> dict[Verb, Decision]:
         """The decision for each verb, computed once: a command may touch a hundred thousand files."""
         verdict, because = _CHANGE_VERDICTS[self.name]
-        changing = PolicyDecision(verdict, because, self.rule_name)
-        reading = PolicyDecision(Verdict.ALLOW, "reading in the workspace is allowed", self.rule_name)
-        connecting = PolicyDecision(
-            Verdict.DENY, "the network is shut, but for hosts that a rule names", self.rule_name
-        )
+        changing = Decision(verdict, because, self.rule_name)
+        reading = Decision(Verdict.ALLOW, "reading in the workspace is allowed", self.rule_name)
+        connecting = Decision(Verdict.DENY, "the network is shut, but for hosts that a rule names", self.rule_name)
         return {**dict.fromkeys(Verb, changing), Verb.READ: reading, Verb.CONNECT: connecting}
 
     @property
@@ -60,16 +58,14 @@ class ModePolicy:
     def has_rule_for(self, place: str) -> bool:
         return False
 
-    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision:
+    def decide_command(self, analysis: CommandAnalysis) -> Decision:
         """Allow commands that are judged by their effects; decide about all others before they run."""
         if analysis.invisible:
-            return PolicyDecision(
-                Verdict.DENY, f"it holds characters that nobody can see: {analysis.invisible}", "invisible"
-            )
+            return Decision(Verdict.DENY, f"it holds characters that nobody can see: {analysis.invisible}", "invisible")
         if is_judged_by_effects(analysis):
-            return PolicyDecision(Verdict.ALLOW, "it is judged by what it did", self.rule_name)
+            return Decision(Verdict.ALLOW, "it is judged by what it did", self.rule_name)
         verdict, because = _COMMAND_VERDICTS[self.name]
         kind, why = analysis.kind, analysis.because
         if kind == "unknown" and analysis.contained:  # only its network access needs approval
             kind, why = "network", analysis.connects
-        return PolicyDecision(verdict, f"{kind}: {why} ({because})", self.rule_name)
+        return Decision(verdict, f"{kind}: {why} ({because})", self.rule_name)

@@ -9,7 +9,7 @@ from handhold.core.choices import Secrets
 from handhold.core.policy.modes import ModePolicy, is_judged_by_effects
 from handhold.core.policy.path_patterns import PathPatterns, escape_glob
 from handhold.core.policy.rules import PATH_VERBS, SEVERITY, ResolvedRule, RuleSet
-from handhold.core.ports.policy import CommandAnalysis, PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
 _SURROGATES = re.compile("[\ud800-\udfff]")  # undecodable bytes, which TOML cannot represent
@@ -54,7 +54,7 @@ class RulePolicy:
 
     # --- paths
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+    def decide(self, verb: Verb, target: str) -> Decision:
         if verb is Verb.CONNECT:
             hits = [each for each in self._rules_by_verb[verb] if each.covers_host(target)]
             return self._decide_by_rules(
@@ -136,7 +136,7 @@ class RulePolicy:
 
     # --- commands
 
-    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision:
+    def decide_command(self, analysis: CommandAnalysis) -> Decision:
         by_mode = self.mode.decide_command(analysis)
         if analysis.invisible or not (run_rules := self._rules_by_verb[Verb.RUN]):
             return by_mode
@@ -149,9 +149,7 @@ class RulePolicy:
             restricting_rule = next((each for each in run_rules if each.rule.verdict is not Verdict.ALLOW), None)
             if restricting_rule is not None:
                 because = f"{analysis.because}: whether the rule is about it, its text does not tell"
-                return PolicyDecision(
-                    Verdict.ASK, because, restricting_rule.rule.name, restricting_rule.rule_set.source
-                )
+                return Decision(Verdict.ASK, because, restricting_rule.rule.name, restricting_rule.rule_set.source)
         return decision
 
     def _is_fully_allowed(self, analysis: CommandAnalysis, allow_rules: Sequence[ResolvedRule]) -> bool:
@@ -181,11 +179,11 @@ class RulePolicy:
     def _decide_by_rules(
         self,
         hits: Sequence[ResolvedRule],
-        by_mode: PolicyDecision,
+        by_mode: Decision,
         *,
         closed_by_default: bool = False,
         remedy: tuple[Verb, str] | None = None,
-    ) -> PolicyDecision:
+    ) -> Decision:
         """`closed_by_default` is for the network, which the mode denies until the user allows it."""
         user_rules = [each for each in hits if each.is_from_user]
         if any(each.rule.verdict is Verdict.ALLOW for each in user_rules):
@@ -225,7 +223,7 @@ class RulePolicy:
         return f"A person can allow it in {self.user_file}:\n\n{in_file}\n\nor in code: rules=[Rule({in_code})]"
 
 
-def replace_ask_with_deny(decision: PolicyDecision) -> PolicyDecision:
+def replace_ask_with_deny(decision: Decision) -> Decision:
     """Deny instead of asking: before a read there is nothing to show a person."""
     if decision.verdict is not Verdict.ASK:
         return decision

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from handhold.core.policy.hosts import DEFAULT_PORTS, BadHost, HostPattern, normalize_host, parse_port
 from handhold.core.policy.modes import MODE_RULE_PREFIX
 from handhold.core.policy.path_patterns import PathPatterns
-from handhold.core.ports.policy import PolicyDecision, Verb, Verdict
+from handhold.core.ports.policy import Decision, Verb, Verdict
 
 Origin = Literal["user", "code", "project", "built in"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -208,8 +208,8 @@ class ResolvedRule:
     def _compile_patterns(self, patterns: Sequence[str]) -> PathPatterns:
         return PathPatterns(patterns, self.roots, self.home, ignore_case=self.ignore_case or self.rule.ignore_case)
 
-    def to_decision(self, remedy: str = "") -> PolicyDecision:
+    def to_decision(self, remedy: str = "") -> Decision:
         because = (
             self.rule.because if self.rule_set.trusted else f"an untrusted file of rules says: {self.rule.because}"
         )
-        return PolicyDecision(self.rule.verdict, because, self.rule.name, self.rule_set.source, remedy)
+        return Decision(self.rule.verdict, because, self.rule.name, self.rule_set.source, remedy)

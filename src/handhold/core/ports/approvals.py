@@ -2,11 +2,22 @@
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal, Protocol
 
 from handhold.core.plans import FileChange
 
-ApprovalAnswer = Literal["no", "once", "session", "pattern"]
+
+class Consent(StrEnum):
+    """A person's answer to a question."""
+
+    NO = "no"
+    ONCE = "once"  # this call only
+    SESSION = "session"  # and do not ask about this again in the session
+    PATTERN = "pattern"  # and do not ask about commands like it in the session
+
+
+ConsentName = Literal["no", "once", "session", "pattern"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +34,7 @@ class PendingApproval:
     diff: str  # what needs approval first; it says where it leaves something out
     allows: tuple[str, ...] = ()  # the keys that an answer for the session would give
     patterns: tuple[str, ...] = ()  # and for a pattern
-    answer: ApprovalAnswer | Literal[""] = ""
+    answer: Consent | Literal[""] = ""
     by: str = ""
     spent: bool = False  # the approval was used
     uncut: int = 0  # lines at the beginning of the diff that show what needs approval: they are never cut
@@ -47,7 +58,7 @@ class ApprovalStore(Protocol):
         """By its id or its hash. NoPendingApproval if there is none, or it was answered already."""
         ...
 
-    def answer(self, which: str, answer: ApprovalAnswer, *, by: str) -> PendingApproval:
+    def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
         """NoPendingApproval as above. It says nothing to the session before that asks again."""
         ...
 
@@ -88,7 +99,7 @@ class RunPaused(Exception):
         self.reason = reason
 
 
-ApproverReply = bool | ApprovalAnswer | None
+ApproverReply = bool | Consent | ConsentName | None
 
 
 class Approver(Protocol):

@@ -24,7 +24,7 @@ INVALID_ANSWER = "invalid policy answer"  # the rule of a judgement that stands 
 
 
 @dataclass(frozen=True)
-class PolicyDecision:
+class Decision:
     """What is decided, why, and by which rule: its name, and where it is written.
 
     The verdict may be given as a text. One that is unknown denies.
@@ -68,11 +68,11 @@ class Policy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def decide(self, verb: Verb, target: str) -> PolicyDecision:
+    def decide(self, verb: Verb, target: str) -> Decision:
         """A place, spelled really, or for `connect` a host."""
         ...
 
-    def decide_command(self, analysis: CommandAnalysis) -> PolicyDecision: ...
+    def decide_command(self, analysis: CommandAnalysis) -> Decision: ...
 
     @property
     def allows_hosts(self) -> bool:
