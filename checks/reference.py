@@ -21,7 +21,6 @@ from typing import Any
 import click
 
 from handhold.cli.commands import COMMANDS, EXIT_STATUS_HELP, handhold
-from handhold.config import Options
 from handhold.core import errors
 from handhold.core.choices import DIALECTS
 from handhold.core.errors import ErrorSource, ToolError
@@ -422,13 +421,12 @@ def default(schema: Mapping[str, Any]) -> str:
 
 
 def configuration() -> Iterator[str]:
-    signature = inspect.signature(Toolbox.open).parameters
-    named = [name for name, each in signature.items() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    names = [*named, *Options.__annotations__]
+    names = list(inspect.signature(Toolbox.open).parameters)
     agreed("options", names, OPENS)
     yield "## Toolbox.open"
-    without = "`state`, `read_only` and `undo_bytes`"
-    yield f"`Toolbox.in_memory(files, …)` takes the same, without {without}, on files in a dictionary."
+    memory = inspect.signature(Toolbox.in_memory).parameters
+    left_out = ", ".join(code(name) for name in names if name not in memory)
+    yield f"`Toolbox.in_memory(files, …)` takes the same, without {left_out}, on files in a dictionary."
     yield table(("option", "meaning", "default"), ((code(name), *OPENS[name]) for name in names))
     fields = list(inspect.signature(Rule).parameters)
     agreed("fields of a rule", fields, RULES)

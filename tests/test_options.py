@@ -1,21 +1,22 @@
 """Options: what is misspelled or has a wrong value is refused when the toolbox is opened, by the option's name."""
 
+from functools import partial
 from inspect import signature
 from pathlib import Path
+from pydoc import render_doc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold import Toolbox
+from handhold import Rule, Toolbox, Verb, Verdict
 from handhold.backends.settings.settings_file import parse_settings
 from handhold.cli.commands import handhold
-from handhold.config import CHECKS, Options, check_options
+from handhold.config import OPTION_NAMES, ToolboxConfig
 from handhold.core.errors import SettingsBroken
 from handhold.server.server_config import ServerConfig
 
-KNOWN = sorted(CHECKS)
 WRONG: dict[str, list[Any]] = {
     "root": [3, b"/tmp", [], [3], None, ""],
     "state": [3, b"state", ""],
@@ -62,27 +63,62 @@ def opened(tmp_path: Path, **options: Any) -> Toolbox:
 
 
 def test_every_option_is_in_the_table():
-    named = [name for name in signature(Toolbox.open).parameters if name != "options"]
-    assert sorted(CHECKS) == sorted([*named, *Options.__annotations__]) == sorted(WRONG)
+    parameters = signature(Toolbox.open).parameters
+    assert list(parameters) == list(OPTION_NAMES)
+    assert sorted(parameters) == sorted(WRONG)
+    defaults = {name: each.default for name, each in parameters.items() if name != "root"}
+    assert ToolboxConfig(**defaults) == ToolboxConfig()
+    for method in (Toolbox.in_memory, Toolbox.on):
+        shared = {name: each.default for name, each in signature(method).parameters.items() if name in defaults}
+        assert shared == {name: defaults[name] for name in shared}
+
+
+@pytest.mark.parametrize("method", [Toolbox.open, Toolbox.in_memory, Toolbox.on])
+def test_help_describes_every_keyword_and_what_is_raised(method: Any):
+    text = render_doc(method)
+    described = signature(Toolbox.open if method is Toolbox.open else method).parameters
+    if method is Toolbox.open:
+        assert [name for name in described if f"\n        {name}: " not in (method.__doc__ or "")] == []
+        assert "SettingsBroken" in text
+    assert all(name in text for name in (*described, "TypeError", "ValueError"))
+
+
+def test_a_config_is_frozen_and_describes_itself():
+    config = ToolboxConfig(root="ws", network="example.org")
+    assert (config.root, config.network, config.mode) == (("ws",), ("example.org",), None)
+    with pytest.raises(AttributeError):
+        config.root = ()  # pyright: ignore[reportAttributeAccessIssue]
+    assert ToolboxConfig(policy="ask").mode == "ask"
+
+
+def test_a_policy_object_is_given_alone():
+    policy = Toolbox.in_memory({}).policy
+    rule = Rule("env", Verdict.DENY, [Verb.READ], "secret", [".env"], ["a.py"], paths=["*.env"])
+    assert ToolboxConfig(policy=policy).custom_policy is policy
+    for more in ({"secrets": "strict"}, {"settings": "my.toml"}, {"rules": rule}):
+        with pytest.raises(ValueError, match="Policy object"):
+            ToolboxConfig(policy=policy, **more)
 
 
 @pytest.mark.parametrize(
     ("name", "near"), [("polcy", "policy"), ("readonly", "read_only"), ("Network", "network"), ("approve", "approver")]
 )
 def test_r3_unknown_options_are_refused_with_the_nearest_name(tmp_path: Path, name: str, near: str):
-    for refused in (
-        lambda: opened(tmp_path, **{name: "read-only"}),
-        lambda: Toolbox.in_memory({}, **{name: "read-only"}),  # pyright: ignore[reportArgumentType]
-    ):
-        with pytest.raises(TypeError, match=f"'{name}'.*'{near}'"):
-            refused()
+    with pytest.raises(TypeError, match=f"'{name}'.*'{near}'"):
+        opened(tmp_path, **{name: "read-only"})
     assert not (tmp_path / "state").exists()
+    box = Toolbox.in_memory({})
+    for refused in (partial(Toolbox.in_memory, {}), partial(Toolbox.on, box.files, box.store)):
+        with pytest.raises(TypeError, match=f"'{name}'" + (f".*'{near}'" if near in ("policy", "approver") else "")):
+            refused(**{name: "read-only"})  # pyright: ignore[reportArgumentType]
 
 
-@given(st.text().filter(lambda name: name not in CHECKS))
+@given(st.text().filter(lambda name: name not in OPTION_NAMES))
 def test_r3_no_name_but_a_known_one_is_ever_an_option(name: str):
     with pytest.raises(TypeError, match="unknown option"):
-        check_options({name: True})
+        ToolboxConfig(**{name: True})
+    with pytest.raises(TypeError, match="unknown option"):
+        Toolbox.open(".", **{name: True})  # pyright: ignore[reportArgumentType]
 
 
 def test_r3_unknown_keys_of_settings_and_rules_are_refused_with_the_nearest_name():
@@ -107,15 +143,14 @@ def test_r4_a_text_counts_as_one(tmp_path: Path):
     with opened(tmp_path, read_only=str(docs), hidden=str(docs), network="example.org") as box:
         assert box.files.roots == (str(tmp_path / "ws"), str(docs))
         assert box.call("write_file", {"path": str(docs / "a"), "content": "x"}).code == "READ_ONLY"
-    assert check_options({"hidden": "docs", "network": "*.example.org"}) == {
-        "hidden": (str(Path.cwd() / "docs"),),
-        "network": ("*.example.org",),
-    }
+    assert ToolboxConfig(hidden="docs").hidden == (str(Path.cwd() / "docs"),)
+    assert ToolboxConfig(network="*.example.org").network == ("*.example.org",)
 
 
-def test_r4_settings_that_would_not_be_read_are_refused():
-    with pytest.raises(ValueError, match=r"Toolbox\.open"):
-        Toolbox.in_memory({}, settings="strict.toml")
+@pytest.mark.parametrize("name", ["settings", "shell", "network", "state"])
+def test_r4_options_that_would_have_no_effect_in_memory_are_refused(name: str):
+    with pytest.raises(TypeError, match=f"unknown option '{name}'"):
+        Toolbox.in_memory({}, **{name: "x"})  # pyright: ignore[reportArgumentType]
 
 
 def test_r4_what_is_served_is_checked_when_it_is_said(tmp_path: Path):

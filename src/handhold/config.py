@@ -1,13 +1,16 @@
-"""The options of a toolbox, checked before anything is opened: an unknown name or a wrong value is refused.
+"""The keywords of a toolbox, checked before anything is opened: an unknown name or a wrong value is refused.
 
-One table says of each option what it may be. To add an option, add a line.
+To add a keyword, add a line to `ToolboxConfig` and a parameter to `Toolbox.open`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from inspect import signature
 from math import isfinite
 from os import PathLike, fspath
 from os.path import abspath
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, get_args
 
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Confinement, Matching, Mode, Secrets
 from handhold.core.text.suggestions import suggest
@@ -20,63 +23,40 @@ if TYPE_CHECKING:
     from handhold.core.ports.policy import Policy
     from handhold.core.ports.search import Searcher
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Place = str | PathLike[str]
 
-OptionCheck = Callable[[Any], Any]  # the value as it is used; TypeError or ValueError says what it must be
+OptionCheck = Callable[[Any], Any]  # returns the normalized value; TypeError or ValueError says what it must be
 POLICY_MEMBERS = ("name", "decide", "decide_command", "allows_hosts", "has_rule_for")
 DIALECT_MEMBERS = ("name", "options", "specs", "instructions", "decode_and_repair", "encode", "refuse", "frame")
 
 
-class Options(TypedDict, total=False):
-    """What a user may say about a toolbox besides where it works."""
+def suggest_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """The same function; its TypeError for an unknown keyword names the nearest known one."""
+    known = [name for name in signature(function).parameters if name != "cls"]
 
-    dialect: "str | Dialect"  # by name, "auto" for the one that `model` knows best, or one of your own
-    model: str
-    session: str
-    policy: "Mode | Policy | None"
-    rules: "Rule | Sequence[Rule]"
-    settings: bool | Place  # whether to read the user's file and the roots' own, or which file instead of the user's
-    approver: "Approver | None"
-    matching: Matching | None
-    hints: bool | None
-    shell: Confinement
-    network: bool | str | Sequence[str]  # whether commands have one, or the hosts that they may reach
-    secrets: Secrets | None  # whether commands may use files that the built-in secret rules name
-    hidden: Place | Sequence[Place]  # folders besides the usual ones that commands do not see
-    memory: int | None  # bytes that a command may take
-    processes: int | None  # that a command may have at once
-    tracing: bool  # whether a command may trace its own processes: strace, gdb
-    search_seconds: float | None
-    searcher: "Searcher | None"
-    converter: "Converter | None"
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        refuse_unknown(kwargs, known)
+        return function(*args, **kwargs)
 
-
-def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options, each as it is used. TypeError or ValueError names the first one that cannot be taken."""
-    checked: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in CHECKS:
-            raise TypeError(f"unknown option {name!r}. {suggest(name, CHECKS)}")
-        try:
-            checked[name] = CHECKS[name](value)
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{name} must be {error} (got {_shorten(value)})") from None
     return checked
 
 
-def _shorten(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}…"
+def refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"unknown option {name!r}. {suggest(name, known)}")
 
 
 # --- what a value may be
 
 
-def _instance(kind: type | tuple[type, ...], wanted: str) -> OptionCheck:
+def _instance(kind: type | tuple[type, ...], expected: str) -> OptionCheck:
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise TypeError(wanted)
+            raise TypeError(expected)
         return value
 
     return check
@@ -106,7 +86,7 @@ def _with_members(attributes: Sequence[str], kind: str) -> OptionCheck:
 def _has(value: Any, name: str) -> bool:
     try:
         return hasattr(value, name)
-    except Exception:  # noqa: BLE001 — it has one that fails; whoever uses it says so
+    except Exception:  # noqa: BLE001 — a property that fails: its use reports that
         return True
 
 
@@ -121,7 +101,7 @@ def _or_none(check: OptionCheck) -> OptionCheck:
 def _path(value: Any) -> Any:
     given = cast(object, fspath(value)) if isinstance(value, str | PathLike) else None  # pyright: ignore[reportUnknownArgumentType]
     if not isinstance(given, str):
-        raise TypeError("a path, as a text or a pathlib.Path")
+        raise TypeError("a path, as a str or a pathlib.Path")
     if not given:
         raise ValueError("a path that is not empty")
     return cast(Any, value)
@@ -131,40 +111,40 @@ def _paths(value: Any) -> tuple[Any, ...]:
     return _each(value, _path, "a path or a list of paths", (str, PathLike))
 
 
-def _each(value: Any, check: OptionCheck, wanted: str, single: type | tuple[type, ...]) -> tuple[Any, ...]:
-    """A list, or one alone: a text is never taken letter by letter."""
+def _each(value: Any, check: OptionCheck, expected: str, single: type | tuple[type, ...]) -> tuple[Any, ...]:
+    """A list, or one item: a string is one item, not its letters."""
     if isinstance(value, single):
         return (check(value),)
     if isinstance(value, bytes | Mapping) or not hasattr(value, "__iter__"):
-        raise TypeError(wanted)
+        raise TypeError(expected)
     return tuple(map(check, value))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _roots(value: Any) -> tuple[Any, ...]:
     roots = _paths(value)
     if not roots:
-        raise ValueError("one folder at least")
+        raise ValueError("at least one folder")
     return roots
 
 
 def _network(value: Any) -> bool | tuple[str, ...]:
-    return value if isinstance(value, bool) else _each(value, _host, "True, False, or names of hosts", str)
+    return value if isinstance(value, bool) else _each(value, _host, "True, False, or host names", str)
 
 
 def _host(value: Any) -> str:
     from handhold.core.policy.hosts import BadHost, HostPattern
 
     if not isinstance(value, str):
-        raise TypeError("True, False, or names of hosts")
+        raise TypeError("True, False, or host names")
     try:
         HostPattern.parse(value)
     except BadHost as bad:
-        raise ValueError(f"True, False, or names of hosts such as example.org; {value!r} is not one: {bad}") from None
+        raise ValueError(f"True, False, or host names such as example.org; {value!r} is not one: {bad}") from None
     return value
 
 
 def _rules(value: Any) -> tuple[Any, ...]:
-    if type(value) is tuple and not value:  # a server checks this before it answers: import nothing for it
+    if type(value) is tuple and not value:  # a server checks this before its first answer: import nothing for it
         return ()
     from handhold.core.policy.rules import Rule
 
@@ -176,10 +156,6 @@ def _encodings(value: Any) -> Any:
     if not all(isinstance(each, str) for pair in pairs for each in pair):
         raise TypeError('encodings by pattern, such as {"*.txt": "cp1251"}')
     return cast(Any, value)
-
-
-def _refuse(wanted: str) -> NoReturn:
-    raise TypeError(wanted)
 
 
 def _count(value: Any) -> int:
@@ -199,34 +175,75 @@ def _seconds(value: Any) -> float:
 
 
 def _callable(value: Any) -> Any:
-    return value if callable(value) else _refuse("a function that takes a Question")
+    if not callable(value):
+        raise TypeError("a function that takes a Question")
+    return value
 
 
-CHECKS: dict[str, OptionCheck] = {
-    "root": _roots,
-    "state": _or_none(_path),
-    "read_only": _paths,
-    "encodings": _or_none(_encodings),
-    "undo_bytes": _or_none(_count),
-    "dialect": _either(
-        _choice((*DIALECTS, "auto")), _with_members(DIALECT_MEMBERS, "the name of a dialect or a Dialect")
-    ),
-    "model": _instance(str, "the name of a model"),
-    "session": _instance(str, "a text"),
-    "policy": _or_none(_either(_choice(MODES), _with_members(POLICY_MEMBERS, "a mode or a Policy"))),
-    "rules": _rules,
-    "settings": lambda value: value if isinstance(value, bool) else _path(value),
-    "approver": _or_none(_callable),
-    "matching": _or_none(_choice(get_args(Matching))),
-    "hints": _or_none(_instance(bool, "True or False")),
-    "shell": _choice(CONFINEMENTS),
-    "network": _network,
-    "secrets": _or_none(_choice(SECRETS)),
-    "hidden": lambda value: tuple(abspath(place) for place in _paths(value)),
-    "memory": _or_none(_count),
-    "processes": _or_none(_count),
-    "tracing": _instance(bool, "True or False"),
-    "search_seconds": _or_none(_seconds),
-    "searcher": _or_none(_with_members(("search",), "a Searcher")),
-    "converter": _or_none(_with_members(("convert",), "a Converter")),
-}
+def _option(check: OptionCheck, default: Any = None) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True, init=False)
+class ToolboxConfig:
+    """The keywords of `Toolbox.open`, which describes them. Every value that is given is checked and normalized."""
+
+    root: tuple[Place, ...] = _option(_roots, ())
+    state: Place | None = _option(_or_none(_path))
+    read_only: tuple[Place, ...] = _option(_paths, ())
+    encodings: Mapping[str, str] | None = _option(_or_none(_encodings))
+    undo_bytes: int | None = _option(_or_none(_count))
+    dialect: "str | Dialect" = _option(
+        _either(_choice((*DIALECTS, "auto")), _with_members(DIALECT_MEMBERS, "the name of a dialect or a Dialect")),
+        "handhold",
+    )
+    model: str = _option(_instance(str, "the name of a model"), "")
+    session: str = _option(_instance(str, "a string"), "")
+    policy: "Mode | Policy | None" = _option(
+        _or_none(_either(_choice(MODES), _with_members(POLICY_MEMBERS, "a mode or a Policy")))
+    )
+    rules: "tuple[Rule, ...]" = _option(_rules, ())
+    settings: bool | Place = _option(lambda value: value if isinstance(value, bool) else _path(value), default=True)
+    approver: "Approver | None" = _option(_or_none(_callable))
+    matching: Matching | None = _option(_or_none(_choice(get_args(Matching))))
+    hints: bool | None = _option(_or_none(_instance(bool, "True or False")))
+    shell: Confinement = _option(_choice(CONFINEMENTS), "contained")
+    network: bool | tuple[str, ...] = _option(_network, default=False)
+    secrets: Secrets | None = _option(_or_none(_choice(SECRETS)))
+    hidden: tuple[str, ...] = _option(lambda value: tuple(abspath(place) for place in _paths(value)), ())
+    memory: int | None = _option(_or_none(_count))
+    processes: int | None = _option(_or_none(_count))
+    tracing: bool = _option(_instance(bool, "True or False"), default=False)
+    search_seconds: float | None = _option(_or_none(_seconds))
+    searcher: "Searcher | None" = _option(_or_none(_with_members(("search",), "a Searcher")))
+    converter: "Converter | None" = _option(_or_none(_with_members(("convert",), "a Converter")))
+
+    def __init__(self, **given: Any) -> None:
+        """TypeError or ValueError names the first keyword that is unknown or has a wrong value."""
+        refuse_unknown(given, OPTION_NAMES)
+        for each in fields(self):
+            value = _check(each.name, given[each.name], each.metadata["check"]) if each.name in given else each.default
+            object.__setattr__(self, each.name, value)
+        if self.custom_policy and (self.rules or self.secrets or not isinstance(self.settings, bool)):
+            raise ValueError("a Policy object replaces rules, settings and secrets: give it without them")
+
+    @property
+    def custom_policy(self) -> "Policy | None":
+        """The policy if it is an object; None if it is a mode or not given."""
+        return None if self.policy is None or isinstance(self.policy, str) else self.policy
+
+    @property
+    def mode(self) -> Mode | None:
+        return self.policy if isinstance(self.policy, str) else None
+
+
+OPTION_NAMES = tuple(each.name for each in fields(ToolboxConfig))
+
+
+def _check(name: str, value: object, check: OptionCheck) -> Any:
+    try:
+        return check(value)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        shown = repr(value)
+        raise kind(f"{name} must be {error} (got {shown if len(shown) <= 80 else f'{shown[:80]}…'})") from None

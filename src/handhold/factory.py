@@ -1,4 +1,4 @@
-"""Builds a toolbox from its options. The only module that knows every part."""
+"""Builds a toolbox from its configuration. The only module that knows every part."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -8,9 +8,9 @@ from importlib import import_module
 from os import fspath, urandom
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from handhold.config import Options, Place, check_options
+from handhold.config import ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Convert, Search
@@ -18,7 +18,7 @@ from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
-from handhold.core.policy.rules import Rule, RuleSet
+from handhold.core.policy.rules import RuleSet
 from handhold.core.ports.conversion import Converter
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
@@ -49,7 +49,7 @@ MakeShell = Callable[[Session, PathGuard], Shell]
 
 
 class ToolboxParts:
-    """The parts of a toolbox, wired. What changes and runs is imported when it is first needed: many only read."""
+    """The parts of a toolbox. Those that change files or run commands are imported with their first use."""
 
     def __init__(self, session: Session, planner: Planner, make_shell: MakeShell | None) -> None:
         self.session = session
@@ -58,7 +58,7 @@ class ToolboxParts:
         self._replays = ReplayLog(session)
         self._responder = Responder(session, self._replays)
         self._lock = Lock()
-        self.opened_commands: CommandRunner | None = None  # once a command was called for
+        self.opened_commands: CommandRunner | None = None  # None until the first command
         self.executor = CallExecutor(
             session, planner, lambda: self.changes, lambda: self.commands, self._responder, self._replays
         )
@@ -120,65 +120,52 @@ class ToolboxParts:
         return UndoService(self.session, self.contents, self.authorizer, self._responder)
 
 
-def open_workspace(given: Mapping[str, Any]) -> ToolboxParts:
-    """On folders of this machine. `given` are the arguments of `Toolbox.open`."""
+def open_workspace(config: ToolboxConfig) -> ToolboxParts:
+    """A toolbox on folders of this machine."""
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.state.sqlite import SqliteStore
     from handhold.backends.state.state_folder import ensure_state_folder
 
-    checked = check_options(given)
-    place = {name: checked.pop(name) for name in ("root", "state", "read_only", "encodings", "undo_bytes")}
-    options = cast(Options, checked)
-    roots: tuple[Place, ...] = place["root"]
-    state = ensure_state_folder(
-        Path(place["state"]) if place["state"] is not None else None, [fspath(root) for root in roots]
-    )
-    with ExitStack() as opened:  # what was opened is closed again if the rest cannot be
-        store = SqliteStore(state, bound=place["undo_bytes"] or undo_limit(options, state, roots))
+    given_state = Path(config.state) if config.state is not None else None
+    state = ensure_state_folder(given_state, [fspath(root) for root in config.root])
+    with ExitStack() as opened:  # closed again if a later step fails
+        store = SqliteStore(state, bound=config.undo_bytes or undo_limit(config, state))
         opened.callback(store.close)
-        files = Workspace(roots, store, read_only=place["read_only"], state=state, encodings=place["encodings"])
+        files = Workspace(config.root, store, read_only=config.read_only, state=state, encodings=config.encodings)
         opened.callback(files.close)
-        options = resolve_options(options, files.roots, state)
-        parts = assemble(files, store, options, make_shell=partial(open_shell, state, files, options))
+        policy = config.custom_policy or load_policy(config, files.roots, state)
+        parts = assemble(files, store, config, policy, make_shell=partial(open_shell, state, files, config))
         opened.pop_all()
     return parts
 
 
-def open_in_memory(
-    files: Mapping[str, str | bytes], root: str, encodings: Mapping[str, str] | None, options: Options
-) -> ToolboxParts:
+def open_in_memory(files: Mapping[str, str | bytes], root: str, config: ToolboxConfig) -> ToolboxParts:
     from handhold.backends.memory import MemoryFiles
     from handhold.backends.state.sqlite import SqliteStore
 
-    check_options({"encodings": encodings})
     store = SqliteStore.in_memory()
-    return assemble(MemoryFiles(files, root=root, contents=store, encodings=encodings), store, options)
+    return open_on(MemoryFiles(files, root=root, contents=store, encodings=config.encodings), store, config)
 
 
-def assemble(files: Files, store: Store, given: Options, *, make_shell: MakeShell | None = None) -> ToolboxParts:
-    """The parts of a toolbox on a workspace and a store, each made with those it uses."""
-    options = cast(Options, check_options(given))
-    if options.get("settings"):
-        raise ValueError("settings are read by Toolbox.open only; give rules, or a policy")
-    dialect = choose_dialect(options)
-    session = Session(
-        options.get("session") or urandom(8).hex(),
-        files,
-        store,
-        dialect,
-        make_policy(options, files.roots),
-        dialect_options(dialect, options),
-        options.get("approver"),
-    )
-    planner = Planner(
-        session, options.get("searcher") or LazySearcher(files), options.get("converter") or LazyConverter()
-    )
+def open_on(files: Files, store: Store, config: ToolboxConfig) -> ToolboxParts:
+    """Without settings and without a shell."""
+    return assemble(files, store, config, config.custom_policy or make_policy(config, files.roots))
+
+
+def assemble(
+    files: Files, store: Store, config: ToolboxConfig, policy: Policy, *, make_shell: MakeShell | None = None
+) -> ToolboxParts:
+    """Wire the parts of a toolbox on a workspace and a store."""
+    dialect = choose_dialect(config.dialect, config.model)
+    name = config.session or urandom(8).hex()
+    session = Session(name, files, store, dialect, policy, dialect_options(dialect, config), config.approver)
+    planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
     recover(files, store)
     return ToolboxParts(session, planner, make_shell)
 
 
-def open_shell(state: Path, files: "Workspace", options: Options, session: Session, guard: PathGuard) -> Shell:
-    """The shell, with the first command; nothing of it is imported before."""
+def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: Session, guard: PathGuard) -> Shell:
+    """The shell, with the first command; none of its modules is imported before."""
     from handhold.backends.shell import SandboxedShell
     from handhold.backends.shell.limits import ResourceLimits
 
@@ -188,17 +175,17 @@ def open_shell(state: Path, files: "Workspace", options: Options, session: Sessi
         guard,
         state=state,
         session=session.name,
-        mode=options.get("shell", "contained"),
-        network=resolve_network(cast("bool | Sequence[str]", options.get("network", False)), session.policy),
+        mode=config.shell,
+        network=resolve_network(config.network, session.policy),
         persistence=session.options.shell_persists,
-        hidden_paths=cast("Sequence[str]", options.get("hidden", ())),
-        limits=ResourceLimits(options.get("memory"), options.get("processes")),
-        tracing=options.get("tracing", False),
+        hidden_paths=config.hidden,
+        limits=ResourceLimits(config.memory, config.processes),
+        tracing=config.tracing,
     )
 
 
 def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | NetworkAccess":  # noqa: FBT001
-    """Shut, open, or open for hosts by name: those that are given here, and those that a rule allows."""
+    """No network, all of it, or a proxy to hosts by name: those given here and those that a rule allows."""
     from handhold.backends.network import NetworkAccess
 
     if isinstance(network, bool) and (network or not policy.allows_hosts):
@@ -225,74 +212,56 @@ def load_dialect(name: str) -> Dialect:
     return module.dialect
 
 
-def make_policy(options: Options, roots: Sequence[str]) -> Policy:
-    """The mode, with the rules of the code and those that are built in; or the policy that was given."""
-    wanted = requested_policy(options)
-    if wanted is not None and not isinstance(wanted, str):
-        return wanted
-    rules = RuleSet("code", "code", tuple(cast("Sequence[Rule]", options.get("rules", ()))))
-    mode = ModePolicy(wanted or default_mode(options))
-    return RulePolicy(mode, (rules, BUILT_IN_RULES), tuple(roots), secrets=options.get("secrets") or "usable")
+def make_policy(config: ToolboxConfig, roots: Sequence[str]) -> Policy:
+    """The mode with the rules that the code gives and the built-in ones."""
+    rules = RuleSet("code", "code", config.rules)
+    mode = ModePolicy(config.mode or default_mode(config))
+    return RulePolicy(mode, (rules, BUILT_IN_RULES), tuple(roots), secrets=config.secrets or "usable")
 
 
-def undo_limit(options: Options, state: Path, roots: Sequence[Place]) -> "int | DiskShare":
-    """What the user's settings say, else a share of the disks on which it lies: of the state and of the roots."""
-    from handhold.backends.settings import read_user_undo_bytes
-    from handhold.backends.state.disk_share import DiskShare
+def load_policy(config: ToolboxConfig, roots: Sequence[str], state: Path) -> Policy:
+    """The same with the rules of the settings files. SettingsBroken if one of them cannot be read."""
+    from handhold.backends import settings
 
-    policy = requested_policy(options)
-    reads_settings = policy is None or isinstance(policy, str)
-    wanted = read_user_undo_bytes(options.get("settings", True)) if reads_settings else None
-    return wanted or DiskShare(state, roots)
-
-
-def resolve_options(options: Options, roots: Sequence[str], state: Path) -> Options:
-    """The same, with the policy that the settings make of it. SettingsBroken if they cannot be taken as they are."""
-    wanted = requested_policy(options)
-    if wanted is not None and not isinstance(wanted, str):
-        return options
-    from handhold.backends.settings import CodeSettings, load_policy, log_warning
-
-    rules = tuple(cast("Sequence[Rule]", options.get("rules", ())))
-    said = CodeSettings(wanted, default_mode(options), rules, options.get("secrets"))
-    policy = load_policy(roots, said, settings=options.get("settings", True), state=state)
+    code = settings.CodeSettings(config.mode, default_mode(config), config.rules, config.secrets)
+    policy = settings.load_policy(roots, code, settings=config.settings, state=state)
     for warning in policy.warnings:
-        log_warning(warning)
-    return {**options, "policy": policy, "rules": (), "settings": False, "secrets": None}
-
-
-def requested_policy(options: Options) -> Mode | Policy | None:
-    policy = options.get("policy")
-    more = options.get("rules") or options.get("settings") or options.get("secrets")
-    if policy is not None and not isinstance(policy, str) and more:
-        raise ValueError("a policy that is given whole takes neither rules nor settings nor secrets")
+        settings.log_warning(warning)
     return policy
 
 
-def default_mode(options: Options) -> Mode:
-    """Where somebody can be asked, changes ask; where nobody can, they are allowed, since each can be taken back."""
-    return "ask" if options.get("approver") else "edit"
+def default_mode(config: ToolboxConfig) -> Mode:
+    """With an approver, changes are asked about; without one they are allowed, since each can be undone."""
+    return "ask" if config.approver else "edit"
 
 
-def dialect_options(dialect: Dialect, options: Options) -> DialectOptions:
-    """The dialect's own, but for what the user wants otherwise."""
-    wanted = {name: options.get(name) for name in ("matching", "hints", "search_seconds")}
-    return replace(dialect.options, **{name: value for name, value in wanted.items() if value is not None})
+def undo_limit(config: ToolboxConfig, state: Path) -> "int | DiskShare":
+    """From the user's settings, else a share of the disks that hold the state and the roots."""
+    from handhold.backends.settings import read_user_undo_bytes
+    from handhold.backends.state.disk_share import DiskShare
+
+    limit = None if config.custom_policy else read_user_undo_bytes(config.settings)
+    return limit or DiskShare(state, config.root)
 
 
-def choose_dialect(options: Options) -> Dialect:
-    wanted = options.get("dialect", "handhold")
-    if not isinstance(wanted, str):
-        return wanted
-    if wanted != "auto":
-        return load_dialect(wanted)
-    if not options.get("model"):
+def dialect_options(dialect: Dialect, config: ToolboxConfig) -> DialectOptions:
+    """The options of the dialect, except those that the configuration overrides."""
+    given = {name: getattr(config, name) for name in ("matching", "hints", "search_seconds")}
+    return replace(dialect.options, **{name: value for name, value in given.items() if value is not None})
+
+
+def choose_dialect(dialect: str | Dialect, model: str) -> Dialect:
+    if not isinstance(dialect, str):
+        return dialect
+    if dialect != "auto":
+        return load_dialect(dialect)
+    if not model:
         raise ValueError('dialect="auto" needs model="…", the name of the model')
-    return load_dialect(match_model(options.get("model", "")).dialect)
+    return load_dialect(match_model(model).dialect)
 
 
 class LazySearcher:
-    """The searcher of a workspace, made at the first search: what it imports, most sessions start without."""
+    """The searcher of a workspace, made and imported with the first search."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -316,7 +285,7 @@ class LazySearcher:
             from handhold.backends.search import DiskSearch
 
             return DiskSearch(self._files)
-        raise TypeError(f"nothing is known that searches a {type(self._files).__name__}; give a searcher")
+        raise TypeError(f"no searcher is known for {type(self._files).__name__}; pass searcher=")
 
 
 class LazyConverter:

@@ -1,10 +1,11 @@
-"""The toolbox: what an agent is given. It opens a workspace, passes calls to the executor, and looks back."""
+"""The toolbox: opens a workspace, carries out calls, and undoes them."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from handhold.config import Options
+from handhold.config import Place, ToolboxConfig, suggest_keywords
+from handhold.core.choices import Confinement, Matching, Mode, Secrets
 from handhold.core.history import Target
 from handhold.core.ports.approvals import Approver
 from handhold.core.ports.dialect import Dialect, DialectOptions
@@ -20,13 +21,26 @@ from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streame
 from handhold.pipeline.open_calls import OpenCalls
 
 if TYPE_CHECKING:
+    from handhold.core.policy.rules import Rule
+    from handhold.core.ports.conversion import Converter
     from handhold.factory import ToolboxParts
-
-Place = str | PathLike[str]
 
 
 class Toolbox:
-    """Handhold's tools, on a workspace, for one session."""
+    """The tools of a coding agent on one workspace, for one session. Make one with `open`.
+
+    Several threads may use one toolbox at once. Reads, searches and commands of different calls run in parallel.
+    Commits are serialized, also between processes that share a state folder: `call` waits up to half a minute for its
+    turn and then replies BUSY. Calls with the same turn and call id run one after the other, and the second gets the
+    reply of the first. An edit planned while another call changed the file is refused with STALE. In dialects whose
+    shell keeps its working directory, commands share it, so send them one at a time. `approver` may be replaced at
+    any time. A toolbox must not be shared across `fork`.
+
+    `call`, `acall` and `stream` do not raise for errors of the model, the policy or the machine: the reply has them
+    (`reply.ok`, `reply.code`). They raise ToolboxClosed after `close`, and whatever an approver wraps in RunPaused.
+    Any other exception is a bug in Handhold or in a custom dialect, searcher or converter. Log records are under
+    `handhold` in the standard logging module.
+    """
 
     def __init__(self, parts: "ToolboxParts") -> None:
         """Use `open`, `in_memory` or `on`."""
@@ -35,6 +49,7 @@ class Toolbox:
         self._open_calls = OpenCalls(self._release)
 
     @classmethod
+    @suggest_keywords
     def open(
         cls,
         root: Place | Sequence[Place],
@@ -43,49 +58,186 @@ class Toolbox:
         read_only: Place | Sequence[Place] = (),
         encodings: Mapping[str, str] | None = None,
         undo_bytes: int | None = None,
-        **options: Unpack[Options],
+        dialect: str | Dialect = "handhold",
+        model: str = "",
+        session: str = "",
+        policy: Mode | Policy | None = None,
+        rules: "Rule | Sequence[Rule]" = (),
+        settings: bool | Place = True,
+        approver: Approver | None = None,
+        matching: Matching | None = None,
+        hints: bool | None = None,
+        shell: Confinement = "contained",
+        network: bool | str | Sequence[str] = False,
+        secrets: Secrets | None = None,
+        hidden: Place | Sequence[Place] = (),
+        memory: int | None = None,
+        processes: int | None = None,
+        tracing: bool = False,
+        search_seconds: float | None = None,
+        searcher: Searcher | None = None,
+        converter: "Converter | None" = None,
     ) -> Self:
-        """Tools on one root or several; those in `read_only` are read and never written.
+        """Open the tools on folders of this machine.
 
-        `encodings` are names by pattern (`{"*.txt": "cp1251"}`), and go before every .editorconfig.
-        `undo_bytes` is how much is kept for undo; without it the user's settings say, else a share of the free disk.
-        Without a session name this is a conversation of its own. The state folder outlives the process.
-        TypeError or ValueError if an option is unknown or has a wrong value, before anything is opened.
+        root: the folder that tools may read and change, or several.
+        state: where the journal and the contents for undo are kept; by default a folder of the user, one per workspace.
+        read_only: more folders that tools may read and never change.
+        encodings: encodings by file pattern, such as {"*.txt": "cp1251"}; they override every .editorconfig.
+        undo_bytes: how much to keep for undo; by default what the user's settings say, else a share of the free disk.
+        dialect: tool names, schemas and wording: a name such as "claude", "auto" to choose by `model`, or a Dialect.
+        model: the name of the model, for dialect="auto".
+        session: a name continues that session; by default every toolbox is a new one.
+        policy: "read-only", "ask", "edit", "open" or a Policy object; by default "ask" with an approver, else "edit".
+        rules: rules that override the mode for some paths, commands or hosts.
+        settings: whether to read the settings of the user and of the roots, or a file to read instead of the user's.
+        approver: a function, sync or async, that is given a Question and returns True, False, a Consent or None.
+        matching: how far an edit may deviate from the quoted text: "exact", "safe" or "bold"; by default the dialect's.
+        hints: whether refusals suggest what to do next; by default as the dialect does.
+        shell: "contained" runs commands in a sandbox, "external" relies on the container around Handhold, "unconfined"
+            on nothing.
+        network: whether commands may use the network, or the hosts that they may reach.
+        secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them as well.
+        hidden: more folders and files that commands do not see.
+        memory: bytes of memory for one command.
+        processes: how many processes one command may have at once.
+        tracing: whether a command may trace its own processes, as strace and gdb do.
+        search_seconds: when a search stops and replies with what it has.
+        searcher: replaces the built-in search.
+        converter: replaces the built-in reader of images and PDF files.
+
+        Raises TypeError for an unknown keyword or a value of the wrong type and ValueError for a wrong value, both
+        before anything is opened. Raises ToolError if the workspace cannot be opened: NotFound or NotDirectory for a
+        root, SettingsBroken for a settings file that cannot be read, StateDamaged, Busy or SystemFailure for the state.
         """
         from handhold.factory import open_workspace
 
-        place = {"root": root, "state": state, "read_only": read_only, "encodings": encodings, "undo_bytes": undo_bytes}
-        return cls(open_workspace({**place, **options}))
+        return cls(
+            open_workspace(
+                ToolboxConfig(
+                    root=root,
+                    state=state,
+                    read_only=read_only,
+                    encodings=encodings,
+                    undo_bytes=undo_bytes,
+                    dialect=dialect,
+                    model=model,
+                    session=session,
+                    policy=policy,
+                    rules=rules,
+                    settings=settings,
+                    approver=approver,
+                    matching=matching,
+                    hints=hints,
+                    shell=shell,
+                    network=network,
+                    secrets=secrets,
+                    hidden=hidden,
+                    memory=memory,
+                    processes=processes,
+                    tracing=tracing,
+                    search_seconds=search_seconds,
+                    searcher=searcher,
+                    converter=converter,
+                )
+            )
+        )
 
     @classmethod
+    @suggest_keywords
     def in_memory(
         cls,
         files: Mapping[str, str | bytes],
         *,
         root: str = "/ws",
         encodings: Mapping[str, str] | None = None,
-        **options: Unpack[Options],
+        dialect: str | Dialect = "handhold",
+        model: str = "",
+        session: str = "",
+        policy: Mode | Policy | None = None,
+        rules: "Rule | Sequence[Rule]" = (),
+        approver: Approver | None = None,
+        matching: Matching | None = None,
+        hints: bool | None = None,
+        search_seconds: float | None = None,
+        searcher: Searcher | None = None,
+        converter: "Converter | None" = None,
     ) -> Self:
-        """The same tools on files that live in a dictionary: for tests and dry runs."""
+        """Open the tools on files in memory, for tests and dry runs. They read no settings and run no commands.
+
+        files: contents by path, relative to `root`; a str is encoded as UTF-8.
+        root: the absolute path that the workspace appears under.
+        The other keywords, and TypeError and ValueError, are those of `open`.
+        """
         from handhold.factory import open_in_memory
 
-        return cls(open_in_memory(files, root, encodings, options))
+        config = ToolboxConfig(
+            encodings=encodings,
+            dialect=dialect,
+            model=model,
+            session=session,
+            policy=policy,
+            rules=rules,
+            approver=approver,
+            matching=matching,
+            hints=hints,
+            search_seconds=search_seconds,
+            searcher=searcher,
+            converter=converter,
+        )
+        return cls(open_in_memory(files, root, config))
 
     @classmethod
-    def on(cls, files: Files, store: Store, **options: Unpack[Options]) -> Self:
-        """The tools on a workspace and a store that are there already. They read no settings, and run no commands."""
-        from handhold.factory import assemble
+    @suggest_keywords
+    def on(
+        cls,
+        files: Files,
+        store: Store,
+        *,
+        dialect: str | Dialect = "handhold",
+        model: str = "",
+        session: str = "",
+        policy: Mode | Policy | None = None,
+        rules: "Rule | Sequence[Rule]" = (),
+        approver: Approver | None = None,
+        matching: Matching | None = None,
+        hints: bool | None = None,
+        search_seconds: float | None = None,
+        searcher: Searcher | None = None,
+        converter: "Converter | None" = None,
+    ) -> Self:
+        """Open the tools on a workspace and a store that are open already, such as those of another toolbox.
 
-        return cls(assemble(files, store, options))
+        They read no settings and run no commands. Closing the toolbox closes both. The keywords, and TypeError and
+        ValueError, are those of `open`.
+        """
+        from handhold.factory import open_on
 
-    # --- what it is made of
+        config = ToolboxConfig(
+            dialect=dialect,
+            model=model,
+            session=session,
+            policy=policy,
+            rules=rules,
+            approver=approver,
+            matching=matching,
+            hints=hints,
+            search_seconds=search_seconds,
+            searcher=searcher,
+            converter=converter,
+        )
+        return cls(open_on(files, store, config))
+
+    # --- parts
 
     @property
     def files(self) -> Files:
+        """The workspace."""
         return self._session.files
 
     @property
     def store(self) -> Store:
+        """The journal, the contents for undo, and the approvals."""
         return self._session.store
 
     @property
@@ -102,7 +254,7 @@ class Toolbox:
 
     @property
     def shell(self) -> Shell:
-        """Opened when it is first needed."""
+        """Opened with the first command. Raises ToolError (NoShell) if commands cannot run here."""
         return self._parts.commands.shell
 
     @property
@@ -123,35 +275,36 @@ class Toolbox:
 
     @property
     def tracker(self) -> ReadTracker:
-        """What the session has read."""
+        """The files that the session has read."""
         return self._session.tracker
 
     @property
     def options(self) -> DialectOptions:
-        """What the dialect does besides words, and what the user wants otherwise."""
+        """How the dialect behaves, with the keywords of `open` that override it."""
         return self._session.options
 
     @property
     def hidden_paths(self) -> HiddenPaths | None:
-        """What file tools do not show; None where no rule denies reading."""
+        """The files that tools do not show; None if no rule denies reading."""
         return self._session.hidden_paths
 
     def masked_paths(self) -> Sequence[str]:
-        """What a command may not see."""
+        """The paths that a command may not see."""
         return self._parts.guard.masked_paths()
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools of the dialect: names, descriptions and schemas to declare to a model."""
         return self.dialect.specs
 
     @property
     def instructions(self) -> str:
-        """What teaches a model to use these tools together, for its system prompt."""
+        """Instructions for the system prompt: how to use these tools together."""
         return self.dialect.instructions
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found in settings and does not count, such as the allow rules of a file that is not trusted."""
+        """Parts of the settings that have no effect, such as allow rules of a file that is not trusted."""
         return self._session.warnings
 
     # --- calls
@@ -165,23 +318,38 @@ class Toolbox:
         turn: str = "",
         cancel_token: CancelToken | None = None,
     ) -> Reply:
-        """Do what the model asks, or say why not. Raises ToolboxClosed after `close`, else only for a bug of ours.
+        """Carry out a call of the model, or refuse it. The class says what is raised.
 
-        Arguments are an object, or the text that a free-form tool was given. With a `cancel_token` another thread can
-        follow the call while it runs, and cancel it.
+        tool: a name from `specs`.
+        arguments: a JSON object, or the text that a free-form tool was given.
+        call_id: the model's id of the call. Sent again with the same id and turn, the call is not carried out twice.
+        turn: a name for the calls of one answer, to undo them together with `Target.turn`.
+        cancel_token: lets another thread receive a command's output, and cancel the call.
         """
-
         return self._execute(tool, arguments, call_id, turn, cancel_token or CancelToken())
 
     async def acall(self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = "") -> Reply:
-        """The same from an event loop. If it is cancelled, a command ends and its changes are discarded."""
+        """`call` for an event loop. If the task is cancelled, the command is ended and its changes are discarded."""
         return await run_awaited(lambda token: self._execute(tool, arguments, call_id, turn, token), self.interrupt)
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self, tool: str, arguments: Mapping[str, Any] | str, *, call_id: str = "", turn: str = ""
-    ) -> AsyncGenerator[OutputChunk | Reply]:
-        """The same, with what a command prints while it runs; the reply comes last."""
-        return run_streamed(lambda token: self._execute(tool, arguments, call_id, turn, token), self.interrupt)
+    ) -> AsyncGenerator[AsyncIterator[OutputChunk | Reply]]:
+        """`acall` with the output of a command while it runs; the last event is the Reply.
+
+            async with box.stream("bash", {"command": "make"}) as events:
+                async for event in events:
+                    ...
+
+        The call starts with the first event. Leaving the block early cancels it: the command is ended, its changes are
+        discarded, and the block is left when that is done.
+        """
+        events = run_streamed(lambda token: self._execute(tool, arguments, call_id, turn, token), self.interrupt)
+        try:
+            yield events
+        finally:
+            await events.aclose()
 
     def _execute(
         self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
@@ -190,36 +358,39 @@ class Toolbox:
             return self._parts.executor.execute(tool, arguments, call_id, turn, token)
 
     def interrupt(self, thread: int | None = None) -> None:
-        """End the commands that calls wait for now, in any thread or in this one; their changes are discarded."""
+        """End the commands that calls wait for, in one thread or in all; their changes are discarded."""
         if commands := self._parts.opened_commands:
             commands.interrupt(thread)
 
     @property
     def is_busy(self) -> bool:
-        """Whether closing and opening it again would lose something: a running job, or a shell's working directory."""
+        """Whether closing it would lose something: a running job, or a shell's working directory."""
         commands = self._parts.opened_commands
         return commands is not None and commands.is_busy
 
-    # --- what would be decided
+    # --- decisions
 
     def decide(self, verb: Verb, path: str) -> Decision:
-        """What would be decided about a path, under the name of it that is judged hardest. Nothing is done."""
+        """The policy's decision about a path; of its several names, the strictest. Nothing is done."""
         with self._open_calls.enter():
             return self._parts.reviewer.decide_path(verb, path)
 
     def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, Decision]:
-        """What a command is, and what would be decided before it runs, on an overlay without a network if `contained`.
+        """The analysis of a command, and the policy's decision about it. The command does not run.
 
-        It does not run.
+        contained: decide as for a command that runs in the sandbox without a network.
         """
         with self._open_calls.enter():
             analysis = self._parts.commands.analyze(command, contained=contained)
             return analysis, self.policy.decide_command(analysis)
 
-    # --- looking back
+    # --- history
 
     def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[JournalEntry]:
-        """The calls of this session (or of everyone on this workspace), oldest first."""
+        """The calls of this session, oldest first; with `everyone`, those of all sessions on this workspace.
+
+        last: only so many of the newest.
+        """
         with self._open_calls.enter():
             return self.store.entries(session=None if everyone else self.session, last=last)
 
@@ -263,13 +434,13 @@ class Toolbox:
         with self._open_calls.enter():
             return self._parts.undo.reverse(direction, target, preview=preview, keep_times=keep_times)
 
-    # --- the end
+    # --- closing
 
     def close(self, *, timeout: float = 5.0) -> None:
-        """End commands and jobs, and close everything; from then on every call raises ToolboxClosed. Twice is fine.
+        """End commands and jobs, and close everything; later calls raise ToolboxClosed. Closing twice is allowed.
 
-        Calls under way in other threads are waited for, at most `timeout` seconds. One that takes longer still comes to
-        its end, and the files and the journal are closed after it.
+        timeout: seconds to wait for calls in other threads. A call that takes longer still finishes, and the files and
+            the journal are closed after it.
         """
         self._open_calls.close(self._close_commands, timeout)
 
@@ -278,7 +449,7 @@ class Toolbox:
             commands.close()
 
     def _release(self) -> None:
-        self._close_commands()  # a call under way may have opened the shell since
+        self._close_commands()  # a running call may have opened the shell since
         self.files.close()
         self.store.close()
 
@@ -287,3 +458,12 @@ class Toolbox:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close in a thread: to wait for running calls would block the event loop."""
+        import asyncio
+
+        await asyncio.to_thread(self.close)

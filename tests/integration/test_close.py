@@ -28,7 +28,8 @@ def root(tmp_path: Path) -> Path:
 
 
 async def streamed(box: Toolbox) -> list[object]:
-    return [each async for each in box.stream("read_file", {"path": "a.txt"})]
+    async with box.stream("read_file", {"path": "a.txt"}) as events:
+        return [each async for each in events]
 
 
 USES: dict[str, Callable[[Toolbox], object]] = {

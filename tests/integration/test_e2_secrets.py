@@ -181,7 +181,8 @@ def test_e2_c89_who_watches_a_command_sees_nothing_secret(box: Toolbox):
     import asyncio
 
     async def watch() -> str:
-        return "".join([repr(each) async for each in box.stream("bash", {"command": "cat .env; sleep 0.2; cat .env"})])
+        async with box.stream("bash", {"command": "cat .env; sleep 0.2; cat .env"}) as events:
+            return "".join([repr(each) async for each in events])
 
     seen = asyncio.run(watch())
     assert SHOWN in seen

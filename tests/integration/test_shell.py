@@ -632,8 +632,9 @@ def test_without_a_shadow_every_surface_says_so(tmp_path: Path):
 
 def test_u20_output_arrives_while_the_command_runs(desk: Desk):
     async def events() -> list[tuple[float, Any]]:
-        stream = desk.box.stream("bash", {"command": "for n in 1 2 3; do echo $n; sleep 0.4; done; echo x >a"})
-        return [(time.monotonic(), event) async for event in stream]
+        command = "for n in 1 2 3; do echo $n; sleep 0.4; done; echo x >a"
+        async with desk.box.stream("bash", {"command": command}) as stream:
+            return [(time.monotonic(), event) async for event in stream]
 
     *pieces, (end, reply) = asyncio.run(events())
     assert "".join(piece.text for _, piece in pieces if isinstance(piece, OutputChunk)) == "1\n2\n3\n"
@@ -644,7 +645,8 @@ def test_u20_output_arrives_while_the_command_runs(desk: Desk):
 
 def test_a_stream_of_a_file_tool_is_its_reply(desk: Desk):
     async def events() -> list[Any]:
-        return [event async for event in desk.box.stream("write_file", {"path": "a", "content": "1"})]
+        async with desk.box.stream("write_file", {"path": "a", "content": "1"}) as stream:
+            return [event async for event in stream]
 
     [reply] = asyncio.run(events())
     assert reply.status == "success"
@@ -684,10 +686,9 @@ def test_leaving_a_stream_ends_the_command(desk: Desk):
     sleeps = f"sleep 97.{os.getpid()}2"
 
     async def left() -> None:
-        stream = desk.box.stream("bash", {"command": f"echo x >a; echo ready; {sleeps}"})
-        async for _ in stream:
-            break
-        await stream.aclose()
+        async with desk.box.stream("bash", {"command": f"echo x >a; echo ready; {sleeps}"}) as stream:
+            async for _ in stream:
+                break
         assert not still_there(sleeps)
 
     asyncio.run(left())

@@ -79,7 +79,7 @@ def test_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing
     assert not report.wrong
     assert report.killed >= 30 * minutes
     assert {said["tool"] for lines in report.ledgers.values() for said in lines if "ok" in said} == {
-        spec.name for dialect in WORDS for spec in choose_dialect({"dialect": dialect, "model": ""}).specs
+        spec.name for dialect in WORDS for spec in choose_dialect(dialect, "").specs
     }
     # What a session needs as long as its desk is open, and no more: after so many clients, not after so many calls.
     assert report.last.descriptors - report.first.descriptors <= 6 * clients

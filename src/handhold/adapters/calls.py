@@ -6,7 +6,6 @@ order. So calls wait for each other, and the second edit does not find a file th
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
@@ -80,7 +79,7 @@ class AsyncCallSequencer:
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if watch is None:
                 return await self._box.acall(tool, arguments, call_id=call_id, turn=turn)
-            async with aclosing(self._box.stream(tool, arguments, call_id=call_id, turn=turn)) as pieces:
+            async with self._box.stream(tool, arguments, call_id=call_id, turn=turn) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Reply):
                         return piece

@@ -43,11 +43,12 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         """TypeError or ValueError if a value is one that no toolbox would take: not only at the first call."""
-        from handhold.config import CHECKS, check_options
+        from handhold.config import OPTION_NAMES, ToolboxConfig
 
-        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name in CHECKS}
-        for name, value in check_options(given).items():
-            object.__setattr__(self, name, value)
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name in OPTION_NAMES}
+        config = ToolboxConfig(**given)
+        for name in given:
+            object.__setattr__(self, name, getattr(config, name))
 
     @classmethod
     def for_roots(cls, *roots: "Place") -> "ServerConfig":
@@ -84,7 +85,7 @@ class ServerConfig:
     def resolved_dialect(self) -> "Dialect":
         from handhold.factory import choose_dialect
 
-        return choose_dialect({"dialect": self.dialect, "model": self.model})
+        return choose_dialect(self.dialect, self.model)
 
     @property
     def warnings(self) -> tuple[str, ...]:
