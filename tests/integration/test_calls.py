@@ -4,18 +4,22 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold import Question, Toolbox
+from handhold import Question, Reply, Rule, Toolbox, ToolError
+from handhold.core.errors import Busy, NoShell, SystemFailure
 from handhold.core.plans import FileChange, InlineContent
-from handhold.core.ports.journal import Call, CallDecision
+from handhold.core.ports.journal import Call, CallDecision, Outcome
+from handhold.core.results import EditResult, TextResult, UndoResult
 from handhold.pipeline import planning
+from handhold.pipeline.planning import Planner
 from tests.integration.conftest import Ground
 
 Make = Callable[[dict[str, str | bytes]], Ground]
@@ -334,6 +338,83 @@ def test_f3_a_call_sent_again_by_another_process_happens_once(ground: Make):
     again = write(here.open(), "x\n", call_id="1")
     assert again.replayed
     assert again.text == first.text
+
+
+def test_r34_a_replay_says_that_its_change_was_undone_or_its_file_changed_since(ground: Make):
+    here = ground({"a.py": "x\n"})
+    box = here.open()
+    call = partial(box.call, "write_file", {"path": "new", "content": "1\n"}, call_id="1")
+    first = call()
+    assert first.ok, first.text
+    assert (call().replayed, call().text) == (True, first.text)
+    assert box.undo().ok
+    undone = call()
+    assert (undone.replayed, undone.ok, here.read("new")) == (True, True, None)
+    assert "undone since" in undone.text
+    assert box.redo().ok
+    assert call().text == first.text
+    other = here.open(session="other")
+    assert other.call("read_file", {"path": "new"}).ok
+    assert other.call("write_file", {"path": "new", "content": "2\n"}).ok
+    changed = call()
+    assert changed.replayed
+    assert "Changed since: new." in changed.text
+
+
+def test_r34_a_replay_names_no_file_that_may_not_be_read(ground: Make):
+    here = ground({})
+    assert write(here.open(), "x\n", "a.txt", call_id="1").ok
+    assert write(here.open(session="other"), "y\n", "a.txt").code == "UNREAD"
+    other = here.open(session="other")
+    assert other.call("read_file", {"path": "a.txt"}).ok
+    assert write(other, "y\n", "a.txt").ok
+    assert "Changed since: a.txt." in write(here.open(), "x\n", "a.txt", call_id="1").text
+    hidden = Rule("a", "deny", ["read"], "private", ["a.txt"], ["b.txt"], paths=["a.txt"])
+    assert "a.txt" not in write(here.open(rules=[hidden]), "x\n", "a.txt", call_id="1").text
+
+
+@pytest.mark.parametrize("error", [NoShell("no sandbox"), SystemFailure("/ws", "disk"), Busy("/ws", 30.0)], ids=str)
+def test_r34_errors_of_the_machine_or_of_handhold_are_never_replayed(
+    ground: Make, monkeypatch: pytest.MonkeyPatch, error: ToolError
+):
+    here = ground({"a.py": "x\n"})
+    box = here.open()
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Planner, "plan", fail)
+        assert box.call("read_file", {"path": "a.py"}, call_id="1").code == error.code
+    again = box.call("read_file", {"path": "a.py"}, call_id="1")
+    assert (again.ok, again.replayed) == (True, False)
+
+
+def test_a_reply_carries_its_typed_result_and_a_replay_does_not(ground: Make):
+    box = ground({"a.py": "x\n"}).open()
+    assert isinstance(read(box).result, TextResult)
+    done = edit(box, "x", "y", call_id="1")
+    assert done.ok
+    assert isinstance(done.result, EditResult)
+    assert [step.match_count for step in done.result.steps] == [1]
+    again = edit(box, "x", "y", call_id="1")
+    assert (again, again.result) == (replace(done, replayed=True), None)
+    missing = read(box, "missing")
+    assert (missing.ok, missing.result, missing.error_source) == (False, None, "model")
+    undone = box.undo(preview=True)
+    assert isinstance(undone.result, UndoResult)
+    assert undone.result.calls == ("1",)
+    assert set(done.to_dict()) == {each.name for each in fields(Reply)} - {"result"}
+
+
+def test_replies_in_journals_that_say_blame_are_still_replayed(ground: Make):
+    box = ground({"a.py": "x\n"}).open()
+    call = Call("s", "", "1", "read_file", '{"path":"missing"}', "handhold")
+    known = read(box, "missing").to_dict()
+    old = {**known, "blame": known.pop("error_source"), "reading": box._session.read_rules_hash}
+    box.store.record_call(call, Outcome("error", "NOT_FOUND", 0.0, json.dumps(old)))
+    again = box.call("read_file", {"path": "missing"}, call_id="1")
+    assert (again.replayed, again.error_source) == (True, "model")
 
 
 def test_a_models_mistake_never_raises(ground: Make):

@@ -1,4 +1,4 @@
-"""What was changed, read again from wherever it is kept: for diffs, for approvals and for undo."""
+"""Reads the contents of changes, wherever they are kept: for diffs, approvals and undo."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -6,22 +6,35 @@ from dataclasses import dataclass
 from handhold.core import change_diff
 from handhold.core.facts import DeclaredEncoding
 from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, InlineContent, StagedContent
+from handhold.core.ports.files import Files
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.pipeline.session import Session
 
 
+def is_current(files: Files, path: str, content: Content | None) -> bool:
+    """Whether a path has this content now; None: whether nothing exists there. ToolError if it cannot be read."""
+    if isinstance(content, StagedContent | DirectoryMetadata):
+        return files.is_current(path, content)
+    stat = files.stat(path)
+    if content is None or stat is None:
+        return content is None and stat is None
+    if isinstance(content, Directory):
+        return stat.kind == "directory"
+    return stat.kind == "file" and files.fingerprint(path)[1] == content.hash
+
+
 @dataclass(frozen=True)
 class ChangeContents:
-    """The contents of changes, hidden ones too: whoever judges or approves a change sees all of it."""
+    """The contents of changes, including hidden files: a policy or a person that decides sees all of a change."""
 
     session: Session
 
     def read_content(self, content: Content, path: str) -> bytes | None:
-        """What it holds, wherever that is; None if it is nowhere, or no file or link."""
+        """The bytes; None if they are no longer kept, or it is neither a file nor a link."""
         if isinstance(content, InlineContent):
             return content.data
         data = self.session.files.read_staged(content, path) if isinstance(content, StagedContent) else None
-        # A file that a command made and an edit changed since is neither in its slot nor at its path.
+        # A file that a command created and an edit changed since is neither in its slot nor at its path.
         kept = data is not None or isinstance(content, Directory | DirectoryMetadata)
         return data if kept else self.session.contents.get(content.hash)
 
@@ -32,18 +45,18 @@ class ChangeContents:
         return self.session.files.declared_encoding(path)
 
     def diff(self, files: Sequence[FileChange]) -> str:
-        """Of files that may be read today."""
+        """The diff of the files that may be read today."""
         visible = [change for change in files if self.session.is_visible(change.path)]
         return change_diff.format_diff(visible, VisibleContents(self), self.session.files.roots)
 
     def diff_for_approval(self, files: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
-        """All that happens at some places first, and the number of those lines; None if that is too long."""
+        """The diff with these places first, and how many lines they take; None if those are too many."""
         return change_diff.format_approval_diff(files, places, self, self.session.files.roots)
 
 
 @dataclass(frozen=True)
 class VisibleContents:
-    """The same without what may not be read today."""
+    """The same without files that may not be read today."""
 
     all: ChangeContents
 

@@ -1,24 +1,34 @@
-"""A call that is sent again gets the reply it got before. The journal keeps replies by call id for that."""
+"""Idempotent calls: a call that is sent again gets the reply it got before, from the journal."""
 
 import json
+import logging
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from handhold.core.errors import BadArguments, CallIdReused, Cancelled
+from handhold.core.errors import BadArguments, CallIdReused, Cancelled, ToolError
 from handhold.core.plans import digest
-from handhold.core.ports.journal import Call, Outcome
+from handhold.core.ports.journal import Call, JournalEntry, Outcome
 from handhold.core.results import Block, Reply
 from handhold.pipeline.session import Session
 
 CANONICAL_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+LOG = logging.getLogger("handhold.calls")
 RULES_CHANGED = (
     "This call was carried out before. The rules about reading changed since, so its reply is not shown again; "
     "to look again, use a new call id."
 )
-MAX_ARGUMENT_CHARS = 2000  # that the journal keeps of an argument; the hash of a longer one stands for the rest
+UNDONE_SINCE = (
+    "[This call was carried out before, and its change was undone since. To make it again, use a new call id.]"
+)
+CHANGED_SINCE = (
+    "[This call was carried out before and was not repeated. Changed since: {paths}. Read again before you go on.]"
+)
+MAX_ARGUMENT_CHARS = 2000  # a longer argument is kept in the journal by its beginning and its hash
+MAX_CHECKED_PATHS = 100  # of a replayed call
+MAX_NAMED_PATHS = 3
 
 
 class ReplayLog:
@@ -28,40 +38,65 @@ class ReplayLog:
         self._session = session
 
     def find_reply(self, call: Call) -> Reply | None:
-        """The first reply to this very call; None if it must be carried out."""
+        """The first reply to this call; None if the call must be carried out."""
         entry = self._session.journal.find_call(call.session, call.turn, call.call_id) if call.call_id else None
         if entry is None:
             return None
         if (entry.call.tool, entry.call.arguments) != (call.tool, call.arguments):
             raise CallIdReused(call.call_id)
         if entry.outcome is None or entry.outcome.status == "interrupted":
-            return None  # it never came to an end; if it had begun something, that was rolled back
-        if entry.outcome.reply is not None:
-            reply, rules = _load_reply(entry.outcome.reply)
-            # A broken machine did nothing, nor did a call whose question waits or found no room: it may be tried again.
-            again = reply.error_source == "infra" or reply.data.get("approval") or reply.data.get("unasked")
-            if again:
-                return None
-            if rules != self._session.read_rules_hash:
-                return Reply(reply.status, RULES_CHANGED, {"time_ms": reply.data["time_ms"]}, reply.code, replayed=True)
-            return replace(reply, replayed=True)
-        if not entry.changed:
+            return None  # it never finished; what it had begun was rolled back
+        if entry.outcome.reply is None:
+            text = "This call was carried out before; its reply is no longer kept."
+            return self._add_note(Reply("success", text, replayed=True), entry) if entry.changed else None
+        reply, rules = _load_reply(entry.outcome.reply)
+        # These calls changed nothing: the machine or Handhold failed, or a question waits or found no room.
+        if reply.error_source in ("infra", "tool") or reply.data.get("approval") or reply.data.get("unasked"):
             return None
-        return Reply("success", "This call was carried out before; its reply is no longer kept.", replayed=True)
+        if rules != self._session.read_rules_hash:
+            return Reply(reply.status, RULES_CHANGED, {"time_ms": reply.data["time_ms"]}, reply.code, replayed=True)
+        return self._add_note(replace(reply, replayed=True), entry)
+
+    def _add_note(self, reply: Reply, entry: JournalEntry) -> Reply:
+        """The reply; if the files are no longer as the call left them, it says so."""
+        if entry.undone:
+            note = UNDONE_SINCE
+        elif changed := self._find_changed_since(entry):
+            shown = [self._session.format_path(path) for path in changed if self._session.is_visible(path)]
+            more = len(changed) - len(shown[:MAX_NAMED_PATHS])
+            names = [*shown[:MAX_NAMED_PATHS], *([f"{more} more"] if shown and more else [])]
+            note = CHANGED_SINCE.format(paths=", ".join(names) or "its files")
+        else:
+            return reply
+        return replace(reply, text=f"{reply.text}\n\n{note}")
+
+    def _find_changed_since(self, entry: JournalEntry) -> list[str]:
+        """The paths that are not as this call left them, of the first hundred that it changed."""
+        if not (entry.changed and entry.succeeded):
+            return []
+        from handhold.pipeline.change_contents import is_current
+
+        found: list[str] = []
+        for change in self._session.journal.changes_of(entry.seq)[:MAX_CHECKED_PATHS]:
+            try:
+                if not is_current(self._session.files, change.path, change.after):
+                    found.append(change.path)
+            except ToolError as error:
+                LOG.debug("Cannot tell whether %s changed since call %s: %s", change.path, entry.seq, error)
+        return found
 
     def failed_just_before(self, call: Call) -> bool:
-        """Whether this session's last call was this one, and failed: to say the same again would not help it."""
+        """Whether this session's last call was the same and failed, so that the same refusal would not help."""
         *_, last, _ = [None, *self._session.journal.entries(session=call.session, last=2)]
         if last is None or last.succeeded:
             return False
         return (last.call.tool, last.call.arguments) == (call.tool, call.arguments)
 
     def make_outcome(self, reply: Reply, call: Call) -> Outcome:
-        """What the journal keeps; the reply itself only where a repeated call could ask for it.
+        """What the journal keeps of a reply.
 
-        Not with images in it, which would fill the store: whoever asks again looks again.
-
-        A call that was cancelled is as one that never came to an end: sent again, it is done.
+        The reply itself is kept only for a call with an id, and not if it has images, which would fill the store. A
+        cancelled call counts as unfinished: sent again, it is carried out.
         """
         status = "interrupted" if reply.code == Cancelled.code else reply.status
         kept = _dump_reply(reply, self._session.read_rules_hash) if call.call_id and not reply.images else None
@@ -73,7 +108,7 @@ def _dump_reply(reply: Reply, read_rules_hash: str) -> str:
 
 
 def _load_reply(text: str) -> tuple[Reply, str]:
-    """A reply, and the hash of the rules about reading under which it was made."""
+    """A reply, and the hash of the reading rules that were in force."""
     fields: dict[str, Any] = json.loads(text)
     reading = fields.pop("reading", "")
     fields["error_source"] = fields.pop("blame", None) or fields.get("error_source")  # its name in older journals
@@ -82,7 +117,7 @@ def _load_reply(text: str) -> tuple[Reply, str]:
 
 
 class CallLocks:
-    """The same call id at the same time, in two threads: the second waits for the first."""
+    """Locks by call id: of two threads with the same call, the second waits for the first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,7 +125,7 @@ class CallLocks:
 
     @contextmanager
     def hold(self, key: tuple[str, str]) -> Generator[None]:
-        """`key` is the turn and the call id. A call without an id waits for nobody."""
+        """`key` is the turn and the call id. A call without an id does not wait."""
         if not key[1]:
             yield
             return
@@ -110,16 +145,16 @@ class CallLocks:
 
 
 def canonicalize_arguments(tool: str, arguments: Any) -> str:
-    """Arguments as one spelling of JSON, so that the same call is the same text. What is long goes by its hash."""
+    """Arguments as canonical JSON, so that equal calls are equal strings. Long values are replaced by their hash."""
     try:
         return CANONICAL_JSON.encode(_shorten(arguments))
     except (TypeError, ValueError, RecursionError) as error:
-        wanted = f"an object that JSON can hold ({error})"
-        raise BadArguments(tool, "arguments", type(arguments).__name__, wanted) from None
+        expected = f"an object that JSON can hold ({error})"
+        raise BadArguments(tool, "arguments", type(arguments).__name__, expected) from None
 
 
 def _shorten(value: Any) -> Any:
-    """The journal keeps contents in a bounded store; it must not grow by a second copy of them in the arguments."""
+    """Contents are kept in a bounded store; the journal must not grow by a second copy in the arguments."""
     match value:
         case str() if len(value) > MAX_ARGUMENT_CHARS:
             hash = digest(value.encode("utf-8", "surrogatepass"))

@@ -33,7 +33,7 @@ from handhold.core.tools.git_refresh import INDEX_PATH
 from handhold.core.tools.run import classify_change
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
-from handhold.pipeline.change_contents import ChangeContents
+from handhold.pipeline.change_contents import ChangeContents, is_current
 from handhold.pipeline.context import elapsed_ms
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
@@ -189,19 +189,9 @@ class UndoService:
         if projected.affects(change.path):
             return True
         try:
-            return self._matches(change.path, change.before)
+            return is_current(self._files, change.path, change.before)
         except PermissionDenied:  # a folder above is closed, as the command left it: the commit opens it and looks
             return True
-
-    def _matches(self, path: str, content: Content | None) -> bool:
-        if isinstance(content, StagedContent | DirectoryMetadata):
-            return self._files.is_current(path, content)
-        stat = self._files.stat(path)
-        if content is None or stat is None:
-            return content is None and stat is None
-        if isinstance(content, Directory):
-            return stat.kind == "directory"
-        return stat.kind == "file" and self._files.fingerprint(path)[1] == content.hash
 
     # --- doing it
 
