@@ -14,6 +14,7 @@ from handhold.core.plans import digest
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
+from handhold.logs import log_swallowed
 
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 
@@ -134,6 +135,7 @@ class MemoryView:
         try:
             name = self._parse_name(path, path)
         except ToolError:
+            log_swallowed()
             return False
         return name in self.files or self.is_directory(name)
 

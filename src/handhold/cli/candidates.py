@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from handhold.core.errors import ToolError
+from handhold.logs import log_swallowed
 
 if TYPE_CHECKING:
     from handhold.core.ports.approvals import PendingApproval
@@ -24,6 +25,7 @@ def make_completer(find_names: Callable[[click.Context], Iterable[str]]) -> Call
         try:
             names = dict.fromkeys(find_names(ctx))
         except (ToolError, OSError, ValueError):
+            log_swallowed()
             return []
         return [name for name in names if name.startswith(incomplete) and name.isprintable() and " " not in name]
 

@@ -9,6 +9,8 @@ import os
 import stat
 from collections.abc import Iterator
 
+from handhold.logs import log_swallowed
+
 PLACEHOLDERS = (
     *(".git", ".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".mcp.json"),
     *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".envrc", ".husky", ".direnv"),
@@ -38,4 +40,5 @@ def _is_empty_folder(path: str) -> bool:
         with os.scandir(path) as entries:
             return next(entries, None) is None
     except OSError:
+        log_swallowed()
         return False

@@ -7,6 +7,8 @@ from unicodedata import category, east_asian_width
 
 import click
 
+from handhold.logs import log_swallowed
+
 DIFF_COLOURS = (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan"), ("[", "yellow"))
 MIN_COLUMNS, DEFAULT_COLUMNS = 40, 100  # columns that are made use of, however few there are; and where nobody knows
 
@@ -36,6 +38,7 @@ def get_columns() -> int:
     try:
         return max(MIN_COLUMNS, os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns)
     except (OSError, ValueError):
+        log_swallowed()
         return DEFAULT_COLUMNS
 
 

@@ -8,12 +8,15 @@ from handhold.core.plans import Changes, FileChange, FolderMtime, InlineContent
 from handhold.core.ports.journal import CallDecision, JournalEntry, Outcome
 from handhold.core.requests import Request
 from handhold.core.results import Reply, Result
+from handhold.logs import log_swallowed, warn_once
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.context import CallContext, elapsed_ms
 from handhold.pipeline.idempotency import ReplayLog
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit
+
+UNDO_DROPPED = "The space for undo is used up, so the oldest changes can no longer be undone; see undo_bytes."
 
 
 class ChangeCommitter:
@@ -55,6 +58,7 @@ class ChangeCommitter:
         def conclude(dropped: Sequence[JournalEntry]) -> Outcome:
             nonlocal reply
             if dropped:
+                warn_once("undo", UNDO_DROPPED)
                 context.dropped_undo = tuple(dropped)
                 reply = self._responder.reply(context, request, result)
             return self._replays.make_outcome(reply, context.call)
@@ -69,7 +73,7 @@ class ChangeCommitter:
         try:
             remember(written)
         except ToolError:
-            pass  # the change is committed and recorded; at worst the session has to read a file again
+            log_swallowed()  # the change is committed and recorded; at worst the session has to read a file again
         return reply
 
     def _find_concurrent_reply(self, context: CallContext) -> Reply | None:

@@ -78,4 +78,4 @@ class CheckedPolicy:
             self._logged.add(message)
             from logging import getLogger
 
-            getLogger("handhold").error("%s; Handhold denies what it was asked about", message, exc_info=error)
+            getLogger("handhold.policy").error("%s; Handhold denies what it was asked about", message, exc_info=error)

@@ -1,7 +1,7 @@
 """Commands: judged before they run, run on an overlay if there can be one, their effects committed like any change."""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from os.path import expanduser
 from threading import Lock
@@ -17,6 +17,7 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run
 from handhold.core.tools.git_refresh import drop_locks, drop_refreshed
+from handhold.logs import suppress_and_log
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
@@ -196,7 +197,7 @@ class CommandRunner:
     def _set_times(self, effects: Effects) -> None:
         """Of a command that changed nothing else. There is nothing to record: a time is no content."""
         if times := self._reviewer.allowed_times(effects):
-            with suppress(ToolError), self._session.files.transaction((), times) as transaction:
+            with suppress_and_log(ToolError), self._session.files.transaction((), times) as transaction:
                 transaction.apply()
 
     def _remember(self, ran: RunResult, files: Sequence[FileChange]) -> None:

@@ -1,7 +1,6 @@
 """Idempotent calls: a call that is sent again gets the reply it got before, from the journal."""
 
 import json
-import logging
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,10 +11,10 @@ from handhold.core.errors import BadArguments, CallIdReused, Cancelled, ToolErro
 from handhold.core.plans import digest
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
 from handhold.core.results import Block, Reply
+from handhold.logs import log_swallowed
 from handhold.pipeline.session import Session
 
 CANONICAL_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-LOG = logging.getLogger("handhold.calls")
 RULES_CHANGED = (
     "This call was carried out before. The rules about reading changed since, so its reply is not shown again; "
     "to look again, use a new call id."
@@ -81,8 +80,8 @@ class ReplayLog:
             try:
                 if not is_current(self._session.files, change.path, change.after):
                     found.append(change.path)
-            except ToolError as error:
-                LOG.debug("Cannot tell whether %s changed since call %s: %s", change.path, entry.seq, error)
+            except ToolError:
+                log_swallowed()  # it cannot be read now, so nobody can tell
         return found
 
     def failed_just_before(self, call: Call) -> bool:

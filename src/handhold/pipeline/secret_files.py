@@ -18,6 +18,7 @@ from handhold.core.ports.policy import Policy
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets
+from handhold.logs import log_swallowed
 
 MAX_SECRET_FILE_BYTES = 256 * 1024  # bytes of a secret file
 MAX_SECRETS = 2_000  # of a workspace
@@ -95,6 +96,7 @@ class SecretFiles:
                 secrets = find_secrets(head, place.rpartition("/")[2])
                 self._known[place] = stat.identity, secrets
         except ToolError:  # it cannot be read, or is gone
+            log_swallowed()
             return
         yield from secrets
 

@@ -8,6 +8,7 @@ from handhold.core.facts import FileIdentity
 from handhold.core.plans import FileChange, FolderMtime
 from handhold.core.ports.files import Files
 from handhold.core.ports.journal import CallDecision, IncompleteTransaction, Journal, JournalEntry, Outcome
+from handhold.logs import log_swallowed
 
 
 def commit(
@@ -39,7 +40,7 @@ def commit(
             transaction.clean_up(renew=renew)
             journal.mark_cleaned_up(seq)
         except ToolError:
-            pass  # it is committed and recorded: what could not be cleaned up now is at the next start
+            log_swallowed()  # it is committed and recorded; the next start cleans up
         return identities
 
 
@@ -59,6 +60,7 @@ def _recover_one(incomplete: IncompleteTransaction, files: Files, journal: Journ
     try:
         changed = files.recover(incomplete)
     except ToolError:
+        log_swallowed()
         return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
     if not incomplete.is_recorded:
         note = json.dumps({"left": changed}) if changed else None

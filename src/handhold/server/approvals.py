@@ -23,6 +23,7 @@ from handhold.core.errors import ToolError
 from handhold.core.ports.approvals import Consent, PendingApproval, Question
 from handhold.core.ports.store import Store
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
+from handhold.logs import log_swallowed
 from handhold.pipeline.cancellation import CancelToken
 
 MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
@@ -154,4 +155,5 @@ def record_answer(store: Store, question: str, answer: ElicitResult, by: str) ->
             choice = "once"
         store.answer(approval.hash, choice, by=by)
     except ToolError:
+        log_swallowed()
         return

@@ -10,6 +10,7 @@ from handhold.core.errors import ToolError
 from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import Run
 from handhold.core.results import ToolSpec
+from handhold.logs import log_swallowed
 from handhold.server.server_config import ServerConfig
 
 ToolKind = Literal["look", "change", "command"]
@@ -52,6 +53,7 @@ def _is_shell_tool(dialect: Dialect, spec: ToolSpec) -> bool:
     try:
         return isinstance(dialect.decode(spec.name, {"command": "true"}), Run)
     except ToolError:
+        log_swallowed()
         return False
 
 

@@ -133,7 +133,7 @@ def test_r6_python_logs_once_that_allow_rules_do_not_count(root: Path, caplog: p
         with Toolbox.open(root, state=root.parent / "state") as box:
             warnings = box.warnings
     logged = [(each.name, each.levelno, each.getMessage()) for each in caplog.records]
-    assert logged == [("handhold", logging.WARNING, warnings[0])]
+    assert logged == [("handhold.settings", logging.WARNING, warnings[0])]
     trust.record_trust(str(root), text.encode())
     with Toolbox.open(root, state=root.parent / "state") as box:
         assert box.warnings == ()

@@ -104,7 +104,7 @@ def read_orientation(image: Image.Image) -> int:
     try:
         found: Any = image.getexif().get(EXIF_ORIENTATION, 1)
     except (ValueError, TypeError, KeyError, IndexError, OSError, SyntaxError, OverflowError, ArithmeticError):
-        return 1
+        return 1  # this process has no logger: it runs confined
     return found if isinstance(found, int) else 1
 
 
@@ -183,6 +183,6 @@ def count_frames(file: BinaryIO, medium: str) -> int | None:
         count = int(getattr(Image.open(file, formats=[medium.upper()]), "n_frames", 1))
         return count if 0 < count <= MAX_FRAMES else None
     except (FrameCountTimeout, ValueError, TypeError, KeyError, IndexError, OSError, SyntaxError, EOFError):
-        return None
+        return None  # this process has no logger: it runs confined
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

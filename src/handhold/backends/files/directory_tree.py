@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 from handhold.backends.files.file_kinds import is_virtual
 from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS
 from handhold.core.text.ignore import GIT_FOLDER, IGNORE_FILES
+from handhold.logs import log_swallowed
 
 MAX_OPEN_FOLDERS = 64
 JUJUTSU_FOLDER = ".jj"  # another marker of a repository
@@ -95,6 +96,7 @@ class DiskTree:
         try:
             fd, status = self.open_file(above + slash, last)
         except OSError:
+            log_swallowed()
             return None
         try:
             return (
@@ -103,6 +105,7 @@ class DiskTree:
                 else None
             )
         except OSError:
+            log_swallowed()
             return None
         finally:
             os.close(fd)
@@ -111,6 +114,7 @@ class DiskTree:
         try:
             mode = os.stat(name, dir_fd=self.open_folder(rel_path), follow_symlinks=False).st_mode
         except OSError:
+            log_swallowed()
             return None
         if stat.S_ISREG(mode):
             return "file"
@@ -124,6 +128,7 @@ class DiskTree:
         try:
             os.stat(name, dir_fd=self.open_folder(rel_path))
         except OSError:
+            log_swallowed()
             return False
         return True
 
@@ -188,6 +193,7 @@ def _entry_kind(entry: "os.DirEntry[str]") -> EntryKind:
             return "directory"
         return "link" if entry.is_symlink() else "other"
     except OSError:
+        log_swallowed()
         return "other"
 
 

@@ -22,6 +22,7 @@ from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.core.facts import FileIdentity
+from handhold.logs import log_swallowed
 
 RACY_NS = 2_000_000_000  # after a change this recent, another may have happened within the same clock tick
 
@@ -167,6 +168,7 @@ class RootScan:
                 if not listing.is_stable or (found[2], found[1], found.st_ctime_ns) != listing.stamp:
                     return False
         except OSError:
+            log_swallowed()
             return False
         return True
 
@@ -187,6 +189,7 @@ class RootScan:
             found = os.fstat(tree.open_folder(folder_prefix))
             entries = list(tree.iter_entries(folder_prefix))
         except OSError:
+            log_swallowed()
             return FolderListing(None, is_stable=False, is_unreadable=self._is_ours(rel_path))
         stamp = (found.st_dev, found.st_ino, found.st_ctime_ns)
         prefix, denies = self.to_place(folder_prefix), self._denies
@@ -255,6 +258,7 @@ class RootScan:
         try:
             return os.stat(rel_path, dir_fd=self._root.fd, follow_symlinks=False)
         except OSError:
+            log_swallowed()
             return None
 
 
@@ -274,11 +278,13 @@ def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId
         folder = tree.open_folder(prefix)
         names = [name for name, kind in tree.iter_entries(prefix) if kind == "file"]
     except OSError:
+        log_swallowed()
         return
     for name in names:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
+            log_swallowed()
             continue
         if (found.st_dev, found.st_ino) in file_ids:
             yield prefix + os.fsencode(name)

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 from handhold.core.plans import StagedContent
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
+from handhold.logs import log_swallowed
 
 MAX_HASHED_FILE_BYTES = 1024 * 1024  # larger files in a tree are not read
 MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # read of one tree
@@ -101,6 +102,7 @@ def exact_hash(name: str, *, dir_fd: int | None = None) -> str:
         if stat.S_ISDIR(found.st_mode):
             return _ManifestWalk(None, exact=True).run(name, dir_fd).hash
     except OSError:
+        log_swallowed()
         return secrets.token_hex()
     return sha256(_format_exact_line(name, dir_fd, found).encode()).hexdigest()
 
@@ -112,6 +114,7 @@ def _format_exact_line(name: str, dir_fd: int | None, status: os.stat_result) ->
         path = name if dir_fd is None else f"/proc/self/fd/{dir_fd}/{name}"
         access = ",".join(_read_xattr_hex(path, attribute) for attribute in ACCESS_XATTRS)
     except OSError:
+        log_swallowed()
         return secrets.token_hex()
     return f"{status.st_mode:o} {status.st_uid}:{status.st_gid} {access} {content}"
 

@@ -7,6 +7,7 @@ from time import monotonic
 
 from handhold.backends.files.file_kinds import is_virtual
 from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
+from handhold.logs import log_swallowed
 
 SEARCH_TIMEOUT_SECONDS = 0.1
 MAX_ENTRIES = 50_000
@@ -42,4 +43,5 @@ def list_folder(parts: Sequence[str], open_folder: Callable[[Sequence[str]], int
         finally:
             os.close(fd)
     except OSError:
+        log_swallowed()
         return

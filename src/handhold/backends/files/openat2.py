@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.files.roots import Root, RootedPath, Roots
 from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS, OpenedPath, WalkResolver
+from handhold.logs import log_swallowed
 
 SYS_OPENAT2 = 437  # the same on every architecture except Alpha
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
@@ -56,10 +57,12 @@ def is_available(root: Root) -> bool:
     try:
         fd = openat2(root.fd, b".", PATH_HOW)
     except OSError:
+        log_swallowed()
         return False
     try:
         return os.readlink(f"/proc/self/fd/{fd}") == root.real
     except OSError:
+        log_swallowed()
         return False
     finally:
         os.close(fd)
@@ -107,6 +110,7 @@ def resolve_fd_path(fd: int, root: Root) -> str | None:
             return name
         now = os.readlink(f"/proc/self/fd/{root.fd}")  # the root itself was renamed
     except OSError:
+        log_swallowed()
         return None
     if name == now:
         return root.real

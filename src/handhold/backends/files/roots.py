@@ -14,6 +14,7 @@ from handhold.backends.files.file_kinds import is_virtual
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.core.errors import BadPath, OutsideWorkspace
 from handhold.core.text.path_escaping import unescape_ambiguous, unescape_path
+from handhold.logs import log_swallowed
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Root:
             try:
                 real = os.readlink(f"/proc/self/fd/{fd}")
             except OSError:
+                log_swallowed()
                 real = os.path.realpath(given)
             return cls(fd, given, real, writable, os.fstat(fd).st_dev)
 

@@ -15,6 +15,7 @@ from handhold.core.errors import BadPath, NotDirectory, NotFound, PermissionDeni
 from handhold.core.plans import StagedContent
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
+from handhold.logs import log_swallowed
 
 UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # why an entry at a path cannot be shown
 
@@ -104,6 +105,7 @@ class StagedFiles:
             try:
                 fd = area.open_folder(command)
             except OSError:
+                log_swallowed()
                 continue
             yield _close_after(fd, slot)
 

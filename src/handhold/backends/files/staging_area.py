@@ -19,6 +19,7 @@ from secrets import token_hex
 from typing import Protocol
 
 from handhold.backends.files.os_errors import translate_os_errors
+from handhold.logs import log_swallowed, suppress_and_log
 
 LOCK_FILE = "lock"
 KEEP_FILE = "left"  # in a command's folder: it holds what recovery could not identify, and is kept for inspection
@@ -85,7 +86,7 @@ class StagingArea:
     def release(self, command: str) -> None:
         """Release the lock: from now on the journal knows what the slots are needed for."""
         if (lock := self._locks.pop(command, None)) is not None:
-            with suppress(OSError):
+            with suppress_and_log(OSError):
                 fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the lock, too
             os.close(lock)
 
@@ -146,7 +147,7 @@ class StagingArea:
         fd = os.open(self.folder, LIST_FLAGS)
         try:
             for name in names:
-                with suppress(OSError):
+                with suppress_and_log(OSError):
                     remove_tree(name, fd)
         finally:
             os.close(fd)
@@ -214,6 +215,7 @@ def _make_private_folders(folder: str, below: Sequence[str]) -> bool:
                 os.mkdir(folder, 0o700)
             os.close(_open_private(folder))
     except OSError:
+        log_swallowed()
         return False
     return True
 

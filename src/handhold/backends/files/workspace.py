@@ -54,6 +54,7 @@ from handhold.core.ports.files import MAX_EDITABLE_BYTES, HiddenPaths, Transacti
 from handhold.core.ports.journal import IncompleteTransaction
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
+from handhold.logs import log_swallowed, warn_once
 
 TAIL_READ_BYTES = 4096  # read after the end: a larger buffer takes longer to allocate than to fill
 MAX_SIBLING_NAMES = 2_000  # names in a directory that are compared with a missing one
@@ -208,12 +209,14 @@ class Workspace:
         try:
             return identity_of(os.stat(place))
         except (OSError, ValueError):
+            log_swallowed()
             return None
 
     def _read_config(self, place: str) -> bytes:
         try:
             return self._read_consistently(escape_ambiguous(place), lambda fd, _, __: os.read(fd, MAX_CONFIG_BYTES))
         except ToolError:
+            log_swallowed()
             return b""
 
     def fingerprint(self, path: str) -> tuple[FileIdentity, str]:
@@ -312,6 +315,7 @@ class Workspace:
             with self._resolver.open(self._roots.parse_path(path), os.O_PATH) as opened:
                 return opened.fd is not None
         except ToolError:
+            log_swallowed()
             return False
 
     def _fstat(self, fd: int, path: str) -> os.stat_result:
@@ -367,6 +371,7 @@ class Workspace:
             fd = self._resolver.open_directory(root, parts)
             os.close(fd)
         except OSError:
+            log_swallowed()
             return None
         found = list_folder(parts, lambda way: self._resolver.open_directory(root, way))
         return [name for name, _ in islice(found, MAX_SIBLING_NAMES)]
@@ -380,4 +385,5 @@ def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:
         return openat2.Openat2Resolver(roots)
     if resolver == "openat2":
         raise NotImplementedError("this kernel has no openat2, or forbids it")
+    warn_once("files", "The kernel does not offer openat2, so paths are resolved step by step, which is slower.")
     return WalkResolver(roots)

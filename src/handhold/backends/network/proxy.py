@@ -13,6 +13,7 @@ from threading import Event, Lock, Thread, current_thread
 from handhold.backends.network import NetworkAccess
 from handhold.backends.network.proxy_request import MAX_HEAD_BYTES, BadRequest, ProxyRequest, parse_request
 from handhold.core.policy.hosts import BadHost
+from handhold.logs import log_swallowed, suppress_and_log
 
 MAX_CONNECTIONS = 64
 CLOSE_TIMEOUT_SECONDS = 1.0  # for a connection to end when the command has
@@ -44,7 +45,7 @@ class Proxy:
         self._closed.set()
         with self._lock:
             for each in (self._control_socket, *self._connections):
-                with suppress(OSError):
+                with suppress_and_log(OSError):
                     each.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         with self._lock:
@@ -68,6 +69,7 @@ class Proxy:
         try:
             _, fds, _, _ = socket.recv_fds(self._control_socket, 1, 1)
         except OSError:
+            log_swallowed()
             return
         if not fds:
             return  # the command never started
@@ -196,7 +198,7 @@ class Proxy:
                 if data:
                     other[each].sendall(data)
                     continue
-                with suppress(OSError):
+                with suppress_and_log(OSError):
                     other[each].shutdown(socket.SHUT_WR)
                 del other[each]
 
@@ -265,5 +267,5 @@ def _format_request_line(head: bytes) -> str:
 def _send_error(client: socket.socket, status: int, reason: str) -> None:
     text = f"handhold: {reason}\n".encode()
     head = f"HTTP/1.1 {status} Refused\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
-    with suppress(OSError):
+    with suppress_and_log(OSError):
         client.sendall(f"{head}Connection: close\r\n\r\n".encode() + text)

@@ -15,6 +15,7 @@ from handhold.core.plans import Search
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.requests import ListFiles
 from handhold.core.text.path_escaping import unescape_ambiguous
+from handhold.logs import warn_once
 
 ENGINES = ("ripgrep", "walk")
 
@@ -40,6 +41,7 @@ class DiskSearch:
                 return self._search_with_ripgrep(search, visible, until, hidden)
             except EngineFailed as broken:
                 fallback_reason = str(broken)
+                warn_once("search", f"Searches use the slower built-in engine: {fallback_reason}")
         return BuiltinSearch(self._workspace).search(
             search, visible, until, "" if limits_entries else fallback_reason, hidden
         )

@@ -25,6 +25,7 @@ from handhold.backends.search.events import FoundLine
 from handhold.backends.search.line_matcher import LineMatcher, make_reader
 from handhold.backends.search.search_process import Deadline, EngineFailed
 from handhold.core.requests import Grep
+from handhold.logs import log_swallowed
 
 MAX_BATCH_FILES = 256
 FIRST_BATCH_FILES = 16  # smaller at first, so that a page that fills early is there early
@@ -103,6 +104,7 @@ class BatchReader:
             result.vanished += 1
             return
         except OSError:
+            log_swallowed()
             result.unreadable += 1
             return
         try:
@@ -111,6 +113,7 @@ class BatchReader:
             else:
                 self._match_file(result, rel_path + name, make_reader(fd, status.st_size))
         except OSError:
+            log_swallowed()
             result.unreadable += 1
         finally:
             os.close(fd)

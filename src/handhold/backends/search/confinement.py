@@ -15,6 +15,7 @@ from handhold.backends.search.ripgrep_binary import ENV, START_TIMEOUT_SECONDS
 from handhold.backends.search.search_folder import SearchFolder
 from handhold.backends.search.search_process import EngineFailed
 from handhold.core.text.ignore import IGNORE_FILES
+from handhold.logs import log_swallowed, warn_once
 
 # What a dynamically linked program needs to start. Contains no secrets: every command may read it.
 LIBRARIES = ("/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache")
@@ -35,6 +36,7 @@ def confine(folder: SearchFolder, program: str, name: bytes, *, ignored: bool) -
     """
     needed = find_needed_files(program)
     if isinstance(needed, str):
+        warn_once("search", f"Searches run outside the sandbox: {needed}")
         return []
     readable: list[str | bytes] = [*needed, *(() if ignored or name else list_ignore_files_above(folder))]
     flags: list[str | bytes] = [*LAUNCHER_ARGV]
@@ -83,6 +85,7 @@ def can_start(argv: Sequence[str]) -> bool:
             argv, stdin=subprocess.DEVNULL, capture_output=True, env=ENV, timeout=START_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.SubprocessError):
+        log_swallowed()
         return False
     return result.returncode == 0
 
@@ -122,6 +125,7 @@ def list_visible_parts(fd: int, hidden: HiddenTree) -> Iterator[bytes]:
             try:
                 entries = tree.list_entries(rel_path)
             except OSError:
+                log_swallowed()
                 continue
             for name, kind in entries:
                 if name not in within:

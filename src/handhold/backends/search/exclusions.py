@@ -16,6 +16,7 @@ from handhold.core.facts import SkippedFiles
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import IgnoreRules
+from handhold.logs import log_swallowed
 
 COVERAGE_TIMEOUT_SECONDS = 0.5  # for finding out what was not searched
 
@@ -69,6 +70,7 @@ class ExclusionClassifier:
         try:
             marks = () if self.ignored else self.tree.list_markers(rel_path)
         except OSError:
+            log_swallowed()
             marks = ()
         folder = self.place.rstrip("/") + "/" + os.fsdecode(rel_path)
         return None, load_folder_rules(self.tree, folder.rstrip("/") or "/", rel_path, marks, rules)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from handhold.backends.files.directory_tree import JUJUTSU_FOLDER, RULE_MARKERS, DirectoryTree, DiskTree, TreeEntry
 from handhold.core.text.ignore import GIT_EXCLUDE_FILE, GIT_FOLDER, IGNORE_FILES, IgnoreRules
 from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.logs import log_swallowed
 
 if TYPE_CHECKING:  # not needed for a workspace in memory
     from handhold.backends.files.workspace import Workspace
@@ -44,6 +45,7 @@ def load_parent_rules(
         try:
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
+            log_swallowed()
             continue
         try:
             with DiskTree(fd) as tree:
@@ -60,6 +62,7 @@ def load_parent_rules(
             try:
                 rules = load_folder_rules(tree, folder, rel_path, tree.list_markers(rel_path), rules)
             except OSError:
+                log_swallowed()
                 continue
     return rules
 

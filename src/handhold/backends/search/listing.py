@@ -23,6 +23,7 @@ from handhold.core.text.cursor import checksum
 from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
 from handhold.core.text.globs import GlobSet, parse_glob_line
 from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.logs import log_swallowed
 from handhold.version import VERSION
 
 ENGINE = f"handhold {VERSION}"
@@ -56,6 +57,7 @@ def list_directory(workspace: Workspace, search: Search, visible: Callable[[str]
         try:
             there = workspace.stat(escape_ambiguous(place))
         except ToolError:
+            log_swallowed()
             return "link"
         return there.kind if there and there.kind != "other" else "link"
 
@@ -185,6 +187,7 @@ class ListingRun:
         except FileNotFoundError:
             self.unstable_count += 1
         except OSError:
+            log_swallowed()
             self.unreadable += 1
 
     def _find_skip_rule(self, name: str, kind: EntryKind) -> SkipReason | None:
@@ -227,6 +230,7 @@ class ListingRun:
                     if depth + 1 < self.request.depth:
                         below += self._list_folders(rel_path, MAX_STAMPED_FOLDERS - stamped)
                 except OSError:
+                    log_swallowed()
                     continue
                 stamped += 1
                 if stamped >= MAX_STAMPED_FOLDERS:

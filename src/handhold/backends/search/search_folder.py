@@ -32,6 +32,7 @@ from handhold.core.facts import MatchRow
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.text.clip import clip
 from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.logs import log_swallowed
 
 NO_LINKS = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 READ_FLAGS, STAT_FLAGS = os.O_RDONLY, os.O_PATH  # a file may be listed without being readable
@@ -164,6 +165,7 @@ class SearchFolder:
         try:
             fd = self._open_beneath(name, STAT_FLAGS)
         except (OSError, ToolError):
+            log_swallowed()
             return None
         try:
             return os.fstat(fd)

@@ -18,6 +18,7 @@ from handhold.backends.search.tree_walk import build_overrides
 from handhold.core.facts import SkippedFiles
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.ignore import IgnoreRules
+from handhold.logs import log_swallowed
 
 MAX_NAMES = 200_000  # with more files, names are not collected
 
@@ -37,7 +38,7 @@ class SkipReport:
         try:
             self._build(run.request)
         except (DeadlineExceeded, EngineFailed):
-            pass
+            log_swallowed()
 
     def _build(self, request: Glob | Grep) -> None:
         glob = request.glob if isinstance(request, Grep) else ""

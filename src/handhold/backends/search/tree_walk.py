@@ -16,6 +16,7 @@ from handhold.backends.search.search_process import Deadline, EntryLimitReached
 from handhold.core.requests import Glob, Grep
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import IgnoreRules
+from handhold.logs import log_swallowed
 
 MAX_DEPTH = 20_000  # paths below would fill a page by themselves
 
@@ -86,6 +87,7 @@ class TreeWalk:
             self.unstable_count += 1
             return None
         except OSError:
+            log_swallowed()
             self.unreadable += 1
             return None
         if not self.ignored:

@@ -9,7 +9,6 @@ it, its rules would silently be missing.
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 
@@ -29,6 +28,7 @@ from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.policy.rules import PATH_VERBS, Rule, RuleSet
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.display_text import to_single_line
+from handhold.logs import log_swallowed, warn_once
 
 FILE_NAME = SETTINGS_FILE
 CONFIG_VARIABLE = "HANDHOLD_CONFIG"  # names a file to use instead of the user's; it must exist
@@ -149,12 +149,9 @@ def find_warnings(roots: Sequence[str], settings: bool | str | os.PathLike[str] 
         return (to_single_line(text),)
 
 
-@lru_cache(maxsize=1024)
 def log_warning(warning: str) -> None:
     """Once per process: a server opens the same folder for every session. Without a handler it goes to stderr."""
-    from logging import getLogger
-
-    getLogger("handhold").warning("%s", warning)
+    warn_once("settings", warning)
 
 
 def narrow_mode(mode: Mode, other: Mode | None) -> Mode:
@@ -195,4 +192,5 @@ def is_case_insensitive(root: str) -> bool:
             name = next((entry.name for entry in entries if entry.name.swapcase() != entry.name), None)
         return name is not None and os.path.samefile(os.path.join(root, name), os.path.join(root, name.swapcase()))
     except OSError:
+        log_swallowed()
         return False

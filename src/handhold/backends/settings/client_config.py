@@ -15,6 +15,7 @@ from handhold.backends.settings.settings_file import read_regular_file
 from handhold.backends.state.state_folder import default_state_root, ensure_private_folder
 from handhold.core.errors import SettingsBroken, Stale
 from handhold.core.text.jsonc import TextEdit
+from handhold.logs import log_swallowed
 
 MAX_CONFIG_BYTES = 16 * 1024 * 1024  # one client keeps much else in the same file
 
@@ -69,6 +70,7 @@ def remove_file(file: str, before: str, folders: Sequence[str]) -> None:
         try:
             os.rmdir(folder)
         except OSError:
+            log_swallowed()
             return
 
 

@@ -38,6 +38,7 @@ from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.core.ports.shell import CommandResult, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
+from handhold.logs import warn_once
 
 BASH = "bash"
 MAX_ARGUMENT_BYTES = 100_000  # the kernel's limit is 131,071
@@ -180,6 +181,8 @@ class SandboxedShell:
     def run(self, run: Run, *, on_output: Callable[[str], None] | None = None) -> Generator[CommandResult]:
         """Raise NoShell if an overlay is suddenly unavailable: running without one would need another decision."""
         status = self.sandbox
+        for reason in status.why_not if self._bubblewrap else ():
+            warn_once("shell", f"Commands are less confined than they could be: {reason}")
         direct = run.direct or not status.shadow
         if direct and run.preview:
             raise NoShell("; ".join(("a preview needs a shadow of the workspace", *status.why_not)))

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from handhold.backends.shell.environment import SYSTEM_PATH
+from handhold.logs import log_swallowed
 
 # git prints names of sections and keys in lower case
 SAFE_SETTINGS = re.compile(
@@ -36,6 +37,7 @@ def build_git_settings(excludes: str, *, in_place: bool) -> bytes:
     try:
         system_settings = SYSTEM_CONFIG.read_bytes() if in_place else f"[include]\n\tpath = {SYSTEM_CONFIG}".encode()
     except OSError:
+        log_swallowed()
         system_settings = b""
     return system_settings + b"\n" + build_user_settings(excludes)
 
@@ -64,6 +66,7 @@ def read_git_excludes() -> bytes:
         with path.open("rb") as file:  # not in a workspace
             return file.read(MAX_EXCLUDES_BYTES)
     except (OSError, ValueError):
+        log_swallowed()
         return b""
 
 
@@ -81,6 +84,7 @@ def read_user_settings() -> tuple[GitSetting, ...]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
+        log_swallowed()
         return ()
     records = done.stdout.decode("utf-8", "surrogateescape").split("\0")
     # A key without a value means true.

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from handhold.backends.mounts import MOUNTINFO_PATH, unescape_field
+from handhold.logs import log_swallowed
 
 RESULTS_PATH = "/large_tool_results"
 HANDHOLD_FOLDER = "/.handhold"  # launcher, shim and git settings, in the sandbox only
@@ -156,6 +157,7 @@ def _is_accessible(place: str) -> bool:
     try:
         owner = os.lstat(place).st_uid
     except OSError:
+        log_swallowed()
         return False
     return owner == os.geteuid() or any(_has_access(place, mode) for mode in (os.R_OK, os.W_OK, os.X_OK))
 
@@ -249,6 +251,7 @@ def _list_link_targets(folder: str) -> list[str]:
     try:
         return [os.path.realpath(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
     except OSError:
+        log_swallowed()
         return []
 
 

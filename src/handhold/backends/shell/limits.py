@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from uuid import uuid4
 
+from handhold.logs import log_swallowed
+
 ENTER_SCRIPT = 'echo 0 >"$0/cgroup.procs" && exec "$@"'  # 0 is the writing process
 CGROUP_ROOT = "/sys/fs/cgroup"
 EXIT_TIMEOUT_SECONDS = 0.5  # how long to wait at exit for dying processes in a cgroup
@@ -68,6 +70,7 @@ def _create_cgroup(parent: str, settings: Mapping[str, int | None], cleanup: Exi
             if value is not None and (name != SWAP_LIMIT or os.path.exists(path)):
                 _write_value(path, str(value))
     except OSError:
+        log_swallowed()
         return ()
     return ("/bin/sh", "-c", ENTER_SCRIPT, group)
 
@@ -84,6 +87,7 @@ def find_delegated_cgroup() -> str:
         with os.fdopen(os.open(os.path.join(parent, "cgroup.subtree_control"), os.O_RDONLY)) as file:
             shared = file.read().split()
     except OSError:
+        log_swallowed()
         return ""
     return parent if _is_writable(parent) and {"memory", "pids"} <= set(shared) else ""
 
@@ -94,6 +98,7 @@ def find_pids_cgroup() -> str:
     try:
         own = os.path.join(CGROUP_ROOT, "pids", _read_own_cgroup(":pids:/").lstrip("/"))
     except OSError:
+        log_swallowed()
         return ""
     return own if _is_writable(own) else ""
 

@@ -8,13 +8,13 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 
 from handhold.backends.files.commit.file_metadata import has_same_bytes
 from handhold.backends.files.manifest import READ_FLAGS
 from handhold.backends.files.roots import Root, split_names
 from handhold.backends.files.walk_resolver import descend
 from handhold.backends.shell.overlay_xattrs import is_whiteout
+from handhold.logs import suppress_and_log
 
 FileSignature = tuple[int, int, int]
 
@@ -35,7 +35,7 @@ class MoveDetector:
 
     def _is_same(self, fd: int, rel_path: str) -> bool:
         above, name = os.path.split(rel_path)
-        with suppress(OSError):
+        with suppress_and_log(OSError):
             directory = descend(self._root, split_names(above))
             try:
                 old = os.open(name, READ_FLAGS, dir_fd=directory)
@@ -52,7 +52,7 @@ class MoveDetector:
         found: defaultdict[FileSignature, list[str]] = defaultdict(list)
         for folder, _, files, upper in os.fwalk(".", dir_fd=self._layer.fd):
             deleted = [name for name in files if is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))]
-            with suppress(OSError):
+            with suppress_and_log(OSError):
                 directory = descend(self._root, split_names(os.path.normpath(folder).removeprefix(".")))
                 try:
                     for name in deleted:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM
 from pathlib import Path
 
+from handhold.logs import log_swallowed
+
 PROBE_TIMEOUT_SECONDS = 5
 SYSCTL_FOLDER = Path("/proc/sys")
 MAX_NAMESPACES_SYSCTL, UNPRIVILEGED_CLONE_SYSCTL = "user.max_user_namespaces", "kernel.unprivileged_userns_clone"
@@ -121,6 +123,7 @@ def _read_sysctl(name: str) -> int | None:
     try:
         return int((SYSCTL_FOLDER / name.replace(".", "/")).read_text())
     except (OSError, ValueError):
+        log_swallowed()
         return None
 
 

@@ -12,6 +12,8 @@ import signal
 from contextlib import suppress
 from functools import cache
 
+from handhold.logs import log_swallowed
+
 TOOL_VARIABLE = "HANDHOLD_TOOL"
 TOOL_ID_PATTERN = re.compile(r"(?P<pid>[1-9][0-9]{0,9})-[0-9]{1,20}-(?P<namespace>pid:\[[0-9]{1,20}\])")
 
@@ -76,6 +78,7 @@ def _is_alive(tool: str) -> bool:
     try:
         return build_tool_id(int(tool.partition("-")[0])) == tool
     except (OSError, IndexError):
+        log_swallowed()
         return False
 
 

@@ -28,6 +28,7 @@ from handhold.backends.shell.sandbox_layout import Mount
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import SystemFailure
 from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
+from handhold.logs import log_swallowed, suppress_and_log
 
 # File systems that can hold a layer: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, bcachefs, ZFS.
 LAYER_FILE_SYSTEMS = frozenset((0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0xCA451A4E, 0x2FC12FC1))
@@ -71,7 +72,7 @@ class RootOverlay:
             return
         try:
             for name in (UPPER, WORK):
-                with suppress(OSError):
+                with suppress_and_log(OSError):
                     remove_tree(name, fd)
         finally:
             os.close(fd)
@@ -217,6 +218,7 @@ def _can_hold_layers(folder: str) -> bool:
         os.setxattr(fd, PROBE_XATTR, b"")
         os.removexattr(fd, PROBE_XATTR)
     except OSError:
+        log_swallowed()
         return False
     finally:
         os.close(fd)
@@ -233,6 +235,7 @@ def _find_layer_area(scratch: Path) -> StagingArea:
             os.close(area.open_folder("."))  # it is ours alone
             area.sweep(tuple)
         except OSError:
+            log_swallowed()
             continue
         if _can_hold_layers(str(folder)):
             return area

@@ -18,6 +18,7 @@ from handhold.backends.files.openat2 import (
     pack_open_how,
 )
 from handhold.backends.shell import host_paths
+from handhold.logs import log_swallowed
 
 FOLDER_OPEN_HOW = pack_open_how(
     os.O_PATH | os.O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
@@ -68,6 +69,7 @@ def find_caches(home: str, environ: Mapping[str, str], excluded: Sequence[str]) 
     try:
         top = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
+        log_swallowed()
         return PackageCaches()
     try:
         for cache, folder, parts in _list_candidates(home, tuple(environ.get(name, "") for name in CACHE_VARIABLES)):
@@ -115,6 +117,7 @@ def _is_folder(top: int, rel_path: bytes) -> bool:
     try:
         os.close(openat2(top, rel_path, FOLDER_OPEN_HOW))
     except OSError:
+        log_swallowed()
         return False
     return True
 

@@ -78,11 +78,11 @@ def read_children(pid: int) -> list[int] | None:
     try:
         fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
     except OSError:
-        return None
+        return None  # this process has no logger: it runs confined
     try:
         return [int(child) for child in os.read(fd, 1 << 20).split()]
     except OSError:
-        return None
+        return None  # this process has no logger: it runs confined
     finally:
         os.close(fd)
 
@@ -102,11 +102,11 @@ def _read_stat(pid: int) -> list[bytes]:
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
-        return gone
+        return gone  # this process has no logger: it runs confined
     try:
         return os.read(fd, 4096).rpartition(b")")[2].split() or gone
     except OSError:
-        return gone
+        return gone  # this process has no logger: it runs confined
     finally:
         os.close(fd)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handhold.backends.shell.host_paths import RESULTS_PATH
+from handhold.logs import log_swallowed
 
 MAX_KEPT_BYTES = 1024**3  # for all outputs together, and for one
 
@@ -47,6 +48,7 @@ class SpillFile:
         try:
             fd = os.open(self.folder / self.name, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
+            log_swallowed()
             return b""
         try:
             return os.pread(fd, size, start)
@@ -80,6 +82,7 @@ class ResultStore:
                 spill = SpillFile(self.folder, name, fd)
                 break
         except OSError:
+            log_swallowed()
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,12 +124,14 @@ def _try_unlink(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
+        log_swallowed()
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink(missing_ok=True)
         return True
     except OSError:
+        log_swallowed()
         return False
     finally:
         os.close(fd)

@@ -19,6 +19,7 @@ from handhold.backends.mounts import list_mounts
 from handhold.backends.shell import host_paths, seccomp
 from handhold.backends.shell.environment import SYSTEM_PATH
 from handhold.backends.shell.namespace_diagnosis import find_cause
+from handhold.logs import log_swallowed
 
 SYSTEM_BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 MIN_BUBBLEWRAP_VERSION = (0, 11)  # the first with overlays
@@ -185,6 +186,7 @@ def _run(
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
+        log_swallowed()
         return None
 
 

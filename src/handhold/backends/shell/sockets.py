@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from handhold.backends.shell import host_paths
+from handhold.logs import log_swallowed
 
 BOUND_SOCKETS_FILE = "/proc/net/unix"
 SEARCH_TIMEOUT_SECONDS = 0.1  # breadth first: sockets are rarely deep
@@ -48,6 +49,7 @@ def _is_socket(place: str) -> bool:
     try:
         return stat.S_ISSOCK(os.lstat(place).st_mode)
     except OSError:
+        log_swallowed()
         return False
 
 

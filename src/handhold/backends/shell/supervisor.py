@@ -12,7 +12,7 @@ import os
 import select
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from threading import Thread
 
 from handhold.backends.shell.seccomp_notify import (
@@ -29,6 +29,7 @@ from handhold.backends.shell.seccomp_notify import (
     get_syscall_names,
 )
 from handhold.backends.shell.syscall_handler import ContinueSyscall, SyscallHandler, WriteGuard
+from handhold.logs import log_swallowed, suppress_and_log
 
 
 class Supervisor:
@@ -45,7 +46,7 @@ class Supervisor:
 
     def close(self) -> None:
         os.eventfd_write(self._stop, 1)
-        with suppress(OSError):
+        with suppress_and_log(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._channel.close()
@@ -55,6 +56,7 @@ class Supervisor:
         try:
             _, fds, _, _ = socket.recv_fds(self._channel, 1, 1)
         except OSError:
+            log_swallowed()
             return
         if not fds:
             return  # the command never started
@@ -98,5 +100,5 @@ class Supervisor:
                 error = -(problem.errno or errno.EPERM)
             except Exception:  # noqa: BLE001 — the command is waiting, and a bug of ours must not allow its call
                 error = -errno.EPERM
-        with suppress(OSError):
+        with suppress_and_log(OSError):
             fcntl.ioctl(listener, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notification_id, 0, error, flags))

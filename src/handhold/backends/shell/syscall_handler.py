@@ -7,7 +7,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from threading import Lock
 from typing import NoReturn, TypeVar
 
@@ -20,6 +20,7 @@ from handhold.backends.shell.seccomp_notify import (
     SyscallNotification,
     is_refused_by_landlock,
 )
+from handhold.logs import suppress_and_log
 
 AT_FDCWD, AT_SYMLINK_FOLLOW, AT_REMOVEDIR = -100, 0x400, 0x200
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
@@ -252,7 +253,7 @@ class SyscallHandler:
             raise ContinueSyscall from None  # the kernel reports the error, or resolves what only it can
         self._stack.callback(os.close, fd)
         # Only now is it certain that these paths belong to the process that waits.
-        with suppress(OSError):
+        with suppress_and_log(OSError):
             fcntl.ioctl(self._listener, IOCTL_NOTIF_ID_VALID, struct.pack("=Q", self._notification.id))
             return fd
         raise ContinueSyscall

@@ -8,9 +8,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from handhold.backends.shell import reaper
+from handhold.logs import suppress_and_log
 
 POLL_SECONDS = 0.02  # between two checks of what is left
 
@@ -48,7 +48,7 @@ def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
 
 def _send_signal(pid: int, parent: int, signal_number: signal.Signals) -> None:
     """Signal a process by pid, unless the pid has been reused."""
-    with suppress(OSError):
+    with suppress_and_log(OSError):
         fd = os.pidfd_open(pid)
         try:
             if reaper.read_parent(pid) == parent:

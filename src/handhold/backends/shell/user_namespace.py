@@ -9,7 +9,7 @@ import os
 import re
 import select
 import subprocess
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from handhold.backends.shell.sandbox_support import (
     build_sys_flags,
     detect_sandbox_support,
 )
+from handhold.logs import suppress_and_log
 
 # What `--disable-userns` does, which bubblewrap supports only with a namespace of its own.
 DISABLE_NAMESPACES_COMMAND = "echo 0 >/proc/sys/user/max_user_namespaces"
@@ -53,7 +54,7 @@ def _open_id_range() -> int:
     found = support.bubblewrap
     if found is None or not found.overlay or not support.launcher:
         return -1
-    with suppress(OSError, subprocess.TimeoutExpired), ExitStack() as opened:
+    with suppress_and_log(OSError, subprocess.TimeoutExpired), ExitStack() as opened:
         namespace = _create_namespace(found.path)
         opened.callback(os.close, namespace)
         _verify_namespace(found.path, namespace)

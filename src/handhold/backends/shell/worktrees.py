@@ -6,7 +6,8 @@ repository that in turn names this root: `git worktree add` writes both, and an 
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
+
+from handhold.logs import suppress_and_log
 
 MAX_LINE_BYTES = 8192  # twice the longest path
 OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -47,7 +48,7 @@ def advise_on_worktrees(roots: Iterable[str], output: str) -> tuple[str, ...]:
 
 def _read_line(path: str) -> str:
     """The only line of a small file; empty if there is no such file, or it contains more."""
-    with suppress(OSError, ValueError):
+    with suppress_and_log(OSError, ValueError):
         with os.fdopen(os.open(path, OPEN_FLAGS), "rb") as file:
             held = file.read(MAX_LINE_BYTES + 1)
         line = os.fsdecode(held).removesuffix("\n").removesuffix("\r")

@@ -12,12 +12,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock
 
 from handhold.backends.state.database import translate_state_errors
 from handhold.core.errors import Busy
+from handhold.logs import suppress_and_log
 
 LOCK_TIMEOUT_SECONDS = 30.0  # to wait for another holder
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.0005, 0.02  # between two tries
@@ -68,7 +69,7 @@ def hold_lock(path: Path, *, wait: bool) -> Generator[None]:
             try:
                 yield
             finally:
-                with suppress(OSError):
+                with suppress_and_log(OSError):
                     # Closing is not enough: a process forked meanwhile has the descriptor, too.
                     fcntl.flock(lock, fcntl.LOCK_UN)
         finally:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from handhold.backends.state.state_folder import default_state_root, ensure_private_folder
+from handhold.logs import log_swallowed
 
 DIGEST_LENGTH = 64  # in characters
 
@@ -22,6 +23,7 @@ def read_trusted_digest(root: str) -> str | None:
     try:
         text = _record_path(root).read_text("utf-8", "replace")
     except OSError:
+        log_swallowed()
         return None
     found = text.partition("\n")[0]
     return found if len(found) == DIGEST_LENGTH else None

@@ -29,6 +29,7 @@ from handhold.core.errors import (
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import DirectoryMetadata, FileChange, FolderMtime, StagedContent
 from handhold.core.ports.journal import IncompleteTransaction
+from handhold.logs import log_swallowed, suppress_and_log
 from handhold.progress import track
 
 
@@ -71,6 +72,7 @@ class EffectsTransaction:
             self._swapper.apply_folder_changes(self._folders, undo=True)
             self._parents.restore()
         except (OSError, ToolError):
+            log_swallowed()
             left = left or [self._current_path]
         if left:
             raise RollbackIncomplete(left[0], tuple(left))
@@ -82,7 +84,7 @@ class EffectsTransaction:
     def clean_up(self, *, renew: Collection[str] = ()) -> None:
         """Keep what was replaced in its slot, where undo needs it, and remove what had to make room."""
         self._touch_files(renew)
-        with suppress(OSError, ToolError):
+        with suppress_and_log(OSError, ToolError):
             self._slots.sweep()
 
     def _touch_files(self, paths: Collection[str]) -> None:
@@ -92,7 +94,7 @@ class EffectsTransaction:
             if step.path not in paths or not before or not after:
                 continue
             if before.kind == after.kind == "file" and before.hash != after.hash:
-                with suppress(OSError, ToolError):
+                with suppress_and_log(OSError, ToolError):
                     directory, name = self._ops.open_parent(step.path)
                     os.utime(name, dir_fd=directory, follow_symlinks=False)
 
@@ -204,6 +206,7 @@ class EffectsTransaction:
             except (NotFound, NotDirectory):
                 return True  # the directory is gone, with everything of ours
             except (OSError, ToolError):
+                log_swallowed()
                 continue
             return True
         return False
@@ -271,7 +274,7 @@ class ParentDirectories:
 
     def _set_mtime(self, path: str, mtime: int) -> int:
         """Set and return the mtime. A directory that was removed or closed meanwhile is skipped without an error."""
-        with suppress(ToolError):
+        with suppress_and_log(ToolError):
             directory = self._ops.open_directory(path)
             set_mtime(directory, mtime)
             return os.fstat(directory).st_mtime_ns

@@ -8,11 +8,11 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from handhold.backends.files.commit.file_metadata import READ_FLAGS, copy_metadata, file_id
 from handhold.backends.files.manifest import LIST_FLAGS
+from handhold.logs import suppress_and_log
 
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 COPY_CHUNK_BYTES = 1 << 30  # for one call to the kernel
@@ -126,7 +126,7 @@ def _close_directory(folder: _DirectoryCopy) -> None:
 
 def _copy_data(source: int, target: int, size: int) -> None:
     """Copy the content: by sharing blocks if the file system can, and preserving holes."""
-    with suppress(OSError):
+    with suppress_and_log(OSError):
         fcntl.ioctl(target, FICLONE, source)
         return
     at = 0

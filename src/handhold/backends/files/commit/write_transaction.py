@@ -23,6 +23,7 @@ from handhold.backends.files.file_kinds import identity_of
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, RollbackIncomplete, Stale, ToolError
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import Directory, FileChange
+from handhold.logs import log_swallowed
 from handhold.progress import track
 
 
@@ -316,6 +317,7 @@ class WriteTransaction:
             except NotFound:
                 return True  # the directory is gone, with everything of ours
             except (OSError, ToolError):
+                log_swallowed()
                 continue
             return True
         return False
