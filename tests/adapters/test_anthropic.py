@@ -258,8 +258,10 @@ def test_a_call_that_is_sent_twice_is_done_once(shop: Shop):
     with shop.open() as box:
         messages = Messages(box)
         first = messages.run_calls(answered("tool_use"))
-        (shop.root / "new.py").unlink()
         assert messages.run_calls(answered("tool_use")) == first
+        (shop.root / "new.py").unlink()
+        (again,) = messages.run_calls(answered("tool_use"))
+        assert "Changed since: new.py." in str(again["content"])
     assert not (shop.root / "new.py").exists()
 
 

@@ -283,8 +283,10 @@ def test_a_call_that_is_sent_twice_is_done_once(shop: Shop):
     with shop.open() as box:
         runner = Responses(box)
         first = runner.run_calls(completed(Responses, WHOLE, "completed"))
-        (shop.root / "new.py").unlink()
         assert runner.run_calls(completed(Responses, WHOLE, "completed")) == first
+        (shop.root / "new.py").unlink()
+        (again,) = runner.run_calls(completed(Responses, WHOLE, "completed"))
+        assert "Changed since: new.py." in str(again)
     assert not (shop.root / "new.py").exists()
 
 

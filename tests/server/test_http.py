@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from handhold.pipeline.idempotency import CHANGED_SINCE
 from handhold.server.admission import ServerLimits
 from handhold.server.http import HostAllowlist
 from handhold.server.tokens import AccessTokens
@@ -81,7 +82,7 @@ def test_the_same_call_id_is_carried_out_once_in_both_revisions(anna: Client, ro
         first = calls("write_file", call, **{"handhold/callId": "c1"})
         (root / "new.txt").write_text("changed by hand\n")
         again = calls("write_file", call, **{"handhold/callId": "c1"})
-        assert first.text == again.text
+        assert again.text == f"{first.text}\n\n{CHANGED_SINCE.format(paths='new.txt')}"
         assert (root / "new.txt").read_text() == "changed by hand\n"
 
 
