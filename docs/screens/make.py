@@ -1,9 +1,9 @@
-"""Takes the screens in this folder: a small shop, an hour of work on it, and a terminal that looks (tmux).
+"""Generate the screenshots in this folder: make some calls on an example project and capture a terminal (tmux).
 
     sudo python docs/screens/make.py [FOLDER]
 
-Everything happens in a mount namespace with a /srv and a host name of its own, and is gone afterwards. Each screen is
-kept as text, with its colours (`.ansi`), and as a picture (`.svg`).
+Everything happens in a mount namespace with its own /srv and host name, and is gone afterwards. Each screen is saved as
+text (`.txt`), with colours (`.ansi`) and as a picture (`.svg`).
 """
 
 import json
@@ -61,24 +61,24 @@ def main() -> None:
     folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else HERE
     folder.mkdir(parents=True, exist_ok=True)
     if os.environ.get("HANDHOLD_SCREENS") == "inside":
-        taken(folder)
+        take_screens(folder)
         return
     inside = 'mount -t tmpfs none /srv && hostname desk && HANDHOLD_SCREENS=inside exec "$@"'
     script = ["sh", "-c", inside, "sh", sys.executable, __file__, str(folder)]
     subprocess.run(["unshare", "--mount", "--uts", *script], check=True)
 
 
-def taken(folder: Path) -> None:
+def take_screens(folder: Path) -> None:
     for place in (SHOP / "shop", SHOP / ".git/hooks", HOME):
         place.mkdir(parents=True)
     (SHOP / "shop/cart.py").write_text(CART)
     (SHOP / "README.md").write_text("# The shop\n")
     (SHOP / ".env").write_text("TOKEN=not for anybody\n")
-    worked()
-    with_terminal(folder)
+    make_calls()
+    capture_screens(folder)
 
 
-def worked() -> None:
+def make_calls() -> None:
     for tool, arguments in CALLS:
         handhold("call", tool, json.dumps(arguments))
     (asked,) = json.loads(handhold("approve", "--json"))
@@ -89,13 +89,13 @@ def worked() -> None:
 
 
 def handhold(*arguments: str) -> str:
-    """Its exit status is not looked at: some of it is to be refused."""
+    """The exit status is ignored: some calls are meant to be refused."""
     command = [os.path.join(os.path.dirname(sys.executable), "handhold"), *arguments]
-    done = subprocess.run(command, cwd=SHOP, env=surroundings(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=SHOP, env=build_environment(), capture_output=True, text=True, check=False)
     return done.stdout
 
 
-def surroundings() -> dict[str, str]:
+def build_environment() -> dict[str, str]:
     path = f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin"
     return {"LC_ALL": "C.UTF-8", "PATH": path, "HOME": str(HOME), "XDG_STATE_HOME": str(STATE)}
 
@@ -103,18 +103,18 @@ def surroundings() -> dict[str, str]:
 # --- the terminal
 
 
-def with_terminal(folder: Path) -> None:
+def capture_screens(folder: Path) -> None:
     tmux("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), "exec env 'PS1=$ ' bash --norc")
     try:
         for name, command in SCREENS.items():
-            keep(folder, name, screen(command))
-            tmux("send-keys", "n", "Enter")  # whatever is asked, the answer is no
+            save_screen(folder, name, capture_screen(command))
+            tmux("send-keys", "n", "Enter")  # answer no to any question
             time.sleep(1)
     finally:
         tmux("kill-server")
 
 
-def screen(command: str) -> str:
+def capture_screen(command: str) -> str:
     tmux("send-keys", "clear", "Enter")
     tmux("clear-history")
     time.sleep(0.3)
@@ -124,7 +124,7 @@ def screen(command: str) -> str:
     while time.monotonic() < deadline:
         time.sleep(0.2)
         seen = tmux("capture-pane", "-e", "-p").rstrip()
-        first, last = plain(seen).partition("\n")[0], plain(seen).rpartition("\n")[2]
+        first, last = strip_colours(seen).partition("\n")[0], strip_colours(seen).rpartition("\n")[2]
         if first.startswith("$ handhold") and (last.strip() == "$" or last.rstrip().endswith("n (no):")):
             return (seen.rpartition("\n")[0] if last.strip() == "$" else seen) + "\n"
     raise TimeoutError(command)
@@ -132,34 +132,36 @@ def screen(command: str) -> str:
 
 def tmux(*arguments: str) -> str:
     command = ["tmux", "-S", "/srv/tmux", *arguments]
-    done = subprocess.run(command, cwd=SHOP, env=surroundings(), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=SHOP, env=build_environment(), capture_output=True, text=True, check=True)
     return done.stdout
 
 
-# --- what is kept
+# --- output
 
 SGR = re.compile(r"\x1b\[([\d;]*)m")
 PALETTE = {31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 36: "#56b6c2"}
 PLAIN, GROUND, DIM = "#d7dae0", "#1e2127", "#7f848e"
-WIDE, HIGH, MARGIN = 8.43, 19, 14  # of a character, of a line, around it all
+WIDE, HIGH, MARGIN = 8.43, 19, 14  # the width of a character, the height of a line, the margin
 
 
-def keep(folder: Path, name: str, seen: str) -> None:
+def save_screen(folder: Path, name: str, seen: str) -> None:
     (folder / f"{name}.ansi").write_text(seen, "utf-8")
-    (folder / f"{name}.txt").write_text("".join(f"{line.rstrip()}\n" for line in plain(seen).splitlines()), "utf-8")
-    (folder / f"{name}.svg").write_text(picture(seen.splitlines()), "utf-8")
+    (folder / f"{name}.txt").write_text(
+        "".join(f"{line.rstrip()}\n" for line in strip_colours(seen).splitlines()), "utf-8"
+    )
+    (folder / f"{name}.svg").write_text(render_svg(seen.splitlines()), "utf-8")
 
 
-def plain(seen: str) -> str:
+def strip_colours(seen: str) -> str:
     return SGR.sub("", seen)
 
 
-def picture(lines: list[str]) -> str:
+def render_svg(lines: list[str]) -> str:
     wide, high = COLUMNS * WIDE + 2 * MARGIN, len(lines) * HIGH + 2 * MARGIN
     style: set[int] = set()
     rows: list[str] = []
     for n, line in enumerate(lines):
-        spans = "".join(f"<tspan{look}>{escape(text)}</tspan>" for text, look in runs(line, style))
+        spans = "".join(f"<tspan{look}>{escape(text)}</tspan>" for text, look in split_runs(line, style))
         rows.append(f'<text x="{MARGIN}" y="{MARGIN + HIGH * n + 14}" xml:space="preserve">{spans}</text>')
     return "\n".join(
         [
@@ -174,27 +176,27 @@ def picture(lines: list[str]) -> str:
     )
 
 
-def runs(line: str, style: set[int]) -> Iterator[tuple[str, str]]:
-    """Pieces of one look; the style goes on from line to line, as in a terminal."""
+def split_runs(line: str, style: set[int]) -> Iterator[tuple[str, str]]:
+    """Split a line into pieces of one style, which continues from line to line as in a terminal."""
     for n, piece in enumerate(SGR.split(line)):
         if n % 2:
             for code in map(int, (piece or "0").split(";")):
-                styled(style, code)
+                apply_code(style, code)
         elif piece:
-            yield piece, look(style)
+            yield piece, format_style(style)
 
 
-def styled(style: set[int], code: int) -> None:
+def apply_code(style: set[int], code: int) -> None:
     if code == 0:
         style.clear()
     elif code == 22:
         style -= {1, 2}
-    elif code < 40:  # of backgrounds there is one
+    elif code < 40:  # background colours are ignored
         style -= {each for each in style if each >= 30 <= code}
         style.add(code)
 
 
-def look(style: set[int]) -> str:
+def format_style(style: set[int]) -> str:
     colour = next((PALETTE[code] for code in style if code in PALETTE), DIM if 2 in style else "")
     return (f' fill="{colour}"' if colour else "") + (' font-weight="bold"' if 1 in style else "")
 

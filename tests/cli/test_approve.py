@@ -1,4 +1,4 @@
-"""U-21: an answer given by another process, for exactly what was asked."""
+"""U-21: approvals that another process answers apply to exactly what was asked."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def store(tmp_path: Path, run: Run) -> SqliteStore:
-    """Beside the commands, as another process has it."""
+    """The store of the commands, opened as another process would."""
     with open_store([tmp_path / "ws"], tmp_path / "state") as made:
         folder = made._database.path.parent
     return SqliteStore(folder)
@@ -79,7 +79,7 @@ def test_u21_a_no_is_an_answer(run: Run):
 
 
 def test_what_waits_is_listed_with_its_first_lines(run: Run):
-    assert run("approve").output == "Nothing waits for an answer.\n"
+    assert run("approve").output == "No pending approvals.\n"
     write(run)
     told = run("approve").output
     assert "write_file: a protected name" in told
@@ -153,7 +153,10 @@ def test_r15_show_shows_everything_and_answers_nothing(run: Run, store: SqliteSt
         told = run("approve", "--show", question.id)
         assert told.exit_code == 0
         shown = "\n".join(line.removeprefix("    ") for line in told.output.splitlines())
-        assert f"\n{LONG}\n-old\n+new\n--session would allow: this command\n--pattern would allow: run rm *" in shown
+        assert (
+            f"\n{LONG}\n-old\n+new\n--session would allow for the whole session: this command\n--pattern would allow for the whole session: run rm *"
+            in shown
+        )
         assert json.loads(run("approve", "--show", question.id, "--json").output)["command"] == LONG
         assert [each.id for each in store.list_pending()] == [question.id]
 

@@ -22,7 +22,7 @@ def test_it_tells_what_holds_here(tmp_path: Path):
     assert said.exit_code == 0
     held = {line[7:25].strip() for line in said.output.splitlines() if line.startswith("  yes  ")}
     assert {"user namespace", "processes", "network", "capabilities", "system-call filter"} <= held
-    assert "Commands are contained" in said.output
+    assert "Commands run in a sandbox" in said.output
 
 
 @contained
@@ -32,14 +32,14 @@ def test_it_tells_programs_the_same(tmp_path: Path):
     assert told["contained"] is True
     findings = {each["what"]: each for each in told["findings"]}
     network = findings["network"]
-    assert (network["holds"], network["detail"], "reaches no host" in network["means"]) == (True, "shut", True)
-    assert told["undo"] == ("all" if findings["layer"]["holds"] else "file tools only")
+    assert (network["holds"], network["detail"]) == (True, "blocked")
+    assert told["undo"] == ("all" if findings["overlay"]["holds"] else "file tools only")
 
 
 @pytest.mark.root
 @contained
-def test_a_root_that_no_layer_can_lie_over_is_named(tmp_path: Path):
-    """As where a volume is mounted somewhere in it."""
+def test_a_root_on_which_no_overlay_can_be_mounted_is_named(tmp_path: Path):
+    """A volume is mounted inside the root."""
     if os.getuid() or shutil.which("unshare") is None:
         pytest.skip("needs root")
     (tmp_path / "root/volume").mkdir(parents=True)
@@ -50,13 +50,13 @@ def test_a_root_that_no_layer_can_lie_over_is_named(tmp_path: Path):
     told = json.loads(done.stdout)
     assert told["contained"] is True
     assert told["undo"] == "file tools only"
-    (layer,) = [each for each in told["findings"] if each["what"] == "layer"]
-    assert f"{tmp_path}/root/volume is a mount point" in layer["detail"]
+    (overlay,) = [each for each in told["findings"] if each["what"] == "overlay"]
+    assert f"{tmp_path}/root/volume is a mount point" in overlay["detail"]
     assert done.returncode == 0
 
 
 def test_where_commands_cannot_be_contained_it_ends_with_status_one(tmp_path: Path):
-    """As on a machine without any bubblewrap."""
+    """A machine without bubblewrap."""
     program = (
         "import handhold.backends.shell.sandbox_support, sys\n"
         "module = sys.modules['handhold.backends.shell.sandbox_support']\n"
@@ -67,7 +67,7 @@ def test_where_commands_cannot_be_contained_it_ends_with_status_one(tmp_path: Pa
         [sys.executable, "-c", program, "doctor"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done
-    assert "cannot be contained" in done.stdout
+    assert "cannot be sandboxed" in done.stdout
     assert "handhold[shell]" in done.stdout
 
 
@@ -81,7 +81,7 @@ def test_r18_it_runs_a_command(tmp_path: Path):
 @pytest.mark.root
 @contained
 def test_r18_a_command_that_cannot_be_run_is_told(tmp_path: Path):
-    """A bubblewrap that passes every trial, and fails when a command is to be run."""
+    """A bubblewrap that passes every check and fails to run a command."""
     found = detect_sandbox_support().bubblewrap
     if os.getuid() or shutil.which("unshare") is None or found is None or found.source == "system":
         pytest.skip("needs root, and no bubblewrap of the system's")
@@ -93,7 +93,7 @@ def test_r18_a_command_that_cannot_be_run_is_told(tmp_path: Path):
     command = ["unshare", "-m", "sh", "-c", script, sys.executable, str(bwrap.parent)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done
-    assert "Commands cannot be run here" in done.stdout
+    assert "Commands cannot run here" in done.stdout
     assert "no room" in done.stdout
 
 
@@ -101,7 +101,7 @@ LEFT = (".git", ".envrc", ".mcp.json", "handhold.toml", ".vscode")
 
 
 def with_leftovers(folder: Path) -> list[str]:
-    """As an earlier version left them, beside what somebody made."""
+    """Folders that an earlier version left, next to folders that a person created."""
     for name in (*LEFT, ".idea", "src", ".kept"):
         (folder / name).mkdir()
     (folder / ".idea/workspace.xml").write_text("mine\n")
@@ -147,7 +147,7 @@ def test_e4_what_cannot_be_removed_is_told(tmp_path: Path):
     )
     assert f"removed {tmp_path}/.zed" in done.stdout, done
     assert f"{tmp_path}/.envrc could not be removed: Device or resource busy" in done.stdout
-    assert "Unless they are yours" not in done.stdout
+    assert "To remove them" not in done.stdout
 
 
 def test_e4_a_clean_workspace_is_not_mentioned(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""`handhold explain`: which rule decides, for people and as JSON; `handhold trust`: a project's rules, looked at."""
+"""`handhold explain` names the rule that decides, as text and JSON; `handhold trust` trusts a project's rules."""
 
 import json
 import os
@@ -156,14 +156,14 @@ def test_u6_explain_from_a_shell(root: Path):
 
 
 def test_u6_without_a_sandbox_a_rule_is_advisory_for_commands(root: Path):
-    """As on a machine without any bubblewrap."""
+    """A machine without bubblewrap."""
     program = (
         "import handhold.backends.shell.sandbox_support, sys\n"
         "sys.modules['handhold.backends.shell.sandbox_support'].find_candidates = lambda: iter(())\n"
         "from handhold.cli import main; main()\n"
     )
     command = [sys.executable, "-c", program, "explain", ".env"]
-    assert b"advisory" in subprocess.run(command, cwd=root, capture_output=True, check=True).stdout
+    assert b"Advisory" in subprocess.run(command, cwd=root, capture_output=True, check=True).stdout
     told = json.loads(subprocess.run([*command, "--json"], cwd=root, capture_output=True, check=True).stdout)
     assert told["advisory"] is True
     assert explained(root, "--path", "a.py")["advisory"] is False
@@ -172,7 +172,7 @@ def test_u6_without_a_sandbox_a_rule_is_advisory_for_commands(root: Path):
 @pytest.mark.skipif(detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine")
 def test_u6_where_commands_are_contained_a_rule_is_more_than_advice(root: Path):
     assert explained(root, "--path", ".env")["advisory"] is False
-    assert "advisory" not in run("explain", "--root", root, ".env").output
+    assert "Advisory" not in run("explain", "--root", root, ".env").output
 
 
 # --- trust

@@ -1,4 +1,4 @@
-"""The commands together: found without being imported, complete at the key Tab, and for programs as JSON."""
+"""All commands: lazy imports, shell completion and JSON output."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from handhold.cli.commands import COMMANDS, handhold
 from handhold.version import VERSION
 
 MAIN = [sys.executable, "-c", "from handhold.cli import main; main()"]
-SERVERS = ("mcp", "serve")  # they speak a protocol already
+SERVERS = ("mcp", "serve")  # they speak a protocol instead of JSON output
 
 
 def command(name: str) -> click.Command:
@@ -76,7 +76,7 @@ def test_what_cannot_be_done_is_told_to_programs_as_json(tmp_path: Path):
 
 @pytest.fixture
 def worked(tmp_path: Path) -> list[str]:
-    """A workspace with a call of a session in it; the options that name both."""
+    """The options for a workspace with one call in its journal."""
     (tmp_path / "ws").mkdir()
     where = ["--root", str(tmp_path / "ws"), "--state", str(tmp_path / "state")]
     call = [
@@ -95,7 +95,7 @@ def worked(tmp_path: Path) -> list[str]:
 
 
 def completed(*words: str) -> list[str]:
-    """What bash is answered for the last of these words."""
+    """The candidates that bash gets for the last word."""
     surroundings = {
         **os.environ,
         "_HANDHOLD_COMPLETE": "bash_complete",
@@ -137,7 +137,7 @@ def test_a_shell_is_taught(shell: str):
 
 
 def test_bash_completes_with_what_it_was_taught(tmp_path: Path):
-    """In a real bash, which asks the real command."""
+    """A real bash that runs the real command."""
     (tmp_path / "handhold").write_text(f"#!{sys.executable}\nfrom handhold.cli import main\nmain()\n")
     (tmp_path / "handhold").chmod(0o755)
     script = 'eval "$(handhold completion bash)"; COMP_WORDS=(handhold und); COMP_CWORD=1; _handhold_completion handhold; echo "${COMPREPLY[@]}"'

@@ -1,4 +1,4 @@
-"""A client's configuration: entered, shown, and taken out byte for byte."""
+"""`handhold install`: the entry in a client's configuration is shown, written, and removed byte for byte."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from handhold.cli.commands import handhold
 from tests.cli.test_prompt import Terminal
 
 Run = Callable[..., Result]
-FILES = {  # as each client's documentation has it: for a project, for a user
+FILES = {  # from each client's documentation: project file, user file
     "claude-code": (".mcp.json", ".claude.json", "mcpServers"),
     "claude-desktop": ("", ".config/Claude/claude_desktop_config.json", "mcpServers"),
     "codex": (".codex/config.toml", ".codex/config.toml", "mcp_servers"),
@@ -59,7 +59,7 @@ def test_each_client_gets_a_server_where_it_looks_for_one(client: str, scope: st
     of_project, of_user, key = FILES[client]
     file = Path(of_project) if of_project and scope == "project" else home / of_user
     done = run(client, *(["--user"] if scope == "user" else []))
-    assert (done.exit_code, "entered" in done.output) == (0, True)
+    assert (done.exit_code, "Installed handhold in" in done.output) == (0, True)
     entry = said(file)[key]["handhold"]
     assert os.path.basename(entry["command"]) == "handhold"
     assert entry["args"][0] == "mcp"
@@ -109,7 +109,7 @@ def test_what_somebody_changed_since_stays_when_ours_goes():
     file.write_text(file.read_text().replace('"mcpServers": {', '"mcpServers": {\n    "theirs": {"command": "x"},'))
     assert run("cursor", "--remove").exit_code == 0
     assert said(file) == {"mcpServers": {"theirs": {"command": "x"}}}
-    assert "not there" in run("cursor", "--remove").output
+    assert "not installed" in run("cursor", "--remove").output
 
 
 @pytest.mark.parametrize("broken", ["{", "[1, 2]", '{"mcpServers": 3}', '{"a": 1}}'])
@@ -192,9 +192,9 @@ def test_entering_and_taking_out_is_always_nothing(text: str, more: tuple[str, .
             os.chdir(before)
 
 
-def test_what_is_entered_starts_a_server(tmp_path: Path):
-    """The command line in the file is one that we understand."""
+def test_the_installed_command_starts_a_server(tmp_path: Path):
+    """The command line in the configuration is valid."""
     printed = json.loads(run("claude-code", "--print", "--json").output)
     (entry,) = printed["entry"]["mcpServers"].values()
     command = [sys.executable, "-c", "from handhold.cli import main; main()", *entry["args"], "--help"]
-    assert b"Serve" in subprocess.run(command, check=True, capture_output=True).stdout
+    assert b"MCP server" in subprocess.run(command, check=True, capture_output=True).stdout

@@ -1,4 +1,4 @@
-"""What a person looks at: the timeline, the diff, the question before an undo, and how far long work has come."""
+"""Terminal output: the log, the diff, the confirmation of an undo, and the progress bar."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
         os.close(screen.ours)
 
 
-# --- the timeline
+# --- the log
 
 
 def test_the_log_counts_lines_and_names_what_was_asked(where: list[str]):
@@ -66,7 +66,7 @@ def test_the_log_counts_lines_and_names_what_was_asked(where: list[str]):
     run("call", "read_file", '{"path": "a.py"}', *where)
     run("undo", *where)
     first, second, third = run("log", *where).output.splitlines()
-    assert re.search(r"write_file +taken back +\+3 +new/b.py  \(allowed", first)
+    assert re.search(r"write_file +undone +\+3 +new/b.py  \(allowed", first)
     assert re.search(r"read_file +success +a.py", second)
     assert re.search(r"undo +success +-3 +#1", third)
     rows = json.loads(run("log", "--json", *where).output)
@@ -81,7 +81,7 @@ def test_the_log_of_everyone_names_the_sessions_and_a_dash_is_the_last(where: li
     assert "+2" in told.splitlines()[1]
     assert run("log", *where).output == ""
     assert "c  (allowed" in run("log", "--session", "-", *where).output
-    assert "Taken back: #2 (c)" in run("undo", "--session", "-", *where).output
+    assert "Undid #2: removed c." in run("undo", "--session", "-", *where).output
 
 
 def test_the_log_tells_of_a_root_that_is_not_open_here(where: list[str], tmp_path: Path):
@@ -107,7 +107,7 @@ def entry(tool: str, name: str, decision: str = "allowed", code: str | None = No
             st.text(alphabet="a/日 e\u0301", max_size=90),
             st.booleans(),
             st.integers(0, 10**6),
-            st.sampled_from(["", "taken back", "NOT_APPROVED", "success (no undo)"]),
+            st.sampled_from(["", "undone", "NOT_APPROVED", "success (no undo)", "preview only"]),
             st.text(alphabet="ab 日", max_size=90),
         ),
         min_size=1,
@@ -221,13 +221,13 @@ def test_u8_at_a_terminal_an_undo_is_shown_and_asked_about(
     write(where, "b", "1\n2\n")
     with terminal("undo", *where) as screen:
         screen.wait_for("n (no): ")
-        assert "Would take back: #1 (b)" in screen.seen
+        assert "Would undo #1: remove b." in screen.seen
         assert "1 file: \x1b[31m-2" in screen.seen
         assert file.exists()
         screen.type(answer)
         assert screen.end() == status
     assert file.exists() is (status == 1)
-    assert ("Taken back: #1" in screen.seen, "Nothing was done" in screen.seen) == (status == 0, status == 1)
+    assert ("Undid #1" in screen.seen, "Nothing changed." in screen.seen) == (status == 0, status == 1)
 
 
 def test_u8_an_undo_that_is_no_longer_what_was_shown_is_shown_again(where: list[str], tmp_path: Path):
@@ -237,9 +237,9 @@ def test_u8_an_undo_that_is_no_longer_what_was_shown_is_shown_again(where: list[
         write(where, "c", "1\n")
         screen.seen = ""
         screen.type(b"y\n")
-        screen.wait_for("n (no): ")  # what is typed before is no answer
-        assert "no longer what was shown" in screen.seen
-        assert "Would take back: #2 (c)" in screen.seen
+        screen.wait_for("n (no): ")  # input before the question is discarded
+        assert "Something changed in the meantime" in screen.seen
+        assert "Would undo #2: remove c." in screen.seen
         screen.type(b"n\n")
         assert screen.end() == 1
     assert (tmp_path / "ws/b").exists()
@@ -257,7 +257,7 @@ def test_u8_yes_asks_nobody(where: list[str], tmp_path: Path):
 
 
 def test_u8_json_at_a_terminal_answers_no_question_about_a_protected_name(where: list[str], tmp_path: Path):
-    """Nothing is shown there before it is done, so only `--yes` is an answer."""
+    """With --json nothing is shown first, so only `--yes` confirms it."""
     file = tmp_path / "ws/.envrc"
     root, state = Path(where[1]), Path(where[3])
     with Toolbox.open(root, state=state, session="default", policy="edit", approver=lambda _: True) as box:
@@ -272,7 +272,7 @@ def test_u8_json_at_a_terminal_answers_no_question_about_a_protected_name(where:
     assert file.read_text() == "use nix\n"
 
 
-# --- how far it has come
+# --- progress
 
 
 def test_nobody_is_told_before_a_second_and_the_bar_is_wiped(monkeypatch: pytest.MonkeyPatch):
@@ -314,7 +314,7 @@ def test_a_large_file_and_a_journal_are_looked_at_under_somebodys_eyes(where: li
 @pytest.mark.slow
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 def test_a_large_undo_shows_how_far_it_has_come(where: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """On a real terminal; told at once, since no machine here takes a second for it."""
+    """On a real terminal, without the delay, because the work takes less than a second."""
     (tmp_path / "ws/many").mkdir()
     for n in range(2000):
         (tmp_path / f"ws/many/{n}").write_text("1\n")
@@ -326,5 +326,5 @@ def test_a_large_undo_shows_how_far_it_has_come(where: list[str], tmp_path: Path
     os.close(screen.ours)
     assert "of 2,000 files looked at" in screen.seen
     assert "of 2,000 files put in place" in screen.seen
-    assert screen.seen.rpartition("\x1b[K")[2].strip().startswith("Taken back")
+    assert screen.seen.rpartition("\x1b[K")[2].strip() == "Undid #1: restored many (2,000 files)."
     assert (tmp_path / "ws/many/7").read_text() == "1\n"

@@ -1,4 +1,4 @@
-"""The question on a real terminal."""
+"""Questions on a real terminal."""
 
 import json
 import os
@@ -23,7 +23,7 @@ LAST = "n (no): "
 
 
 class Terminal:
-    """A pseudo-terminal with a call on it: all three streams, or all but some."""
+    """A pseudo-terminal that runs `handhold call`."""
 
     def __init__(self, root: Path, tool: str, arguments: dict[str, object], *more: str) -> None:
         where = ["--root", str(root), "--state", str(root.parent / "state")]
@@ -31,7 +31,7 @@ class Terminal:
 
     @classmethod
     def of(cls, command: list[str]) -> "Terminal":
-        """With another command on it than a call."""
+        """A pseudo-terminal that runs another command."""
         terminal = cls.__new__(cls)
         terminal.begin(command)
         return terminal
@@ -49,11 +49,11 @@ class Terminal:
             assert self.read(), self.seen
 
     def read(self) -> bool:
-        """Whether there is more to come."""
+        """Read available output. False at the end."""
         ready, _, _ = select.select([self.ours], [], [], 50)
         try:
             data = os.read(self.ours, 65536) if ready else b""
-        except OSError:  # the other side is closed
+        except OSError:  # the process closed its side
             return False
         self.seen += data.decode(errors="replace")
         return bool(data)
@@ -143,7 +143,7 @@ def test_c90_nothing_that_a_file_holds_moves_the_cursor(root: Path):
 
 
 def test_c90_where_nobody_sits_nobody_is_asked(root: Path):
-    """Without a terminal the mode is the one that needs no answers."""
+    """Without a terminal the default mode asks no questions."""
     command = [*MAIN, "call", "write_file", json.dumps({"path": "a.py", "content": ""}), "--root", str(root)]
     done = subprocess.run(
         [*command, "--state", str(root.parent / "state")], stdin=subprocess.DEVNULL, capture_output=True, check=False
@@ -152,7 +152,7 @@ def test_c90_where_nobody_sits_nobody_is_asked(root: Path):
     assert (root / "a.py").exists()
 
 
-# --- what is shown
+# --- the text of a question
 
 
 def test_a_long_diff_is_cut_and_what_is_left_out_is_said():
@@ -170,13 +170,13 @@ def test_a_command_is_shown_before_it_runs_and_after():
     )
     assert before == [
         "Bash: it may reach the network [mode ask]",
-        "It would run:",
+        "Command to run:",
         "    curl x",
         "    rm y",
     ]
     made = (FileChange("/ws/a", None, InlineContent(b"")), FileChange("/ws/b", None, InlineContent(b"")))
     after = list(format_question(Question("Bash", made, "", "many files", "make")))
-    assert after[1:] == ["It ran on a shadow of the workspace:", "    make", "It would change 2 places:"]
+    assert after[1:] == ["Command, run on an overlay; nothing is applied yet:", "    make", "Changes to 2 paths:"]
 
 
 def test_only_what_can_be_said_can_be_chosen():

@@ -1,4 +1,4 @@
-"""The screens in the docs are what the commands print today."""
+"""The screens in the docs match what the commands print."""
 
 import os
 import re
@@ -22,20 +22,20 @@ def test_the_screens_show_what_is_printed_today(tmp_path: Path):
     subprocess.run([sys.executable, SCREENS / "make.py", tmp_path], check=True)
     for name in NAMES:
         kept, today = ((folder / f"{name}.txt").read_text() for folder in (SCREENS, tmp_path))
-        if name == "doctor":  # what holds there is the machine's affair
-            assert said(kept) & said(today), name
+        if name == "doctor":  # the result depends on the machine
+            assert list_checks(kept) & list_checks(today), name
             assert kept.split("\n")[0] == today.split("\n")[0]
         else:
-            assert timeless(today) == timeless(kept), name
+            assert mask_times(today) == mask_times(kept), name
         assert (tmp_path / f"{name}.svg").read_text().startswith("<svg ")
 
 
-def timeless(screen: str) -> str:
+def mask_times(screen: str) -> str:
     return re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", screen)
 
 
-def said(screen: str) -> set[str]:
-    """What each part is good for, whether it is there or not."""
+def list_checks(screen: str) -> set[str]:
+    """The name and purpose of each check, whatever its result."""
     return set(re.findall(r"^  (?:yes|no|-) +(.*?)(?: \(.*)?$", screen, re.MULTILINE))
 
 

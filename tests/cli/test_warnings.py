@@ -1,4 +1,4 @@
-"""Every command says when the allow rules of a project's file do not count."""
+"""Every command warns about untrusted allow rules of a project."""
 
 import json
 import os

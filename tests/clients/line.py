@@ -1,4 +1,4 @@
-"""A client of a few lines, that says what no other would: bytes to `handhold mcp`, and whatever comes back."""
+"""A minimal client that can send arbitrary bytes to `handhold mcp`."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ ENVELOPE = {
 
 @dataclass
 class Wire:
-    """A server at the other end of two pipes. What it says is kept as it came."""
+    """A server connected by two pipes. Its output is recorded unchanged."""
 
     server: "subprocess.Popen[bytes]"
     heard: "Queue[bytes]" = field(default_factory=Queue)
@@ -39,13 +39,13 @@ class Wire:
         self.server.stdin.flush()
 
     def say_all(self, lines: Iterable[bytes]) -> Thread:
-        """While the answers are heard: two full pipes would wait for each other."""
+        """Write while reading, because two full pipes would deadlock."""
         saying = Thread(target=lambda: [self.say(line) for line in lines], daemon=True)
         saying.start()
         return saying
 
     def next(self, seconds: float = 30) -> dict[str, Any] | None:
-        """The next message; None after the last. Everything that comes is one."""
+        """The next message; None at the end. Every line must be a message."""
         try:
             line = self.heard.get(timeout=seconds)
         except Empty:
@@ -53,7 +53,7 @@ class Wire:
         return json.loads(line) if line else None
 
     def until(self, tag: str, seconds: float = 30) -> Iterator[dict[str, Any]]:
-        """All that is said up to the answer with that id."""
+        """All messages up to the response with this id."""
         while message := self.next(seconds):
             yield message
             if message.get("id") == tag:
@@ -70,7 +70,7 @@ class Wire:
         self.say(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
     def gone(self) -> tuple[int, str]:
-        """How it ended once nobody speaks to it any more, and what it said besides."""
+        """Close the input and wait for the exit. Returns the exit status and standard error."""
         assert self.server.stdin
         assert self.server.stderr
         self.server.stdin.close()

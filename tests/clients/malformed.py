@@ -1,4 +1,4 @@
-"""Lines that no client should send, each with what must come back for it."""
+"""Malformed lines, each with the expected responses."""
 
 import json
 import random
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-FINE = 0  # in the place of a code: the request was answered
+FINE = 0  # instead of an error code: the request succeeded
 
 
 @dataclass(frozen=True)
 class Line:
-    """`answers` are the codes that come back, in any order, for `id`; None is the id of those that could not be read."""
+    """`answers` are the expected codes for `id`, in any order. The id is None if the line could not be parsed."""
 
     text: bytes
     answers: tuple[int, ...] = ()
@@ -21,7 +21,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Broken:
-    """Lines without end, the same for the same seed. `extra` is what the parameters of every request hold besides."""
+    """An endless sequence of lines, reproducible by seed. `extra` is added to the parameters of every request."""
 
     seed: int
     extra: dict[str, Any]
@@ -124,7 +124,7 @@ def bad_call(era: Broken, tag: str, dice: random.Random) -> Line:
 
 
 def bad_arguments(era: Broken, tag: str, dice: random.Random) -> Line:
-    """A mistake of the model is a result, which the model reads, and no error of the protocol."""
+    """A mistake of the model is reported as a result for the model, not as a protocol error."""
     value = dice.choice([None, 5, [], {}, True, "", "\0", "a" * 100_000, {"path": {"path": []}}, -1, 2**70, "\u202e"])
     arguments = dice.choice(
         [{"path": value}, {"path": "a.txt", "offset": value}, {"": value}, {"path": value, "x": value}]
@@ -149,7 +149,7 @@ def not_utf8(era: Broken, tag: str, dice: random.Random) -> Line:
 
 
 def half_a_character(era: Broken, tag: str, dice: random.Random) -> Line:
-    """What a JavaScript client sends of a text that was cut in the middle of an emoji: the tool says what is wrong."""
+    """JavaScript clients send a lone surrogate for text that was cut inside an emoji. The tool reports it."""
     text = json.dumps(era.request(tag, "tools/call", name="read_file", arguments={"path": "\ud83d.txt"}))
     return Line(text.encode(), (FINE,), tag)
 

@@ -1,4 +1,4 @@
-"""Who talks to the server, over what, and what they were told, told apart from what is different each time."""
+"""The clients, the transports, and the normalized transcripts of conversations."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ VARIES = (
 
 @dataclass(frozen=True)
 class Client:
-    """An official client: which language, which major of its SDK, and which revision it is to speak."""
+    """An official client: language, major version of its SDK, and protocol revision."""
 
     language: str
     sdk: int
@@ -50,7 +50,7 @@ class Client:
         return [CLIENTS / "python/bin/python" if self.sdk == 1 else sys.executable, HERE / "talk.py"]
 
     def talk(self, about: Path, /, **where: Any) -> dict[str, Any]:
-        """What it was told in that conversation with the server at `command`, or at `url` with `token`."""
+        """Run the conversation with the server at `command`, or at `url` with `token`, and return the transcript."""
         task = {
             "conversation": str(about),
             "packages": str(CLIENTS),
@@ -85,7 +85,7 @@ def conversation(about: Path = CONVERSATION) -> dict[str, Any]:
 
 
 def lay(root: Path, about: Path = CONVERSATION) -> Path:
-    """The workspace that the conversation is about; the later a file is named, the newer it is."""
+    """Create the workspace of the conversation. Files that are listed later are newer."""
     time = 1_700_000_000
     for name, file in conversation(about)["files"].items():
         for n in range(file.get("copies", 1)):
@@ -110,7 +110,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Told:
-    """What a conversation came to: the tools, the answers, and the workspace after it."""
+    """The result of a conversation: the tools, the responses, and the workspace afterwards."""
 
     tools: list[Any]
     answers: list[Any]
@@ -118,7 +118,7 @@ class Told:
 
 
 def told(tools: list[Any], answers: list[Any], kept: Mapping[str, str], root: Path) -> Told:
-    """Without what is different each time: ids, durations, and where the workspace lies."""
+    """Remove what differs between runs: ids, durations, and the path of the workspace."""
     for answer in answers:
         for block in answer.get("content", ()):
             if "text" in block:
@@ -126,14 +126,14 @@ def told(tools: list[Any], answers: list[Any], kept: Mapping[str, str], root: Pa
                 for pattern, instead in VARIES:
                     said = pattern.sub(instead, said)
                 block["text"] = said
-    for tool in tools:  # whoever has no session of its own may say which
+    for tool in tools:  # clients without their own session get these arguments
         for name in ("session", "call_id"):
             tool["inputSchema"]["properties"].pop(name, None)
     return Told(tools, answers, tree(root))
 
 
 def without_a_server(root: Path, state: Path) -> Told:
-    """The same conversation with the toolbox itself."""
+    """The same conversation, directly with the toolbox."""
     kept: dict[str, str] = {}
     answers: list[Any] = []
     with Toolbox.open(root, state=state) as box:
@@ -181,7 +181,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 @contextmanager
 def over_http(root: Path, state: Path, *options: str) -> Iterator[dict[str, str]]:
-    """A server that listens: its address and its token."""
+    """Run an HTTP server. Yields its address and its token."""
     command = [*HANDHOLD, "serve", "--root", str(root), "--state", str(state), "--listen", "127.0.0.1:0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
@@ -190,7 +190,7 @@ def over_http(root: Path, state: Path, *options: str) -> Iterator[dict[str, str]
             said = ""
             for line in server.stderr:
                 said += line
-                if match := re.search(r"(?:serves at|Token:) (\S+)", line):
+                if match := re.search(r"(?:Serving at|Token:) (\S+)", line):
                     found["token" if line.startswith("Token") else "url"] = match[1]
                 if len(found) == (1 if "--no-token" in options else 2):
                     break

@@ -1,5 +1,5 @@
-// Holds a conversation through the official TypeScript client of the major that `sdk` names, and prints what it was told.
-// What the argument holds is said in talk.py; `packages` is the folder that has the clients.
+// Run a conversation with the official TypeScript client of the major version `sdk`, and print the transcript.
+// talk.py describes the argument; `packages` is the folder with the clients.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

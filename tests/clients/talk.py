@@ -1,7 +1,7 @@
-"""Holds a conversation through the official Python client, whichever major is installed, and prints what it was told.
+"""Run a conversation with the official Python client of any installed major version, and print the transcript.
 
-Runs in an environment of its own: what it may import is the standard library and `mcp`. The argument is JSON: the path of
-the conversation, and either `command`, or `url` and `token`; `era` is `legacy` or a protocol version.
+Runs in a separate environment with only the standard library and `mcp`. The argument is JSON: the path of the
+conversation, and either `command`, or `url` and `token`; `era` is `legacy` or a protocol version.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def transport(task: dict[str, Any]) -> Any:
 
 
 def person(answers: list[str | None], asked: list[str]) -> Any:
-    """Somebody who answers in turn, None by declining, and remembers what was asked."""
+    """An elicitation callback that gives the answers in order (None declines) and records the questions."""
 
     async def answer(_: Any, params: Any) -> types.ElicitResult:
         asked.append(params.message)
@@ -49,7 +49,7 @@ def person(answers: list[str | None], asked: list[str]) -> Any:
 
 @asynccontextmanager
 async def meeting(task: dict[str, Any], somebody: Any) -> AsyncIterator[Any]:
-    """What calls tools in the one major and in the other, and the protocol that it speaks."""
+    """The session that calls tools, for either major version, and its protocol version."""
     if MAJOR == 1:
         async with (
             transport(task) as (reading, writing, *_),
@@ -95,7 +95,7 @@ def text(answer: dict[str, Any]) -> str:
 
 
 def filled(value: Any, kept: dict[str, str]) -> Any:
-    """With what earlier answers said, where the conversation names it in braces."""
+    """Fill in values from earlier responses, where the conversation names them in braces."""
     if isinstance(value, dict):
         return {key: filled(each, kept) for key, each in value.items()}
     return kept.get(value[1:-1], value) if isinstance(value, str) else value

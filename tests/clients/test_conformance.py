@@ -1,7 +1,7 @@
-"""The protocol's own conformance suite, as far as it is about a server that has tools and nothing else.
+"""The protocol's conformance suite, as far as it applies to a server that only has tools.
 
-Most of its scenarios call tools by names of their own (`test_simple_text`) on a server made for it, or ask for prompts,
-resources, completion and logging. Those we have not, and say so in the way that the protocol wants.
+Most scenarios call special tools (`test_simple_text`) of a server written for the suite, or use prompts, resources,
+completion and logging. This server does not have them, and reports that as the protocol requires.
 """
 
 import json
@@ -16,14 +16,14 @@ import pytest
 from tests.clients.party import CLIENTS, NODE, here, over_http
 
 SUITE = CLIENTS / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
-FOLDER = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")  # of one scenario, and when it was
+FOLDER = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")  # the scenario and its time
 PASSED = {
     "server-initialize",
     "ping",
     "tools-list",
     "server-sse-multiple-streams",
     "dns-rebinding-protection",
-    "server-sse-polling",  # of the stream of a call; it is told that ours answers without one
+    "server-sse-polling",  # about the stream of a call; this server responds without one
 }
 NOT_SERVED = ("logging-", "tools-call-with-logging", "completion-", "resources-", "prompts-")
 NO_SUCH_TOOL = ("tools-call-", "elicitation-", "json-schema-")
@@ -39,7 +39,7 @@ def test_what_applies_passes_and_the_rest_is_refused_as_it_should_be(tmp_path: P
         subprocess.run(
             [NODE, SUITE, "server", "--url", where["url"], "--suite", "all", "--output-dir", str(tmp_path / "out")],
             capture_output=True,
-            check=False,  # what does not apply counts as failed
+            check=False,  # scenarios that do not apply count as failed
         )
     results = dict(map(scenario, sorted((tmp_path / "out").iterdir())))
     assert len(results) == 32

@@ -1,4 +1,4 @@
-"""The same sixty calls, by every official client and over both transports, are answered as the toolbox answers them."""
+"""The same sixty calls, by every official client over both transports, get the same replies as from the toolbox."""
 
 from itertools import cycle
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the clients are made from is pinned by hash, and says nothing of where it came from."""
+"""The client packages are pinned by hash, and the locks name no index."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whatever comes over the wire is answered as JSON-RPC says, and the server is there for the next call."""
+"""Malformed input gets JSON-RPC errors, and the server keeps serving."""
 
 import json
 from collections import Counter

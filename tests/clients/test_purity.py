@@ -1,4 +1,4 @@
-"""Standard output belongs to the protocol, whoever in the process or below it prints."""
+"""Standard output carries only the protocol, whatever the process or its children print."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ print("{ASTRAY}: before anything was served")
 atexit.register(print, "{ASTRAY}: at the end")
 
 def talk():
-    while os.fstat(1).st_ino != os.fstat(2).st_ino:  # from then on standard output is not the protocol's
+    while os.fstat(1).st_ino != os.fstat(2).st_ino:  # wait until standard output is redirected
         time.sleep(0.001)
     for n in range(1_000_000):
         print("{ASTRAY}: from a thread", n, flush=True)
@@ -46,7 +46,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(shell: str, tmp_path: Pa
     (root / "a.txt").write_text("text\n")
     (careless / "sitecustomize.py").write_text(CARELESS)
     env = {**os.environ, "PYTHONPATH": str(careless), "PYTHONWARNINGS": "always", "PYTHONDEVMODE": "1"}
-    env.pop("PYTHONUNBUFFERED", None)  # or what was printed before we began is out before we can do anything
+    env.pop("PYTHONUNBUFFERED", None)  # otherwise earlier output is written before it can be redirected
     with connected(root, tmp_path / "state", "--shell", shell, "--policy", "open", env=env) as wire:
         wire.greet()
         answers = [

@@ -1,4 +1,4 @@
-"""The way most clients are told to start a server: by `uvx`, from what is published, with nothing else installed."""
+"""Start the server with `uvx` from the published package, as most clients do."""
 
 import os
 import shutil

@@ -110,7 +110,7 @@ def test_the_first_example_of_the_readme_works_as_it_stands(tmp_path: Path):
     assert int(run(python, "imports.py", package, cwd=empty)) == len(list((PROJECT / "src").rglob("*.py")))
 
     command = tmp_path / "env/bin/handhold"
-    assert "Say what protects this machine" in run(command, "doctor", "--help", cwd=empty)
+    assert "Check how commands are sandboxed on this machine" in run(command, "doctor", "--help", cwd=empty)
     assert run(command, "--version", cwd=empty).startswith("handhold ")
     assert "print" in run(
         command, "call", "read_file", '{"path": "greet.py"}', "--root", "demo", "--state", "state", cwd=empty

@@ -1,9 +1,9 @@
-"""What one token, and somebody without any, may do to a server: run as a process of its own.
+"""Attacks on a server by a client with a token and by one without, run as a separate process.
 
     python -m tests.server.attacks ATTACK PORT TOKEN SECONDS
 
-Every loop is bounded, by the time given and by a count. What came of it is printed as JSON: how many connections were
-opened, and how many of them got which status; 0 is none.
+Every loop is bounded by time and by a count. Prints a JSON summary: the number of connections, and how many got each
+status; 0 means no response.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 UNFINISHED, IDLE, CALLERS = 1030, 1200, 150
 BODY = 4 * 1024 * 1024
-SENT = 1024 * 1024  # of an unfinished body: 1,030 of them are more memory than the server may take
+SENT = 1024 * 1024  # bytes of an unfinished body; 1,030 of them exceed the memory limit of the test
 HEAD = (
     "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
     "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\n{more}Content-Length: {length}\r\n\r\n"
@@ -43,7 +43,7 @@ class Attacker:
         return HEAD.format(token=self.token, length=length, more=more).encode()
 
     async def tried(self, attack: Attack, first: bytes = b"") -> None:
-        """One connection, what is said at once, and the status that comes of it."""
+        """Open a connection, send data, and return the status of the response."""
         status = 0
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             async with asyncio.timeout(max(0.1, self.until - time.monotonic())):
@@ -75,7 +75,7 @@ class Attacker:
         await self.tried(said, self.head(len(body)) + body)
         self.seen.clear()
 
-    # --- each attack
+    # --- attacks
 
     async def unfinished(self) -> None:
         async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
@@ -129,7 +129,7 @@ ids = iter(range(1, 10_000_000))
 
 
 def call(arguments: dict[str, object]) -> bytes:
-    """All of a message but its beginning, with the id."""
+    """A message without its beginning, which contains the id."""
     params = {"name": "read_file", "arguments": arguments}
     return json.dumps({"method": "tools/call", "params": params}).encode()[1:]
 

@@ -1,4 +1,4 @@
-"""A server and the SDK's own client, in this process or with the server in one of its own; both eras of the protocol."""
+"""A server with the SDK's client, in this process or in a separate one, for both protocol eras."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ HANDHOLD = str(Path(sys.executable).with_name("handhold"))
 
 @dataclass(frozen=True)
 class Shop:
-    """A workspace with a little in it, and where its state lives."""
+    """A small workspace and its state folder."""
 
     root: Path
     state: Path
@@ -57,7 +57,7 @@ async def talk(
 ) -> AsyncGenerator[Client]:
     desks = desks or SessionPool()
     try:
-        # Not the server itself: then messages would not be written out and read, and there would be no tokens of progress.
+        # Over streams, not the server object: that would skip serialization and progress tokens.
         wire = InMemoryTransport(create_server(lambda _: serving, desks))
         async with Client(wire, mode=era, **how) as client:
             yield client
@@ -70,7 +70,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 class Nap:
-    """A sleep of so many seconds that it can be told from every other on this machine."""
+    """A sleep with a unique duration, to find its processes."""
 
     def __init__(self, shop: Shop) -> None:
         self.seconds = str(9_000_000 + shop.root.stat().st_ino % 1_000_000)
@@ -78,12 +78,12 @@ class Nap:
 
     @property
     def asleep(self) -> int:
-        """How many sleep it now."""
+        """The number of running sleeps."""
         return sum(line == f"sleep\0{self.seconds}\0".encode() for line in self._lines())
 
     @property
     def left(self) -> int:
-        """How many processes have to do with it, those included that only hold another."""
+        """The number of processes that mention it, including wrappers."""
         return sum(self.seconds.encode() in line for line in self._lines())
 
     def _lines(self) -> Iterator[bytes]:
@@ -94,7 +94,7 @@ class Nap:
 
 
 class Wire:
-    """A server in a process of its own, and every byte that it is sent and that it says."""
+    """A server in a separate process, with full control over the bytes sent and received."""
 
     def __init__(self, command: list[str], env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -117,7 +117,7 @@ class Wire:
         self.process.stdin.flush()
 
     def hear(self, number: int) -> dict[str, Any]:
-        """The answer to this request; what else is said meanwhile is kept, and whatever is asked is declined."""
+        """The response to this request. Other messages are kept; questions are declined."""
         assert self.process.stdout
         while line := self.process.stdout.readline():
             self.lines.append(line)
@@ -140,7 +140,7 @@ class Wire:
         return self.say("tools/call", {"name": tool, "arguments": arguments, **meta})
 
     def end(self) -> bytes:
-        """Close its input, wait until it has gone; what it said on standard error."""
+        """Close its input and wait for it to exit. Returns its standard error."""
         out, err = self.process.communicate(timeout=30)
         self.lines += out.splitlines(keepends=True)
         return err

@@ -1,4 +1,4 @@
-"""A person asked through the client: in both eras, given, declined, not to be had; and answers that are for something else."""
+"""Approvals through the client in both eras: given, declined, unavailable, and answers for another question."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ YES, NO = ElicitResult(action="accept", content={"answer": "yes, once"}), Elicit
 
 
 class Somebody:
-    """Answers every question the same, and remembers what was asked."""
+    """Gives every question the same answer, and records the questions."""
 
     def __init__(self, answer: ElicitResult) -> None:
         self.answer = answer
@@ -183,7 +183,7 @@ def test_a_state_that_was_not_given_to_this_client_is_refused(shop: Shop):
         async with talk(shop.serving(policy="ask"), ERAS[1], elicitation_callback=Somebody(NO)) as client:
             given = (await questioned(client)).request_state or ""
             for state in ("", "x", made_up, given[:-1], given.replace("s", "t"), for_another, for_another_purpose):
-                with pytest.raises(MCPError, match="request state"):
+                with pytest.raises(MCPError, match="requestState"):
                     await client.session.call_tool(
                         "write_file", NEW, input_responses={"approval": YES}, request_state=state
                     )
@@ -192,7 +192,7 @@ def test_a_state_that_was_not_given_to_this_client_is_refused(shop: Shop):
     assert not (shop.root / "new.py").exists()
 
 
-# --- while somebody thinks (2025-11-25)
+# --- while a person is deciding (2025-11-25)
 
 
 def test_while_somebody_thinks_others_go_on_and_a_cancelled_question_does_nothing(shop: Shop):

@@ -1,4 +1,4 @@
-"""Bodies of requests: what their shape may be, judged before anything is made of them."""
+"""Request bodies: limits of shape, checked before parsing."""
 
 import json
 from typing import Any

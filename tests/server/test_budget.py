@@ -1,4 +1,4 @@
-"""Results fit into what a client takes, whatever they are made of; nothing of them is lost."""
+"""Results stay within the token budget, whatever they contain, and the full text is kept."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ FILES = {
 
 
 def huge(dialect: str, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """For each of these files, the calls that show most of it."""
+    """The calls that show most of each file."""
     for name in FILES:
         path, show = str(root / name), f"cat {name}"
         match dialect:
@@ -86,11 +86,11 @@ def test_what_does_not_fit_is_kept_where_the_same_tools_read_it(shop: Shop):
             assert estimate_tokens(shown) <= 5000
             assert "第0行" in shown
             assert "第1999行" not in shown
-            kept = shown.split("All of it is in ")[1].split(":")[0]
+            kept = shown.split("The full result is in ")[1].split(";")[0]
             last = text_of(await client.call_tool("grep", {"pattern": "第1999行", "path": kept, "mode": "content"}))
             assert "第1999行" in last
             over = await client.call_tool("write_file", {"path": "chinese.txt", "content": "all of it\n"})
-            assert over.is_error  # what was cut was not seen
+            assert over.is_error  # truncated content does not count as read
             assert "Only a part" in text_of(over)
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Calls by the SDK's own client, in both eras: whose they are, in which order they run, and what is heard meanwhile."""
+"""Calls by the SDK's client in both eras: sessions, order and progress."""
 
 import asyncio
 import sqlite3
@@ -135,7 +135,7 @@ def test_nobody_waits_for_a_command(shop: Shop):
 
 
 def test_a_look_that_has_to_wait_for_the_journal_keeps_nobody_else_waiting(shop: Shop):
-    """The event loop answers small reads itself; the longest that it rests is what others would notice."""
+    """The event loop must not be blocked for long by other calls."""
     rests: list[float] = []
 
     async def beat() -> None:
@@ -172,7 +172,7 @@ def test_beyond_what_may_run_at_once_a_command_is_refused_politely(shop: Shop, m
             await asyncio.sleep(0.3)
             refused = await client.call_tool("bash", {"command": "touch made"}, meta={"handhold/callId": "c1"})
             assert refused.is_error
-            assert "send it again" in text_of(refused)
+            assert "Retry when" in text_of(refused)
             slow.cancel()
             await asyncio.wait([slow])
             until = monotonic() + 20

@@ -1,4 +1,4 @@
-"""Connections make room for each other: the oldest idle one goes, and nobody shuts out anybody else."""
+"""Connection limits: the oldest idle connection is closed, and no client locks out others."""
 
 import subprocess
 import sys

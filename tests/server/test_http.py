@@ -1,4 +1,4 @@
-"""The server over HTTP, as clients of both revisions see it, and as those see it that it does not let in."""
+"""The HTTP server for clients of both protocol revisions, and for clients that it rejects."""
 
 import json
 import socket
@@ -263,7 +263,7 @@ def test_a_client_that_drips_its_headers_is_sent_away(web: Web, monkeypatch: pyt
 
 
 def dripped(line: socket.socket) -> bool:
-    """Whether one more header finds nobody there."""
+    """Whether the server has closed the connection."""
     line.settimeout(0.1)
     try:
         line.sendall(b"x: y\r\n")
@@ -300,7 +300,7 @@ class InChunks(Client):
 
 
 def test_r21_a_small_body_in_chunks_is_a_small_body(root: Path, tmp_path: Path):
-    """How long it is, nobody knows beforehand; afterwards it takes no more than it has."""
+    """A chunked body reserves the maximum at first, and its real size after it was read."""
     with (
         served(
             AccessTokens((token_for("anna", root, tmp_path / "state"),)), limits=ServerLimits(max_body_bytes=10_000)
@@ -352,7 +352,7 @@ def request_bytes(client: Client, headers: dict[str, str], command: str) -> byte
 
 
 def heard(line: socket.socket) -> Iterator[dict[str, Any]]:
-    """The messages of a stream, as they come."""
+    """The messages of a stream, as they arrive."""
     data = b""
     while piece := line.recv(65536):
         data += piece
@@ -363,7 +363,7 @@ def heard(line: socket.socket) -> Iterator[dict[str, Any]]:
 
 
 def accepted(question: dict[str, Any]) -> dict[str, Any]:
-    """The first choice of each field that must be filled in."""
+    """The first choice of each required field."""
     schema = question["params"]["requestedSchema"]
     chosen: dict[str, Any] = {}
     for name, field in schema["properties"].items():

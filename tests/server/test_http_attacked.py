@@ -1,6 +1,6 @@
-"""A server that one token attacks, and somebody without any, seen from outside: what the others notice of it.
+"""A server under attack by a client with a token and by one without: the effect on other clients.
 
-Only what a client could send is used here, so that it holds whatever is behind the port.
+The test uses only the network, so it does not depend on the implementation.
 """
 
 import http.client
@@ -19,15 +19,15 @@ from handhold.server.tokens import hash_token
 from tests.server.attacks import ATTACKS
 from tests.server.test_http_process import served_by_process
 
-SECONDS = 5.0  # of each attack
-P99 = 5.0  # seconds, on a machine that has much else to do
+SECONDS = 5.0  # duration of each attack
+P99 = 5.0  # seconds, on a busy machine
 MEMORY = 300 * 1024  # KiB
 HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream", "host": "127.0.0.1"}
-Noticed = dict[str, tuple[list[float], list[int | str]]]  # by what was asked: seconds of each, and what went wrong
+Noticed = dict[str, tuple[list[float], list[int | str]]]  # by kind of request: durations and errors
 
 
 class Victim:
-    """A client that wants nothing but its answers; a new connection for each, so that it must be let in each time."""
+    """An honest client that opens a new connection for each request."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port, self.headers = port, {**HEADERS, "authorization": f"Bearer {token}"}
@@ -66,7 +66,7 @@ def asked(
 
 
 def noticed(ask: Callable[[], int], until: float, pause: float = 0.02) -> tuple[list[float], list[int | str]]:
-    """How long each answer took, and the statuses and errors that are none of a server that works."""
+    """The duration of each response, and unexpected statuses and errors."""
     took, wrong = list[float](), list[int | str]()
     while time.monotonic() < until:
         began = time.monotonic()
@@ -86,7 +86,7 @@ def p99(seconds: list[float]) -> float:
 
 
 def memory_of(pid: int) -> int:
-    """The most that it ever had, in KiB."""
+    """The peak memory of the process, in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
@@ -133,7 +133,7 @@ def test_r21_one_token_that_attacks_is_hardly_noticed_by_the_others(tmp_path: Pa
 
 
 def measured(port: int, victim: Victim, seconds: float) -> Noticed:
-    """What a client of another token notices, and who asks after the server's health."""
+    """The effect on clients with another token and on health checks."""
     asks = {
         "reads": victim.read,
         "writes": victim.write,

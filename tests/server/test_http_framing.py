@@ -1,4 +1,4 @@
-"""Where a request ends: what two readers could see differently is refused, and the connection with it."""
+"""Request framing: ambiguous requests are rejected and their connections closed."""
 
 import socket
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
 
 def spoken(web: Web, sent: bytes) -> bytes:
-    """All that is answered until the server closes the connection."""
+    """Everything that the server sends until it closes the connection."""
     with socket.create_connection(("127.0.0.1", web.port), timeout=8) as line:
         line.sendall(sent)
         data = b""

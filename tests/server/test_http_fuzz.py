@@ -1,7 +1,7 @@
-"""Requests that nobody would send: methods, paths, headers, bodies and messages of both revisions, whole and in pieces.
+"""Fuzzed HTTP requests: methods, paths, headers, bodies and messages of both revisions, complete and in pieces.
 
-Whatever comes, the answer is one of those that HTTP and the protocol know for it, none is a 500, nothing hangs, and the
-next honest request is answered. HANDHOLD_FUZZ_CASES sets how many are tried; the seed of each is its number.
+Every response must be valid for HTTP and the protocol and must not be a 500. Nothing may hang, and the next honest
+request must succeed. HANDHOLD_FUZZ_CASES sets the number of cases; the seed of each case is its number.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.server.web import ENVELOPE, HANDSHAKE, MODERN, Client, Web, served, t
 
 CASES = int(os.environ.get("HANDHOLD_FUZZ_CASES", "3000"))
 STATUSES = {200, 202, 400, 401, 403, 404, 405, 406, 408, 411, 413, 415, 421, 429, 431, 501, 505}
-CODES = {-32700, -32600, -32601, -32602, -32800, -32020, -32021, -32022}  # of JSON-RPC, and of the protocol
+CODES = {-32700, -32600, -32601, -32602, -32800, -32020, -32021, -32022}  # of JSON-RPC and the protocol
 METHODS = ["POST"] * 12 + [
     "GET",
     "PUT",
@@ -76,7 +76,7 @@ TOOLS = ["read_file"] * 4 + ["grep", "list_files", "nope", "", "read_file\x00", 
 
 
 def odd(chance: random.Random, depth: int = 0) -> Any:
-    """A value of JSON that is not what anybody expects."""
+    """An unexpected JSON value."""
     kinds = 10 if depth < 3 else 8
     match chance.randrange(kinds):
         case 0:
@@ -101,7 +101,7 @@ def odd(chance: random.Random, depth: int = 0) -> Any:
 
 
 def message(chance: random.Random) -> Any:
-    """Often one that is nearly right."""
+    """A message that is often almost valid."""
     method = chance.choice(NAMES)
     params: Any = {"name": chance.choice(TOOLS), "arguments": {"path": "a.py"}} if method == "tools/call" else {}
     if method == "initialize":
@@ -175,8 +175,8 @@ def body(chance: random.Random) -> bytes:
 
 
 def request(chance: random.Random, session: str) -> tuple[bytes, bool]:
-    """Its bytes, and whether all of them are there: one that is not may be answered by silence."""
-    honest = chance.random() < 0.6  # in all but its body
+    """The bytes of a request, and whether it is complete. An incomplete request may get no response."""
+    honest = chance.random() < 0.6  # valid except for its body
     pick: Any = (lambda options: options[0]) if honest else chance.choice
     method, path, data = pick(METHODS), pick(PATHS), body(chance)
     try:
@@ -211,7 +211,7 @@ def request(chance: random.Random, session: str) -> tuple[bytes, bool]:
         headers.append(chance.choice(headers))
     whole = True
     match chance.randrange(3, 12) if honest else chance.randrange(12):
-        case 0:  # in chunks, now and then broken ones
+        case 0:  # chunked, sometimes malformed
             headers.append(("transfer-encoding", "chunked"))
             pieces = [data[at : at + 700] for at in range(0, len(data), 700)]
             data = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
@@ -279,7 +279,7 @@ def test_whatever_is_sent_is_answered_rightly_and_the_next_request_too(web: Web,
 
 
 def exchanged(port: int, sent: bytes, *, whole: bool) -> tuple[int, bytes]:
-    """The status and the body; 0 if the connection was closed without an answer."""
+    """The status and the body; status 0 if the connection was closed without a response."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
         began, data = time.monotonic(), b""
         try:
@@ -301,7 +301,7 @@ def exchanged(port: int, sent: bytes, *, whole: bool) -> tuple[int, bytes]:
 
 
 def finally_said(data: bytes) -> bytes:
-    """Without the leave to go on that came before."""
+    """The response without a preceding 100 Continue."""
     head, gap, rest = data.partition(b"\r\n\r\n")
     return rest if gap and head.split()[1] == b"100" else data
 

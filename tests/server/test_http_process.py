@@ -1,4 +1,4 @@
-"""`handhold serve` as a process of its own: how it starts, what it prints, and that nothing is left when it has stopped."""
+"""`handhold serve` as a process: startup, output, and a shutdown that leaves nothing behind."""
 
 import os
 import re
@@ -34,7 +34,7 @@ class Started:
         return Client(self.port, self.token)
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
-        """Its exit status, and how long it took."""
+        """The exit status, and the seconds until the exit."""
         began = time.monotonic()
         self.process.send_signal(by)
         return self.process.wait(30), time.monotonic() - began
@@ -46,7 +46,7 @@ def started(root: Path, *options: str) -> AbstractContextManager[Started]:
 
 @contextmanager
 def served_by_process(*options: str, files: int = 0) -> Generator[Started]:
-    """`files` is how many it may have open, if that is not what this process may."""
+    """`files`: the limit of open files, if it differs from that of this process."""
     limited = ["prlimit", f"--nofile={files}:{files}"] if files else []
     command = [*limited, *HANDHOLD, "serve", "--listen", "127.0.0.1:0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -94,7 +94,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(root: Path):
         command = [*HANDHOLD, "serve", "--root", str(root), "--listen", listen]
         refused = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
     assert refused.returncode == 1
-    assert refused.stderr == f"Error: Nobody can listen at {listen}: Address already in use\n"
+    assert refused.stderr == f"Error: Cannot listen on {listen}: Address already in use\n"
 
 
 @pytest.mark.parametrize("modern", [True, False])

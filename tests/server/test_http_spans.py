@@ -1,4 +1,4 @@
-"""Traces: a span for each call, by the conventions for MCP; where they go is the user's affair."""
+"""Tracing: one span per call, following the conventions for MCP. The user configures the exporter."""
 
 from collections.abc import Iterator
 from pathlib import Path

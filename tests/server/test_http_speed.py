@@ -1,4 +1,4 @@
-"""What a small read costs over HTTP beside the SDK's own echo tool, and what ten thousand idle sessions do: with bench/."""
+"""The cost of a small read over HTTP compared with the SDK's echo tool, and of ten thousand idle sessions, with bench/."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from bench.server_http import SESSION, beside_the_echo, idle, within
 @pytest.mark.alone
 @pytest.mark.parametrize("clients", [1, 32])
 def test_a_small_read_takes_little_more_than_an_echo(clients: int):
-    # A machine may be busy for a second.
+    # The machine may be busy for a moment.
     assert within(beside_the_echo(clients, seconds=0.5, rounds=7)) or within(beside_the_echo(clients, 1.0, rounds=9))
 
 

@@ -1,4 +1,4 @@
-"""The server is killed with calls under way. `python -m bench.load --kill-server 300` does it more often."""
+"""The server is killed while calls run. `python -m bench.load --kill-server 300` repeats it more often."""
 
 from pathlib import Path
 

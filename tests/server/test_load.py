@@ -1,4 +1,4 @@
-"""A server under load: a thousand calls in flight, and clients that are killed. `just load 30` does it for longer."""
+"""A server under load: a thousand calls in flight, and killed clients. `just load 30` runs longer."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ CALLS, SLEEPERS = 950, 50
 
 
 async def slowest(client: Any) -> float:
-    """Seconds in which 99 of 100 reads are answered, of all that are sent at once."""
+    """The 99th percentile of the response time of concurrent reads, in seconds."""
 
     async def one(n: int) -> float:
         started = perf_counter()
@@ -40,7 +40,7 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads(shop: Shop):
         alone: list[float] = []
         among: list[float] = []
         async with talk(shop.serving()) as client:
-            await slowest(client)  # opened, imported, read once
+            await slowest(client)  # warm up: imports and first read
             alone += [await slowest(client) for _ in range(3)]
             asleep = [
                 asyncio.ensure_future(client.call_tool("bash", {"command": nap.command})) for _ in range(SLEEPERS)
@@ -81,6 +81,6 @@ def test_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing
     assert {said["tool"] for lines in report.ledgers.values() for said in lines if "ok" in said} == {
         spec.name for dialect in WORDS for spec in choose_dialect(dialect, "").specs
     }
-    # What a session needs as long as its desk is open, and no more: after so many clients, not after so many calls.
+    # Memory grows with the number of open sessions, not with the number of calls.
     assert report.last.descriptors - report.first.descriptors <= 6 * clients
     assert report.last.memory - report.first.memory < clients * 8 * 1024

@@ -1,4 +1,4 @@
-"""Which toolbox serves a session, and who may name one."""
+"""The toolboxes of sessions, and the validity of handles."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""A client does not wait for what it does not need yet."""
+"""The first response does not wait for imports that it does not need."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from bench.server_start import measured
 @pytest.mark.alone
 @pytest.mark.timeout(180)
 def test_the_first_answer_comes_about_as_fast_as_the_sdk_can_say_anything():
-    for _ in range(3):  # a machine may be busy for a while
+    for _ in range(3):  # the machine may be busy for a while
         echo, handhold = measured(9)
         print(
             f"first answer: echo {echo * 1000:.0f} ms, handhold {handhold * 1000:.0f} ms, {handhold / echo:.2f} times"

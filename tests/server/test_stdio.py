@@ -1,4 +1,4 @@
-"""`handhold mcp` as a client starts it: in a process of its own, over standard input and output."""
+"""`handhold mcp` as a client starts it: a separate process, over standard input and output."""
 
 import asyncio
 import json
@@ -126,7 +126,7 @@ def test_when_it_goes_every_command_goes_with_it(shop: Shop, end: Any):
 
 @pytest.mark.slow
 def test_a_call_that_died_with_the_server_and_is_sent_again_happens_once(shop: Shop):
-    """Killed in the midst of a call, or after it: sent again with its id to the next one, its line is there once."""
+    """If the server is killed during or after a call, retrying with the same id on a new server writes the line once."""
     append = {"command": "echo line >> log.txt"}
     wire = Wire([*shop.command, "--session", "s"])
     wire.begin()

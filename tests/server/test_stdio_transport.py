@@ -1,4 +1,4 @@
-"""The wire of `handhold mcp`: every line is a message or is answered, and nobody is left waiting."""
+"""The stdio transport: every line is a message or gets an error response."""
 
 import io
 import json

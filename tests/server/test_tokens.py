@@ -1,4 +1,4 @@
-"""Tokens: what the file may say, who is let in by it, and that nothing of one means anything to another."""
+"""Tokens: the file format, authentication, and isolation between tokens."""
 
 import hashlib
 import os
@@ -76,24 +76,24 @@ def test_a_file_that_others_may_read_or_write_is_refused(file: Path, mode: int):
         ("[tokens]\nanna = 1", "begins with"),
         ("[[rule]]", "unknown key 'rule'"),
         ("[tokens.anna", ""),
-        (entry(hash="sha256:12"), "64 letters"),
-        (entry(hash="anna"), "64 letters"),
-        (entry(roots=""), "no roots"),
-        (entry(roots="[]"), "no roots"),
+        (entry(hash="sha256:12"), "64 hexadecimal digits"),
+        (entry(hash="anna"), "64 hexadecimal digits"),
+        (entry(roots=""), "roots are missing"),
+        (entry(roots="[]"), "roots are missing"),
         (entry(roots='["shop"]'), "absolute"),
-        (entry(roots='"/srv"'), "list of texts"),
-        (entry(dialect='"latin"'), "no dialect is called 'latin'"),
-        (entry(policy='"lax"'), "no policy is called 'lax'"),
-        (entry(shell="[]"), "no shell is called"),
+        (entry(roots='"/srv"'), "list of strings"),
+        (entry(dialect='"latin"'), "dialect must be one of"),
+        (entry(policy='"lax"'), "policy must be one of"),
+        (entry(shell="[]"), "shell must be one of"),
         (entry(rooms="1"), "unknown key 'rooms'"),
         (entry(structured="1"), "true or false"),
         (entry(network='"x"'), "list of hosts"),
         (entry(network='["localhost"]'), "network must be"),
-        (entry('"an na"'), "cannot be the name"),
-        (entry('"../x"'), "cannot be the name"),
-        (entry('"a\\u0000b"'), "cannot be the name"),
-        (entry() + entry("ben"), "somebody else's too"),
-        (entry() + entry("ben", hash_token("ben"), shell='"unconfined"'), "uncontained"),
+        (entry('"an na"'), "invalid token name"),
+        (entry('"../x"'), "invalid token name"),
+        (entry('"a\\u0000b"'), "invalid token name"),
+        (entry() + entry("ben"), "the same hash"),
+        (entry() + entry("ben", hash_token("ben"), shell='"unconfined"'), "without a sandbox"),
         ("a = " + "[" * 5000, ""),
     ],
 )
@@ -104,11 +104,11 @@ def test_a_file_that_is_wrong_anywhere_counts_nowhere(file: Path, text: str, bec
 
 
 def test_the_file_lies_in_no_root_since_a_tool_could_let_itself_in(tmp_path: Path, file: Path):
-    with pytest.raises(SettingsBroken, match="lies in"):
+    with pytest.raises(SettingsBroken, match="is inside"):
         load_tokens(written(file, entry(roots=f'["{tmp_path}"]')), NOBODYS)
     inside = tmp_path / "shop" / "state"
     inside.mkdir(parents=True)
-    with pytest.raises(SettingsBroken, match="lies in"):
+    with pytest.raises(SettingsBroken, match="is inside"):
         load_tokens(written(file, entry(roots=f'["{inside.parent}"]')), replace(NOBODYS, state=str(inside)))
 
 
@@ -158,12 +158,12 @@ def test_the_command_makes_a_token_and_prints_it_once(tmp_path: Path, file: Path
 @pytest.mark.parametrize(
     ("options", "because"),
     [
-        (["--no-token", "--listen", "0.0.0.0:0"], "loopback only"),
+        (["--no-token", "--listen", "0.0.0.0:0"], "requires a loopback address"),
         (["--listen", "0.0.0.0:0"], "--allow-host"),
         (["--listen", "8765"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "HOST:PORT"),
-        (["--tokens", "FILE", "--no-token"], "leave out"),
-        (["--tokens", "FILE"], "not there"),
+        (["--tokens", "FILE", "--no-token"], "cannot be combined"),
+        (["--tokens", "FILE"], "does not exist"),
     ],
 )
 def test_what_would_let_anybody_in_is_not_started(file: Path, options: list[str], because: str):
@@ -175,14 +175,14 @@ def test_what_would_let_anybody_in_is_not_started(file: Path, options: list[str]
 
 # --- one from the other
 
-WORD = f"marzipan{os.getpid()}"  # what an earlier run left behind does not count
+WORD = f"marzipan{os.getpid()}"  # unique, so that files of earlier runs do not match
 SECRET = f"the word is {WORD}"
 
 
 @pytest.fixture
 def two(tmp_path: Path, file: Path) -> Iterator[tuple[Web, Path]]:
-    """Anna and ben have roots of their own, and carla has anna's."""
-    # In /tmp a command would see nothing anyway.
+    """Anna and Ben have their own roots; Carla shares Anna's."""
+    # Not in /tmp, which commands cannot see anyway.
     place = Path("/opt") / f"handhold-{os.getpid()}" if os.geteuid() == 0 else tmp_path
     roots = {"anna": place / "annas", "ben": place / "bens", "carla": place / "annas"}
     for root in roots.values():
@@ -225,7 +225,7 @@ def test_token_b_reaches_nothing_of_token_a_in_two_hundred_tries(two: tuple[Web,
     def tried(what: str, answer: Answer) -> None:
         tries.append((what, answer))
 
-    # Paths, by every tool that takes one.
+    # Paths, with every tool that takes one.
     root = place / "annas"
     spelled = [
         str(root / "secret.txt"),
@@ -266,7 +266,7 @@ def test_token_b_reaches_nothing_of_token_a_in_two_hundred_tries(two: tuple[Web,
     ):
         tried(command, ben.tool("bash", {"command": command}))
 
-    # Sessions: by handle, by id, and by what somebody makes of them.
+    # Sessions: by handle, by id, and by forged handles.
     kinds = [handle, old_handle, anna.session, handle.partition(".")[0], handle.partition(".")[0] + ".", "token-anna"]
     hers, his = (each.session.partition("~")[0].partition(".") for each in (anna, ben))
     kinds += [f"{hers[0]}.{his[2]}", f"{his[0]}.{hers[2]}"]
@@ -288,7 +288,7 @@ def test_token_b_reaches_nothing_of_token_a_in_two_hundred_tries(two: tuple[Web,
             assert answer.status == 404
             tried(f"end {session!r}", answer)
 
-    # Jobs, outputs and calls, by their names.
+    # Jobs, outputs and calls, by name.
     for thief in (ben, carla):
         for call in (thief.tool, thief.old_tool):
             tried("job", call("bash_output", {"job": name}))
@@ -329,8 +329,8 @@ def test_r20_roots_given_through_a_link_are_known_by_their_real_path(tmp_path: P
 
 @pytest.mark.root
 def test_r20_commands_of_one_token_do_not_see_what_another_deleted_behind_a_link(file: Path):
-    place = Path("/opt") / f"handhold-r20-{os.getpid()}"  # in /tmp a command would see nothing anyway
-    state = Path("/dev/shm") / place.name  # on another file system: what is deleted is kept beside the root
+    place = Path("/opt") / f"handhold-r20-{os.getpid()}"  # not in /tmp, which commands cannot see anyway
+    state = Path("/dev/shm") / place.name  # on another file system, so that deleted files are kept next to the root
     (place / "real" / "bens").mkdir(parents=True)
     (place / "annas").mkdir()
     (place / "link").symlink_to("real/bens")

@@ -1,4 +1,4 @@
-"""What is said of the tools: titles, hints and schemas, for every dialect."""
+"""Tool definitions: titles, hints and schemas, for every dialect."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LOOKS, REPLACES, CHANGES, RUNS = "looks", "replaces", "changes", "runs"
 ASKS, STOPS = "asks a job", "stops a job"
 HINTS = {  # read-only, destructive, idempotent
     LOOKS: (True, False, True),
-    ASKS: (True, False, False),  # what was shown once is not shown again
+    ASKS: (True, False, False),  # output that was shown is not shown again
     REPLACES: (False, True, True),
     STOPS: (False, True, True),
     CHANGES: (False, True, False),

@@ -1,4 +1,4 @@
-"""A server over HTTP in a thread of this process, and clients so plain that every byte they send is ours."""
+"""An HTTP server in a thread of this process, and a minimal client with full control over the bytes."""
 
 import asyncio
 import http.client
@@ -27,7 +27,7 @@ PLAIN = {"content-type": "application/json", "accept": "application/json, text/e
 
 @dataclass(frozen=True)
 class Web:
-    """Where a server listens, and the face that it shows."""
+    """The address of a server, and its application."""
 
     port: int
     face: HTTPApp
@@ -51,7 +51,7 @@ def served(tokens: AccessTokens, *, grace: float = 5.0, **how: Any) -> Generator
 
 
 def token_for(name: str, root: Path, state: Path, **more: Any) -> AccessToken:
-    """The token of a name is its name."""
+    """In tests, the token of a name is the name itself."""
     serving = replace(ServerConfig.for_roots(root), name=name, state=str(state / name), settings=False, **more)
     return AccessToken(hash_token(name), serving)
 
@@ -64,7 +64,7 @@ class Answer:
 
     @property
     def message(self) -> Any:
-        """The last message: of a stream, the response."""
+        """The last message; in a stream, this is the response."""
         if self.headers.get("content-type", "").startswith("text/event-stream"):
             return self.messages[-1]
         return json.loads(self.body)
@@ -85,7 +85,7 @@ class Answer:
 
 @dataclass
 class Client:
-    """One connection for each request, unless it is told to keep one."""
+    """Opens a connection for each request, unless it should keep one."""
 
     port: int
     token: str = ""
@@ -107,7 +107,7 @@ class Client:
         return self.raw("POST", "/mcp", json.dumps(message).encode(), {**PLAIN, **(headers or {})})
 
     def modern(self, method: str, params: Mapping[str, Any] | None = None, **meta: Any) -> Answer:
-        """One request of the revision without sessions."""
+        """Send a request of the revision without sessions."""
         self.ids += 1
         given = {**(params or {}), "_meta": {**ENVELOPE, **meta}}
         headers = {"mcp-protocol-version": MODERN, "mcp-method": method}
@@ -119,7 +119,7 @@ class Client:
         return self.modern("tools/call", {"name": name, "arguments": arguments}, **meta)
 
     def begin(self, capabilities: Mapping[str, Any] | None = None) -> Answer:
-        """The handshake of the revisions with sessions."""
+        """Perform the handshake of the revisions with sessions."""
         params = {
             "protocolVersion": HANDSHAKE,
             "capabilities": capabilities or {},

@@ -1,1 +1,1 @@
-"""The tools as frameworks want them: one file each, which loads its framework when it is used and not before."""
+"""Adapters for agent frameworks and vendor clients. Each module imports its framework only when it is used."""

@@ -1,4 +1,4 @@
-"""The tools for Anthropic's own client: for a loop of one's own, or for the client's.
+"""The tools for Anthropic's client, for your own agent loop or for the client's tool runner.
 
     runner = Messages(box)
     message = client.messages.create(model=…, messages=history, tools=runner.tools, …)
@@ -7,9 +7,9 @@
 
     client.beta.messages.tool_runner(model=…, messages=…, tools=runner.make_runnable_tools(), …)
 
-In the dialect `anthropic` the tools are declared by the vendor's types; in any other, by their schemas. The calls of
-one message are carried out in its order; in a loop of one's own also under its id: `box.undo(Target.turn(message.id))`
-undoes them all. Whether a change may be made is asked of the `approver` that the toolbox was opened with.
+In the dialect `anthropic` the tools are declared by the vendor's types; in any other dialect, by their schemas. The
+calls of one message run in order. In your own loop their turn is the id of the message, so `Target.turn(message.id)`
+undoes all of them. Approvals go to the `approver` of the toolbox.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from anthropic.types.beta import BetaMessage
 
 VENDOR_TYPES: Mapping[str, str] = {"str_replace_based_edit_tool": "text_editor_20250728", "bash": "bash_20250124"}
-"""The vendor's types of the tools that the dialect `anthropic` has."""
+"""The vendor's types for the tools of the dialect `anthropic`."""
 
-COMPLETE_STOP_REASONS = ("end_turn", "tool_use", "stop_sequence")  # anything else stopped in the midst of something
+COMPLETE_STOP_REASONS = ("end_turn", "tool_use", "stop_sequence")  # otherwise the last call may be incomplete
 
 
 class Messages(CallRunner):
@@ -44,24 +44,24 @@ class Messages(CallRunner):
             tool |= {"description": spec.description, "input_schema": dict(spec.input_schema)}
         return cast("ToolUnionParam", tool)
 
-    # --- a loop of one's own
+    # --- your own loop
 
     def run_calls(self, message: "Message | BetaMessage") -> "list[ToolResultBlockParam]":
-        """What came of the calls in `message`, for the next message of the user; empty if there were none."""
+        """Run the calls in `message`. Returns the results for the next user message; empty if there were no calls."""
         return [
             self.build_tool_result(asked, self.run_call(asked, message.id))
             for asked in self.select_own_calls(self.extract_calls(message))
         ]
 
     async def arun_calls(self, message: "Message | BetaMessage") -> "list[ToolResultBlockParam]":
-        """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
+        """The async version. If it is cancelled, a running command ends and its changes are discarded."""
         return [
             self.build_tool_result(asked, await self.arun_call(asked, message.id))
             for asked in self.select_own_calls(self.extract_calls(message))
         ]
 
     def extract_calls(self, message: "Message | BetaMessage") -> Iterator[ModelToolCall]:
-        """A message that only pauses is sent back as it is, and has none yet; of one that was refused, none is done."""
+        """The calls of a message. A paused message has none yet; the calls of a refused message are not run."""
         reason = message.stop_reason
         for position, block in enumerate(message.content, 1):
             if block.type == "tool_use" and reason != "pause_turn":
@@ -76,10 +76,10 @@ class Messages(CallRunner):
             block["is_error"] = True
         return cast("ToolResultBlockParam", block)
 
-    # --- the client's loop
+    # --- the client's tool runner
 
     def make_runnable_tools(self) -> "list[BetaBuiltinFunctionTool]":
-        """For the `tool_runner` of `Anthropic`. It tells us no ids: a call that is sent twice is done twice."""
+        """For the `tool_runner` of `Anthropic`. It passes no call ids, so a repeated call is executed again."""
         from anthropic.lib.tools import BetaBuiltinFunctionTool, ToolError
 
         declare, call_tool = self._declare, self.box.call
@@ -117,14 +117,14 @@ class Messages(CallRunner):
 
 
 def unwrap_reply(reply: Reply, error_type: Callable[[str], Exception]) -> str | list[dict[str, Any]]:
-    """A failure is raised, for the client's loop to mark it as one."""
+    """The content of a reply. An error is raised, so that the tool runner marks it as one."""
     if reply.status == "error":
         raise error_type(reply.text)
     return format_content(reply)
 
 
 def format_content(reply: Reply) -> str | list[dict[str, Any]]:
-    """The vendor refuses blocks of text without any."""
+    """The content for the API, which rejects empty text blocks."""
     if not reply.images:
         return reply.text
     return [_format_block(block) for block in reply.blocks if block.type == "image" or block.text.strip()]

@@ -1,7 +1,7 @@
-"""What a framework hands us of a call, and how several calls of one turn are carried out.
+"""Tool calls as frameworks pass them, and the order of the calls in a turn.
 
-Frameworks start all calls of a turn at once. A model that edits a file twice and then runs the tests means: in this
-order. So calls wait for each other, and the second edit does not find a file that has changed under it.
+Frameworks start all calls of a turn at once. A model that edits a file twice and then runs the tests expects this
+order, so the calls run one after another.
 """
 
 import json
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
 
 OutputWatcher = Callable[[str, OutputChunk], object]
-"""Gets the id of a call and what its command printed just now, in the event loop, while it runs."""
+"""Called in the event loop with the call id and new output, while a command runs."""
 
 CUT_OFF_REPLY = Reply(
     "error",
-    "This call was cut off before its end, so nothing of it was done. Send it again, in smaller parts if it is long.",
+    "This call was cut off, so it was not executed. Send it again, in smaller parts if it is long.",
     code="CUT_OFF",
     error_source="model",
 )
-"""What a model's answer ended in the midst of. Half of a content must not be taken for the whole."""
+"""The reply to a call that the model's output limit cut off. Half of a file must not be written as the whole."""
 
 
 def parse_arguments(text: str) -> Mapping[str, Any] | str:
-    """Arguments that come as JSON; what is none stays as it is, for the dialect to mend or to refuse."""
+    """Parse JSON arguments. Anything but a JSON object is returned unchanged, for the dialect to repair or refuse."""
     try:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -43,27 +43,29 @@ def to_data_url(image: Block) -> str:
 
 
 def build_metadata(reply: Reply) -> dict[str, Any]:
-    """What the application is told of a call where a framework has a place for it, and the model not."""
+    """Facts about a call for the application, for frameworks that can keep them out of the model's context."""
     return {"status": reply.status, "code": reply.code, "data": dict(reply.data), "ui_extra": reply.ui_extra}
 
 
 @dataclass(frozen=True)
 class ModelToolCall:
-    """A call as a model's answer has it; `is_cut_off` if the answer ended before the call did."""
+    """A call in a model's response. `is_cut_off`: the response ended before the call was complete."""
 
     id: str
     tool: str
     arguments: Mapping[str, Any] | str
     is_cut_off: bool = False
-    vendor_type: str = ""  # what the vendor calls it
+    vendor_type: str = ""  # the vendor's type of the item
 
 
 class AsyncCallSequencer:
-    """The calls that come from one event loop, one after another, as they came."""
+    """Runs the calls of one event loop one after another, in the order in which they arrive."""
 
     def __init__(self, box: "Toolbox") -> None:
         self._box = box
-        self._locks: WeakKeyDictionary[AbstractEventLoop, Lock] = WeakKeyDictionary()  # a lock belongs to its loop
+        self._locks: WeakKeyDictionary[AbstractEventLoop, Lock] = (
+            WeakKeyDictionary()
+        )  # a lock belongs to one event loop
 
     async def call(
         self,
@@ -88,11 +90,11 @@ class AsyncCallSequencer:
 
 
 class CallRunner:
-    """What a loop of one's own needs: the calls of an answer carried out, from an event loop or without one.
+    """Runs the calls of a model's response, for your own agent loop, sync or async.
 
-    `other_tools` are the names of tools that somebody else answers for: every other name that comes gets an answer
-    from us, one that no tool has as well, since vendors refuse a call without one. `watch` sees what commands print
-    while they run, where calls are awaited.
+    `other_tools` are the names of tools that the application handles itself. Every other call gets a result, also one
+    of an unknown tool, because vendors reject a call without a result. `watch` gets the output of commands while they
+    run, in async calls only.
     """
 
     def __init__(

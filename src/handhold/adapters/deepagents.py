@@ -1,13 +1,13 @@
-"""The workspace as a backend for deepagents, which has tools of its own and asks a backend to carry them out.
+"""The workspace as a backend for deepagents, which has its own tools and runs them on a backend.
 
     box = Toolbox.open(root, dialect=raw, approver=approve_by_interrupt)
     agent = create_deep_agent(model=…, backend=backend(box), checkpointer=…)
 
-Paths are those of the machine, the same for files and for commands; `/` alone is the workspace. What deepagents puts
-aside by itself (results that are too large, old conversations) stays in the state of its graph, out of the workspace.
+Paths are absolute paths of the machine, the same for files and commands; `/` alone means the workspace. Artifacts of
+deepagents (large results, old conversations) stay in the state of its graph, outside the workspace.
 
-`approve_by_interrupt`, of the adapter for LangChain, asks for approvals here too, and what commands print is streamed
-in the same way. A backend is not told which call it serves, so a call that is sent twice is carried out twice.
+Approvals and streamed output work as in the LangChain adapter, with its `approve_by_interrupt`. A backend gets no call
+ids, so a repeated call is executed again.
 """
 
 import shlex
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
     from handhold.toolbox import Toolbox
 
-ARTIFACTS_ROOT = "/deepagents"  # where the framework puts what it puts aside: no place of the machine, and none of ours
+ARTIFACTS_ROOT = "/deepagents"  # for the framework's artifacts; not a path of the machine or the workspace
 FRAMEWORK_ERRORS: Mapping[str, str] = {
     "NOT_FOUND": "file_not_found",
     "IS_DIRECTORY": "is_directory",
     "OUTSIDE_WORKSPACE": "invalid_path",
     "DENIED": "permission_denied",
 }
-"""What the framework calls errors that it knows by name."""
+"""The framework's names for common errors."""
 
 
 class RawDialect(deepagents.DeepAgents):
-    """The family of deepagents without its frame: files and output bare, since the framework's tools number lines."""
+    """The dialect deepagents without line numbers and framing, which the framework's tools add themselves."""
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         request = super().build_request(tool, a)
@@ -87,7 +87,7 @@ class RawDialect(deepagents.DeepAgents):
 
 
 raw = RawDialect(deepagents.__file__)
-"""The dialect that a toolbox must be opened with to be a backend."""
+"""The dialect to open a toolbox with that is used as a backend."""
 
 
 def backend(box: "Toolbox") -> "CompositeBackend":
@@ -95,14 +95,14 @@ def backend(box: "Toolbox") -> "CompositeBackend":
     from deepagents.backends import CompositeBackend, StateBackend
 
     if any(f"{root}/".startswith(f"{ARTIFACTS_ROOT}/") for root in box.files.roots):
-        raise ValueError(f"a workspace in {ARTIFACTS_ROOT} would be hidden by what the framework puts there")
+        raise ValueError(f"a workspace inside {ARTIFACTS_ROOT} would be hidden by the framework's artifacts")
     return CompositeBackend(
         workspace_backend(box), {f"{ARTIFACTS_ROOT}/": StateBackend()}, artifacts_root=ARTIFACTS_ROOT
     )
 
 
 def workspace_backend(box: "Toolbox") -> "SandboxBackendProtocol":
-    """The workspace alone, to be put together with other backends."""
+    """The workspace alone, to combine it with other backends."""
     from deepagents.backends.protocol import (
         DeleteResult,
         EditResult,
@@ -117,7 +117,7 @@ def workspace_backend(box: "Toolbox") -> "SandboxBackendProtocol":
     )
 
     if box.dialect is not raw:
-        raise ValueError("a backend needs Toolbox.open(…, dialect=handhold.adapters.deepagents.raw)")
+        raise ValueError("open the toolbox with dialect=handhold.adapters.deepagents.raw")
     sequencer, lock = AsyncCallSequencer(box), threading.Lock()
 
     def call(tool: str, **arguments: Any) -> Reply:
@@ -220,7 +220,7 @@ def workspace_backend(box: "Toolbox") -> "SandboxBackendProtocol":
 
 
 def drop_missing(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What was left out is left out, for the family to fill in."""
+    """The arguments without None, so that the dialect applies its defaults."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -229,12 +229,12 @@ def build_edit_arguments(path: str, old: str, new: str, *, every: bool) -> dict[
 
 
 def to_recursive_glob(pattern: str) -> str:
-    """To the framework a bare name is one at any depth, and a slash in front means the folder itself."""
+    """Translate the framework's globs: a bare name matches at any depth, a leading slash anchors it."""
     return pattern.lstrip("/") if "/" in pattern else f"**/{pattern}"
 
 
 def build_rm_command(path: str) -> str:
-    """As a command, which takes a whole folder in one step, and can be taken back in one."""
+    """Delete by a command, which removes a whole folder in one step that one undo restores."""
     return f"rm -r -- {shlex.quote(path)}"
 
 
@@ -247,31 +247,31 @@ def explain_undeletable(box: "Toolbox", path: str) -> str:
 
 
 def make_output_watcher(tool: str) -> OutputWatcher | None:
-    """Where a graph that is awaited streams what it is told, with `stream_mode="custom"`."""
+    """Stream output to `stream_mode="custom"`. None if no graph is running, or for other tools than `execute`."""
     if tool != "execute":
         return None
     from langgraph.config import get_stream_writer
 
     try:
         write = get_stream_writer()
-    except (KeyError, RuntimeError):  # nobody runs a graph here
+    except (KeyError, RuntimeError):  # not called from a graph
         return None
 
-    def watch(call_id: str, printed: OutputChunk) -> None:  # noqa: ARG001 - a backend is not told of it
+    def watch(call_id: str, printed: OutputChunk) -> None:  # noqa: ARG001 - a backend gets no call id
         write({"tool": tool, "printed": printed.text, "dropped": printed.dropped_chars})
 
     return watch
 
 
 def download_file(box: "Toolbox", path: str) -> "FileDownloadResponse":
-    """Bytes for the application, as far as the policy lets its model read them."""
+    """The bytes of a file, if the policy allows the model to read it."""
     from deepagents.backends.protocol import FileDownloadResponse
 
     try:
         if box.decide(Verb.READ, path).verdict is not Verdict.ALLOW:
             return FileDownloadResponse(path, error="permission_denied")
         whole = box.files.read(path)
-        if box.decide(Verb.READ, whole.path).verdict is not Verdict.ALLOW:  # a link was changed meanwhile
+        if box.decide(Verb.READ, whole.path).verdict is not Verdict.ALLOW:  # a link changed meanwhile
             return FileDownloadResponse(path, error="permission_denied")
         return FileDownloadResponse(path, content=whole.data)
     except ToolError as error:

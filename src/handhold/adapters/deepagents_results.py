@@ -1,4 +1,4 @@
-"""Replies as the results that a backend of deepagents returns."""
+"""Convert replies to the result types of a deepagents backend."""
 
 import mimetypes
 from base64 import b64decode, b64encode
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from handhold.toolbox import Toolbox
 
-# Items and characters of a list: the framework puts aside what its model has no room for.
+# High limits for lists, because the framework itself moves large results out of the model's context.
 MAX_ITEMS, MAX_CHARS = 10_000, 1_000_000
 PIL_FORMATS: Mapping[str, str] = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
-PDF_MIME_TYPE, MAX_PDF_BYTES = "application/pdf", 20 * 1024 * 1024  # bytes of one, which is sent whole
+PDF_MIME_TYPE, MAX_PDF_BYTES = "application/pdf", 20 * 1024 * 1024  # a PDF is sent as a whole
 
 
 def strip_error_prefix(reply: Reply) -> str:
-    """A failure, without the mark that the framework puts before it."""
+    """The error message without the prefix, which the framework adds itself."""
     return reply.text.removeprefix("Error: ")
 
 
@@ -41,7 +41,7 @@ def to_ls_result(reply: Reply) -> "LsResult":
     if reply.status == "error":
         return LsResult(error=strip_error_prefix(reply))
     if reply.data["truncated"]:
-        return LsResult(error=f"there are more than {MAX_ITEMS:,} entries: use glob")
+        return LsResult(error=f"the folder has more than {MAX_ITEMS:,} entries; use glob")
     entries = reply.data["entries"]
     return LsResult(entries=[{"path": each["path"], "is_dir": each["type"] == "directory"} for each in entries])
 
@@ -63,7 +63,7 @@ def to_read_result(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
             return ReadResult(error=f"{path} is not what its name says, or too large: copy it to a name that is right")
         return ReadResult(file_data={"content": sent, "encoding": "base64"})
     text, first, lines = reply.text, reply.data["offset"], reply.data.get("lines")
-    if not lines:  # an empty file, or cells
+    if not lines:  # an empty file, or notebook cells
         return ReadResult(file_data={"content": text, "encoding": "utf-8"})
     last = first + lines - 1
     return ReadResult(
@@ -76,21 +76,21 @@ def to_read_result(box: "Toolbox", path: str, reply: Reply) -> "ReadResult":
 
 
 def guess_mime_type(path: str) -> str:
-    """What the framework calls a file that is not text: by the end of its name, whatever is in it."""
+    """The type that the framework derives from the extension, regardless of the content."""
     return mimetypes.guess_type("file" + PurePosixPath(path).suffix)[0] or ""
 
 
 def encode_pdf(box: "Toolbox", path: str) -> str:
-    """A PDF as it is, which is how the framework sends one; empty if that cannot be."""
+    """The PDF in base64, as the framework sends it; empty if it is missing or too large."""
     try:
         data = box.files.read(path).data if guess_mime_type(path) == PDF_MIME_TYPE else b""
-    except ToolError:  # it went away since it was looked at
+    except ToolError:  # it was deleted meanwhile
         return ""
     return b64encode(data).decode() if len(data) <= MAX_PDF_BYTES else ""
 
 
 def encode_image(block: Block, path: str) -> str:
-    """A picture in the format that its name says, since that is what it will be called; empty if it says none."""
+    """The image in the format of its extension, which the framework declares; empty for an unknown extension."""
     mime = guess_mime_type(path)
     if mime == block.mime or mime not in PIL_FORMATS:
         return block.base64 if mime == block.mime else ""
@@ -146,7 +146,7 @@ def to_delete_result(path: str, reply: Reply) -> "DeleteResult":
 
 
 def to_execute_response(reply: Reply) -> "ExecuteResponse":
-    """A command that was refused has no exit status: its words say so, since the framework has no other mark for it."""
+    """A refused command has no exit status; the framework can report the refusal only in the text."""
     from deepagents.backends.protocol import ExecuteResponse
 
     match reply.code:

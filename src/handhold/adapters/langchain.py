@@ -1,4 +1,4 @@
-"""The tools for LangChain's agents and for graphs of LangGraph.
+"""The tools for LangChain agents and LangGraph graphs.
 
     box = Toolbox.open(root, approver=approve_by_interrupt)
     agent = create_agent(model, tools(box), checkpointer=…)
@@ -9,8 +9,7 @@ in a graph of your own that makes several calls in one node. An approved command
 answer. In another process, or if a file it changed was changed meanwhile, it runs again, and a different change is
 asked about again.
 
-What commands print is streamed while they run: `agent.astream(…, stream_mode="custom")`. An agent that is not awaited
-streams nothing of it.
+Output of commands is streamed while they run: `agent.astream(…, stream_mode="custom")`. A sync agent streams no output.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,16 +35,16 @@ if TYPE_CHECKING:
 CUT_OFF_REASONS = frozenset(
     {"length", "max_tokens", "content_filter", "refusal", "model_context_window_exceeded", "incomplete"}
 )
-"""How vendors say that a message ended in the midst of something."""
+"""Vendors' reasons for a message that ended before it was complete."""
 
 _shown_changes: dict[tuple[str, str], dict[int, str]] = {}
-"""The changes that a task of a graph has asked about, by their places in the order of its questions."""
+"""The changes that a task of a graph has asked about, by the position of the question."""
 
 _is_only_call: ContextVar[bool] = ContextVar("only", default=False)  # whether the model's message has no other call
 
 
 def approve_by_interrupt(question: "Question", /) -> bool:
-    """An approver: asks whoever runs the graph. What did not come from a graph is not approved."""
+    """An approver that interrupts the graph to ask. Refuses calls from outside a graph."""
     from langgraph.config import get_config
     from langgraph.errors import GraphInterrupt
     from langgraph.types import interrupt
@@ -56,8 +55,8 @@ def approve_by_interrupt(question: "Question", /) -> bool:
         return False
     here, about = config.get("configurable", {}), config.get("metadata", {})
     task = str(here.get("thread_id", "")), str(here.get("checkpoint_ns", ""))
-    # An agent gives every call a task of its own. A node that makes several hands each the first answer that it has,
-    # also one that was meant for another: there only an answer that names its change is to be trusted.
+    # An agent runs every call in its own task. A node with several calls gives each call the first answer, even if it
+    # was meant for another call. There only an answer that names its change can be trusted.
     certain = _is_only_call.get() or about.get("langgraph_path", ("",))[0] == "__pregel_push"
     payload, changes = build_payload(question), _shown_changes.setdefault(task, {})
     for position in count():
@@ -74,21 +73,21 @@ def approve_by_interrupt(question: "Question", /) -> bool:
 
 
 def tools(box: "Toolbox") -> "list[BaseTool]":
-    """Every tool of the box, for `create_agent(tools=…)` or a `ToolNode`.
+    """All tools of the toolbox, for `create_agent(tools=…)` or a `ToolNode`.
 
-    Those of one turn are carried out one after another, as they stand in it. A failure is marked as one; what else is
-    known of a call is the `artifact` of its message.
+    The calls of one turn run in order. Errors have the status `error`. The `artifact` of a message has further facts
+    about the call.
     """
     from langchain_core.tools import StructuredTool
 
-    # The graph looks at the types of a function's arguments for what it should hand in.
+    # Imported at run time, because the graph inspects the argument types to decide what to inject.
     from langgraph.prebuilt.tool_node import ToolRuntime
 
     sequencer, thread_sequencer = AsyncCallSequencer(box), ThreadCallSequencer()
     own_tools = {spec.name for spec in box.specs}
 
     class PassthroughTool(StructuredTool):
-        """Takes its arguments as they came: the dialect mends or refuses them."""
+        """Passes its arguments on unchanged; the dialect repairs or refuses them."""
 
         def _to_args_and_kwargs(
             self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -129,7 +128,7 @@ def tools(box: "Toolbox") -> "list[BaseTool]":
 
 @dataclass(frozen=True)
 class Turn:
-    """The model's message, by its id, so that `box.undo(Target.turn(message.id))` undoes all that it asked for."""
+    """The model's message. Its id is the turn, so `Target.turn(message.id)` undoes all its calls."""
 
     id: str = ""
     calls: Sequence[Mapping[str, Any]] = ()
@@ -137,7 +136,7 @@ class Turn:
     is_cut_off: bool = False  # the message ended before its last call did
 
     def is_call_cut_off(self, call_id: str) -> bool:
-        """LangChain closes what a stream left open, so half of a content looks whole."""
+        """LangChain completes truncated JSON, so a truncated call can look complete."""
         return self.is_cut_off and bool(self.calls) and self.calls[-1]["id"] == call_id
 
     def get_earlier_calls(self, call_id: str, own_tools: Collection[str]) -> list[str]:
@@ -175,7 +174,7 @@ def make_output_watcher(tool: str, runtime: "ToolRuntime[Any, Any] | None") -> O
 
 
 def to_tool_message(tool: str, call_id: str, reply: Reply) -> "ToolMessage | str | list[str | dict[Any, Any]]":
-    """What a graph puts into its state; a tool that is called by hand gives the content alone."""
+    """The message for the graph's state. A tool that is invoked without a call id returns only the content."""
     from langchain_core.messages import ToolMessage
 
     content = format_content(reply)

@@ -1,11 +1,11 @@
-"""The tools for OpenAI's own client, by the Responses API or by Chat Completions.
+"""The tools for OpenAI's client, with the Responses API or Chat Completions.
 
     runner = Responses(box)
     response = client.responses.create(model=…, input=history, tools=runner.tools)
     history += [*response.output, *runner.run_calls(response)]
 
-The calls of one answer are carried out in order, under its id: `box.undo(Target.turn(response.id))` undoes them all.
-Whether a change may be made is asked of the `approver` that the toolbox was opened with.
+The calls of one response run in order. Their turn is the response's id, so `Target.turn(response.id)` undoes all of
+them. Approvals go to the `approver` of the toolbox.
 """
 
 from collections.abc import Collection, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _OpenAICallRunner(CallRunner):
-    """`freeform` names tools that get one text instead of an object: `apply_patch` of the dialect codex."""
+    """`freeform` names tools that take one text instead of an object, such as `apply_patch` of the dialect codex."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class Responses(_OpenAICallRunner):
             "name": spec.name,
             "description": spec.description,
             "parameters": dict(spec.input_schema),
-            "strict": False,  # which would want every argument required
+            "strict": False,  # strict mode would make every argument required
         }
 
     def run_calls(self, response: "Response") -> "list[ResponseInputItemParam]":
-        """What came of the calls in `response`, to be sent behind them; empty if there were none."""
+        """Run the calls in `response`. Returns the items to send after them; empty if there were no calls."""
         return [
             self.build_output_item(asked, self.run_call(asked, response.id))
             for asked in self.select_own_calls(self.extract_calls(response))
         ]
 
     async def arun_calls(self, response: "Response") -> "list[ResponseInputItemParam]":
-        """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
+        """The async version. If it is cancelled, a running command ends and its changes are discarded."""
         return [
             self.build_output_item(asked, await self.arun_call(asked, response.id))
             for asked in self.select_own_calls(self.extract_calls(response))
@@ -77,7 +77,7 @@ class Responses(_OpenAICallRunner):
                 yield ModelToolCall(item.call_id, item.name, item.input, is_cut_off, item.type)
 
     def build_output_item(self, call: ModelToolCall, reply: Reply) -> "ResponseInputItemParam":
-        """There is no mark for a failure: the words tell it."""
+        """The API has no error flag; the text says that a call failed."""
         output = [self._format_block(block) for block in reply.blocks] if reply.images else reply.text
         item = {"type": f"{call.vendor_type}_output", "call_id": call.id, "output": output}
         return cast("ResponseInputItemParam", item)
@@ -89,7 +89,7 @@ class Responses(_OpenAICallRunner):
 
 
 class Chat(_OpenAICallRunner):
-    """For `client.chat.completions`, and for the many servers that speak it."""
+    """For `client.chat.completions` and compatible servers."""
 
     @property
     def tools(self) -> "list[ChatCompletionToolUnionParam]":
@@ -108,7 +108,7 @@ class Chat(_OpenAICallRunner):
         }
 
     def run_calls(self, completion: "ChatCompletion") -> "list[ChatCompletionMessageParam]":
-        """What came of the calls in `completion`, to be sent behind its message; empty if there were none."""
+        """Run the calls in `completion`. Returns the messages to send after it; empty if there were no calls."""
         return self._build_messages(
             [
                 (asked, self.run_call(asked, completion.id))
@@ -117,7 +117,7 @@ class Chat(_OpenAICallRunner):
         )
 
     async def arun_calls(self, completion: "ChatCompletion") -> "list[ChatCompletionMessageParam]":
-        """The same from an event loop. Cancelled, a command ends, and nothing of it counts."""
+        """The async version. If it is cancelled, a running command ends and its changes are discarded."""
         return self._build_messages(
             [
                 (asked, await self.arun_call(asked, completion.id))
@@ -136,7 +136,7 @@ class Chat(_OpenAICallRunner):
                 yield ModelToolCall(call.id, call.function.name, parse_arguments(call.function.arguments), is_cut_off)
 
     def _build_messages(self, results: list[tuple[ModelToolCall, Reply]]) -> "list[ChatCompletionMessageParam]":
-        """A tool's message holds text alone, so images follow behind the last of them, in a message of the user."""
+        """Tool messages can only contain text, so images follow in a user message."""
         messages: list[ChatCompletionMessageParam] = [
             {"role": "tool", "tool_call_id": asked.id, "content": reply.text} for asked, reply in results
         ]

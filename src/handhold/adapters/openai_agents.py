@@ -3,10 +3,10 @@
     box = Toolbox.open(root, approver=approve_by_run)
     agent = Agent(name="coder", tools=tools(box))
 
-Approvals come in two ways. With `approve_by_run` as the approver, a run stops before each call that may change
-something (`result.interruptions`, `state.approve`), as for any tool of the SDK; what is approved there is the call,
-before there is a change to be seen. With any other approver the run does not stop: that one is asked in the midst of
-the call, and shown the change itself.
+There are two kinds of approval. With `approve_by_run` as the approver, a run stops before each call that can change
+something (`result.interruptions`, `state.approve`), as for any tool of the SDK. This approves the call before its
+change is known. With any other approver the run does not stop: the approver is asked during the call and sees the
+change.
 """
 
 from collections.abc import Collection
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 _granted: ContextVar[bool] = ContextVar("granted", default=False)
 
 
-def approve_by_run(question: "Question", /) -> bool:  # noqa: ARG001 - the run's answer came before there was a change to show
-    """An approver: yes to what the run let through, no to what did not come from a run."""
+def approve_by_run(question: "Question", /) -> bool:  # noqa: ARG001 - the run was approved before the change was known
+    """An approver that allows what the run approved, and refuses calls from outside a run."""
     return _granted.get()
 
 
 def tools(box: "Toolbox", *, freeform: Collection[str] = (), watch: OutputWatcher | None = None) -> "list[Tool]":
-    """Every tool of the box, for `Agent(tools=…)`; those of one turn are carried out in the order they are started.
+    """All tools of the toolbox, for `Agent(tools=…)`. The calls of one turn run in the order in which they are started.
 
-    `freeform` names tools that get one text instead of an object: `apply_patch` of the dialect codex. `watch` sees what
-    commands print while they run, since a run's events have no place for it.
+    `freeform` names tools that take one text instead of an object, such as `apply_patch` of the dialect codex. `watch`
+    gets the output of commands while they run, because the run's events cannot carry it.
     """
     sequencer = AsyncCallSequencer(box)
     return [_make_tool(box, sequencer, spec, watch, freeform=spec.name in freeform) for spec in box.specs]
@@ -47,7 +47,7 @@ def _make_tool(
 ) -> "CustomTool | FunctionTool":
     from agents import CustomTool, FunctionTool
 
-    metadata: dict[str, dict[str, Any]] = {}  # of calls whose result the SDK has not made an item of yet
+    metadata: dict[str, dict[str, Any]] = {}  # until the SDK creates the item of a call
     needs_approval = box.approver is approve_by_run and not spec.annotations["readOnlyHint"]
 
     async def invoke(context: "ToolContext[Any]", given: str) -> Any:
@@ -73,14 +73,14 @@ def _make_tool(
         description=spec.description,
         params_json_schema=dict(spec.input_schema),
         on_invoke_tool=invoke,
-        strict_json_schema=False,  # which would want every argument required
+        strict_json_schema=False,  # strict mode would make every argument required
         needs_approval=needs_approval,
         custom_data_extractor=pop_metadata,
     )
 
 
 def format_output(reply: Reply) -> "str | list[ToolOutputText | ToolOutputImage]":
-    """There is no mark for a failure: the words tell it."""
+    """The SDK has no error flag; the text says that a call failed."""
     return [_format_block(block) for block in reply.blocks] if reply.images else reply.text
 
 

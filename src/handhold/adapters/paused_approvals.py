@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from handhold.core.ports.approvals import Question
 
 ANYWAY = "anyway"
-"""Approves whatever the call will change when it is made again."""
+"""Approves the repeated call, whatever it changes."""
 
 
 def build_payload(question: "Question") -> dict[str, Any]:
-    """The question as JSON can hold it; `change` tells one from another."""
+    """The question as JSON. `change` identifies the change."""
     what = {
         "tool": question.tool,
         "because": question.because,
         "command": question.command,
         "diff": question.diff,
     }
-    # The diff may be cut, and shows no byte that is not text: the id covers every change from end to end.
+    # The diff may be truncated and does not show binary content; the id covers the complete change.
     covered = [*sorted(what.items()), question.id]
     return {**what, "change": digest(repr(covered).encode("utf-8", "surrogatepass"))}
 
 
 def check_answer(answer: object, payload: Mapping[str, Any], *, shown_change: str | None) -> bool | None:
-    """Whether `answer` approves the change that would be made now; None if it is about another one.
+    """Whether `answer` approves the current change; None if it is about another change.
 
-    True is about the `shown_change`, None where nobody here remembers; the text of a `change` is about that one.
+    True approves `shown_change`, which is None if this process does not know it. A string approves the change it names.
     """
     if answer is True:
         return True if shown_change == payload["change"] else None

@@ -9,7 +9,7 @@ their metadata show the change. `agent.run(message_history=…, deferred_tool_re
 process that was shown it. An approved command runs once: its changes wait for the answer. In another process, or if a
 file it changed was changed meanwhile, it runs again, and a different change is asked about again.
 
-What commands print comes as CommandPrinted in the events of the run, while they run.
+Output of commands arrives as CommandPrinted events of the run, while they run.
 """
 
 import base64
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from handhold.core.ports.approvals import Question
     from handhold.toolbox import Toolbox
 
-TEXT_KEY = "\0text"  # the name under which a text goes that is no object: no argument has it
+TEXT_KEY = "\0text"  # wraps arguments that are a text; no real argument has this name
 
 _current_context: "ContextVar[RunContext[Any] | None]" = ContextVar("calling", default=None)
 _shown_changes: dict[tuple[str, str], str] = {}
-"""The change that a call has shown and waits for, by its conversation and its id."""
+"""The change that a call has shown, by conversation and call id."""
 
 
 def approve_by_deferral(question: "Question", /) -> bool:
-    """An approver: ends the run to ask whoever started it. What did not come from a run is not approved."""
+    """An approver that ends the run to ask. Refuses calls from outside a run."""
     from pydantic_ai import ApprovalRequired
 
     context = _current_context.get()
@@ -55,7 +55,7 @@ def approve_by_deferral(question: "Question", /) -> bool:
 
 
 def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":  # noqa: A002 - the framework's name
-    """Every tool of the box, for `Agent(toolsets=…)`.
+    """All tools of the toolbox, for `Agent(toolsets=…)`.
 
     Calls of one turn run in its order. A failed call is returned with the outcome `failed` and uses up no retry. The
     `metadata` of a return, failed or not, has the error code and what else is known of the call.
@@ -70,7 +70,7 @@ def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":
             name=spec.name,
             description=spec.description,
             parameters_json_schema=dict(spec.input_schema),
-            strict=False,  # which would want every argument required
+            strict=False,  # strict mode would make every argument required
             sequential=not spec.annotations["readOnlyHint"],
             metadata={"annotations": dict(spec.annotations)},
         )
@@ -111,7 +111,7 @@ def toolset(box: "Toolbox", *, id: str | None = None) -> "AbstractToolset[Any]":
 
 
 class PassthroughValidator:
-    """A validator that leaves arguments to the dialect, which mends or refuses them."""
+    """A validator that accepts all arguments; the dialect repairs or refuses them."""
 
     def validate_json(self, input: str | bytes | bytearray, **_: Any) -> dict[str, Any]:  # noqa: A002
         text = input if isinstance(input, str) else bytes(input).decode()
@@ -122,7 +122,7 @@ class PassthroughValidator:
 
 
 class OutputEvents:
-    """What a command prints, on its way into the events of a run, which are sent by awaiting."""
+    """Sends the output of a command as events of the run."""
 
     def __init__(self, context: "RunContext[Any]") -> None:
         self._context = context
@@ -141,7 +141,7 @@ class OutputEvents:
 
 @cache
 def get_command_printed_class() -> "Callable[..., CustomEvent]":
-    """The class of the events, whose fields are `printed`, `dropped` and the framework's `tool_call_id`."""
+    """The event class, with the fields `printed`, `dropped` and the framework's `tool_call_id`."""
     from dataclasses import dataclass
 
     from pydantic_ai import CustomEvent
@@ -155,20 +155,20 @@ def get_command_printed_class() -> "Callable[..., CustomEvent]":
 
 
 def get_model_response(context: "RunContext[Any]") -> "ModelResponse | None":
-    """The model's answer that a call stands in."""
+    """The model's response that contains the call."""
     from pydantic_ai import ModelResponse
 
     return next((each for each in reversed(context.messages) if isinstance(each, ModelResponse)), None)
 
 
 def get_turn_id(context: "RunContext[Any]") -> str:
-    """The id of the model's answer, if it has one, so that `box.undo(Target.turn(…))` undoes all that it asked for."""
+    """The id of the model's response, or of the run. `Target.turn(id)` undoes all its calls."""
     answer = get_model_response(context)
     return (answer and answer.provider_response_id) or context.run_id or ""
 
 
 def is_cut_off(context: "RunContext[Any]") -> bool:
-    """Whether the answer ended before this call did."""
+    """Whether the response ended before this call was complete."""
     answer = get_model_response(context)
     if answer is None or answer.finish_reason not in ("length", "content_filter") or not answer.parts:
         return False

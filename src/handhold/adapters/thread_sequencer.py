@@ -1,17 +1,17 @@
-"""Calls of one turn that a framework starts each in a thread of its own: they still mean an order."""
+"""Order the calls of one turn that a framework starts in separate threads."""
 
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-START_TIMEOUT_SECONDS = 3.0  # seconds in which a call that was started earlier has begun
-MAX_REMEMBERED_TURNS = 64  # turns
+START_TIMEOUT_SECONDS = 3.0  # how long to wait for an earlier call to start
+MAX_REMEMBERED_TURNS = 64
 
 
 class ThreadCallSequencer:
-    """One after another, as they stand in the turn.
+    """Runs calls one after another, in the order of the turn.
 
-    An earlier one that does not begin is not waited for: somebody else may have answered it.
+    An earlier call that does not start is not waited for; the application may have answered it.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class ThreadCallSequencer:
 
     @contextmanager
     def exclusive(self, turn: str, call_id: str, earlier: Sequence[str]) -> Generator[None]:
-        """While nobody else is, and after all calls of `earlier`."""
+        """Hold the lock during the block, after all calls in `earlier`."""
         self._start(turn, call_id)
         try:
             self._wait_for_earlier(turn, earlier)

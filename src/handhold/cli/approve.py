@@ -1,7 +1,7 @@
-"""Answers to questions that were put where nobody could be asked: `handhold approve`.
+"""`handhold approve`: list and answer pending approvals.
 
-An answer is for exactly what is shown here: the same call, with the same changes, sent again by the same session.
-At a terminal it is shown, then asked about. Elsewhere nothing is approved unless the command line says `--yes`.
+An answer applies to exactly what is shown: the same call with the same changes, sent again by the same session. At a
+terminal the approval is shown first, then confirmed. Without a terminal nothing is approved unless `--yes` is given.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,25 +22,27 @@ from handhold.core.text.display_text import iter_first_lines, iter_visible_lines
 MAX_PREVIEW_LINES = 6
 PROMPTS: dict[Consent, str] = {
     Consent.ONCE: "Allow this once?",
-    Consent.SESSION: "Allow this, and ask no more about it in its session?",
-    Consent.PATTERN: "Allow this, and all commands like it in its session?",
+    Consent.SESSION: "Allow this for the rest of its session?",
+    Consent.PATTERN: "Allow this and similar commands for the rest of its session?",
 }
 
 
 @click.command()
 @click.argument("id", default="", shell_complete=candidates.complete_approval_id)
-@click.option("--show", is_flag=True, help="Only show the question, and all that it is about.")
-@click.option("--session", "consent", flag_value="session", help="Yes, and ask no more about this in its session.")
-@click.option("--pattern", "consent", flag_value="pattern", help="Yes, and ask no more about commands like this one.")
-@click.option("--no", "consent", flag_value="no", help="No.")
-@click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask at the terminal. Needed where there is none.")
-@click.option("--by", default="", help="Who answers. Default: the login name and the machine.")
+@click.option("--show", is_flag=True, help="Show the pending approval without answering it.")
+@click.option("--session", "consent", flag_value="session", help="Approve it for the rest of its session.")
+@click.option(
+    "--pattern", "consent", flag_value="pattern", help="Approve it and similar commands for the rest of its session."
+)
+@click.option("--no", "consent", flag_value="no", help="Refuse it.")
+@click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
+@click.option("--by", default="", help="Name to record as the approver. Default: login name and host name.")
 @options.root
 @options.state
 @options.as_json
 @options.report_errors
 def approve(
-    id: str,  # noqa: A002 - it is what people will call it
+    id: str,  # noqa: A002 - the name of the argument in the help
     show: bool,  # noqa: FBT001
     consent: ConsentName | None,
     sure: bool,  # noqa: FBT001
@@ -49,18 +51,23 @@ def approve(
     state: Path | None,
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Show the question ID, then answer it with yes, once; without ID, list what waits for an answer."""
+    """Show a pending approval and allow its call once. Without ID, list the pending approvals.
+
+    The answer takes effect when the same call is sent again.
+    """
     if not id:
         if consent or sure or show:
-            raise click.UsageError("This needs the ID of a question.")
+            raise click.UsageError("Give the ID of a pending approval. `handhold approve` lists them.")
         with open_store(root, state) as store:
             print_pending(store.list_pending(), as_json=as_json)
         return 0
-    if (show and (consent or sure)) or (sure and consent == "no"):
-        raise click.UsageError("Give only one of --show, --no and --yes.")
+    if show and (consent or sure):
+        raise click.UsageError("--show cannot be combined with an answer.")
+    if sure and consent == "no":
+        raise click.UsageError("--yes and --no cannot be combined.")
     should_ask = not (show or sure or consent == "no")
     if should_ask and (as_json or not is_interactive()):
-        raise click.UsageError("Nobody can be asked here. Look at it with --show, then answer with --yes or --no.")
+        raise click.UsageError("Cannot ask for confirmation here. Review it with --show, then use --yes or --no.")
     answer = Consent(consent or "once")
     with open_store(root, state) as store:
         approval = store.get_pending(id)
@@ -69,7 +76,7 @@ def approve(
             for line in format_approval(approval):
                 click.echo(line, err=should_ask)
         if should_ask and not confirm(PROMPTS[answer]):
-            click.echo("It was not answered, and still waits. To refuse it: --no", err=True)
+            click.echo("Not approved; it is still pending. Use --no to refuse it.", err=True)
             return options.EXIT_REFUSED
         if not show:
             approval = store.answer(approval.id, answer, by=by or get_user_at_host())
@@ -82,7 +89,7 @@ def approve(
 
 def check_consent(approval: PendingApproval, consent: Consent) -> None:
     if (consent == "session" and not approval.allows) or (consent == "pattern" and not approval.patterns):
-        raise NoPendingApproval(approval.id, f"it can be answered only with yes, once, or with no, not for a {consent}")
+        raise NoPendingApproval(approval.id, f"it cannot be approved with --{consent}, only once or not at all")
 
 
 def print_pending(pending: Sequence[PendingApproval], *, as_json: bool) -> None:
@@ -96,11 +103,11 @@ def print_pending(pending: Sequence[PendingApproval], *, as_json: bool) -> None:
         for line in iter_first_lines(each.command or each.diff, max_lines=MAX_PREVIEW_LINES):
             click.echo(f"    {line if each.command else colour_diff_line(line)}")
     if not pending:
-        click.echo("Nothing waits for an answer.")
+        click.echo("No pending approvals.")
 
 
 def format_approval(approval: PendingApproval) -> Iterator[str]:
-    """All that is known of it. Nothing is cut."""
+    """The complete approval; nothing is truncated."""
     tool, session, because = map(to_single_line, (approval.tool, approval.session, approval.because))
     yield f"{tool} in session {session}: {because}"
     if approval.command:
@@ -112,7 +119,7 @@ def format_approval(approval: PendingApproval) -> Iterator[str]:
             named = (
                 "this command" if approval.command and key.endswith(f"={approval.command}") else key for key in keys
             )
-            yield f"--{consent} would allow: {', '.join(map(to_single_line, named))}"
+            yield f"--{consent} would allow for the whole session: {', '.join(map(to_single_line, named))}"
 
 
 def format_outcome(approval: PendingApproval) -> str:
@@ -122,4 +129,4 @@ def format_outcome(approval: PendingApproval) -> str:
         "pattern": f"Allowed for the session: {', '.join(approval.patterns)}",
         "no": "Refused",
     }[approval.answer or "once"]
-    return to_single_line(f"{how}, by {approval.by}. It counts when the same call is sent again.")
+    return to_single_line(f"{how}, by {approval.by}. This takes effect when the same call is sent again.")

@@ -1,4 +1,4 @@
-"""One call of a tool, from a shell: the same pipeline, the same journal, the same reply."""
+"""`handhold call`: one tool call from a shell, through the same pipeline and journal as an agent's calls."""
 
 import json
 import sys
@@ -16,19 +16,19 @@ from handhold.cli.reply import print_reply
 @click.command()
 @click.argument("name", shell_complete=candidates.complete_tool)
 @click.argument("arguments")
-@click.option("--call-id", default="", help="The same id with the same arguments does nothing twice.")
-@click.option("--turn", default="", help="The turn of the conversation, to take back as one.")
+@click.option("--call-id", default="", help="Id of the call. Repeating it with the same arguments is idempotent.")
+@click.option("--turn", default="", help="Turn that the call belongs to. `undo --turn` undoes a whole turn.")
 @add_toolbox_options
 def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
-    """Call the tool NAME with ARGUMENTS, a JSON object; - reads it from standard input.
+    """Call the tool NAME with ARGUMENTS, a JSON object. Use - to read it from standard input.
 
-    Prints what a model would read. At a terminal you are asked about changes before they count.
+    Prints the reply that a model would get. At a terminal you approve changes before they are applied.
     """
     given = sys.stdin.read() if arguments == "-" else arguments
     try:
         parsed = json.loads(given)
     except ValueError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="ARGUMENTS") from None
+        raise click.BadParameter(f"not valid JSON: {error}", param_hint="ARGUMENTS") from None
     with open_toolbox(options, TerminalApprover() if is_interactive() else None) as box:
         with show_progress():
             reply = box.call(name, parsed, call_id=call_id, turn=turn)

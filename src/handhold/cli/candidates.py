@@ -1,6 +1,6 @@
-"""What a shell offers at the key Tab, besides the words of the command line itself: sessions, calls, turns, tools.
+"""Dynamic shell completion: sessions, calls, turns, approvals and tools.
 
-Nothing is made or mended for it, and what cannot be looked up is not offered.
+Completion creates and repairs nothing. Names that cannot be looked up are not offered.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from handhold.core.ports.approvals import PendingApproval
     from handhold.core.ports.journal import JournalEntry
 
-MAX_RECENT_CALLS = 500  # calls that are looked at
+MAX_RECENT_CALLS = 500  # how far back completion searches
 Candidates = list[str]
 
 
@@ -66,7 +66,7 @@ def is_of_session(ctx: click.Context, entry: "JournalEntry") -> bool:
 
 
 def read_recent_entries(ctx: click.Context) -> "list[JournalEntry]":
-    """The last calls, newest first; none where there is no journal, which is then not made."""
+    """The last calls, newest first. Empty if there is no journal; it is not created."""
     from handhold.cli.state import open_store
 
     roots, state = get_roots_and_state(ctx)

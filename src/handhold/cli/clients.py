@@ -1,4 +1,4 @@
-"""The clients that start us: where each keeps its servers, for one project or for one user, and how it writes them."""
+"""MCP clients: where each one configures its servers, per project and per user, and in which format."""
 
 import os
 import sys
@@ -14,10 +14,9 @@ WORKSPACE_VARIABLE = "${workspaceFolder}"
 
 @dataclass(frozen=True)
 class MCPClient:
-    """A file is named from the project's folder or from the user's home; one that a client does not have is empty.
+    """`project_file` is relative to the project, `user_file` to the home folder; empty if the client has no such file.
 
-    `workspace_variable` is how its file names the project's folder, where it has a word for it; else it starts us
-    there.
+    `workspace_variable` is the client's placeholder for the project folder. Clients without one start the server there.
     """
 
     title: str
@@ -43,7 +42,7 @@ class MCPClient:
 
 
 def get_settings_path(linux: str, mac: str) -> str:
-    """In the folder of settings that the system has; a user's own XDG_CONFIG_HOME counts."""
+    """The path below the system's settings folder. An absolute XDG_CONFIG_HOME is honoured."""
     if sys.platform == "darwin":
         return f"Library/Application Support/{mac}"
     home = os.environ.get("XDG_CONFIG_HOME", "")

@@ -1,6 +1,6 @@
-"""The commands: what each is called, where it is written, and in a few words what it does.
+"""The table of commands: name, module and one line of help.
 
-None is imported before it is called for, so that every one starts as fast as it can by itself.
+A command's module is imported only when it is needed, so that each command starts fast.
 """
 
 from collections.abc import Mapping
@@ -14,36 +14,34 @@ from handhold.version import VERSION
 
 
 class CommandSpec(NamedTuple):
-    """Where a command is (`module:name`), and its line in the help."""
+    """Where a command is defined (`module:name`), and its line in the help."""
 
     import_path: str
     help: str
 
 
 COMMANDS: Mapping[str, CommandSpec] = {
-    "mcp": CommandSpec("handhold.cli.mcp:mcp", "Serve the tools to one client, over standard input and output."),
-    "serve": CommandSpec("handhold.cli.serve:serve", "Serve the tools over HTTP."),
-    "install": CommandSpec(
-        "handhold.cli.install:install", "Enter Handhold in a client's configuration, or take it out."
-    ),
+    "mcp": CommandSpec("handhold.cli.mcp:mcp", "Run an MCP server over standard input and output."),
+    "serve": CommandSpec("handhold.cli.serve:serve", "Run an MCP server over HTTP."),
+    "install": CommandSpec("handhold.cli.install:install", "Add Handhold to an MCP client, or remove it."),
     "call": CommandSpec("handhold.cli.call:call", "Call a tool."),
     "tools": CommandSpec("handhold.cli.tools:tools", "List the tools of a dialect."),
-    "log": CommandSpec("handhold.cli.log:log", "Show what was done, oldest first."),
-    "diff": CommandSpec("handhold.cli.diff:diff", "Show what a call, a turn or the session changed."),
-    "undo": CommandSpec("handhold.cli.undo:undo", "Take back the last change, or a call, a turn, the session."),
-    "redo": CommandSpec("handhold.cli.undo:redo", "Do again what was taken back."),
-    "approve": CommandSpec("handhold.cli.approve:approve", "Answer a question that waits, or list them."),
-    "explain": CommandSpec("handhold.cli.explain:explain", "Say what would be decided about a path or a command."),
-    "trust": CommandSpec("handhold.cli.trust:trust", "Let a project's own rules count."),
-    "doctor": CommandSpec("handhold.cli.doctor:doctor", "Say what protects this machine, and what does not."),
-    "completion": CommandSpec("handhold.cli.completion:completion", "Print what teaches a shell to complete commands."),
+    "log": CommandSpec("handhold.cli.log:log", "Show the journal of calls."),
+    "diff": CommandSpec("handhold.cli.diff:diff", "Show the changes of a call, a turn or the session."),
+    "undo": CommandSpec("handhold.cli.undo:undo", "Undo the last change, a call, a turn or the session."),
+    "redo": CommandSpec("handhold.cli.undo:redo", "Redo what was undone."),
+    "approve": CommandSpec("handhold.cli.approve:approve", "List or answer pending approvals."),
+    "explain": CommandSpec("handhold.cli.explain:explain", "Explain the policy decision for a path or a command."),
+    "trust": CommandSpec("handhold.cli.trust:trust", "Trust the allow rules of a project."),
+    "doctor": CommandSpec("handhold.cli.doctor:doctor", "Check how commands are sandboxed on this machine."),
+    "completion": CommandSpec("handhold.cli.completion:completion", "Print a shell completion script."),
 }
 EXTRA_BY_MODULE = {"mcp": "mcp", "mcp_types": "mcp", "starlette": "mcp", "uvicorn": "mcp", "anyio": "mcp"}
 EXIT_STATUS_HELP = """\b
 Exit status:
-  0  done
-  1  refused, or it could not be done: the reason is printed
-  2  the command line itself is wrong"""
+  0  success
+  1  refused or failed; the reason is printed
+  2  usage error"""
 
 
 class LazyGroup(click.Group):
@@ -71,11 +69,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             if extra := EXTRA_BY_MODULE.get((error.name or "").partition(".")[0]):
-                raise click.ClickException(f"This needs more than the base: pip install 'handhold[{extra}]'") from None
+                raise click.ClickException(f"This command needs an extra: pip install 'handhold[{extra}]'") from None
             raise
 
 
 @click.group(cls=LazyGroup, epilog=EXIT_STATUS_HELP)
 @click.version_option(VERSION, prog_name="handhold")
 def handhold() -> None:
-    """Handhold: file tools for a coding agent, that land exactly and can be taken back."""
+    """Handhold: file and shell tools for coding agents, with exact edits, approvals and undo."""

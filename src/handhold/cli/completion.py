@@ -1,4 +1,4 @@
-"""What teaches a shell to complete our command lines. The shell asks us at every Tab, so it never grows stale."""
+"""`handhold completion`: the script that makes a shell call back into `handhold` at every Tab."""
 
 import click
 from click.shell_completion import ShellComplete, get_completion_class
@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "fish")
 @as_json
 @click.pass_context
 def completion(ctx: click.Context, shell: str, as_json: bool) -> None:  # noqa: FBT001
-    """Print the completion of SHELL.
+    """Print the completion script for a shell.
 
     \b
     bash, in ~/.bashrc:                   eval "$(handhold completion bash)"
@@ -22,7 +22,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:  # noqa: 
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    # The base class's own: bash's would first run a bash, to ask for its version.
+    # The method of the base class: the one for bash would first start a bash to check its version.
     script = ShellComplete.source(kind(ctx.find_root().command, {}, "handhold", "_HANDHOLD_COMPLETE"))
     if as_json:
         print_json({"shell": shell, "script": script})

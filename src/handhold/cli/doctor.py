@@ -1,4 +1,4 @@
-"""What confines commands on this machine, and what does not: seen from inside, not by version numbers."""
+"""`handhold doctor`: how commands are sandboxed on this machine, found out by running one."""
 
 import os
 import subprocess
@@ -18,16 +18,16 @@ from handhold.cli.terminal import colour_text, get_columns, is_stdout_terminal
 from handhold.core.errors import ToolError
 from handhold.core.text.display_text import escape_invisible
 
-if TYPE_CHECKING:  # what asks the machine is imported when it is asked: every other command starts without it
+if TYPE_CHECKING:  # the modules that probe the machine are imported late, so that other commands start fast
     from handhold.backends.shell.sandbox_support import SandboxSupport
 
-TRIAL_TIMEOUT_SECONDS = 20  # for a command that does nothing
+TRIAL_TIMEOUT_SECONDS = 20  # for the trial command `true`
 NAMESPACES = {"user": "user namespace", "pid": "processes", "net": "network"}
 INSPECT_COMMAND = ("sh", "-c", "readlink /proc/self/ns/user /proc/self/ns/pid /proc/self/ns/net; cat /proc/self/status")
 
 
 class CheckInfo(NamedTuple):
-    """What something is good for, and where it comes from."""
+    """What a check is about, and what to install if it fails."""
 
     purpose: str
     install: str = ""
@@ -36,25 +36,25 @@ class CheckInfo(NamedTuple):
 INSTALL_SHELL = "pip install 'handhold[shell]', or your system's bubblewrap 0.11 or later"
 INSTALL_COMPILER = "a C compiler, then: pip install --no-binary handhold --force-reinstall handhold"
 CHECKS = {
-    "bubblewrap": CheckInfo("each command runs in a box of its own", INSTALL_SHELL),
-    "user namespace": CheckInfo("the rights it has end at its box"),
-    "processes": CheckInfo("it sees and ends no process but its own"),
-    "network": CheckInfo("it reaches no host, unless you open the network"),
-    "capabilities": CheckInfo("it can gain no rights, whatever it runs"),
-    "command": CheckInfo("a command that does nothing was run, with all that is hidden and masked"),
-    "system-call filter": CheckInfo("it cannot ask the kernel for what no build or test needs"),
-    "layer": CheckInfo("what it changes is looked at before it counts, and can be taken back", INSTALL_SHELL),
-    "Landlock": CheckInfo("a second wall around what it may write", "a Linux kernel of 5.19 or later"),
-    "launcher": CheckInfo("puts up Landlock and the limits inside the box", INSTALL_COMPILER),
-    "rename shim": CheckInfo("it may rename a folder that was there before", INSTALL_COMPILER),
-    "control group": CheckInfo("limits hold for a command as a whole"),
-    "rg": CheckInfo("searches quickly", "pip install 'handhold[search]'"),
-    "confined search": CheckInfo("the program that searches can open nothing else"),
+    "bubblewrap": CheckInfo("runs each command in its own sandbox", INSTALL_SHELL),
+    "user namespace": CheckInfo("a command has no privileges outside its sandbox"),
+    "processes": CheckInfo("a command cannot see or signal other processes"),
+    "network": CheckInfo("a command has no network access unless you allow it"),
+    "capabilities": CheckInfo("a command cannot gain privileges"),
+    "command": CheckInfo("a trial command starts, with hidden and masked paths in place"),
+    "system-call filter": CheckInfo("blocks system calls that builds and tests do not need"),
+    "overlay": CheckInfo("changes are reviewed before they are applied, and can be undone", INSTALL_SHELL),
+    "Landlock": CheckInfo("a second limit on what a command can write", "a Linux kernel of 5.19 or later"),
+    "launcher": CheckInfo("sets up Landlock and resource limits inside the sandbox", INSTALL_COMPILER),
+    "rename shim": CheckInfo("a command can rename folders that already exist", INSTALL_COMPILER),
+    "control group": CheckInfo("resource limits apply to a command as a whole"),
+    "rg": CheckInfo("makes searches fast", "pip install 'handhold[search]'"),
+    "confined search": CheckInfo("the search program can open only the files it searches"),
 }
 
 
 class CheckResult(NamedTuple):
-    """`holds` is None where it is neither good nor bad."""
+    """`holds` is None if the result is optional rather than good or bad."""
 
     what: str
     holds: bool | None
@@ -67,21 +67,20 @@ class CheckResult(NamedTuple):
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=".",
-    help="The workspace that commands would work on. Default: the current folder.",
+    help="Workspace root that commands would run in. Default: the current directory.",
 )
 @click.option(
     "--remove-leftovers",
     is_flag=True,
-    help="Remove the empty folders under protected names that an earlier version may have left in the workspace.",
+    help="Remove empty folders with protected names that an earlier version may have left in the workspace.",
 )
 @options.as_json
 @options.report_errors
 def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: FBT001
-    """Say what protects this machine from commands, what does not, and what to install.
+    """Check how commands are sandboxed on this machine, what is missing, and what to install.
 
-    Also warns of settings that do not count or cannot be read, and lists empty folders that an earlier version may
-    have left in the workspace. Exit status 1 if commands cannot be contained, or
-    cannot be run.
+    Also reports settings that are ignored or unreadable, and empty folders that an earlier version may have left in the
+    workspace. The exit status is 1 if commands cannot be sandboxed or cannot run.
     """
     from handhold.backends.settings import find_warnings
     from handhold.backends.shell.sandbox_support import detect_sandbox_support
@@ -125,9 +124,9 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
 
     found = support.bubblewrap
     if found is None:
-        yield CheckResult("bubblewrap", holds=False, detail="none that works")
+        yield CheckResult("bubblewrap", holds=False, detail="not found, or not working")
     else:
-        yield CheckResult("bubblewrap", holds=True, detail=f"{found.version}, the {found.source}'s", path=found.path)
+        yield CheckResult("bubblewrap", holds=True, detail=f"{found.version}, from the {found.source}", path=found.path)
         yield from check_inside(found.path)
         yield check_command(root)
         yield check_overlay(found.path, root)
@@ -139,7 +138,7 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
     )
     yield CheckResult("rename shim", bool(support.shim), "built" if support.shim else "not built", support.shim)
     group = find_delegated_cgroup()
-    detail = "one is ours" if group else "none is ours: limits are set process by process"
+    detail = "delegated to this user" if group else "none delegated to this user; limits apply per process"
     yield CheckResult("control group", bool(group) or None, detail, group or "")
     path = find_on_path("rg")
     yield CheckResult("rg", bool(path) or None, "found" if path else "not on PATH", path)
@@ -147,7 +146,7 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
 
 
 def check_inside(bwrap: str) -> Iterator[CheckResult]:
-    """What a command finds itself in."""
+    """Check the namespaces, capabilities and filters from inside a sandbox."""
     from handhold.backends.shell.sandbox_support import run_in_sandbox
     from handhold.backends.shell.user_namespace import has_id_range
 
@@ -155,18 +154,18 @@ def check_inside(bwrap: str) -> Iterator[CheckResult]:
     lines = done.stdout.decode().splitlines() if done else []
     for (name, what), namespace in zip(NAMESPACES.items(), [*lines, "", "", ""], strict=False):
         own = bool(namespace) and namespace != os.readlink(f"/proc/self/ns/{name}")
-        detail = ("shut" if name == "net" else "its own") if own else "shared with ours"
+        detail = ("blocked" if name == "net" else "separate") if own else "shared with the host"
         yield CheckResult(what, own, detail)
     status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     bare = status.get("CapEff", "?").strip("0") == "" and status.get("NoNewPrivs") == "1"
-    detail_if_bare = "none but to give files away, in its layer" if has_id_range() else "none, and none to be had"
+    detail_if_bare = "none, except to change owners in its overlay" if has_id_range() else "none"
     yield CheckResult("capabilities", bare, detail_if_bare if bare else status.get("CapEff", "unknown"))
     filtered = status.get("Seccomp") == "2"
     yield CheckResult("system-call filter", filtered, "on" if filtered else "off")
 
 
 def check_command(root: str) -> CheckResult:
-    """Whether a command can be run here as every other would be, but for its layer."""
+    """Check whether a command starts in the sandbox, without an overlay."""
     from handhold.backends.shell.sandbox import create_sandbox
     from handhold.backends.shell.sandbox_layout import Mount
 
@@ -193,13 +192,13 @@ def check_command(root: str) -> CheckResult:
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                return CheckResult("command", holds=False, detail=f"it did not end in {TRIAL_TIMEOUT_SECONDS} s")
+                return CheckResult("command", holds=False, detail=f"timed out after {TRIAL_TIMEOUT_SECONDS} s")
     trouble = done.stderr.decode("utf-8", "replace").strip()
     return CheckResult("command", not done.returncode, trouble or ("ran" if not done.returncode else "failed"))
 
 
 def check_overlay(bwrap: str, root: str) -> CheckResult:
-    """Whether this very folder can be the ground of a layer."""
+    """Check whether an overlay can be mounted on `root`."""
     from handhold.backends.files.roots import Root
     from handhold.backends.shell.preflight import find_overlay_obstacle
     from handhold.backends.shell.sandbox_support import run_in_sandbox
@@ -210,60 +209,61 @@ def check_overlay(bwrap: str, root: str) -> CheckResult:
     finally:
         os.close(opened.fd)
     if against:
-        return CheckResult("layer", holds=False, detail=f"cannot lie over {root}: {against}")
+        return CheckResult("overlay", holds=False, detail=f"cannot be mounted on {root}: {against}")
     done = run_in_sandbox(bwrap, ("--overlay-src", root, "--tmp-overlay", root), ("true",))
     if done is not None and done.returncode == 0:
-        return CheckResult("layer", holds=True, detail=f"over {root}")
+        return CheckResult("overlay", holds=True, detail=f"on {root}")
     trouble = done.stderr.decode("utf-8", "replace").strip() if done else "no answer"
-    return CheckResult("layer", holds=False, detail=f"cannot lie over {root}: {trouble}")
+    return CheckResult("overlay", holds=False, detail=f"cannot be mounted on {root}: {trouble}")
 
 
 def check_search_confinement(root: str) -> CheckResult:
-    """Whether the program that searches is held to what it searches."""
+    """Check whether the search program is confined to the files it searches."""
     from handhold.backends.search.confinement import find_unconfined_reason
     from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 
     program = find_ripgrep((root,))
     if not isinstance(program, RipgrepBinary):
-        return CheckResult("confined search", holds=True, detail="by our own walk")
+        return CheckResult("confined search", holds=True, detail="built-in search, no external program")
     why_not = find_unconfined_reason(program.path)
     return CheckResult("confined search", not why_not, why_not or "by Landlock")
 
 
 def classify_undo(support: "SandboxSupport", findings: list[CheckResult]) -> str:
-    layer = any(finding.what == "layer" and finding.holds for finding in findings)
-    return "all" if support.bubblewrap and support.bubblewrap.overlay and layer else "file tools only"
+    has_overlay = any(finding.what == "overlay" and finding.holds for finding in findings)
+    return "all" if support.bubblewrap and support.bubblewrap.overlay and has_overlay else "file tools only"
 
 
 def find_on_path(program: str) -> str:
-    """Where a program is; beside our own interpreter too, where an extra puts it."""
-    beside = os.path.dirname(sys.executable)
-    folders = [*os.environ.get("PATH", os.defpath).split(":"), beside]
+    """The path of a program, or "". Also searches the interpreter's folder, where extras install programs."""
+    own_folder = os.path.dirname(sys.executable)
+    folders = [*os.environ.get("PATH", os.defpath).split(":"), own_folder]
     paths = [os.path.join(folder, program) for folder in folders if folder]
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
-# --- words
+# --- output
 
 
 def format_verdict(support: "SandboxSupport", findings: Sequence[CheckResult], undo: str) -> Iterator[str]:
     if any(each.what == "command" and not each.holds for each in findings):
-        text, colour = "Commands cannot be run here: the sandbox does not start.", "red"
+        text, colour = "Commands cannot run here: the sandbox does not start.", "red"
     elif support.bubblewrap is None:
-        text, colour = "Commands cannot be contained here. They are refused unless told to run without.", "red"
+        text = "Commands cannot be sandboxed here. They are refused unless you choose another --shell."
+        colour = "red"
     elif undo == "all":
-        text, colour = "Commands are contained, and what they do can be taken back.", "green"
+        text, colour = "Commands run in a sandbox, and their changes can be undone.", "green"
     else:
-        text = "Commands are contained, but work on the files themselves: only what file tools do can be taken back."
+        text = "Commands run in a sandbox but write to your files directly: only changes of file tools can be undone."
         colour = "yellow"
     yield colour_text(text, colour)
     if support.bubblewrap and not support.has_landlock:
-        yield "What they may not write is kept by one wall instead of two."
+        yield "Without Landlock, only the sandbox's mounts limit what commands can write."
 
 
 def format_findings(findings: Sequence[CheckResult]) -> Iterator[str]:
     marks = {True: ("yes", "green"), False: ("no", "red"), None: ("-", "dim")}
-    for heading, holds in (("What protects", True), ("What does not", False), ("What could be better", None)):
+    for heading, holds in (("In place", True), ("Missing", False), ("Optional", None)):
         rows = [each for each in findings if each.holds is holds]
         if rows:
             yield ""
@@ -277,12 +277,12 @@ def format_findings(findings: Sequence[CheckResult]) -> Iterator[str]:
             )
     if installs := list(list_installs(findings)):
         yield ""
-        yield colour_text("What to install", "bold")
+        yield colour_text("Install", "bold")
         yield from (f"  {each}" for each in installs)
 
 
 def list_installs(findings: Sequence[CheckResult]) -> Iterator[str]:
-    """Each once, in the order of what it is for."""
+    """What to install, without duplicates, in the order of the checks."""
     missing = (CHECKS[each.what].install for each in findings if not each.holds)
     yield from dict.fromkeys(each for each in missing if each)
 
@@ -290,12 +290,12 @@ def list_installs(findings: Sequence[CheckResult]) -> Iterator[str]:
 def format_reasons(support: "SandboxSupport") -> Iterator[str]:
     if support.why_not:
         yield ""
-        yield colour_text("Why not", "bold")
+        yield colour_text("Reasons", "bold")
         yield from (f"  {escape_invisible(reason)}" for reason in support.why_not)
     if support.remedy:
         yield ""
         yield colour_text("How to allow it", "bold")
-        yield support.remedy  # as it is to be pasted
+        yield support.remedy  # unescaped, to be pasted into a shell
 
 
 def format_settings_warnings(warnings: Sequence[str]) -> Iterator[str]:
@@ -313,4 +313,4 @@ def format_leftovers(leftovers: Sequence[str], tried: Mapping[str, str]) -> Iter
     for path in leftovers:
         yield f"  {escape_invisible(path)}" + (f" could not be removed: {tried[path]}" if path in tried else "")
     if leftovers and not tried:
-        yield "  An earlier version may have left them. Unless they are yours: handhold doctor --remove-leftovers"
+        yield "  An earlier version may have left these. To remove them: handhold doctor --remove-leftovers"

@@ -1,4 +1,4 @@
-"""Which rule decides about a path or a command, where it is written, and what it would do to others like it."""
+"""`handhold explain`: the policy decision for a path or a command, and the rule behind it."""
 
 import os
 from collections.abc import Generator, Iterator, Sequence
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES = 3  # examples of each kind
 VERDICT_COLOURS: dict[str, str] = {Verdict.ALLOW: "green", Verdict.ASK: "yellow", Verdict.DENY: "red"}
+KIND_LABELS = {"nothing": "does not exist", "outside": "outside the workspace"}
 PATH_VERBS = (Verb.READ, Verb.CHANGE, Verb.CREATE, Verb.DELETE)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`kind` is the class of a command, or what stands at a path."""
+    """`kind` is the class of a command, or the type of the file at a path."""
 
     target: str
     comparable: str  # what examples are compared with
@@ -41,17 +42,17 @@ class Explanation:
     verb_decisions: tuple[tuple[Verb, Decision], ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
     patterns: tuple[str, ...] = ()
-    is_advisory: bool = False  # commands are not kept from it here, whatever the rule says
+    is_advisory: bool = False  # there is no sandbox here, so the rule does not bind commands
 
 
 @click.command()
 @click.argument("target", required=False)
-@click.option("--path", help="A path, whatever it looks like.")
-@click.option("--command", help="A command, whatever it looks like. It is not run.")
+@click.option("--path", help="Explain this path.")
+@click.option("--command", help="Explain this command. It is not run.")
 @click.option(
     "--verb",
     type=click.Choice([verb.value for verb in PATH_VERBS]),
-    help="What would be done to the path. Default: the worst of all.",
+    help="What is done to the path. Default: the one with the strictest decision.",
 )
 @options.root
 @options.policy
@@ -66,9 +67,12 @@ def explain(
     policy: Mode | None,
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Say what would be decided about TARGET, a path or a command, by which rule, and why. Nothing is done."""
+    """Explain what the policy decides for TARGET, a path or a command, and which rule decides. Nothing is run.
+
+    TARGET is guessed to be a path or a command; use --path or --command to be explicit.
+    """
     if sum(each is not None for each in (target, path, command)) != 1:
-        raise click.UsageError("give a path or a command, and only one of them")
+        raise click.UsageError("Give exactly one of TARGET, --path and --command.")
     roots = root or (Path.cwd(),)
     if target is not None:
         path, command = (target, None) if is_path(target, roots) else (None, target)
@@ -89,7 +93,7 @@ def explain(
 
 @contextmanager
 def open_stateless_toolbox(roots: Sequence[Path], policy: Mode | None) -> "Generator[tuple[Toolbox, RulePolicy]]":
-    """Tools that are only asked what they would do: they have no state, and leave none."""
+    """A toolbox for asking the policy. It keeps no state on disk."""
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.settings import CodeSettings, load_policy
     from handhold.backends.state.sqlite import SqliteStore
@@ -104,7 +108,7 @@ def open_stateless_toolbox(roots: Sequence[Path], policy: Mode | None) -> "Gener
 
 
 def is_path(target: str, roots: Sequence[Path]) -> bool:
-    """A guess: what is there is a path; what has several words is not, nor what could be run by its name."""
+    """Guess: an existing file is a path; text with spaces and names of programs are commands."""
     if any(os.path.lexists(os.path.join(root, target)) for root in roots):
         return True
     return not any(char.isspace() for char in target) and not find_on_path(target)
@@ -121,8 +125,8 @@ def explain_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
     try:
         place, stat = box.files.resolve(path), box.files.stat(path)
         verbs = tuple((each, box.decide(each, path)) for each in PATH_VERBS)
-    except ToolError as error:  # outside, a loop of links, no path at all: no rule is asked
-        because = f"{error.code}: it is no place in the workspace"
+    except ToolError as error:  # outside the workspace, a symlink loop, or an invalid path: no rule applies
+        because = f"it is not a path in the workspace ({error.code})"
         return Explanation(path, path, "outside", Decision(Verdict.DENY, because, "workspace"))
     kind = {"file": "file", "directory": "folder"}.get(stat.kind, stat.kind) if stat else "nothing"
     applicable_verbs = (Verb.READ, Verb.CHANGE, Verb.DELETE) if stat else (Verb.READ, Verb.CREATE)
@@ -160,12 +164,12 @@ def find_rule(decision: Decision, policy: "RulePolicy") -> "Rule | None":
 
 
 def find_nearest(target: str, examples: Sequence[str]) -> list[str]:
-    """Those that are most like it, most alike first."""
+    """The examples most similar to the target, most similar first."""
     alike = sorted(examples, key=lambda each: -SequenceMatcher(None, target, each, autojunk=False).ratio())
     return alike[:MAX_EXAMPLES]
 
 
-# --- words
+# --- output
 
 
 def build_facts(explanation: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> dict[str, Any]:
@@ -192,12 +196,13 @@ def build_facts(explanation: Explanation, rule: "Rule | None", remarks: Sequence
 def format_explanation(explanation: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> Iterator[str]:
     decision = explanation.decision
     verdict = colour_text(f"{decision.verdict}:", VERDICT_COLOURS[decision.verdict])
-    yield f"{verdict} {colour_text(escape_invisible(explanation.target), 'bold')} [{explanation.kind}]"
+    kind = KIND_LABELS.get(explanation.kind, explanation.kind)
+    yield f"{verdict} {colour_text(escape_invisible(explanation.target), 'bold')} [{kind}]"
     for label, text in list_rows(explanation, rule):
         colour = VERDICT_COLOURS.get(text.partition(" ")[0], "")
         yield f"  {colour_text(f'{label:8}', 'dim')} {colour_text(escape_invisible(text), colour)}"
     if explanation.is_advisory:
-        yield "This is advisory for commands: nothing contains them on this machine. Tools that read files obey it."
+        yield "Advisory for commands: there is no sandbox on this machine. File tools follow the rule."
     if decision.remedy:
         yield escape_invisible(decision.remedy)
     yield from map(escape_invisible, remarks)
@@ -209,9 +214,9 @@ def list_rows(explanation: Explanation, rule: "Rule | None") -> Iterator[tuple[s
     yield "rule", f"{decision.rule}{source}"
     yield "because", decision.because
     if explanation.place:
-        yield "place", explanation.place
+        yield "path", explanation.place
     yield from ((verb, f"{each.verdict} ({each.rule})") for verb, each in explanation.verb_decisions)
     yield from (("command", " ".join(each)) for each in explanation.commands)
     if rule:
         yield "covers", ", ".join(find_nearest(explanation.comparable, rule.covers))
-        yield "spares", ", ".join(find_nearest(explanation.comparable, rule.does_not_cover))
+        yield "excludes", ", ".join(find_nearest(explanation.comparable, rule.does_not_cover))

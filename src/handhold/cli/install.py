@@ -1,5 +1,6 @@
-"""Entering Handhold in a client's configuration, and taking it out again: shown first, asked about, and nothing else
-in the file is touched.
+"""`handhold install`: add Handhold to an MCP client's configuration, or remove it.
+
+The change is shown and confirmed first. Nothing else in the file is touched.
 """
 
 import os
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
     from handhold.backends.settings.client_config import InstallRecord
 
 
+OUTCOME_TEXTS = {
+    "installed": "Installed {} in",
+    "already installed": "{} is already installed in",
+    "removed": "Removed {} from",
+    "not installed": "{} is not installed in",
+}
+
+
 @dataclass(frozen=True)
 class InstallTarget:
-    """What is to be in which file, under which name."""
+    """The entry to write, its name, and the file it goes into."""
 
+    client_name: str
     client: MCPClient
     file: str
     is_project: bool
@@ -37,19 +47,19 @@ class InstallTarget:
 
 @click.command()
 @click.argument("client", type=click.Choice(list(CLIENTS)))
-@click.option("--user", is_flag=True, help="For all your projects, instead of the one in this folder.")
+@click.option("--user", is_flag=True, help="Install for all your projects, not only the one in the current directory.")
 @click.option(
     "--root",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder to work on; several may be given. Default: where the client starts us.",
+    help="Workspace root; repeat for several. Default: the folder in which the client starts the server.",
 )
-@click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the one that the client's models know best.")
-@click.option("--policy", type=click.Choice(MODES), help="How much happens without a question.")
-@click.option("--name", default="handhold", show_default=True, help="What the server is called there.")
-@click.option("--print", "only_print", is_flag=True, help="Only print it, to be put there by hand.")
-@click.option("--remove", is_flag=True, help="Take it out again.")
-@click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask.")
+@click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the dialect of the client's models.")
+@click.option("--policy", type=click.Choice(MODES), help="Policy mode: what is allowed without asking.")
+@click.option("--name", default="handhold", show_default=True, help="Name of the server in the configuration.")
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration entry and change nothing.")
+@click.option("--remove", is_flag=True, help="Remove Handhold from the configuration.")
+@click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
 @options.report_errors
 def install(
@@ -64,13 +74,14 @@ def install(
     sure: bool,  # noqa: FBT001
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Enter Handhold in the configuration of CLIENT, for the project in this folder or with --user for all of yours.
+    """Add Handhold to the configuration of an MCP client, for the project in the current directory or, with --user, for
+    all your projects.
 
-    Shows the change and asks; without a terminal it is made. Everything else in the file stays as it is, and --remove
-    takes ours out again, byte for byte.
+    Shows the change and asks for confirmation; without a terminal it does not ask. The rest of the file stays
+    unchanged, and --remove restores it byte for byte.
     """
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-        raise click.BadParameter("letters, digits, - and _ only", param_hint="--name")
+        raise click.BadParameter("use only letters, digits, - and _", param_hint="--name")
     mcp_client = CLIENTS[client]()
     is_project = bool(mcp_client.project_file) and not user
     file = os.path.join(
@@ -79,7 +90,7 @@ def install(
     entry = mcp_client.build_entry(
         get_program(is_project=is_project), build_arguments(mcp_client, is_project, root, dialect, policy)
     )
-    target = InstallTarget(mcp_client, file, is_project, name, entry)
+    target = InstallTarget(client, mcp_client, file, is_project, name, entry)
     if only_print:
         return print_entry(target, as_json=as_json)
     return (remove_entry if remove else install_entry)(
@@ -88,7 +99,7 @@ def install(
 
 
 def get_program(*, is_project: bool) -> str:
-    """By its name where a file is shared; by its place where a client may not know our PATH."""
+    """The bare name in a shared project file; the full path in a user file, as the client may have another PATH."""
     from handhold.cli.doctor import find_on_path
 
     return "handhold" if is_project else find_on_path("handhold") or "handhold"
@@ -104,7 +115,7 @@ def build_arguments(
     folders = [str(root.resolve()) for root in roots]
     if not folders and is_project and client.workspace_variable:
         folders = [client.workspace_variable]
-    if not folders and not client.project_file:  # it has no projects, so it starts us anywhere
+    if not folders and not client.project_file:  # a client without projects starts the server in any folder
         folders = [str(Path.cwd())]
     chosen = dialect or client.dialect
     return [
@@ -123,7 +134,7 @@ def print_entry(target: InstallTarget, *, as_json: bool) -> int:
             {"file": target.file, "entry": {client.servers_key: {target.name: target.entry}}, "text": text}
         )
         return 0
-    click.echo(f"For {client.title}, in {escape_invisible(target.file)}:", err=True)
+    click.echo(f"Add this to {escape_invisible(target.file)} for {client.title}:", err=True)
     click.echo(text, nl=False)
     return 0
 
@@ -137,8 +148,8 @@ def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     edits = compute_edits(target, lambda: target.client.put_entry(base, target.name, target.entry))
     after = apply_text_edits(base, edits)
     if after == text:
-        return print_outcome(target, "entered already", text, text, as_json=as_json)
-    if not confirm_change(target, text, after, ask=ask, prompt="Enter it?"):
+        return print_outcome(target, "already installed", text, text, as_json=as_json)
+    if not confirm_change(target, text, after, ask=ask, prompt="Make this change?"):
         return options.EXIT_REFUSED
     folders = client_config.replace_file(target.file, text, after)
     was_created = previous.made if previous else text is None
@@ -146,7 +157,7 @@ def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
         client_config.digest(after), tuple(edits), was_created, previous.folders if previous else folders
     )
     client_config.save_record(target.file, target.name, record)
-    return print_outcome(target, "entered", text, after, as_json=as_json)
+    return print_outcome(target, "installed", text, after, as_json=as_json)
 
 
 def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
@@ -155,26 +166,26 @@ def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     text = client_config.read_text(target.file, follow_links=not target.is_project)
     previous = find_current_record(target, text)
     if text is None:
-        return print_outcome(target, "not there", None, None, as_json=as_json)
+        return print_outcome(target, "not installed", None, None, as_json=as_json)
     if previous:
         after = revert_text_edits(text, previous.cuts)
-    else:  # somebody changed the file since, or it was entered elsewhere: ours goes, and nothing else
+    else:  # the file changed since, or another copy of Handhold wrote it: remove only our entry
         after = apply_text_edits(text, compute_edits(target, lambda: target.client.remove_entry(text, target.name)))
     if after == text:
-        return print_outcome(target, "not there", text, text, as_json=as_json)
+        return print_outcome(target, "not installed", text, text, as_json=as_json)
     removes_file = previous is not None and previous.made and not after
-    if not confirm_change(target, text, None if removes_file else after, ask=ask, prompt="Take it out?"):
+    if not confirm_change(target, text, None if removes_file else after, ask=ask, prompt="Make this change?"):
         return options.EXIT_REFUSED
     if previous and removes_file:
         client_config.remove_file(target.file, text, previous.folders)
     else:
         client_config.replace_file(target.file, text, after)
     client_config.save_record(target.file, target.name, None)
-    return print_outcome(target, "taken out", text, None if removes_file else after, as_json=as_json)
+    return print_outcome(target, "removed", text, None if removes_file else after, as_json=as_json)
 
 
 def find_current_record(target: InstallTarget, text: str | None) -> "InstallRecord | None":
-    """What was noted of the file, if it is still what we left."""
+    """The record of the last install, if the file is still as that install left it."""
     from handhold.backends.settings import client_config
 
     record = client_config.load_record(target.file, target.name)
@@ -185,20 +196,20 @@ def compute_edits(target: InstallTarget, edit: Callable[[], list[TextEdit]]) -> 
     try:
         return edit()
     except RecursionError:
-        raise SettingsBroken(target.file, "it is nested too deep") from None
+        raise SettingsBroken(target.file, "it is nested too deeply") from None
     except ValueError as error:
         raise SettingsBroken(target.file, str(error)) from None
 
 
 def confirm_change(target: InstallTarget, before: str | None, after: str | None, *, ask: bool, prompt: str) -> bool:
-    """Whether it may be done."""
+    """Show the change and ask; True if it is confirmed or `ask` is False."""
     if not ask:
         return True
     for line in unified_diff(target.file, before, after).removesuffix("\n").split("\n"):
         click.echo(colour_diff_line(escape_invisible(line)), err=True)
     if confirm(prompt):
         return True
-    click.echo("Nothing was done.", err=True)
+    click.echo("Nothing changed.", err=True)
     return False
 
 
@@ -209,7 +220,8 @@ def print_outcome(target: InstallTarget, outcome: str, before: str | None, after
             {"file": target.file, "name": target.name, "done": outcome, "entry": target.entry, "diff": diff}
         )
     else:
-        click.echo(f"{target.name}: {outcome}, in {escape_invisible(target.file)}")
-        if outcome == "entered":
-            click.echo(f"Start {target.client.title} anew to use it. `handhold install … --remove` takes it out again.")
+        click.echo(f"{OUTCOME_TEXTS[outcome].format(target.name)} {escape_invisible(target.file)}.")
+        if outcome == "installed":
+            removal = f"handhold install {target.client_name}{'' if target.is_project else ' --user'} --remove"
+            click.echo(f"Restart {target.client.title} to use it. To remove it: {removal}")
     return 0

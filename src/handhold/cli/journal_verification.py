@@ -1,4 +1,4 @@
-"""Whether the journal is as it was written, told in words."""
+"""The result of `handhold log --verify`."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from handhold.core.ports.journal import JournalVerification
 
 
 def print_verification(verification: JournalVerification, noted_head: str, *, as_json: bool) -> bool:
-    """Print it, and tell whether all is well: the chain is whole, and the noted head, if there is one, is in it."""
+    """Print the result. True if the chain is intact and contains the noted head, if one was given."""
     is_valid = verification.problem is None and (not noted_head or verification.noted_at is not None)
     if as_json:
         click.echo(json.dumps({"whole": verification.problem is None, **asdict(verification)}, indent=2))
@@ -22,16 +22,16 @@ def print_verification(verification: JournalVerification, noted_head: str, *, as
 
 def format_verification(verification: JournalVerification, noted_head: str) -> Iterator[str]:
     if verification.problem is None:
-        yield f"{verification.count:,} records, each as it was written, in their order."
+        yield f"Verified {verification.count:,} records: the journal is intact."
     else:
         yield f"The journal was altered: {verification.problem}."
-        yield f"{verification.count:,} records before that are as they were written."
+        yield f"The {verification.count:,} records before it are intact."
     yield f"head {verification.head}"
     if not noted_head:
         return
     if verification.noted_at is not None:
-        yield f"The head that was noted is that of record {verification.noted_at}: nothing up to it was rewritten."
+        yield f"The given hash is the head of record {verification.noted_at}: nothing up to it was rewritten."
     elif verification.problem is None:
-        yield "The head that was noted is not in this chain: the journal was written anew, or is another one."
+        yield "The given hash is not in this chain: the journal was rewritten, or this is another journal."
     else:
-        yield "The head that was noted is not in the part that is whole."
+        yield "The given hash is not in the intact part."

@@ -1,8 +1,8 @@
 """Empty folders that earlier versions left in a workspace.
 
-While a command ran in the background, they held each protected name that did not exist by an empty folder at the top
-of the workspace, and a process that was killed left those behind. Nobody can tell them from a folder that somebody made
-and has put nothing into yet, so they are listed, and removed only by whoever asks for it.
+While a command ran in the background, those versions reserved each missing protected name with an empty folder at the
+top of the workspace. A killed process left these folders behind. They cannot be told from an empty folder that a person
+created, so they are only listed, and removed on request.
 """
 
 import os
@@ -23,7 +23,7 @@ def find_leftovers(root: str) -> list[str]:
 
 
 def remove_leftovers(root: str) -> Iterator[tuple[str, str]]:
-    """Each path, and why it could not be removed; empty if it was. A folder that is no longer empty stays."""
+    """Each path with the reason why it could not be removed, or "" if it was. Folders that are not empty stay."""
     for path in find_leftovers(root):
         try:
             os.rmdir(path)

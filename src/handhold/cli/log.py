@@ -1,17 +1,25 @@
-"""What was done, as a timeline: when, by which tool, on what, how it ended, what it changed, and why it was let."""
+"""`handhold log`: the journal as a timeline of calls, with their targets, outcomes, changed lines and decisions."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import click
 
 from handhold.cli import journal_verification
-from handhold.cli.diffstat import colour_counts, format_counts, parse_stats, sum_stats
-from handhold.cli.options import EXIT_REFUSED, ToolboxOptions, add_toolbox_options, open_toolbox, print_json
+from handhold.cli.diffstat import colour_counts, format_counts, parse_stats, select_project_files, sum_stats
+from handhold.cli.options import (
+    EXIT_REFUSED,
+    ToolboxOptions,
+    add_toolbox_options,
+    open_toolbox,
+    print_json,
+    resolve_session,
+)
 from handhold.cli.progress import show_progress
 from handhold.cli.state import open_store
 from handhold.cli.terminal import (
@@ -24,7 +32,7 @@ from handhold.cli.terminal import (
     truncate_path,
 )
 from handhold.core.change_diff import shorten_path
-from handhold.core.errors import ToolError
+from handhold.core.errors import StateDamaged, ToolError
 from handhold.core.history import format_call_id
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.display_text import escape_invisible, to_single_line
@@ -33,52 +41,80 @@ from handhold.progress import track
 if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
 
-TARGET_ARGUMENTS = ("command", "cmd", "file_path", "path", "filePath", "dir_path", "pattern", "query", "url")
-MAX_NAME_COLUMNS, MAX_TOOL_COLUMNS, MIN_TARGET_COLUMNS, MIN_DECISION_COLUMNS = (
-    14,
-    16,
-    16,
-    24,
-)  # columns: at most for the first two, at least for the others
-ENDING_COLOURS = {"taken back": "yellow", "unfinished": "yellow", "interrupted": "yellow"}
+COMMAND_ARGUMENTS = ("command", "cmd")
+PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filePath", "dir_path")
+OTHER_ARGUMENTS = ("pattern", "query", "url")
+SHELLS = ("bash", "sh", "zsh")
+SHELL_COMMAND_FLAGS = ("-c", "-lc")
+# At most for the first two columns, at least for the others.
+MAX_NAME_COLUMNS, MAX_TOOL_COLUMNS, MIN_TARGET_COLUMNS, MIN_DECISION_COLUMNS = 14, 16, 16, 24
+PREVIEW_ENDING = "preview only"
+ENDING_COLOURS = {"undone": "yellow", PREVIEW_ENDING: "yellow", "unfinished": "yellow", "interrupted": "yellow"}
 DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 
 
 @click.command()
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many calls.")
-@click.option("--everyone", is_flag=True, help="The calls of all sessions on this workspace.")
-@click.option("--verify", is_flag=True, help="Prove that the journal is as it was written, and print its head.")
-@click.option("--head", "noted", default="", help="With --verify: whether this head, noted before, is in the chain.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Number of calls to show.")
+@click.option("--everyone", is_flag=True, help="Show the calls of all sessions on this workspace.")
+@click.option("--verify", is_flag=True, help="Verify that the journal was not altered, and print its head.")
+@click.option(
+    "--head", "noted", default="", help="With --verify: also check that the chain contains this earlier head."
+)
 @add_toolbox_options
 def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
-    """Show what was done, oldest first: when, which call, on what, lines added and removed, and why it was let."""
+    """Show the journal, oldest call first: time, call, tool, target, changed lines, outcome and policy decision.
+
+    Calls marked "preview only" changed nothing. Lines of git's internal files are not counted.
+    """
     if noted and not re.fullmatch("[0-9a-fA-F]{64}", noted):
-        raise click.BadParameter("a head has 64 letters and digits", param_hint="--head")
+        raise click.BadParameter("a head has 64 hexadecimal digits", param_hint="--head")
     if verify or noted:
         with open_store(options["root"], options["state"]) as store, show_progress():
             verification = store.verify(noted.lower())
         return 0 if journal_verification.print_verification(verification, noted, as_json=as_json) else EXIT_REFUSED
+    damaged: Mapping[int, str] = {}
+    problem = ""
     with open_toolbox(options) as box, show_progress():
-        entries = track(box.log(last=last, everyone=everyone), "calls looked at")
-        rows = [build_row(entry, box, everyone=everyone) for entry in entries]
+        try:
+            entries = box.log(last=last, everyone=everyone)
+        except StateDamaged as error:
+            problem = error.because
+            with open_store(options["root"], options["state"]) as store:
+                session = None if everyone else resolve_session(options)
+                entries, damaged = store.salvage_entries(session=session, last=last)
+        rows = [build_row(entry, box, everyone=everyone) for entry in track(entries, "calls read")]
+    print_rows(rows, everyone=everyone, as_json=as_json)
+    for line in format_damage(damaged, rows, problem):
+        click.echo(line, err=True)
+    return EXIT_REFUSED if problem or any(each.is_damaged for each in rows) else 0
+
+
+def print_rows(rows: Sequence["LogRow"], *, everyone: bool, as_json: bool) -> None:
     if as_json:
-        print_json([{**asdict(each.entry), "added": each.added, "removed": each.removed} for each in rows])
+        print_json([each.to_json() for each in rows])
     elif is_stdout_terminal():
         for line in format_timeline(rows, get_columns(), datetime.now().date()):
             click.echo(line)
         if not rows:
-            click.echo(
-                "Nothing was done here yet." if everyone else "Nothing was done in this session; see --everyone."
-            )
+            click.echo("No calls yet." if everyone else "No calls in this session. Use --everyone to see all sessions.")
     else:
         for each in rows:
             click.echo(each.format_plain())
-    return 0
+
+
+def format_damage(damaged: Mapping[int, str], rows: Sequence["LogRow"], problem: str) -> Iterator[str]:
+    """Which entries of the journal cannot be read."""
+    unreadable = {**damaged, **{each.entry.seq: "its changes cannot be read" for each in rows if each.is_damaged}}
+    yield from (f"Entry #{seq} is damaged: {escape_invisible(why)}." for seq, why in sorted(unreadable.items()))
+    if problem and not unreadable:
+        yield f"The journal is damaged: {escape_invisible(problem)}."
+    if problem or unreadable:
+        yield "Run `handhold log --verify` to find the first altered record."
 
 
 @dataclass(frozen=True)
 class LogRow:
-    """A call, in words that fit on one line."""
+    """A call, as the columns of one line."""
 
     entry: JournalEntry
     at: datetime
@@ -86,14 +122,19 @@ class LogRow:
     tool: str
     target: str
     is_path: bool
-    added: int | None  # None: nobody can tell any more
+    added: int | None  # None: the contents are no longer kept
     removed: int | None
     ending: str
     decision: str
+    is_damaged: bool = False
 
     @property
     def line_counts(self) -> str:
         return format_counts(self.added or 0, self.removed or 0)
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"added": self.added, "removed": self.removed}
+        return {**asdict(self.entry), **counts, "preview": is_preview(self.entry)}
 
     def format_plain(self) -> str:
         decision = f"({self.decision})" if self.decision else ""
@@ -103,36 +144,49 @@ class LogRow:
 
 
 def build_row(entry: JournalEntry, box: "Toolbox", *, everyone: bool) -> LogRow:
-    added, removed = count_lines(entry, box)
-    subject, is_path = find_target(entry, box.files.roots)
+    is_damaged = False
+    try:
+        added, removed = count_lines(entry, box)
+    except StateDamaged:
+        (added, removed), is_damaged = (None, None), True
+    target, is_path = find_target(entry, box.files.roots)
     name = f"{entry.call.session}/{format_call_id(entry)}" if everyone else format_call_id(entry)
-    words = (
-        to_single_line(each)
-        for each in (name, entry.call.tool, subject, describe_ending(entry), describe_decision(entry))
-    )
-    name, tool, subject, end, why = words
-    return LogRow(entry, datetime.fromtimestamp(entry.at), name, tool, subject, is_path, added, removed, end, why)
+    ending = "damaged" if is_damaged else describe_ending(entry)
+    words = (name, entry.call.tool, target, ending, describe_decision(entry))
+    name, tool, target, ending, decision = map(to_single_line, words)
+    at = datetime.fromtimestamp(entry.at)
+    return LogRow(entry, at, name, tool, target, is_path, added, removed, ending, decision, is_damaged)
 
 
 def count_lines(entry: JournalEntry, box: "Toolbox") -> tuple[int, int] | tuple[None, None]:
-    """Added and removed."""
+    """Lines added and removed. Git's internal files are not counted."""
     if not entry.kept:
         return None, None
     try:
-        return sum_stats(parse_stats(box.diff(entry))) if entry.changed else (0, 0)
-    except ToolError:  # of a root, say, that is not open here
+        stats = parse_stats(box.diff(entry)) if entry.changed else []
+    except StateDamaged:
+        raise
+    except ToolError:  # for example, its root is not open here
         return None, None
+    return sum_stats(select_project_files(stats))
 
 
 def describe_ending(entry: JournalEntry) -> str:
-    """Nothing, where all went well."""
+    """How the call ended; empty if it succeeded."""
     if entry.outcome is None:
         return "unfinished"
     if entry.undone:
-        return "taken back"
+        return "undone"
     if entry.changed and not entry.kept:
         return f"{entry.outcome.status} (no undo)"
+    if is_preview(entry) and entry.succeeded:
+        return PREVIEW_ENDING
     return entry.outcome.code or ("" if entry.outcome.status == "success" else entry.outcome.status)
+
+
+def is_preview(entry: JournalEntry) -> bool:
+    """Whether the command ran without its changes being applied, because the call asked for a preview."""
+    return not entry.changed and str(parse_arguments(entry).get("preview", "")).lower() in ("true", "1")
 
 
 def describe_decision(entry: JournalEntry) -> str:
@@ -141,20 +195,34 @@ def describe_decision(entry: JournalEntry) -> str:
 
 
 def find_target(entry: JournalEntry, roots: Sequence[str]) -> tuple[str, bool]:
-    """What it was about, and whether that is a path: the command, or what it changed, or what it asked for."""
-    call_arguments = parse_arguments(entry)
+    """What the call was about, and whether that is a path: the command, the changed paths, or another argument."""
+    arguments = parse_arguments(entry)
     if entry.takes_back:
-        calls = call_arguments.get("calls", [])
-        return ", ".join(map(str, calls)), False
-    if entry.paths and not {"command", "cmd"} & call_arguments.keys():
+        return ", ".join(map(str, arguments.get("calls", []))), False
+    path = next((arguments[name] for name in PATH_ARGUMENTS if isinstance(arguments.get(name), str)), "")
+    # The editor tool of the dialect anthropic has both; there `command` is the name of an action.
+    command = "" if path and "dir_path" not in arguments else find_command(arguments)
+    if command:
+        return command, False
+    if entry.paths:
         leaves = [path for path in entry.paths if not any(other.startswith(f"{path}/") for other in entry.paths)]
         more = len(leaves) - 1 + entry.changed - len(entry.paths)
         return shorten_path(leaves[0], roots) + (f" and {more:,} more" if more > 0 else ""), True
-    name = next((name for name in TARGET_ARGUMENTS if isinstance(call_arguments.get(name), str)), None)
-    if name is None:
-        return "", False
-    is_path = name not in ("command", "cmd", "query", "url")
-    return shorten_path(call_arguments[name], roots) if is_path else call_arguments[name], is_path
+    other = next((arguments[name] for name in OTHER_ARGUMENTS if isinstance(arguments.get(name), str)), "")
+    return (shorten_path(path, roots), True) if path else (other, False)
+
+
+def find_command(arguments: Mapping[str, Any]) -> str:
+    """The command of a shell tool. Some dialects pass it as a list, often as `bash -lc COMMAND`."""
+    for value in (arguments.get(name) for name in COMMAND_ARGUMENTS):
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list) and value:
+            words = [str(each) for each in cast("list[object]", value)]
+            if len(words) == 3 and words[0].rpartition("/")[2] in SHELLS and words[1] in SHELL_COMMAND_FLAGS:
+                return words[2]
+            return shlex.join(words)
+    return ""
 
 
 def parse_arguments(entry: JournalEntry) -> dict[str, Any]:
@@ -169,7 +237,7 @@ def parse_arguments(entry: JournalEntry) -> dict[str, Any]:
 
 
 def format_timeline(rows: Sequence[LogRow], room: int, today: date) -> Iterator[str]:
-    """Under a heading for each day, in columns that fill the terminal and no more."""
+    """Aligned rows under a heading for each day, no wider than the terminal."""
     rows = [replace(each, ending="") if each.entry.decision == "refused" else each for each in rows]
     cells = [(each.name, each.tool, each.line_counts, each.ending, each.decision) for each in rows]
     widths = [max(map(measure_width, column)) for column in zip(*cells, strict=True)]

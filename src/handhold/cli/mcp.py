@@ -1,4 +1,4 @@
-"""`handhold mcp`: the tools for a client that starts this command and speaks the Model Context Protocol with it."""
+"""`handhold mcp`: a Model Context Protocol server over standard input and output."""
 
 from typing import Unpack
 
@@ -8,11 +8,11 @@ from handhold.cli.server_options import ServerOptions, add_server_options, build
 
 
 @click.command()
-@click.option("--session", default="", help="The conversation this is. Default: a new one.")
-@click.option("--handles", is_flag=True, help="Tools also take `session` and `call_id`.")
+@click.option("--session", default="", help="Session name. Default: a new session.")
+@click.option("--handles", is_flag=True, help="Add the arguments `session` and `call_id` to every tool.")
 @add_server_options
 def mcp(session: str, handles: bool, **options: Unpack[ServerOptions]) -> None:  # noqa: FBT001
-    """Serve the tools over standard input and output, for a client that starts this command."""
+    """Run an MCP server over standard input and output, for a client that starts this command."""
     config = build_config(options, session=session, handles=handles)
     from handhold.server.stdio import serve
 

@@ -1,4 +1,4 @@
-"""The options that commands share: which toolbox is meant, which calls, and JSON instead of words."""
+"""Options that several commands share: the toolbox, the calls, and JSON output."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ CommandFunction = Callable[..., Any]
 
 
 class ToolboxOptions(TypedDict):
-    """The options that say which toolbox is meant."""
+    """The options that select and configure a toolbox."""
 
     root: tuple[Path, ...]
     dialect: str
@@ -37,23 +37,29 @@ class ToolboxOptions(TypedDict):
     shell: Confinement
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="For programs: JSON instead of words.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 root = click.option(
     "--root",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The workspace; several may be given. Default: the current folder.",
+    help="Workspace root; repeat for several. Default: the current directory.",
 )
 state = click.option(
-    "--state", type=click.Path(path_type=Path), help="Where the journal lives, instead of the user's state folder."
+    "--state", type=click.Path(path_type=Path), help="Folder for the journal. Default: the user's state folder."
 )
-dialect = click.option("--dialect", type=click.Choice(DIALECTS), default="handhold", show_default=True)
-policy = click.option("--policy", type=click.Choice(MODES), help="How much happens without a question.")
+dialect = click.option(
+    "--dialect",
+    type=click.Choice(DIALECTS),
+    default="handhold",
+    show_default=True,
+    help="Tool names, schemas and wording to use.",
+)
+policy = click.option("--policy", type=click.Choice(MODES), help="Policy mode: what is allowed without asking.")
 session = click.option(
     "--session",
     default="default",
     show_default=True,
-    help="The conversation that is meant; - is the one that called last.",
+    help="Session name; - selects the session with the latest call.",
     shell_complete=candidates.complete_session,
 )
 shell = click.option(
@@ -61,19 +67,23 @@ shell = click.option(
     type=click.Choice(CONFINEMENTS),
     default="contained",
     show_default=True,
-    help="What confines commands: Handhold, whatever it runs in, or nothing.",
+    help="What confines commands: Handhold's sandbox, an external sandbox, or nothing.",
 )
 CALL_OPTIONS = (
     click.option(
-        "--call", "one", default="", help="One call, by id or as #number.", shell_complete=candidates.complete_call_id
+        "--call",
+        "one",
+        default="",
+        help="Select one call, by id or #number.",
+        shell_complete=candidates.complete_call_id,
     ),
-    click.option("--turn", default="", help="All calls of a turn.", shell_complete=candidates.complete_turn),
-    click.option("--all", "all_of_it", is_flag=True, help="The whole session."),
+    click.option("--turn", default="", help="Select all calls of a turn.", shell_complete=candidates.complete_turn),
+    click.option("--all", "all_of_it", is_flag=True, help="Select all calls of the session."),
 )
 
 
 def add_call_options(command: CommandFunction) -> CommandFunction:
-    """The options that say which calls are meant."""
+    """Add the options that select calls."""
     for option in reversed(CALL_OPTIONS):
         command = option(command)
     return command
@@ -91,10 +101,10 @@ def build_target(call: str, turn: str, *, all_of_it: bool) -> "Target | None":
 
 
 def open_toolbox(options: ToolboxOptions, approver: Approver | None = None) -> "Toolbox":
-    """ToolError if the folder or the state cannot be used."""
+    """Raises ToolError if a root or the state folder cannot be used."""
     from handhold.toolbox import Toolbox
 
-    with show_progress():  # what a dead process left is taken back first
+    with show_progress():  # opening first rolls back what a killed process left unfinished
         return Toolbox.open(
             options["root"] or (Path.cwd(),),
             dialect=options["dialect"],
@@ -115,7 +125,7 @@ def resolve_session(options: ToolboxOptions) -> str:
 
 
 def add_toolbox_options(command: Callable[..., int]) -> Callable[..., None]:
-    """The options that a toolbox takes, and JSON; the command's number is its exit status."""
+    """Add the toolbox options and `--json`. The command returns its exit status."""
     run = report_errors(command)
     for option in (as_json, shell, policy, state, session, dialect, root):
         run = option(run)
@@ -123,14 +133,14 @@ def add_toolbox_options(command: Callable[..., int]) -> Callable[..., None]:
 
 
 def report_errors(command: Callable[..., int]) -> Callable[..., None]:
-    """What a command cannot do, told in words or as JSON; with `as_json` among its arguments."""
+    """Report errors as text or JSON and exit. The command must have an `as_json` argument."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
         try:
             status = command(*args, **options)
         except BrokenPipeError:
-            raise  # whoever was shown it did not look to the end
+            raise  # the reader closed the pipe, as `head` does
         except (ToolError, OSError) as error:
             exit_with_error(error, as_json=options["as_json"])
         sys.exit(status)
@@ -139,7 +149,7 @@ def report_errors(command: Callable[..., int]) -> Callable[..., None]:
 
 
 def exit_with_error(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
-    """What could not be done, and the end."""
+    """Print the error and exit."""
     if not as_json:
         raise click.ClickException(format_error(error)) from error
     code, error_source = (
@@ -156,5 +166,5 @@ def format_error(error: ToolError | OSError) -> str:
 
 
 def print_json(value: Any) -> None:
-    """JSON, for programs. A name may hold bytes that are no text: all that is not ASCII is spelled out."""
+    """Print ASCII-only JSON, because a file name may contain bytes that are not valid text."""
     click.echo(json.dumps(value, indent=2))

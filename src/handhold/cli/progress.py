@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on standard error, if a person looks and it takes more than a second."""
+"""A progress bar on standard error, if that is a terminal and the work takes more than a second."""
 
 import sys
 from collections.abc import Generator
@@ -8,14 +8,14 @@ from time import monotonic
 from handhold.cli.terminal import get_columns, truncate
 from handhold.progress import listen
 
-SHOW_AFTER_SECONDS = 1.0  # seconds before it is worth telling
-REDRAW_INTERVAL_SECONDS = 0.1  # seconds between two drawings
-BAR_COLUMNS = 24  # columns
+SHOW_AFTER_SECONDS = 1.0
+REDRAW_INTERVAL_SECONDS = 0.1
+BAR_COLUMNS = 24
 
 
 @contextmanager
 def show_progress() -> Generator[None]:
-    """While this is done. The bar is gone when it is: what remains on the terminal is the reply."""
+    """Show a bar during the block and erase it afterwards."""
     if not sys.stderr.isatty():
         yield
         return
@@ -33,7 +33,7 @@ class ProgressBar:
         self._is_drawn = False
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if total and done >= total:  # somebody may print something next
+        if total and done >= total:  # the next line on the terminal may be output
             self.clear()
         elif monotonic() >= self._next_at:
             self.draw(format_progress(what, done, total))

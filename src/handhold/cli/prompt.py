@@ -1,7 +1,7 @@
-"""Asking the person at the terminal: what would happen and why, then one letter.
+"""Questions to the person at the terminal: what would happen and why, answered with one letter.
 
-The question goes to standard error, since the reply on standard output may be somebody's data. What was typed before
-the question was there is no answer to it.
+Questions go to standard error, because the reply on standard output may be data for another program. Input that was
+typed before the question appeared is discarded.
 """
 
 import sys
@@ -15,7 +15,7 @@ from handhold.cli.terminal import colour_diff_line, colour_text
 from handhold.core.ports.approvals import Consent, Question
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
-MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
+MAX_DIFF_LINES = 200  # in addition to the lines that are never truncated
 
 
 def is_interactive() -> bool:
@@ -23,19 +23,19 @@ def is_interactive() -> bool:
 
 
 def read_answer(prompt: str) -> str:
-    """What was typed after the question was there, in small letters."""
+    """The next line typed after the prompt appears, in lower case."""
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     click.echo(prompt, nl=False, err=True)
     return sys.stdin.buffer.readline().decode("ascii", "replace").strip().lower()
 
 
 def confirm(prompt: str) -> bool:
-    """Everything but a plain yes is a no."""
+    """True only for an explicit yes."""
     return read_answer(f"{colour_text(prompt, 'bold')} y (yes), n (no): ") in ("y", "yes")
 
 
 class TerminalApprover:
-    """`name` is whom the journal names."""
+    """Asks at the terminal. `name` is recorded in the journal as the approver."""
 
     def __init__(self) -> None:
         self.name = get_user_at_host()
@@ -53,10 +53,11 @@ def format_question(question: Question) -> Iterator[str]:
     by_rule = f" [{to_single_line(question.rule)}]" if question.rule else ""
     yield f"{to_single_line(question.tool)}: {to_single_line(question.because)}{by_rule}"
     if question.command:
-        yield "It would run:" if not question.files else "It ran on a shadow of the workspace:"
+        yield ("Command to run:" if not question.files else "Command, run on an overlay; nothing is applied yet:")
         yield from (f"    {line}" for line in iter_visible_lines(question.command))
     if question.files:
-        yield f"It would change {len(question.files)} {'place' if len(question.files) == 1 else 'places'}:"
+        count = len(question.files)
+        yield "Changes to 1 path:" if count == 1 else f"Changes to {count:,} paths:"
     if question.diff:
         yield from (
             colour_diff_line(line)
@@ -65,12 +66,12 @@ def format_question(question: Question) -> Iterator[str]:
 
 
 def list_choices(question: Question) -> dict[str, tuple[Consent, str]]:
-    """The letters that are an answer. Everything else, and silence, is a no."""
+    """The accepted letters. Any other input, or none, means no."""
     answers: dict[str, tuple[Consent, str]] = {"y": (Consent.ONCE, "yes, once")}
     if question.session:
         answers["s"] = (Consent.SESSION, f"for this session: {to_single_line(question.session)}")
     if question.patterns:
         listed = ", ".join(to_single_line(pattern) for pattern in question.patterns)
-        answers["p"] = (Consent.PATTERN, f"for this session, all like: {listed}")
+        answers["p"] = (Consent.PATTERN, f"for this session, all commands like: {listed}")
     answers["n"] = (Consent.NO, "no")
     return answers

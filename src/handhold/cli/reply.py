@@ -1,4 +1,4 @@
-"""A reply on standard output, and the exit status that goes with it."""
+"""Print a reply on standard output and return the matching exit status."""
 
 import sys
 
@@ -10,7 +10,7 @@ from handhold.core.text.display_text import escape_invisible
 
 
 def print_reply(reply: Reply, *, as_json: bool) -> int:
-    """What the model would read: on a pipe as it is, on a terminal without what could speak to it."""
+    """Print the text that the model would get. On a terminal, control characters are escaped."""
     if as_json:
         print_json(reply.to_dict())
     else:

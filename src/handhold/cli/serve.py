@@ -1,4 +1,4 @@
-"""`handhold serve`: the tools over HTTP, for clients that bring a token."""
+"""`handhold serve`: a Model Context Protocol server over HTTP, with bearer tokens."""
 
 import os
 from dataclasses import replace
@@ -15,30 +15,41 @@ if TYPE_CHECKING:
     from handhold.server.server_config import ServerConfig
     from handhold.server.tokens import AccessTokens
 
-TOKEN_FILE_KEYS = {"root": "roots", "host": "network"}  # options that a file of tokens calls something else
-SERVER_ONLY_OPTIONS = ("state", "budget")  # those that are the server's, whoever comes
+TOKEN_FILE_KEYS = {"root": "roots", "host": "network"}  # options with another name in the token file
+SERVER_ONLY_OPTIONS = ("state", "budget")  # options of the server that a token cannot set
 
 
 @click.command()
 @add_server_options
 @click.option(
-    "--listen", default="127.0.0.1:8765", show_default=True, metavar="HOST:PORT", help="Port 0: any that is free."
+    "--listen",
+    default="127.0.0.1:8765",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to listen on. Port 0 picks a free port.",
 )
-@click.option("--tokens", "file", type=click.Path(), help="A file of tokens, each with roots of its own.")
-@click.option("--new-token", metavar="NAME", help="Make a token for the roots and options given, print it, and stop.")
-@click.option("--no-token", is_flag=True, help="Let everybody on this machine in. Only on loopback.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A name that clients may know this server by.")
-@click.option("--allow-origin", multiple=True, metavar="URL", help="Where a page may come from that calls this server.")
-@click.option("--calls", type=click.IntRange(min=1), default=256, show_default=True, help="How many at once.")
-@click.option("--body", type=click.IntRange(min=1), default=4 * 1024**2, show_default=True, help="Bytes of a request.")
+@click.option("--tokens", "file", type=click.Path(), help="File of tokens, each with its own roots.")
+@click.option("--new-token", metavar="NAME", help="Create a token for the given roots and options, print it and exit.")
+@click.option("--no-token", is_flag=True, help="Accept requests without a token. Loopback addresses only.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Also accept this Host header; repeat for several.")
+@click.option(
+    "--allow-origin",
+    multiple=True,
+    metavar="URL",
+    help="Also accept requests from this web origin; repeat for several.",
+)
+@click.option("--calls", type=click.IntRange(min=1), default=256, show_default=True, help="Maximum concurrent calls.")
+@click.option(
+    "--body", type=click.IntRange(min=1), default=4 * 1024**2, show_default=True, help="Maximum request size in bytes."
+)
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds that calls may go on when the server is to stop.",
+    help="Seconds to wait for running calls on shutdown.",
 )
-@click.option("--log", is_flag=True, help="One line of JSON for each request, to standard error.")
+@click.option("--log", is_flag=True, help="Log each request to standard error, as one line of JSON.")
 @click.pass_context
 def serve(
     context: click.Context,
@@ -54,7 +65,11 @@ def serve(
     log: bool,  # noqa: FBT001
     **options: Unpack[ServerOptions],
 ) -> None:
-    """Serve the tools over HTTP, at /mcp. Without --tokens, one token is made for as long as the server runs."""
+    """Run an MCP server over HTTP, at the path /mcp.
+
+    Clients send a bearer token. Tokens come from the file --tokens, or without --root from tokens.toml in your settings
+    folder, if it exists. Otherwise the server creates one token, prints it, and accepts it until the server stops.
+    """
     host, port = parse_address(listen)
     default, token_file = build_config(options), file or get_default_token_file()
     try:
@@ -66,14 +81,14 @@ def serve(
             ]
             keys = {"roots", *(TOKEN_FILE_KEYS.get(name, name) for name in given_options)}
             click.echo(add_token(token_file, replace(default, name=new_token), sorted(keys)))
-            click.echo(f"This is shown once. Its hash is in {token_file}.", err=True)
+            click.echo(f"Save this token: it is not shown again. Its hash was added to {token_file}.", err=True)
             return
         if file and (no_token or options["root"]):
-            raise click.UsageError("--tokens says whom and what to serve: leave out --no-token and --root.")
+            raise click.UsageError("--tokens cannot be combined with --no-token or --root: the file sets the roots.")
         if no_token and not is_loopback(host):
-            raise click.UsageError("--no-token is for loopback only.")
+            raise click.UsageError("--no-token requires a loopback address such as 127.0.0.1.")
         if not (is_loopback(host) or allow_host):
-            raise click.UsageError("Say by --allow-host what clients call this server, besides its loopback names.")
+            raise click.UsageError(f"Listening on {host} requires --allow-host with the host name that clients use.")
         has_token_file = bool(file) or (not (no_token or options["root"]) and os.path.lexists(token_file))
         tokens, printed_token = resolve_tokens(default, token_file if has_token_file else "", no_token=no_token)
     except SettingsBroken as error:
@@ -95,14 +110,14 @@ def serve(
     try:
         sock = bind_socket(host, port)
     except OSError as error:
-        raise click.ClickException(f"Nobody can listen at {listen}: {error.strerror}") from error
+        raise click.ClickException(f"Cannot listen on {listen}: {error.strerror}") from error
     name = f"[{host}]" if ":" in host else host
 
     def ready() -> None:
         for each in tokens.configs:
             click.echo(f"{each.name}: {', '.join(each.roots)}", err=True)
             each.log_warnings()
-        click.echo(f"Handhold serves at http://{name}:{sock.getsockname()[1]}/mcp", err=True)
+        click.echo(f"Serving at http://{name}:{sock.getsockname()[1]}/mcp", err=True)
         if printed_token:
             click.echo(f"Token: {printed_token}", err=True)
 
@@ -110,7 +125,7 @@ def serve(
 
 
 def resolve_tokens(default: "ServerConfig", file: str, *, no_token: bool) -> "tuple[AccessTokens, str]":
-    """Who is, and the token that was made for this once. SettingsBroken if the file is."""
+    """The accepted tokens, and the token created for this run, or "". Raises SettingsBroken if the file is invalid."""
     from handhold.server.tokens import AccessToken, AccessTokens, generate_token, hash_token, load_tokens
 
     if file:
@@ -122,7 +137,7 @@ def resolve_tokens(default: "ServerConfig", file: str, *, no_token: bool) -> "tu
 
 
 def get_default_token_file() -> str:
-    """Beside the user's settings."""
+    """tokens.toml, next to the user's settings file."""
     from handhold.backends.settings import find_user_file
 
     return os.path.join(os.path.dirname(find_user_file()[0]), "tokens.toml")
@@ -135,7 +150,7 @@ def is_on_command_line(context: click.Context, name: str) -> bool:
 def parse_address(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise click.BadParameter("it is HOST:PORT, as in 127.0.0.1:8765", param_hint="--listen")
+        raise click.BadParameter("expected HOST:PORT, for example 127.0.0.1:8765", param_hint="--listen")
     return host.strip("[]"), int(port)
 
 

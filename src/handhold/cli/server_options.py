@@ -1,4 +1,4 @@
-"""The options that say what a server serves, for `mcp` and `serve` alike."""
+"""Options that `mcp` and `serve` share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServerOptions(TypedDict):
-    """By the names of the options."""
+    """The values by option name."""
 
     root: tuple[str, ...]
     read_only: tuple[str, ...]
@@ -31,25 +31,39 @@ class ServerOptions(TypedDict):
 FOLDER_TYPE = click.Path(exists=True, file_okay=False, resolve_path=True)
 SERVER_OPTIONS = (
     click.option(
-        "--root", multiple=True, type=FOLDER_TYPE, help="The workspace; several may be given. Default: this folder."
+        "--root",
+        multiple=True,
+        type=FOLDER_TYPE,
+        help="Workspace root; repeat for several. Default: the current directory.",
     ),
-    click.option("--read-only", multiple=True, type=FOLDER_TYPE, help="A folder to read only."),
-    click.option("--dialect", type=click.Choice([*DIALECTS, "auto"]), default="handhold", show_default=True),
-    click.option("--model", default="", help="The name of the model, for --dialect auto."),
-    click.option("--state", type=click.Path(), help="Where the journal lives, instead of the user's state folder."),
-    click.option("--policy", type=click.Choice(MODES), help="How much happens without a question."),
+    click.option(
+        "--read-only",
+        multiple=True,
+        type=FOLDER_TYPE,
+        help="Additional root that is never written; repeat for several.",
+    ),
+    click.option(
+        "--dialect",
+        type=click.Choice([*DIALECTS, "auto"]),
+        default="handhold",
+        show_default=True,
+        help="Tool names, schemas and wording to use.",
+    ),
+    click.option("--model", default="", help="Model name, required by --dialect auto."),
+    click.option("--state", type=click.Path(), help="Folder for the journal. Default: the user's state folder."),
+    click.option("--policy", type=click.Choice(MODES), help="Policy mode: what is allowed without asking."),
     click.option(
         "--shell",
         type=click.Choice(CONFINEMENTS),
         default="contained",
         show_default=True,
-        help="What confines commands: Handhold, whatever it runs in, or nothing.",
+        help="What confines commands: Handhold's sandbox, an external sandbox, or nothing.",
     ),
-    click.option("--network", is_flag=True, help="Commands have a network."),
-    click.option("--host", multiple=True, help="A host that commands may reach; several may be given."),
-    click.option("--structured", is_flag=True, help="Results also carry their facts as data."),
+    click.option("--network", is_flag=True, help="Allow network access for commands."),
+    click.option("--host", multiple=True, help="Allow network access to this host only; repeat for several."),
+    click.option("--structured", is_flag=True, help="Add structured content to results, next to the text."),
     click.option(
-        "--budget", type=click.IntRange(min=1000), default=25_000, show_default=True, help="Tokens of a result."
+        "--budget", type=click.IntRange(min=1000), default=25_000, show_default=True, help="Maximum tokens per result."
     ),
 )
 
@@ -64,7 +78,7 @@ def build_config(options: ServerOptions, **more: Any) -> "ServerConfig":
     from handhold.server.server_config import ServerConfig
 
     if options["dialect"] == "auto" and not options["model"]:
-        raise click.UsageError("--dialect auto needs --model.")
+        raise click.UsageError("--dialect auto requires --model.")
     try:
         return ServerConfig(
             options["root"] or (str(Path.cwd()),),

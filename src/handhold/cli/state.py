@@ -1,4 +1,4 @@
-"""The state of a workspace without the workspace: to look at the journal and to answer touches no file."""
+"""The state of a workspace without opening the workspace: enough to read the journal and to answer approvals."""
 
 import os
 import pwd
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_store(roots: Sequence[Path], state: Path | None) -> Generator["SqliteStore"]:
-    """ToolError if it cannot be used."""
+    """Raises ToolError if the state cannot be used."""
     from handhold.backends.state.sqlite import SqliteStore
     from handhold.backends.state.state_folder import ensure_state_folder
 
@@ -26,7 +26,7 @@ def open_store(roots: Sequence[Path], state: Path | None) -> Generator["SqliteSt
 
 
 def get_user_at_host() -> str:
-    """Who sits here: by the system's word, not by the environment's."""
+    """The current user according to the system; environment variables are not trusted."""
     try:
         login = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a person is shown on a terminal: nothing that a file or a model wrote can move the cursor or hide itself."""
+"""Colours, widths and tables for terminal output."""
 
 import os
 import sys
@@ -10,28 +10,27 @@ import click
 from handhold.logs import log_swallowed
 
 DIFF_COLOURS = (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan"), ("[", "yellow"))
-MIN_COLUMNS, DEFAULT_COLUMNS = 40, 100  # columns that are made use of, however few there are; and where nobody knows
+MIN_COLUMNS, DEFAULT_COLUMNS = 40, 100  # the narrowest layout; the width if it is unknown
 
 
 def colour_diff_line(line: str) -> str:
-    """A line of a diff, by its sign."""
+    """Colour a line of a diff by its prefix."""
     return colour_text(line, next((colour for sign, colour in DIFF_COLOURS if line.startswith(sign)), ""))
 
 
 def colour_text(text: str, colour: str) -> str:
-    """In a colour, or `bold` or `dim`; click takes it off again where no terminal looks."""
+    """Apply a colour, `bold` or `dim`. click strips it when the output is not a terminal."""
     if not colour or not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return click.style(text, **{colour: True}) if colour in ("bold", "dim") else click.style(text, fg=colour)
 
 
 def is_stdout_terminal() -> bool:
-    """Whether somebody looks at standard output."""
     return sys.stdout.isatty()
 
 
 def get_columns() -> int:
-    """How wide the terminal is; COLUMNS says it where it is set."""
+    """The width of the terminal. COLUMNS takes precedence if it is set."""
     setting = os.environ.get("COLUMNS", "")
     if setting.isascii() and setting.isdigit():
         return max(MIN_COLUMNS, int(setting))
@@ -42,11 +41,11 @@ def get_columns() -> int:
         return DEFAULT_COLUMNS
 
 
-# --- how wide it is there
+# --- widths
 
 
 def measure_width(text: str) -> int:
-    """In columns: some characters take two, and some none."""
+    """The width in columns: some characters take two, some none."""
     return len(text) if text.isascii() else sum(map(_measure_char, text))
 
 
@@ -57,7 +56,7 @@ def _measure_char(char: str) -> int:
 
 
 def truncate(text: str, max_columns: int) -> str:
-    """The text, or as much of its start as there is room for."""
+    """The text, cut at the end if it is too wide."""
     if measure_width(text) <= max_columns:
         return text
     kept = ""
@@ -69,7 +68,7 @@ def truncate(text: str, max_columns: int) -> str:
 
 
 def truncate_path(path: str, max_columns: int) -> str:
-    """The same of a path, whose end says more."""
+    """The path, cut at the start if it is too wide, because the end is more informative."""
     return path if measure_width(path) <= max_columns else truncate(path[::-1], max_columns)[::-1]
 
 
@@ -78,7 +77,7 @@ def pad(text: str, min_columns: int) -> str:
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows of words in columns, the last as long as it is."""
+    """Align the rows in columns. The last column is not padded."""
     widths = [max(map(measure_width, column)) for column in zip(*rows, strict=True)]
     for *row, last in rows:
         yield "  ".join([*(pad(cell, room) for cell, room in zip(row, widths, strict=False)), last]).rstrip()

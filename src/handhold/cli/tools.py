@@ -1,4 +1,4 @@
-"""The tools of a dialect, as a model is given them."""
+"""`handhold tools`: the tools of a dialect, as a model sees them."""
 
 from dataclasses import asdict
 
@@ -12,7 +12,7 @@ from handhold.cli.terminal import format_table
 @dialect
 @as_json
 def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
-    """List the tools of a dialect; with --json their names, descriptions and schemas, as a model is given them."""
+    """List the tools of a dialect. With --json, print their names, descriptions and schemas as a model gets them."""
     from handhold.factory import load_dialect
 
     specs = load_dialect(dialect).specs

@@ -1,4 +1,4 @@
-"""A project's own allow rules count once somebody has looked at them. This shows all rules, and remembers that."""
+"""`handhold trust`: show a project's rules and trust its allow rules, which have no effect before."""
 
 import os
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from handhold.core.text.display_text import to_single_line
 if TYPE_CHECKING:
     from handhold.backends.settings.settings_file import FileSettings
 
-JSON_KEYS = {"does_not_cover": "spares", "exclude": "but", "ignore_case": "folds"}  # fields that --json calls otherwise
+JSON_KEYS = {"does_not_cover": "spares", "exclude": "but", "ignore_case": "folds"}  # older names that --json keeps
 
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--forget", is_flag=True, help="From now on its allow rules do not count.")
+@click.option("--forget", is_flag=True, help="Stop trusting the allow rules.")
 @options.as_json
 @options.report_errors
 def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
-    """Show the rules in FOLDER/handhold.toml, and let its allow rules count until the file changes.
+    """Show the rules in FOLDER/handhold.toml and trust its allow rules until the file changes.
 
-    Its deny and ask rules count without this. An allow rule spares the mode's question; it cannot allow what your own
-    settings forbid.
+    Deny and ask rules apply without trust. A trusted allow rule skips the question that the mode would ask; it cannot
+    override your own settings.
     """
     from handhold.backends.settings import FILE_NAME
     from handhold.backends.settings.settings_file import MAX_PROJECT_FILE_BYTES, parse_settings, read_regular_file
@@ -55,17 +55,17 @@ def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
         return 0
     for line in format_rules(settings):
         click.echo(to_single_line(line))
-    click.echo(f"{to_single_line(file)} counts from now on, until it changes.")
+    click.echo(f"{to_single_line(file)} is now trusted until it changes.")
     return 0
 
 
 def format_rules(settings: "FileSettings") -> Iterator[str]:
     if settings.mode:
-        yield f"mode {settings.mode}, where it would be wider"
+        yield f"mode {settings.mode}, unless yours is stricter"
     for rule in settings.rules:
         yield f"{rule.verdict} {', '.join(rule.verbs)}: {', '.join((*rule.paths, *rule.commands, *rule.hosts))}"
         if rule.exclude:
-            yield f"    but {', '.join(rule.exclude)}"
-        yield f"    {rule.name}, because {rule.because}"
+            yield f"    except {', '.join(rule.exclude)}"
+        yield f"    {rule.name}: {rule.because}"
     if not settings.mode and not settings.rules:
-        yield "It says nothing."
+        yield "The file sets no mode and no rules."

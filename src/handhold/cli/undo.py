@@ -1,13 +1,14 @@
-"""Taking back, and doing again. At a terminal it is shown first, and asked about; elsewhere it is done."""
+"""`handhold undo` and `handhold redo`. At a terminal the change is shown and confirmed first."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, Unpack
 
 import click
 
-from handhold.cli.diff import colour_diff, format_file_count
-from handhold.cli.diffstat import colour_counts, format_counts, format_stats, parse_stats, sum_stats
+from handhold.cli.diff import colour_diff
+from handhold.cli.diffstat import format_stats, parse_stats
+from handhold.cli.git_files import is_git_internal
 from handhold.cli.options import (
     EXIT_REFUSED,
     ToolboxOptions,
@@ -19,19 +20,19 @@ from handhold.cli.options import (
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.reply import print_reply
+from handhold.cli.reversal import format_reversal
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_text, is_stdout_terminal
 from handhold.core.ports.approvals import Question
 from handhold.core.results import Reply
-from handhold.core.text.display_text import escape_invisible
 
 Direction = Literal["undo", "redo"]
-MAX_DIFF_LINES = 40  # of a diff, before the question
-PROMPTS: dict[Direction, str] = {"undo": "Take this back?", "redo": "Do this again?"}
+MAX_DIFF_LINES = 40  # a longer diff is not shown before the question
+PROMPTS: dict[Direction, str] = {"undo": "Undo this?", "redo": "Redo this?"}
 
 
 class ConfirmedApprover:
-    """Answers what the person at the terminal has answered already. A preview asks nothing."""
+    """Approves what the person at the terminal has already confirmed. A preview asks nothing."""
 
     def __init__(self) -> None:
         self.name = get_user_at_host()
@@ -41,11 +42,15 @@ class ConfirmedApprover:
 
 
 def build_command(direction: Direction) -> Callable[..., None]:
-    """The two ways through a history differ in their direction only."""
+    """Undo and redo differ only in their direction."""
 
-    @click.option("--preview", is_flag=True, help="Only show what it would do.")
-    @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask.")
-    @click.option("--keep-times", is_flag=True, help="Files get their old times back too, which `make` may go by.")
+    @click.option("--preview", is_flag=True, help="Show what would change and exit.")
+    @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask for confirmation.")
+    @click.option(
+        "--keep-times",
+        is_flag=True,
+        help="Restore modification times too. By default they are set to now, so that `make` rebuilds.",
+    )
     @add_call_options
     @add_toolbox_options
     def run(
@@ -62,14 +67,14 @@ def build_command(direction: Direction) -> Callable[..., None]:
             method = box.undo if direction == "undo" else box.redo
             reverse = partial(method, build_target(one, turn, all_of_it=all_of_it), keep_times=keep_times)
             should_ask = is_interactive() and not (sure or as_json)
-            if sure or should_ask:  # whoever says yes to all of it says so to what a rule or a protected name asks
+            if sure or should_ask:  # the confirmation also answers what a rule or a protected name asks
                 box.approver = ConfirmedApprover()
             if preview:
-                return print_preview(run_preview(reverse), as_json=as_json)
+                return print_preview(run_preview(reverse), box.files.roots, as_json=as_json)
             return (
-                confirm_and_run(reverse, direction)
+                confirm_and_run(reverse, direction, box.files.roots)
                 if should_ask
-                else print_reply(run_reversal(reverse), as_json=as_json)
+                else print_outcome(run_reversal(reverse), box.files.roots, as_json=as_json)
             )
 
     return run
@@ -85,43 +90,54 @@ def run_reversal(reverse: Callable[..., Reply]) -> Reply:
         return reverse()
 
 
-def print_preview(reply: Reply, *, as_json: bool) -> int:
-    status = print_reply(reply, as_json=as_json)
+def print_outcome(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:
+    """One line that says what was done, or the error."""
+    if as_json or reply.status == "error":
+        return print_reply(reply, as_json=as_json)
+    click.echo(format_reversal(reply.data, parse_stats(reply.ui_extra), roots))
+    return 0
+
+
+def print_preview(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:
+    status = print_outcome(reply, roots, as_json=as_json)
     if reply.ui_extra and not as_json:
         for line in colour_diff(reply.ui_extra) if is_stdout_terminal() else [reply.ui_extra.removesuffix("\n")]:
             click.echo(line)
     return status
 
 
-def confirm_and_run(reverse: Callable[..., Reply], direction: Direction) -> int:
-    """Shown, asked, and done if it is still what was shown."""
+def confirm_and_run(reverse: Callable[..., Reply], direction: Direction, roots: Sequence[str]) -> int:
+    """Show the change, ask, and apply it if it is still the change that was shown."""
     first = run_preview(reverse)
     while first.status != "error":
-        for line in format_summary(first):
+        for line in format_summary(first, roots):
             click.echo(line, err=True)
         if not confirm(PROMPTS[direction]):
-            click.echo("Nothing was done.", err=True)
+            click.echo("Nothing changed.", err=True)
             return EXIT_REFUSED
         again = run_preview(reverse)
         if (again.text, again.ui_extra) == (first.text, first.ui_extra):
-            return print_reply(run_reversal(reverse), as_json=False)
-        click.echo("It is no longer what was shown; this is what it is now.", err=True)
+            return print_outcome(run_reversal(reverse), roots, as_json=False)
+        click.echo("Something changed in the meantime. This is what would happen now:", err=True)
         first = again
     return print_reply(first, as_json=False)
 
 
-def format_summary(reply: Reply) -> Iterator[str]:
-    """What it is, how much of which files, and the lines themselves if they are not many."""
+def format_summary(reply: Reply, roots: Sequence[str]) -> Iterator[str]:
+    """What would be done, the changed lines of each file, and the diff if it is short and readable."""
     file_stats = parse_stats(reply.ui_extra)
-    yield colour_text(escape_invisible(reply.text), "bold")
+    yield colour_text(format_reversal(reply.data, file_stats, roots), "bold")
     yield from format_stats(file_stats)
-    yield f"{format_file_count(len(file_stats))}: {colour_counts(format_counts(*sum_stats(file_stats))) or 'no lines'}"
     lines = list(colour_diff(reply.ui_extra)) if reply.ui_extra else []
-    if len(lines) <= MAX_DIFF_LINES:
+    if len(lines) <= MAX_DIFF_LINES and not any(is_git_internal(each.path) for each in file_stats):
         yield from lines
     else:
-        yield f"The {len(lines):,} lines of the diff: --preview"
+        yield f"The diff has {len(lines):,} lines. Use --preview to see it."
 
 
-undo = click.command("undo", help="Take back the last change, or a call, a turn, the session.")(build_command("undo"))
-redo = click.command("redo", help="Do again what was taken back.")(build_command("redo"))
+undo = click.command("undo", help="Undo the last change, or the changes of a call, a turn or the session.")(
+    build_command("undo")
+)
+redo = click.command("redo", help="Redo the last undo, or the undone changes of a call, a turn or the session.")(
+    build_command("redo")
+)

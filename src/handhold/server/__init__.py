@@ -1,5 +1,5 @@
-"""Handhold as a server: the same tools, for clients that speak the Model Context Protocol.
+"""The Model Context Protocol server: the same tools for MCP clients.
 
-Nothing here does what a tool does: every call goes through a toolbox. Imported by `handhold mcp`, by `handhold serve`
-and by whoever embeds it; `import handhold` never loads it, since it needs the extra `mcp`.
+Every call goes through a toolbox; the server implements no tools itself. It needs the extra `mcp`, so `import handhold`
+never loads it. `handhold mcp`, `handhold serve` and embedding applications do.
 """

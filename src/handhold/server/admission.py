@@ -1,4 +1,4 @@
-"""How much one server takes on, and how much of that one token may have."""
+"""Limits of a server, and the share of them that one token can use."""
 
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -12,20 +12,21 @@ RETRY_AFTER_HEADERS = {"retry-after": "1"}
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What one server takes on. Where there are several tokens, one may have a half of each."""
+    """The limits of one server. If there are several tokens, each can use at most half of every limit."""
 
     max_calls: int = 256
-    max_body_bytes: int = 4 * 1024 * 1024  # bytes
-    body_timeout_seconds: float = 30.0  # seconds for a client to send its body
+    max_body_bytes: int = 4 * 1024 * 1024
+    body_timeout_seconds: float = 30.0
 
     @property
     def max_requests(self) -> int:
-        """Those with their bodies still on the way count too, but must not keep an answer from a call that waits."""
+        """Includes requests whose bodies are still arriving. Higher than `max_calls`, so that an answer to a waiting
+        call always gets through."""
         return self.max_calls * 4
 
     @property
     def max_pending_bytes(self) -> int:
-        """Of all bodies under way. Parsed, a body may take several times its size in memory."""
+        """The total size of all bodies in progress. A parsed body can take several times its size in memory."""
         return self.max_body_bytes * 8
 
     @property
@@ -34,7 +35,7 @@ class ServerLimits:
 
 
 class SharedQuota:
-    """A quantity that all tokens share. A token over its share gets 429; 503 means that nothing is left for anybody."""
+    """A quantity that all tokens share. A token over its share gets 429; 503 means that the server is full."""
 
     def __init__(self, noun: str, limit: int, *, has_several_tokens: bool) -> None:
         self._noun, self._limit = noun, limit
@@ -43,11 +44,13 @@ class SharedQuota:
 
     @contextmanager
     def reserve(self, token: str, amount: int = 1) -> Generator[Callable[[int], None]]:
-        """While it is taken, all but a part can be given back."""
+        """Reserve an amount during the block. The yielded function reduces the reservation."""
         if self._used.total() + amount > self._limit:
-            raise RequestRejected(503, f"Too many {self._noun} are under way", headers=RETRY_AFTER_HEADERS)
+            text = f"The server is at its limit of concurrent {self._noun}; retry later"
+            raise RequestRejected(503, text, headers=RETRY_AFTER_HEADERS)
         if self._used[token] + amount > self._share:
-            raise RequestRejected(429, f"Too many of your {self._noun} are under way", headers=RETRY_AFTER_HEADERS)
+            text = f"This token is at its limit of concurrent {self._noun}; retry later"
+            raise RequestRejected(429, text, headers=RETRY_AFTER_HEADERS)
         self._used[token] += amount
 
         def shrink_to(kept: int) -> None:

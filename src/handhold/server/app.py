@@ -1,6 +1,6 @@
-"""The server itself: the parts put together, for any transport.
+"""The MCP server, independent of its transport.
 
-A client waits for the first answer and not for what it needs later, so nothing of the tools is imported before that.
+The tools are imported only after the first response, so that clients start quickly.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ ConfigResolver = Callable[[Context], ServerConfig]
 
 
 def create_server(resolve_config: ConfigResolver, session_pool: SessionPool, *, instructions: str = "") -> Server[Any]:
-    """A server that asks, of every request, what its client is served. Close the pool when it has stopped."""
+    """`resolve_config` returns the configuration for each request. Close the pool after the server has stopped."""
     handlers = LazyHandlers(session_pool)
 
     async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -46,7 +46,7 @@ def create_server(resolve_config: ConfigResolver, session_pool: SessionPool, *, 
         return await handlers.call_handler.handle(context, params, config, handlers.get_catalog(config))
 
     async def load_after_first_request(ctx: Context, call_next: CallNext) -> HandlerResult:
-        """What comes second says that the first answer has arrived: now there is time to import."""
+        """A second request means that the first response has arrived: now there is time to import."""
         if handlers.has_seen_request:
             handlers.start_loading()
         handlers.has_seen_request = True
@@ -59,7 +59,7 @@ def create_server(resolve_config: ConfigResolver, session_pool: SessionPool, *, 
         instructions=instructions or None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        # No tool of ours takes an argument by a header; asked otherwise, the SDK lists all of them for every call.
+        # No tool takes arguments from headers. Without this, the SDK would list all tools for every call.
         get_tool_input_schema=lambda _: None,
     )
     server.middleware.append(load_after_first_request)
@@ -67,7 +67,7 @@ def create_server(resolve_config: ConfigResolver, session_pool: SessionPool, *, 
 
 
 class LazyHandlers:
-    """Where calls are taken, once all that they need is imported."""
+    """The call handler and the tool catalogs, imported on first use."""
 
     get_catalog: "Callable[[ServerConfig], ToolCatalog]"
     call_handler: "CallHandler"
@@ -84,7 +84,7 @@ class LazyHandlers:
         return self._loading
 
     async def load(self) -> None:
-        """Those that wait for it go on in the order in which they came."""
+        """Load once; waiting requests continue in the order in which they arrived."""
         await asyncio.shield(self.start_loading())
 
     async def _load_in_thread(self) -> None:

@@ -1,8 +1,8 @@
-"""A person, asked through the client.
+"""Approvals through the MCP client (elicitation).
 
-Where the protocol lets a server ask while a call runs (2025-11-25), the call waits for the answer. Where it does not
-(2026-07-28), the call ends with the question, which waits in the store, and the client sends it again with the
-answer. Either way an answer is for exactly what was shown. A client that cannot ask anybody gets a refusal that says
+In protocol revision 2025-11-25 the server asks while the call runs, and the call waits for the answer. In 2026-07-28
+the call ends with the question; the approval stays pending in the store, and the client repeats the call with the
+answer. Either way an answer applies to exactly what was shown. A client without elicitation gets a refusal that says
 how to approve.
 """
 
@@ -26,13 +26,13 @@ from handhold.core.text.display_text import iter_first_lines, iter_visible_lines
 from handhold.logs import log_swallowed
 from handhold.pipeline.cancellation import CancelToken
 
-MAX_DIFF_LINES = 200  # of a diff, besides those that are never cut
-CANCEL_POLL_SECONDS = 0.2  # seconds between two looks whether the call is still wanted
-APPROVAL_KEY = "approval"  # the one question of a result that asks
+MAX_DIFF_LINES = 200  # in addition to the lines that are never truncated
+CANCEL_POLL_SECONDS = 0.2  # how often a waiting call checks whether it was cancelled
+APPROVAL_KEY = "approval"  # the only input request of a result
 ANSWER_CHOICES: Mapping[str, Consent] = {
     "yes, once": Consent.ONCE,
     "yes, for this session": Consent.SESSION,
-    "yes, and all like it in this session": Consent.PATTERN,
+    "yes, and similar commands in this session": Consent.PATTERN,
     "no": Consent.NO,
 }
 
@@ -41,12 +41,12 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True)
 class ElicitationClient:
-    """The client of a call that runs, as somebody to ask."""
+    """The client of a running call, which can ask a person."""
 
     context: Context
     loop: asyncio.AbstractEventLoop
     cancel_token: CancelToken
-    on_waiting: Callable[[], object]  # told, in the event loop, that a person is being waited for
+    on_waiting: Callable[[], object]  # called in the event loop when the call starts to wait for a person
 
     @property
     def needs_retry(self) -> bool:
@@ -58,7 +58,10 @@ class ElicitationClient:
         return f"{to_single_line(params.client_info.name)} (MCP)" if params else "the client (MCP)"
 
     def ask(self, question: Question) -> Consent | None:
-        """In the thread of the call. None: it cannot be asked now, so the question waits. Cancelled with the call."""
+        """Ask from the thread of the call. None if the client cannot be asked now; the approval then stays pending.
+
+        Raises Cancelled if the call is cancelled meanwhile.
+        """
         if self.needs_retry:
             return None
         self.loop.call_soon_threadsafe(self.on_waiting)
@@ -82,7 +85,7 @@ CURRENT_CLIENT: ContextVar[ElicitationClient | None] = ContextVar("client", defa
 
 
 class ElicitationApprover:
-    """The approver of every session: whoever sits at the client whose call runs in this thread."""
+    """The approver of every session: asks through the client whose call runs in this thread."""
 
     @property
     def present(self) -> bool:
@@ -99,45 +102,45 @@ class ElicitationApprover:
 
 
 def can_elicit(context: Context) -> bool:
-    """Whether the client said that it can show a form. One that names no way at all is one of before there were two."""
+    """Whether the client can show a form. Older clients declare elicitation without naming a mode."""
     capabilities = context.session.client_capabilities
     elicitation = capabilities.elicitation if capabilities else None
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-# --- the question, and its answer
+# --- question and answer
 
 
 def format_question(question: Question | PendingApproval) -> Iterator[str]:
     rule = f" [{to_single_line(question.rule)}]" if isinstance(question, Question) and question.rule else ""
     yield f"{to_single_line(question.tool)}: {to_single_line(question.because)}{rule}"
     if question.command:
-        yield "It ran on a shadow of the workspace:" if question.diff else "It would run:"
+        yield "Command, run on an overlay; nothing is applied yet:" if question.diff else "Command to run:"
         yield from (f"    {line}" for line in iter_visible_lines(question.command))
     if question.diff:
-        yield "It would change:"
+        yield "Changes:"
         yield from iter_first_lines(question.diff, max_lines=MAX_DIFF_LINES, uncut=question.uncut)
 
 
 def build_form(*, allow_session: bool, allow_pattern: bool) -> dict[str, Any]:
-    """What may be answered, in words that a client can show as they are."""
+    """The possible answers, as text that a client can show unchanged."""
     possible = {"once": True, "session": allow_session, "pattern": allow_pattern, "no": True}
     words = [words for words, consent in ANSWER_CHOICES.items() if possible[consent]]
-    answer = {"type": "string", "title": "May this be done?", "enum": words}
+    answer = {"type": "string", "title": "Allow this?", "enum": words}
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
 def parse_answer(answer: ElicitResult) -> Consent:
-    """Everything but a plain yes is a no."""
+    """Anything but an explicit yes means no."""
     choice = (answer.content or {}).get("answer") if answer.action == "accept" else None
     return ANSWER_CHOICES.get(str(choice), Consent.NO)
 
 
-# --- asked with the result, answered with the next call
+# --- asked in a result, answered with the next call
 
 
 def build_question(approval: PendingApproval, seal: Callable[[str], str]) -> InputRequiredResult:
-    """The question as a result; what comes back with the answer names it, and is sealed."""
+    """The question as a result. Its sealed request state identifies the approval when the answer comes back."""
     params = ElicitRequestFormParams(
         message="\n".join(format_question(approval)),
         requested_schema=build_form(allow_session=bool(approval.allows), allow_pattern=bool(approval.patterns)),
@@ -147,7 +150,7 @@ def build_question(approval: PendingApproval, seal: Callable[[str], str]) -> Inp
 
 
 def record_answer(store: Store, question: str, answer: ElicitResult, by: str) -> None:
-    """The answer to a question that waits; one that waits no more is asked again by the call itself, if it must be."""
+    """Record the answer to a pending approval. If it is no longer pending, the call asks again if it must."""
     try:
         approval = store.get_pending(question)
         choice = parse_answer(answer)

@@ -1,7 +1,7 @@
-"""The body of a request: read within limits of time and size, and parsed within limits of its shape.
+"""Request bodies: read within limits of time and size, and parsed within limits of shape.
 
-What JSON expands to is out of proportion to its size: four megabytes of `{},` are more than a million dictionaries.
-So tokens and depth are counted before anything is made of them.
+JSON can expand far beyond its size: four megabytes of `{},` are more than a million dictionaries. So tokens and depth
+are counted before parsing.
 """
 
 import asyncio
@@ -19,24 +19,25 @@ from handhold.server.http_errors import RequestRejected
 MAX_JSON_TOKENS = 50_000  # strings, brackets and commas
 MAX_JSON_DEPTH = 64
 JSON_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
-CLOSE_HEADERS = {"connection": "close"}  # what is still to come of the body is nothing to us
-MAX_DRAINED_BYTES = 64 * 1024  # bytes of a body that are read although its request was refused, to keep the connection
+CLOSE_HEADERS = {"connection": "close"}  # the rest of the body is not read
+MAX_DRAINED_BYTES = 64 * 1024  # a smaller body of a rejected request is read, to keep the connection
 
 
 def check_framing(headers: Headers) -> None:
-    """Refuse a request whose end two readers may see in different places: what follows could be taken for another."""
+    """Reject ambiguous framing, which allows request smuggling."""
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise RequestRejected(400, "Content-Length and Transfer-Encoding exclude each other", headers=CLOSE_HEADERS)
+        text = "Content-Length and Transfer-Encoding cannot be combined"
+        raise RequestRejected(400, text, headers=CLOSE_HEADERS)
 
 
 def is_worth_draining(headers: Headers) -> bool:
-    """Whether a refused request leaves so little behind that its connection can be kept."""
+    """Whether the body of a rejected request is small enough to read and keep the connection."""
     given = headers.get("content-length", "0")
     return "transfer-encoding" not in headers and given.isdecimal() and int(given) <= MAX_DRAINED_BYTES
 
 
 def get_declared_length(headers: Headers, limits: ServerLimits) -> int:
-    """How many bytes to reserve for a body before it is read; of one in chunks, as many as it may have."""
+    """How many bytes to reserve before reading the body. A chunked body reserves the maximum."""
     given = headers.get("content-length", "")
     length = int(given) if given.isdecimal() else limits.max_body_bytes
     if length > limits.max_body_bytes:
@@ -51,27 +52,26 @@ async def read_body(receive: Receive, limits: ServerLimits) -> bytes:
             while len(body) <= limits.max_body_bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise RequestRejected(400, "The body broke off")
+                    raise RequestRejected(400, "The connection closed before the end of the body")
                 body += message.get("body", b"")
                 if not message.get("more_body") and len(body) <= limits.max_body_bytes:
                     return bytes(body)
     except TimeoutError:
-        raise RequestRejected(408, "The body took too long", headers=CLOSE_HEADERS) from None
+        raise RequestRejected(408, "Timed out reading the body", headers=CLOSE_HEADERS) from None
     raise RequestRejected(413, f"The body is larger than {limits.max_body_bytes} bytes", headers=CLOSE_HEADERS)
 
 
 def parse_json(body: bytes) -> Any:
     check_shape(body)
     try:
-        return json.loads(
-            body.decode("utf-8-sig")
-        )  # not any Unicode, as `loads` would take: the shape is that of UTF-8
+        # Decoded here, because `loads` accepts other encodings than the UTF-8 that `check_shape` assumes.
+        return json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise RequestRejected(400, "The body is not JSON", PARSE_ERROR) from None
+        raise RequestRejected(400, "The body is not valid JSON", PARSE_ERROR) from None
 
 
 def check_shape(body: bytes) -> None:
-    """Refuse JSON with too many tokens or too deep, in time that is bounded by the limits and not by the tokens."""
+    """Reject JSON that has too many tokens or is nested too deeply. The time is bounded by the limits."""
     brackets = body.count(b"[") + body.count(b"{")
     if brackets <= MAX_JSON_DEPTH and brackets * 2 + body.count(b'"') + body.count(b",") <= MAX_JSON_TOKENS:
         return

@@ -1,8 +1,8 @@
-"""One `tools/call`: whose it is, in which order and in which thread it runs, and what the client hears meanwhile.
+"""One `tools/call` request: its session, order and thread, and the progress that is reported meanwhile.
 
-Of one session, changes are made one after another as they came, and whatever comes after a change waits for it: a
-client that sends two edits and a look at once means them in this order. Nobody waits for a command, which may never
-end. A change that meets what a command did since is refused as stale, like any other.
+In one session, changes run in the order in which they arrive, and every call waits for the changes before it: a client
+that sends two edits and a read at once expects this order. No call waits for a command, which may never end. A change
+to a file that a command has changed meanwhile is refused as stale, like any other.
 """
 
 import asyncio
@@ -44,26 +44,30 @@ from handhold.toolbox import Toolbox
 Context = ServerRequestContext[Any, Any]
 CallResponse = CallToolResult | InputRequiredResult
 
-CALL_ID_META_KEYS = ("handhold/callId", "claudecode/toolUseId", "callId")  # in `_meta`; the first that is there
+CALL_ID_META_KEYS = (
+    "handhold/callId",
+    "claudecode/toolUseId",
+    "callId",
+)  # in `_meta`; the first one that is present is used
 TURN_META_KEY = "handhold/turn"
 SESSION_META_KEY = "handhold/session"
 NEW_SESSION = "new"
-MAX_NAME_CHARS = 200  # characters of a call id or a turn
-PROGRESS_INTERVAL_SECONDS = 10.0  # seconds without a word to whoever wants to hear of progress
-OUTPUT_INTERVAL_SECONDS = 0.1  # seconds between two messages with output
-MAX_MESSAGE_CHARS = 8_000  # characters of output in one
+MAX_NAME_CHARS = 200  # of a call id or a turn
+PROGRESS_INTERVAL_SECONDS = 10.0  # between progress messages while a command prints nothing
+OUTPUT_INTERVAL_SECONDS = 0.1  # between progress messages with output
+MAX_MESSAGE_CHARS = 8_000  # of output in one progress message
 
 NO_WORKSPACE = "NO_WORKSPACE"
 
 BUSY_REPLY = Reply(
     "error",
-    "Too many calls of this kind run already. Nothing was done; send it again when one of them has ended.",
+    "Too many calls of this kind are running. Nothing was done. Retry when one of them has finished.",
     code="BUSY",
     error_source="infra",
 )
 NO_SESSION_REPLY = Reply(
     "error",
-    'This session handle was not handed out by this server to this client. Leave `session` out, or say "new".',
+    'Unknown session handle. Omit `session`, or set it to "new" to start a session.',
     code="NO_SUCH_SESSION",
     error_source="model",
 )
@@ -71,21 +75,21 @@ NO_SESSION_REPLY = Reply(
 
 @dataclass(frozen=True)
 class ToolCallRequest:
-    """A call, once it is known what it is and whose; with a person's answer, if it was sent again for that."""
+    """A parsed call with its session, and the person's answer if it was sent again to deliver one."""
 
     tool: str
     arguments: Mapping[str, Any]
     session: str
     call_id: str
     turn: str
-    is_new_session: bool = False  # the session: the client must be told its handle
+    is_new_session: bool = False  # the result must contain the session's handle
     question: str = ""
     answer: ElicitResult | None = None
 
 
 @dataclass
 class CallHandler:
-    """Carries out the calls of all clients."""
+    """Executes the calls of all clients."""
 
     session_pool: SessionPool
     worker_pools: WorkerPools = field(default_factory=WorkerPools)
@@ -103,9 +107,8 @@ class CallHandler:
         try:
             outcome = await self._execute(context, session, call, catalog)
         finally:
-            for unused in self.session_pool.release(
-                session
-            ):  # not awaited: this call may be cancelled, and its client waits
+            # Not awaited: this call may be cancelled, and its client waits.
+            for unused in self.session_pool.release(session):
                 asyncio.get_running_loop().run_in_executor(None, unused.close)
         if isinstance(outcome, InputRequiredResult):
             return outcome
@@ -132,10 +135,10 @@ class CallHandler:
     def _add_approval_answer(
         self, call: ToolCallRequest, params: CallToolRequestParams, config: ServerConfig
     ) -> ToolCallRequest:
-        """A call that comes again with an answer: what it was asked is in what it brings back, sealed."""
+        """Read the answer of a repeated call. Its sealed request state identifies the approval."""
         state = self.session_pool.unseal(config, approvals.APPROVAL_KEY, params.request_state or "")
         if state is None:
-            raise MCPError(INVALID_PARAMS, "This request state was not given by this server to this client")
+            raise MCPError(INVALID_PARAMS, "Invalid requestState: it was not issued by this server to this client")
         restored = json.loads(state)
         answer = (params.input_responses or {}).get(approvals.APPROVAL_KEY)
         answer = answer if isinstance(answer, ElicitResult) else None
@@ -165,7 +168,7 @@ class CallHandler:
                     ):
                         questions.append(approvals.build_question(box.store.get_pending(approval_id), seal))
                     return fit_reply(reply, box, session.config, is_read_only=kind == "look")
-            except (ToolError, OSError) as error:  # no reply could be made: the workspace or the state cannot be opened
+            except (ToolError, OSError) as error:  # the workspace or the state cannot be opened
                 text = format_plain_error(error) if isinstance(error, ToolError) else str(error)
                 return Reply("error", replace_surrogates(text), code=NO_WORKSPACE)
 
@@ -185,7 +188,7 @@ class CallHandler:
         return questions[0] if questions else reply
 
     async def _report_progress(self, context: Context, chunks: AsyncGenerator[OutputChunk | Reply]) -> Reply:
-        """The reply; until then, what the command prints, and now and then that it still runs."""
+        """Report output while the call runs, or that it is still running. Returns the reply."""
         loop = asyncio.get_running_loop()
         started, report_count = loop.time(), 0
         async with aclosing(chunks):
@@ -212,7 +215,7 @@ class CallHandler:
 
 
 def fit_reply(reply: Reply, box: Toolbox, config: ServerConfig, *, is_read_only: bool) -> Reply:
-    """What a client gets of it, within its budget; what it is not shown, the session has not seen."""
+    """The reply within the client's budget. Files that were cut off do not count as fully read."""
     if is_within_budget(reply.text, config.budget):
         return reply
     for path in get_shown_paths(reply) if is_read_only and reply.status != "error" else ():
@@ -221,9 +224,9 @@ def fit_reply(reply: Reply, box: Toolbox, config: ServerConfig, *, is_read_only:
 
 
 async def await_completion(work: Any) -> Any:
-    """The same, and if it is cancelled, only when it has come to its end: nothing of it is left running.
+    """Await `work`. On cancellation, cancel it once and wait until it has ended, so that nothing keeps running.
 
-    The SDK cancels again and again until a call has gone; what ends it needs to be told once, and then some time.
+    The SDK repeats its cancellation until the call is gone; the shield absorbs the repetitions.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -237,7 +240,7 @@ async def await_completion(work: Any) -> Any:
 
 @asynccontextmanager
 async def order_changes(session: PooledSession, *, is_change: bool) -> AsyncGenerator[Callable[[], None]]:
-    """After the changes that were asked for before this call; what it yields lets those behind it go ahead."""
+    """Wait for the earlier changes of the session. The yielded function lets later calls proceed."""
     before, done = session.last_change, asyncio.get_running_loop().create_future()
     if is_change:
         session.last_change = done
@@ -262,7 +265,9 @@ def build_result(
     content: list[ContentBlock] = [TextContent(type="text", text=reply.text)]
     content += [ImageContent(type="image", data=each.base64, mime_type=each.mime) for each in reply.images]
     if is_new_session and config.handles:
-        content.append(TextContent(type="text", text=f"[This is a new session. Its handle, for `session`: {handle}]"))
+        content.append(
+            TextContent(type="text", text=f"[New session. Pass its handle as `session` in later calls: {handle}]")
+        )
     return CallToolResult(
         content=content,
         is_error=reply.status == "error",
@@ -272,20 +277,20 @@ def build_result(
 
 
 def get_shown_paths(reply: Reply) -> list[str]:
-    """The files that it shows."""
+    """The paths of the files that a reply shows."""
     shown = [reply.data, *reply.data.get("files", ())]
     return [each["path"] for each in shown if isinstance(each, Mapping) and "path" in each]
 
 
 def build_structured_content(reply: Reply, budget: int) -> dict[str, Any]:
-    """What the text says, as data; too much of it is left out, since the text says where the rest is."""
+    """The reply as data. Data that exceeds the budget is left out; the text says where the rest is."""
     outcome = {"status": reply.status, "code": reply.code or None, "replayed": reply.replayed}
     facts = {**outcome, **reply.data}
     return facts if is_within_budget(json.dumps(facts, ensure_ascii=False), budget) else {**outcome, "left_out": True}
 
 
 def _do_nothing() -> None:
-    """Nobody waits."""
+    """The release function of a call that nothing waits for."""
 
 
 def _wants_progress(context: Context) -> bool:
@@ -294,12 +299,10 @@ def _wants_progress(context: Context) -> bool:
 
 def _format_chunk(chunk: OutputChunk) -> str:
     omitted_chars = max(0, len(chunk.text) - MAX_MESSAGE_CHARS) + chunk.dropped_chars
-    return chunk.text[-MAX_MESSAGE_CHARS:] + (
-        f"\n… ({omitted_chars} characters are not shown here)" if omitted_chars else ""
-    )
+    return chunk.text[-MAX_MESSAGE_CHARS:] + (f"\n… ({omitted_chars} characters omitted)" if omitted_chars else "")
 
 
 def _shorten_name(name: object) -> str:
-    """A name that the journal keeps; two that differ stay different."""
+    """A name short enough for the journal. Long names are hashed, so different names stay different."""
     text = str(name)
     return text if len(text) <= MAX_NAME_CHARS else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

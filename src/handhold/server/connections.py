@@ -1,7 +1,7 @@
-"""All connections of a server, by the token that they brought: the oldest idle one makes room for a new one.
+"""The connections of a server, by token. When a limit is reached, the oldest idle connection is closed.
 
-A connection belongs to nobody until a request on it brought a token. Those of nobody have a quarter of the room and one
-token has a half, so that neither shuts anybody else out.
+A connection has no token until a request on it was authenticated. Connections without a token get a quarter of the
+limit and each token at most half, so that neither can lock out the others.
 """
 
 import resource
@@ -14,7 +14,7 @@ NO_TOKEN = ""
 class Connection(Protocol):
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way on it."""
+        """Whether no request is in progress on it."""
         ...
 
     def close(self) -> None: ...
@@ -23,11 +23,11 @@ class Connection(Protocol):
 class Connections:
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._all: dict[Connection, str] = {}  # in the order in which they came; dictionaries keep it
+        self._all: dict[Connection, str] = {}  # in order of arrival
         self._by_token: defaultdict[str, dict[Connection, None]] = defaultdict(dict)
 
     def add(self, connection: Connection, token: str = NO_TOKEN) -> bool:
-        """Count a connection for a token, or for nobody yet. False if there is no room, and none is idle."""
+        """Count the connection for a token. False if the limit is reached and no connection is idle."""
         if self._all.get(connection) == token:
             return True
         self.discard(connection)
@@ -50,7 +50,7 @@ class Connections:
 
 
 def raise_file_limit(connections: int) -> int:
-    """Let the process open twice as many files as there may be connections; how many of those it may really have."""
+    """Allow two open files per connection. Returns how many connections that really allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, connections * 2)
     wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -1,8 +1,8 @@
-"""The revisions with a handshake (2025-11-25 and before) over HTTP, without anything kept between two requests.
+"""HTTP for protocol revisions with a handshake (2025-11-25 and earlier), without state between requests.
 
-Their sessions have an id that the client brings along each time. Ours says all there is to know, and is signed, so
-that ten thousand idle sessions cost nothing and outlive a restart. What is under way is kept while it is: a question
-that is asked on the stream of a call is answered by another request, and finds its way by session and id.
+The session id that a client sends contains everything about the session and is signed, so ten thousand idle sessions
+cost nothing and survive a restart. Only requests in progress are kept: a question on the stream of one call is answered
+by another request, which is matched by session and id.
 """
 
 from collections import OrderedDict
@@ -34,25 +34,25 @@ from handhold.server.http_exchange import HTTPExchange
 from handhold.server.stateless import VERSION_HEADER
 
 SESSION_HEADER = "mcp-session-id"
-MAX_ENDED_SESSIONS = 4096  # sessions that their clients ended, and that are remembered for it
-END_TIMEOUT_SECONDS = 5.0  # seconds for calls to end with their session
-CAN_ASK_FLAG = "a"  # behind the handle, in the id of a session whose client can be asked
-ELICITATION_CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}  # what a client can do that answers questions
+MAX_ENDED_SESSIONS = 4096  # ended sessions that are remembered
+END_TIMEOUT_SECONDS = 5.0  # for calls to finish when their session ends
+CAN_ASK_FLAG = "a"  # after the handle, in the session id of a client with elicitation
+ELICITATION_CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
 class SessionRegistry(Protocol):
-    """Who gives sessions their names, and proves by a handle that it did."""
+    """Creates session names, and signed handles for them."""
 
     def generate_name(self) -> str: ...
 
     def create_handle(self, name: str) -> str: ...
 
     def resolve_handle(self, handle: str) -> str | None:
-        """None for a handle that was not given to this client."""
+        """None if the handle was not issued to this client."""
         ...
 
     def get_config(self, name: str) -> Any:
-        """What the calls of a session are served."""
+        """The configuration for the calls of a session."""
         ...
 
     def end(self, name: str) -> None: ...
@@ -60,14 +60,14 @@ class SessionRegistry(Protocol):
 
 @dataclass(frozen=True)
 class HandshakeSession:
-    """What the id of a session says: which it is, and whether its client can be asked."""
+    """The content of a session id."""
 
     name: str
     can_ask: bool
 
 
 class HandshakeHandler:
-    """One server, as clients of the older revisions see it."""
+    """Serves clients of protocol revisions with a handshake."""
 
     def __init__(
         self,
@@ -87,17 +87,17 @@ class HandshakeHandler:
             case "DELETE":
                 await self._end_session(self._get_session(request))
                 await Response(status_code=200)(request.scope, request.receive, send)
-            case _:  # there is nothing that we would say unasked, so there is no stream to listen to
-                raise RequestRejected(405, "Only POST and DELETE are answered here", headers={"allow": "POST, DELETE"})
+            case _:  # no GET: this server never sends messages on its own initiative
+                raise RequestRejected(405, "Use POST or DELETE", headers={"allow": "POST, DELETE"})
 
     def _get_session(self, request: Request) -> HandshakeSession:
         given = request.headers.get(SESSION_HEADER)
         if not given:
-            raise RequestRejected(400, "The Mcp-Session-Id header is missing: begin with initialize")
+            raise RequestRejected(400, "Missing Mcp-Session-Id header; send initialize first")
         handle, _, flag = given.partition("~")
         name = self._sessions.resolve_handle(handle)
         if name is None or name in self._ended_sessions or flag not in ("", CAN_ASK_FLAG):
-            raise RequestRejected(404, "There is no such session: begin again with initialize")
+            raise RequestRejected(404, "Unknown session; send initialize to start a new one")
         return HandshakeSession(name, can_ask=flag == CAN_ASK_FLAG)
 
     async def _end_session(self, session: HandshakeSession) -> None:
@@ -129,7 +129,7 @@ class HandshakeHandler:
                 return
             session = self._get_session(request)
             if (session.name, str(message.id)) in self._exchanges:
-                raise RequestRejected(400, "A request with this id is under way in this session", INVALID_REQUEST)
+                raise RequestRejected(400, "A request with this id is already in progress", INVALID_REQUEST)
             with self._reserve_call():
                 await self._serve(message, session, request, send)
             return
@@ -139,7 +139,7 @@ class HandshakeHandler:
                 if exchange := self._exchanges.get((session.name, str((params or {}).get("requestId")))):
                     exchange.cancel()
             case JSONRPCNotification():
-                pass  # there is none of the others that means anything to us
+                pass  # other notifications have no effect
             case _:
                 for exchange in self._list_exchanges(session):
                     exchange.deliver_response(message)
@@ -175,7 +175,7 @@ class HandshakeHandler:
 
 
 def can_show_form(params: Mapping[str, Any] | None) -> bool:
-    """Whether the client that introduces itself like this can put a form before a person."""
+    """Whether the parameters of `initialize` declare that the client can show a form."""
     capabilities: Any = (params or {}).get("capabilities")
     elicitation: Any = (
         cast(Mapping[str, Any], capabilities).get("elicitation") if isinstance(capabilities, Mapping) else None

@@ -1,8 +1,8 @@
-"""The server over HTTP: who comes in, how much at once, and how it ends.
+"""The HTTP application: authentication, limits and shutdown.
 
-A request passes, in this order: framing, Host and Origin, path, token, how much of that token is under way, body.
-Behind that are `stateless` for the revision without sessions, and `handshake` for those with. Nobody reaches what
-another token is for: each has a server of its own, and what it hands out is signed for its name.
+A request is checked in this order: framing, Host and Origin, path, token, the token's limits, body. Then `stateless`
+serves the protocol revision without sessions, and `handshake` the earlier ones. Tokens are isolated: each has its own
+server, and its handles are signed for its name.
 """
 
 import asyncio
@@ -51,18 +51,18 @@ ALLOWED_METHODS = ("POST", "GET", "DELETE")
 
 @dataclass(frozen=True)
 class HostAllowlist:
-    """Whom to believe about where a request comes from. A name without a port stands for every port of it."""
+    """Accepted Host and Origin headers. A name without a port accepts every port."""
 
     hosts: tuple[str, ...] = LOOPBACK_HOSTS
     origins: tuple[str, ...] = tuple(f"http://{host}" for host in LOOPBACK_HOSTS)
 
     def check(self, headers: Headers) -> None:
-        # A page that a browser shows can have its name lead to us, and not its Host and Origin.
+        # DNS rebinding: a web page can point its own name at this server, but cannot forge Host and Origin.
         if not is_allowed(headers.get("host", ""), self.hosts):
-            raise RequestRejected(421, "This server is not called that")
+            raise RequestRejected(421, "Host not allowed; start the server with --allow-host to accept it")
         origin = headers.get("origin")
         if origin is not None and not is_allowed(origin, self.origins):
-            raise RequestRejected(403, "Pages from there are not served")
+            raise RequestRejected(403, "Origin not allowed; start the server with --allow-origin to accept it")
 
 
 def is_allowed(given: str, allowed: Sequence[str]) -> bool:
@@ -71,19 +71,19 @@ def is_allowed(given: str, allowed: Sequence[str]) -> bool:
 
 
 class ClientConnection(Protocol):
-    """The connection that a request came by, where the server that listens tells it."""
+    """The connection of a request, if the listener provides it."""
 
     def assign_token(self, token: str) -> bool:
-        """Count it for a token; False if the token has too many."""
+        """Count the connection for a token. False if the token has too many."""
         ...
 
     async def drain(self) -> None:
-        """Wait until the client has taken what it was sent."""
+        """Wait until the client has received what was sent."""
         ...
 
 
 class HTTPApp:
-    """The whole of it, as an ASGI application."""
+    """The server as an ASGI application."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class HTTPApp:
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """For as long as it serves; afterwards nothing that it started is left."""
+        """Open the servers of all tokens during the block; on exit, end everything they started."""
         async with AsyncExitStack() as stack:
             for config in self._tokens.configs:
                 reserve_call = self._bind_call_quota(config.name)
@@ -120,7 +120,7 @@ class HTTPApp:
                 self.stop_accepting()
 
     def stop_accepting(self) -> None:
-        """Take no new calls."""
+        """Reject new calls."""
         self._is_stopping = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,34 +155,36 @@ class HTTPApp:
             await respond_health(scope, receive, send)
             return
         if scope["path"] != MCP_PATH:
-            raise RequestRejected(404, "There is nothing here")
+            raise RequestRejected(404, f"Not found; the endpoint is {MCP_PATH}")
         config = self._tokens.authenticate(headers.get("authorization"))
         if config is None:
-            raise RequestRejected(401, "A token is needed", headers={"www-authenticate": 'Bearer realm="handhold"'})
+            raise RequestRejected(
+                401, "Missing or invalid bearer token", headers={"www-authenticate": 'Bearer realm="handhold"'}
+            )
         send.token_name = config.name
         if scope["method"] not in ALLOWED_METHODS:
-            raise RequestRejected(405, "This is not a way to ask", headers={"allow": ", ".join(ALLOWED_METHODS)})
+            raise RequestRejected(405, "Method not allowed", headers={"allow": ", ".join(ALLOWED_METHODS)})
         if self._is_stopping:
-            raise RequestRejected(503, "The server is stopping", headers=RETRY_AFTER_HEADERS)
+            raise RequestRejected(503, "The server is shutting down", headers=RETRY_AFTER_HEADERS)
         await self._admit(config.name, scope, receive, send)
 
     async def _admit(self, token: str, scope: Scope, receive: Receive, send: "ResponseRecorder") -> None:
-        """Admit by token first, then read: what is refused takes neither memory nor time."""
+        """Check the token's limits before reading the body, so that rejected requests cost neither memory nor time."""
         headers, has_body, state = Headers(scope=scope), scope["method"] == "POST", scope.setdefault("state", {})
         connection: ClientConnection | None = state.get("connection")
         if connection and not connection.assign_token(token):
             raise RequestRejected(
-                429, "Too many of your connections are open", headers={**RETRY_AFTER_HEADERS, **CLOSE_HEADERS}
+                429, "Too many open connections for this token", headers={**RETRY_AFTER_HEADERS, **CLOSE_HEADERS}
             )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if has_body and kind != "application/json":
-            raise RequestRejected(415, "The body must be application/json")
+            raise RequestRejected(415, "The Content-Type must be application/json")
         size = get_declared_length(headers, self.limits) if has_body else 0
         with self._request_quota.reserve(token), self._byte_quota.reserve(token, size) as shrink_to:
             if has_body:
                 body = await read_body(receive, self.limits)
                 shrink_to(len(body))
-                # One at a time for each token: between two, the event loop turns to the others.
+                # One at a time for each token: the event loop serves others in between.
                 async with self._parse_locks[token]:
                     state["message"] = parse_json(body)
                     await asyncio.sleep(0)
@@ -200,7 +202,7 @@ ReserveCall = Callable[[], Any]
 
 @dataclass
 class TokenServer:
-    """The server of one token, for clients of every revision."""
+    """The server of one token, for all protocol revisions."""
 
     config: ServerConfig
     server: Server[Any]
@@ -212,7 +214,7 @@ class TokenServer:
         if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS:
             await self.handshake_handler.handle(request, send)
             return
-        # Without sessions, all calls of a token are one conversation, unless they say by a handle that they are not.
+        # Without protocol sessions, all calls of a token share one session unless they name another by its handle.
         request.scope["state"]["config"] = self.stateless_config
         with self.reserve_call():
             await stateless.handle(self.server, request, send)
@@ -265,20 +267,20 @@ class TokenSessions:
 
 
 def get_request_config(context: ServerRequestContext[Any, Any]) -> ServerConfig:
-    """What a request is served, by the token that it came with and by the session that it says or does not."""
+    """The configuration for a request, by its token and its session."""
     return cast(Request, context.request).scope["state"]["config"]
 
 
 async def respond_health(scope: Scope, receive: Receive, send: Send) -> None:
-    """That it answers, and nothing of what it serves."""
+    """Report that the server responds, and nothing about what it serves."""
     if scope["method"] not in ("GET", "HEAD"):
-        raise RequestRejected(405, "This is not a way to ask", headers={"allow": "GET, HEAD"})
+        raise RequestRejected(405, "Method not allowed", headers={"allow": "GET, HEAD"})
     await Response('{"status": "ok"}', media_type="application/json")(scope, receive, send)
 
 
 @dataclass
 class ResponseRecorder:
-    """The way back to a client, remembered for the log."""
+    """Sends a response and records its status and size for the log."""
 
     send: Send
     token_name: str = ""
@@ -293,7 +295,7 @@ class ResponseRecorder:
         await self.send(message)
 
     def format_log_line(self, scope: Scope) -> str:
-        """One request as JSON: neither a header nor a body nor a query, where secrets would be."""
+        """One request as JSON, without headers, body and query, which may contain secrets."""
         path = scope["path"] if scope["path"] in (MCP_PATH, HEALTH_PATH) else "other"
         client: Any = scope.get("client") or ("",)
         record = {

@@ -1,4 +1,4 @@
-"""What is refused before any tool hears of it: an HTTP status, and the reason as a JSON-RPC error."""
+"""Requests that are rejected before they reach a tool: an HTTP status, with the reason as a JSON-RPC error."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 @dataclass(eq=False)
 class RequestRejected(Exception):
-    """A request that goes no further. It may not have come as far as having an id."""
+    """A rejected request. `id` is None if the request was not parsed yet."""
 
     status: int
     message: str

@@ -1,8 +1,7 @@
-"""One request over HTTP and its answer: as JSON if nothing is to be said before, else as a stream of events.
+"""One HTTP request and its response: plain JSON, or an event stream if messages precede the result.
 
-Most answers are there in a moment, so nothing is made ready for the others that costs time: what watches whether the
-client is still there, and tells it that we are, begins a little later. A client that goes takes its call with it: a
-reply that can reach nobody is not worked for.
+Most responses are fast, so watching the connection and sending keep-alives starts only after a short delay. If the
+client disconnects, its call is cancelled.
 """
 
 import asyncio
@@ -26,23 +25,23 @@ from mcp_types import REQUEST_TIMEOUT, JSONRPCError, JSONRPCRequest, JSONRPCResp
 from starlette.requests import Request
 from starlette.types import Send
 
-WATCH_DELAY_SECONDS = 0.1  # seconds that an answer may take before its client is watched
-KEEPALIVE_INTERVAL_SECONDS = 15.0  # seconds after which a stream says that it is still there
-REQUEST_CANCELLED = -32800  # a request that its client took back
+WATCH_DELAY_SECONDS = 0.1  # before the connection is watched for a disconnect
+KEEPALIVE_INTERVAL_SECONDS = 15.0
+REQUEST_CANCELLED = -32800
 JSON_CONTENT_TYPE = (b"content-type", b"application/json")
 EVENT_STREAM_HEADERS = (b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")
 
 
 @dataclass(eq=False)
 class PendingResponse:
-    """To a question that was put to the client, once it is there."""
+    """The client's response to a question of the server, once it arrives."""
 
     arrived: anyio.Event = field(default_factory=anyio.Event)
     message: JSONRPCResponse | JSONRPCError | None = None
 
 
 class HTTPExchange:
-    """What the SDK calls a dispatch context: the request, and the way back."""
+    """The SDK's dispatch context for one request over HTTP."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class HTTPExchange:
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        self._cancelled = self._cancelled or anyio.Event()  # which takes a while to make, and is seldom asked for
+        self._cancelled = self._cancelled or anyio.Event()  # created late: it is slow to create and rarely used
         return self._cancelled
 
     @property
@@ -75,7 +74,7 @@ class HTTPExchange:
         return self.transport.can_send_request
 
     async def respond(self, server: Server[Any], connection: Connection, *, use_error_status: bool) -> None:
-        """`use_error_status` is whether an error is one to HTTP too, as some revisions have it."""
+        """`use_error_status`: errors also set the HTTP status, as some protocol revisions require."""
         message, reply = self._message, dict[str, Any]()
         watch_timer = asyncio.get_running_loop().call_later(WATCH_DELAY_SECONDS, self._start_watching)
         try:
@@ -83,7 +82,7 @@ class HTTPExchange:
                 try:
                     runner: ServerRunner[Any] = ServerRunner(server, connection, {})
                     reply = {"result": await runner.on_request(self, message.method, message.params)}
-                except Exception as error:  # noqa: BLE001 - whatever it is, this one request is what it costs
+                except Exception as error:  # noqa: BLE001 - an error must not affect other requests
                     reply = {"error": modern_error_data(error).model_dump(exclude_none=True)}
         finally:
             watch_timer.cancel()
@@ -110,7 +109,7 @@ class HTTPExchange:
         self.cancel_requested.set()
         self._scope.cancel()
 
-    # --- while it takes longer
+    # --- slow responses
 
     def _start_watching(self) -> None:
         loop = asyncio.get_running_loop()
@@ -134,7 +133,7 @@ class HTTPExchange:
                 await self._send({"type": "http.response.start", "status": 200, "headers": start})
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
-    # --- what is said before the answer
+    # --- messages before the response
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         message = {"jsonrpc": "2.0", "method": method}
@@ -151,7 +150,7 @@ class HTTPExchange:
     ) -> dict[str, Any]:
         if not self.can_send_request:
             raise NoBackChannelError(method)
-        request_id, pending = f"ask-{token_hex(8)}", PendingResponse()  # one that no other call of this session has
+        request_id, pending = f"ask-{token_hex(8)}", PendingResponse()  # unique in the session
         self._pending_responses[request_id] = pending
         try:
             await self._send_event(
@@ -167,10 +166,10 @@ class HTTPExchange:
             case JSONRPCError(error=error):
                 raise MCPError.from_error_data(error)
             case None:
-                raise MCPError(code=REQUEST_TIMEOUT, message=f"Nobody answered {method} in time")
+                raise MCPError(code=REQUEST_TIMEOUT, message=f"The client did not answer {method} in time")
 
     def deliver_response(self, message: JSONRPCResponse | JSONRPCError) -> None:
-        """By another request, for a question of this one; for any other it means nothing."""
+        """Deliver a response that arrived in another request. Unknown ids are ignored."""
         if pending := self._pending_responses.get(str(message.id)):
             pending.message = pending.message or message
             pending.arrived.set()

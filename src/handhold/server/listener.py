@@ -1,4 +1,4 @@
-"""A port that is listened at, by uvicorn: clients that dawdle are sent away, and the end waits a while for calls."""
+"""The listening socket, on uvicorn, with timeouts for slow clients and a graceful shutdown."""
 
 import asyncio
 import ctypes
@@ -17,17 +17,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from handhold.server.connections import Connections, raise_file_limit
 from handhold.server.http import HTTPApp
 
-HEADERS_TIMEOUT_SECONDS = 10.0  # seconds that a client may take to say what it wants
-WRITE_TIMEOUT_SECONDS = 60.0  # seconds that it may leave unread what it is sent
-KEEP_ALIVE_SECONDS = 60  # seconds that a connection is kept without a request, if it brought a token
-# Connections. Few at once, so that others are heard in between: behind 800 new ones an answer took 12 to 32 ms, and
-# 214 to 278 ms where all of them are accepted first.
+HEADERS_TIMEOUT_SECONDS = 10.0  # for a client to send the headers of a request
+WRITE_TIMEOUT_SECONDS = 60.0  # for a client to read what it is sent
+KEEP_ALIVE_SECONDS = 60  # for an idle connection, if it was authenticated
+# Accept few connections at once, so that others are served in between: with 800 new connections a response took 12 to
+# 32 ms, and 214 to 278 ms if all were accepted first.
 ACCEPT_BATCH_SIZE, LISTEN_BACKLOG = 32, 1024
 MALLOPT_OPTIONS = {-8: 2, -3: 128 * 1024}  # of mallopt(3): M_ARENA_MAX, M_MMAP_THRESHOLD
 
 
 class TimeoutH11Protocol(H11Protocol):
-    """A connection that is closed if no request comes, or nobody takes the answer: uvicorn would wait forever."""
+    """A connection with timeouts for sending requests and reading responses; uvicorn would wait forever."""
 
     _request_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
@@ -60,7 +60,7 @@ class TimeoutH11Protocol(H11Protocol):
         await self.flow.drain()
 
     def data_received(self, data: bytes) -> None:
-        before: RequestResponseCycle | None = self.cycle  # there is none before the first request
+        before: RequestResponseCycle | None = self.cycle  # None before the first request
         if self._request_timer is None and not (before and not before.response_complete):
             self._start_request_timer()
         super().data_received(data)
@@ -87,9 +87,9 @@ class TimeoutH11Protocol(H11Protocol):
         cycle: RequestResponseCycle | None = self.cycle
         try:
             super().send_400_response(msg)
-        except h11.LocalProtocolError:  # an answer has begun already: there is no second one
+        except h11.LocalProtocolError:  # the response has already started
             self.transport.close()
-        if cycle and not cycle.response_complete:  # its body broke: what it answers now reaches nobody
+        if cycle and not cycle.response_complete:  # the body was malformed, so nobody reads the response
             cycle.disconnected = True
             cycle.message_event.set()
 
@@ -103,14 +103,14 @@ class TimeoutH11Protocol(H11Protocol):
 
 
 class Listener(uvicorn.Server):
-    """Ends by a signal with status 0. By uvicorn's way it dies of the signal, and only SIGINT counts twice."""
+    """Exits with status 0 on a signal. uvicorn itself would die from the signal, and honour only a second SIGINT."""
 
     def __init__(self, config: uvicorn.Config, app: HTTPApp) -> None:
         super().__init__(config)
         self._app = app
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """No new calls from now on; at the second signal, no more waiting for those that are under way."""
+        """Stop accepting calls; on the second signal, stop waiting for running calls."""
         self.force_exit = self.should_exit
         self.should_exit = True
         self._app.stop_accepting()
@@ -118,15 +118,14 @@ class Listener(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for each in sockets or ():
-            each.listen(
-                LISTEN_BACKLOG
-            )  # asyncio knows one number only, for the queue and for how many it takes at once
+            # Again, because asyncio uses its `backlog` both for the queue and for how many it accepts at once.
+            each.listen(LISTEN_BACKLOG)
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """OSError if nobody can listen there, or somebody does already."""
+    """Raises OSError if the address is invalid or in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # By its protocol asyncio knows that it may send without delay; a socket that does not say it waits 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is named; otherwise responses are delayed by 40 ms.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -139,7 +138,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def create_listener(app: HTTPApp, *, grace: float) -> Listener:
-    """`grace` is for how many seconds calls may go on that are under way when it is to stop."""
+    """`grace`: how many seconds to wait for running calls on shutdown."""
     open_connections = Connections(raise_file_limit(app.limits.max_connections))
     config = uvicorn.Config(
         app,
@@ -148,32 +147,32 @@ def create_listener(app: HTTPApp, *, grace: float) -> Listener:
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="error",  # what strangers send is no warning to anybody
+        log_level="error",  # malformed requests of strangers are not worth a warning
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=grace,  # pyright: ignore[reportArgumentType] - it is only handed on to asyncio
+        timeout_graceful_shutdown=grace,  # pyright: ignore[reportArgumentType] - only passed on to asyncio
     )
     return Listener(config, app)
 
 
 def listen(app: HTTPApp, sock: socket.socket, *, grace: float, on_ready: Callable[[], Any]) -> None:
-    """Until a signal comes. Afterwards nothing is left: no process, no connection."""
+    """Serve until a signal arrives. Afterwards no process or connection is left."""
     _configure_malloc()
     server = create_listener(app, grace=grace)
-    gc.freeze()  # what is loaded stays: a full collection, which stops every client, takes a fifth of the time
+    gc.freeze()  # without the loaded modules a full collection, which blocks every client, takes a fifth of the time
 
     async def run() -> None:
-        on_ready()  # whoever connects from now on waits for us, and is not sent away
+        on_ready()  # the socket already listens: clients that connect now wait and are not refused
         await server.serve(sockets=[sock])
 
     asyncio.run(run())
 
 
 def _configure_malloc() -> None:
-    """By itself glibc keeps a heap for each thread, full of holes where outputs of commands were: after 256 of them, of
-    6 MB each, the server held 108 MB instead of 75."""
-    with suppress(AttributeError):  # of another C library
+    """Limit heap fragmentation. With glibc's defaults of one heap per thread, the server used 108 MB instead of 75 MB
+    after 256 command outputs of 6 MB each."""
+    with suppress(AttributeError):  # another C library
         for option, value in MALLOPT_OPTIONS.items():
             ctypes.CDLL(None).mallopt(option, value)

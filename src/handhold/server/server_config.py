@@ -1,4 +1,4 @@
-"""What one client is served: which folders, in which words, how freely, and who it is."""
+"""The configuration for one client: roots, dialect, policy, sandbox and name."""
 
 from dataclasses import dataclass, field, fields
 from os import fspath
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from handhold.core.ports.dialect import Dialect
     from handhold.toolbox import Place, Toolbox
 
-DEFAULT_BUDGET_TOKENS = 25_000  # tokens of a result: what clients take before they cut it themselves
+DEFAULT_BUDGET_TOKENS = 25_000  # clients truncate longer results themselves
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Two clients that are served the same are one and the same to the server, but for their sessions."""
+    """Clients with equal configurations share their toolboxes. The session is not compared."""
 
     roots: tuple[str, ...]
     read_only: tuple[str, ...] = ()
@@ -32,17 +32,17 @@ class ServerConfig:
     settings: bool | str = True
     shell: Confinement = "contained"
     network: bool | tuple[str, ...] = False
-    hidden: tuple[str, ...] = ()  # folders and files that commands do not see: what others are served
+    hidden: tuple[str, ...] = ()  # paths that commands cannot see: the roots of other clients
     state: str | None = None
-    # The one that calls belong to if they name none; empty: a new one for each that names none.
+    # The session of calls that name none; empty: each such call gets a new session.
     session: str = field(default="", compare=False)
-    handles: bool = False  # whether tools also take `session` and `call_id`, for clients that cannot say them otherwise
-    structured: bool = False  # whether results carry their facts as data besides the text
+    handles: bool = False  # add `session` and `call_id` to every tool, for clients that cannot send them in `_meta`
+    structured: bool = False  # add structured content to results
     budget: int = DEFAULT_BUDGET_TOKENS
-    name: str = ""  # whose this is: what is handed out to one name means nothing under another
+    name: str = ""  # the name of the token; handles are valid only for the name they were issued to
 
     def __post_init__(self) -> None:
-        """TypeError or ValueError if a value is one that no toolbox would take: not only at the first call."""
+        """Validate now instead of at the first call: raises TypeError or ValueError for a value no toolbox accepts."""
         from handhold.config import OPTION_NAMES, ToolboxConfig
 
         given = {each.name: getattr(self, each.name) for each in fields(self) if each.name in OPTION_NAMES}
@@ -55,9 +55,9 @@ class ServerConfig:
         return cls(tuple(fspath(root) for root in roots))
 
     def open_toolbox(self, session: str, approver: "Approver | None" = None) -> "Toolbox":
-        """ToolError if the folder or the state cannot be used.
+        """Raises ToolError if a root or the state folder cannot be used.
 
-        The approver comes after the policy is settled: that somebody could be asked does not make all a question.
+        The approver is set after opening, because a toolbox that is opened with one defaults to the mode `ask`.
         """
         from handhold.toolbox import Toolbox
 
@@ -89,7 +89,7 @@ class ServerConfig:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know of the roots' own settings before a toolbox is opened. Without any, nothing is imported."""
+        """Warnings about the roots' own settings. Nothing is imported if no root has any."""
         files = (join(root, SETTINGS_FILE) for root in self.all_roots)
         if self.settings is False or not any(map(lexists, files)):
             return ()
@@ -105,18 +105,18 @@ class ServerConfig:
 
     @property
     def instructions(self) -> str:
-        """What teaches a model to use these tools together, and says how a person takes back what they did."""
+        """Guidance for the model on using the tools together, and how a person can undo their changes."""
         from handhold.dialects import read_instructions
 
         guidance = self.resolved_dialect.instructions if self.dialect == "auto" else read_instructions(self.dialect)
         session_option = f" --session {quote(self.session)}" if self.session else ""
-        undo = f"Every change made with these tools can be taken back by a person: `handhold undo{session_option}`."
+        undo = f"A person can undo every change made with these tools: `handhold undo{session_option}`."
         notes = "\n\n".join((undo, *self.warnings))
         return f"{guidance.rstrip()}\n\n{notes}\n".lstrip()
 
     @property
     def state_folder(self) -> "Path":
-        """Where its state lives."""
+        """The folder with the journal and other state."""
         from pathlib import Path
 
         from handhold.backends.state.state_folder import ensure_state_folder

@@ -1,9 +1,8 @@
-"""Which toolbox serves a call.
+"""The pool of sessions and their toolboxes.
 
-A session is a name in the journal, and what it knows is in the store, so its toolbox can be closed and opened again
-at any time: it is opened at the first call, and closed when others need the room. A client without a session of its
-own names one by its handle: the name, and a proof that this server gave it to this client. Nothing is kept of a
-handle that was handed out.
+A session's state is in the store, so its toolbox can be closed and reopened at any time: it is opened at the first call
+and closed when the pool is full. A client names a session by its handle, which is the session's name with a signature
+that proves that this server issued it to this client. The server does not store handles.
 """
 
 import hmac
@@ -22,22 +21,22 @@ if TYPE_CHECKING:
 
     from handhold.toolbox import Toolbox
 
-CLOSE_TIMEOUT_SECONDS = 5.0  # seconds for calls to end when their session is closed
+CLOSE_TIMEOUT_SECONDS = 5.0  # for calls to end when their session is closed
 CLOSE_POLL_SECONDS = 0.05
-MAX_OPEN_SESSIONS = 64  # those with a call or a job stay, however many
+MAX_OPEN_SESSIONS = 64  # sessions with a running call or job are never closed for the limit
 CLOSE_THREADS = 16
-SIGNATURE_HEX_DIGITS = 20  # hexadecimal digits: 80 bits
+SIGNATURE_HEX_DIGITS = 20  # 80 bits
 
 
 class PooledSession:
-    """One session, and its toolbox once a call needed it."""
+    """A session with its toolbox, which is opened at the first call."""
 
     def __init__(self, config: ServerConfig, name: str) -> None:
         self.config = config
         self.name = name
         self.pending_calls = 0
-        self.handle = ""  # once it was told
-        self.last_change: Future[None] | None = None  # that was asked for last, for those that come after it
+        self.handle = ""  # set when it was first sent to the client
+        self.last_change: Future[None] | None = None  # the latest change, which later calls wait for
         self._toolbox: Toolbox | None = None
         self._is_closed = False
         self._running_calls = 0
@@ -45,7 +44,7 @@ class PooledSession:
 
     @contextmanager
     def use_toolbox(self) -> "Generator[Toolbox]":
-        """The toolbox, in the thread of a call. ToolError if the folder or the state cannot be used, or no more."""
+        """The toolbox, in the thread of a call. Raises ToolError if it cannot be opened or the session is closed."""
         from handhold.core.errors import Cancelled
 
         with self._lock:
@@ -75,7 +74,7 @@ class PooledSession:
         return not self.pending_calls and not (self._toolbox and self._toolbox.is_busy)
 
     def close(self) -> None:
-        """End what runs, wait until it has ended, and close the toolbox."""
+        """Interrupt running calls, wait for them to end, and close the toolbox."""
         deadline = monotonic() + CLOSE_TIMEOUT_SECONDS
         with self._lock:
             self._is_closed = True
@@ -84,11 +83,11 @@ class PooledSession:
                 box.interrupt()
                 self._lock.wait(CLOSE_POLL_SECONDS)
         if box:
-            box.close(timeout=0)  # it has been waited for
+            box.close(timeout=0)  # the calls were already waited for
 
 
 class SessionPool:
-    """All sessions of a server, for all its clients. `max_open` are open at once where nothing runs in them."""
+    """All sessions of a server. At most `max_open` idle sessions stay open."""
 
     def __init__(self, *, max_open: int = MAX_OPEN_SESSIONS) -> None:
         self._max_open = max_open
@@ -97,7 +96,7 @@ class SessionPool:
         self._lock = Lock()
 
     def acquire(self, config: ServerConfig, name: str) -> PooledSession:
-        """A session, in use until it is released. Nothing is opened yet."""
+        """Get a session and keep it in use until it is released. Its toolbox is not opened yet."""
         with self._lock:
             key = (config, name)
             session = self._sessions.get(key)
@@ -108,7 +107,7 @@ class SessionPool:
             return session
 
     def release(self, session: PooledSession) -> list[PooledSession]:
-        """Those to close now, since there are too many: the longest unused first."""
+        """Release a session. Returns the least recently used sessions that the caller must close."""
         with self._lock:
             session.pending_calls -= 1
             excess = len(self._sessions) - self._max_open
@@ -118,7 +117,7 @@ class SessionPool:
             return [self._sessions.pop(key) for key in idle]
 
     def end_session(self, config: ServerConfig, name: str) -> None:
-        """Its client wants no more of a session: what still runs there ends too. Not while it has a call."""
+        """End a session and its background jobs. Does nothing while a call is running in it."""
         with self._lock:
             session = self._sessions.get((config, name))
             if session is None or session.pending_calls:
@@ -127,7 +126,7 @@ class SessionPool:
         session.close()
 
     def close(self) -> None:
-        """End all that runs, and close everything."""
+        """Interrupt all calls and close all sessions."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
@@ -149,18 +148,18 @@ class SessionPool:
         return f"{session}.{self._sign(config, 'session', session)}"
 
     def resolve_handle(self, config: ServerConfig, handle: str) -> str:
-        """The session that a handle names. NoSuchSession if this server did not hand it out to this client."""
+        """The name of the session. Raises NoSuchSession if this server did not issue the handle to this client."""
         session, _, signature = handle.rpartition(".")
         if not session or not hmac.compare_digest(signature.encode(), self._sign(config, "session", session).encode()):
             raise NoSuchSession
         return session
 
     def seal(self, config: ServerConfig, purpose: str, text: str) -> str:
-        """Text that a client is to hand back as it is."""
+        """Sign text that a client must return unchanged."""
         return f"{self._sign(config, purpose, text)}.{text}"
 
     def unseal(self, config: ServerConfig, purpose: str, sealed: str) -> str | None:
-        """None for what was not sealed here, for this client and this purpose."""
+        """The signed text, or None if it was not sealed here for this client and purpose."""
         signature, _, text = sealed.partition(".")
         return text if hmac.compare_digest(signature.encode(), self._sign(config, purpose, text).encode()) else None
 
@@ -169,7 +168,7 @@ class SessionPool:
         return hmac.digest(self._get_key(config), message, "sha256").hex()[:SIGNATURE_HEX_DIGITS]
 
     def _get_key(self, config: ServerConfig) -> bytes:
-        """Kept with the state, so that a handle outlives the process."""
+        """The signing key. It is stored with the state, so that handles survive a restart."""
         from handhold.backends.state.signing_key import load_or_create_key
 
         owner = (config.state, config.roots[0])
@@ -179,4 +178,4 @@ class SessionPool:
 
 
 class NoSuchSession(Exception):
-    """A handle that this server did not hand out to this client."""
+    """The handle was not issued by this server to this client."""

@@ -1,4 +1,4 @@
-"""The revision without sessions (2026-07-28) over HTTP: every request says all there is to know of its client."""
+"""HTTP for the protocol revision without sessions (2026-07-28): every request is self-contained."""
 
 from typing import Any, cast
 
@@ -26,14 +26,14 @@ VERSION_HEADER = "mcp-protocol-version"
 
 async def handle(server: Server[Any], request: Request, send: Send) -> None:
     if request.method != "POST":
-        raise RequestRejected(405, "Only POST is answered here", headers={"allow": "POST"})
+        raise RequestRejected(405, "Use POST", headers={"allow": "POST"})
     if check_accept_headers(request) != (True, True):
         raise RequestRejected(406, "The client must accept application/json and text/event-stream")
     body: Any = request.scope["state"]["message"]
     try:
         if isinstance(body, dict) and "id" not in body:
             JSONRPCNotification.model_validate(body)
-            # No notification means anything here: a client takes a call back by closing its connection.
+            # Notifications have no effect here: a client cancels a call by closing its connection.
             if rejection := unsupported_protocol_version_rejection(request.headers[VERSION_HEADER]):
                 raise build_rejection(rejection)
             await Response(status_code=202)(request.scope, request.receive, send)
@@ -43,7 +43,7 @@ async def handle(server: Server[Any], request: Request, send: Send) -> None:
         raise RequestRejected(400, "The body must be one JSON-RPC request or notification", INVALID_REQUEST) from None
     if duplicate := find_duplicated_routing_header(request.headers.items()):
         raise RequestRejected(400, f"{duplicate} header appears more than once", HEADER_MISMATCH, id=message.id)
-    # Of a header that is there twice the first counts, as everywhere.
+    # If a header is repeated, the first one is used, as everywhere.
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers.raw)}
     route = classify_inbound_request(cast(dict[str, Any], body), headers=headers)
     if isinstance(route, InboundLadderRejection):

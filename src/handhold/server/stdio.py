@@ -1,6 +1,6 @@
-"""`handhold mcp`: one client, over standard input and output; one process is one session.
+"""The server of `handhold mcp`: one client and one session per process, over standard input and output.
 
-Standard output belongs to the protocol: while it is served, whatever else is printed goes to standard error.
+Standard output is reserved for the protocol. Anything else that is printed goes to standard error.
 """
 
 import os
@@ -17,7 +17,7 @@ from handhold.server.stdio_transport import open_stdio_streams
 
 
 def serve(config: ServerConfig) -> None:
-    """Until the client goes, or a signal comes; what runs then is ended, and nothing is left behind."""
+    """Serve until the client disconnects or a signal arrives; then end everything that still runs."""
     session_pool = SessionPool()
     config = replace(config, session=config.session or session_pool.generate_name())
     config.log_warnings()
@@ -37,7 +37,7 @@ async def _run_server(config: ServerConfig, session_pool: SessionPool) -> None:
 
 
 async def _exit_on_signal(session_pool: SessionPool) -> None:
-    """The thread that reads standard input cannot be stopped, so the process ends here, after all that it runs."""
+    """Close the sessions and exit at once, because the thread that reads standard input cannot be stopped."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
             await run_sync(session_pool.close)

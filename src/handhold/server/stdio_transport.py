@@ -1,7 +1,8 @@
-"""Standard input and output as a client speaks over them: a JSON-RPC message a line.
+"""The stdio transport: one JSON-RPC message per line.
 
-A line that is none is answered, by the id that it was meant to have if that can be told: whoever sent it waits for it.
-Nothing but messages gets onto the wire: from now on what prints goes to standard error, and what reads finds nothing.
+An invalid line gets an error response, with the id of the request if it can be recovered, because its sender waits.
+Only messages are written to standard output: other output is redirected to standard error, and other readers of
+standard input get end of file.
 """
 
 import json
@@ -27,14 +28,14 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-MAX_LINE_BYTES = 64 * 1024 * 1024  # bytes of a line
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 class InvalidMessage(Exception):
-    """A line that is no message."""
+    """A line that is not a valid message."""
 
     def __init__(self, code: int, reason: str, id: RequestId | None = None) -> None:  # noqa: A002
         super().__init__(reason)
@@ -43,7 +44,7 @@ class InvalidMessage(Exception):
 
 @asynccontextmanager
 async def open_stdio_streams() -> AsyncGenerator[tuple[Incoming, Outgoing]]:
-    """What the client says, and the way back to it. The process has one wire, and has it for good."""
+    """The streams from and to the client. Standard input and output stay redirected for the rest of the process."""
     inbox, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
     outgoing, outbox = anyio.create_memory_object_stream[SessionMessage]()
     from_client, to_client = _divert_stdio()
@@ -65,7 +66,7 @@ async def open_stdio_streams() -> AsyncGenerator[tuple[Incoming, Outgoing]]:
                 try:
                     await run_sync(_write_message, to_client, session_message.message)
                 except BrokenPipeError:
-                    pass  # it listens no more; that it has gone is told by the end of what it says
+                    pass  # the client is gone; the end of its input stops the server
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read_messages, outgoing.clone())
@@ -74,33 +75,31 @@ async def open_stdio_streams() -> AsyncGenerator[tuple[Incoming, Outgoing]]:
 
 
 def parse_message(line: bytes) -> JSONRPCMessage:
-    """The message that a line is. Unreadable if it is none.
+    """Parse a line. Raises InvalidMessage.
 
-    Half of a surrogate pair is let through, since it is a tool's matter to say what is wrong with a text.
+    A lone surrogate is accepted, because the tools report what is wrong with a text.
     """
     try:
         value: object = json.loads(line.decode(), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidMessage(PARSE_ERROR, f"Parse error: {error}", _recover_id(line)) from None
     if not isinstance(value, dict):
-        raise InvalidMessage(INVALID_REQUEST, "A message is one JSON object; batches are not served")
+        raise InvalidMessage(INVALID_REQUEST, "A message must be a JSON object; batches are not supported")
     message = cast("dict[str, Any]", value)
     if "method" in message and "id" in message and _get_id(message) is None:
-        raise InvalidMessage(INVALID_REQUEST, "The id of a request is a text or a whole number")
+        raise InvalidMessage(INVALID_REQUEST, "The id of a request must be a string or an integer")
     try:
         return jsonrpc_message_adapter.validate_python(message, by_name=False)
     except ValidationError:
-        raise InvalidMessage(
-            INVALID_REQUEST, "This is no JSON-RPC 2.0 message of the protocol", _get_id(message)
-        ) from None
+        raise InvalidMessage(INVALID_REQUEST, "Not a valid JSON-RPC 2.0 message", _get_id(message)) from None
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _recover_id(line: bytes) -> RequestId | None:
-    """The id of what is almost JSON."""
+    """The id of a request that is JSON except for invalid UTF-8."""
     try:
         value: object = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -114,12 +113,12 @@ def _get_id(message: dict[str, Any]) -> RequestId | None:
 
 
 def _read_message(from_client: BinaryIO) -> JSONRPCMessage | None:
-    """The next message; None after the last. Unreadable if the next line is none."""
+    """The next message, or None at the end of input. Raises InvalidMessage if the next line is invalid."""
     while line := from_client.readline(MAX_LINE_BYTES):
         if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
             while (rest := from_client.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
                 pass
-            raise InvalidMessage(INVALID_REQUEST, f"A message of over {MAX_LINE_BYTES:,} bytes is not read")
+            raise InvalidMessage(INVALID_REQUEST, f"The message is longer than {MAX_LINE_BYTES:,} bytes")
         if line.strip():
             return parse_message(line)
     return None
@@ -128,7 +127,7 @@ def _read_message(from_client: BinaryIO) -> JSONRPCMessage | None:
 def _write_message(to_client: int, message: JSONRPCMessage) -> None:
     try:
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
-    except PydanticSerializationError:  # half of a surrogate pair that the client sent can only be said by an escape
+    except PydanticSerializationError:  # a lone surrogate, which JSON can only contain as an escape
         text = json.dumps(message.model_dump(by_alias=True, exclude_unset=True))
     remaining = memoryview(text.encode() + b"\n")
     while remaining:
@@ -136,8 +135,11 @@ def _write_message(to_client: int, message: JSONRPCMessage) -> None:
 
 
 def _divert_stdio() -> tuple[BinaryIO, int]:
-    """Input and output, out of everybody else's reach; what was printed and not written goes astray with the rest."""
-    # Above the standard three: one of those may be closed, and a copy in its place would be printed to.
+    """Copies of standard input and output for the protocol; the originals are redirected.
+
+    Output that was printed before and is still buffered is redirected too.
+    """
+    # Descriptors above 2: if a standard stream is closed, a copy in its place would receive stray output.
     from_client, to_client = (fcntl(each, F_DUPFD_CLOEXEC, 3) for each in (0, 1))
     null_fd = os.open(os.devnull, os.O_RDWR)
     os.dup2(null_fd, 0)

@@ -1,4 +1,4 @@
-"""A dialect's tools as a client lists them, and what the server must know of each to serve it well."""
+"""A dialect's tools as MCP definitions, and the kind of each tool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ ToolKind = Literal["look", "change", "command"]
 
 SESSION_SCHEMA = {
     "type": "string",
-    "description": 'The session this call belongs to: the handle that an earlier result gave, or "new" for a new one. '
-    "Without it, the client's own session.",
+    "description": 'Session of this call: the handle from an earlier result, or "new" to start a session. '
+    "Defaults to the client's own session.",
 }
 CALL_ID_SCHEMA = {
     "type": "string",
-    "description": "Any text that names this call. Sent again with the same one, it is not done twice.",
+    "description": "Unique id of this call. Retrying with the same id does not execute the call twice.",
 }
 
 
 @dataclass(frozen=True)
 class ToolCatalog:
-    """`kinds` says of each tool by name whether it only looks, changes files, or runs commands."""
+    """`kinds` says for each tool whether it only reads, changes files, or runs commands."""
 
     definitions: tuple[Tool, ...]
     kinds: Mapping[str, ToolKind]
@@ -47,7 +47,7 @@ def _classify_tool(dialect: Dialect, spec: ToolSpec) -> ToolKind:
 
 
 def _is_shell_tool(dialect: Dialect, spec: ToolSpec) -> bool:
-    """Whether what the tool calls a command is one of a shell."""
+    """Whether the tool's `command` argument is a shell command."""
     if "command" not in spec.input_schema["properties"]:
         return False
     try:
@@ -58,7 +58,7 @@ def _is_shell_tool(dialect: Dialect, spec: ToolSpec) -> bool:
 
 
 def _build_definition(spec: ToolSpec, kind: ToolKind, config: ServerConfig) -> Tool:
-    # What is said of the world outside is said of commands, and of them it depends on whether they have a network.
+    # Only commands can reach the outside world, and only with network access or without our sandbox.
     can_reach_outside = kind == "command" and bool(config.network or config.shell != "contained")
     return Tool(
         name=spec.name,

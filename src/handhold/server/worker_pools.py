@@ -1,7 +1,7 @@
-"""In which threads calls run: looking, changing and commands each have their own, so that none stalls another.
+"""Thread pools for calls: reads, changes and commands each have their own, so that none blocks another.
 
-A command may sleep for minutes and a change may wait for a person; a look is over in a moment. Threads are made when
-they are needed, and how many calls may wait is bounded: a server that takes everything answers nobody.
+A command can sleep for minutes and a change can wait for a person, while a read is short. Threads are created on
+demand, and the number of waiting calls is bounded.
 """
 
 from collections.abc import Generator
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from handhold.server.tools import ToolKind
 
 MAX_THREADS: dict[ToolKind, int] = {"look": 16, "change": 32, "command": 64}
-MAX_WAITING_CALLS: dict[ToolKind, int] = {"look": 4096, "change": 2048, "command": 0}  # beyond those that run
+MAX_WAITING_CALLS: dict[ToolKind, int] = {"look": 4096, "change": 2048, "command": 0}  # in addition to running calls
 
 
 class WorkerPoolFull(Exception):
-    """So many calls of a kind run and wait that one more is refused."""
+    """Too many calls of a kind are running and waiting."""
 
 
 class WorkerPools:
@@ -28,7 +28,7 @@ class WorkerPools:
 
     @contextmanager
     def reserve(self, kind: ToolKind) -> Generator[Executor]:
-        """Called in the event loop only, so counting needs no lock."""
+        """Called only in the event loop, so counting needs no lock."""
         if self._call_counts[kind] >= MAX_THREADS[kind] + MAX_WAITING_CALLS[kind]:
             raise WorkerPoolFull
         self._call_counts[kind] += 1

@@ -17,7 +17,7 @@ from typing import Any, Self
 from handhold.backends.state import hash_chain
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound, pack, unpack
-from handhold.backends.state.database import IN_MEMORY, Database, check_types, translate_state_errors
+from handhold.backends.state.database import IN_MEMORY, UNREADABLE_ERRORS, Database, check_types, translate_state_errors
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.hash_chain import JournalChain
 from handhold.backends.state.lock import LockQueues, hold_lock
@@ -253,6 +253,27 @@ class SqliteStore:
             rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()
             return list(self._decode_entries(connection, rows[::-1], with_replies=False))
 
+    def salvage_entries(
+        self, *, session: str | None = None, last: int | None = None
+    ) -> tuple[Sequence[JournalEntry], Mapping[int, str]]:
+        """The entries of a damaged journal that can be read, and the reason for each that cannot, by number."""
+        found: list[JournalEntry] = []
+        damaged: dict[int, str] = {}
+        with self._database.read_transaction() as connection:
+            where, parameters = ("", ()) if session is None else ("WHERE session = ?", (to_bytes(session),))
+            sql = f"{SELECT_ENTRIES} {where} ORDER BY calls.seq DESC LIMIT ?"
+            rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()[::-1]
+            try:
+                undoers = self._read_undoers(connection, min((row[0] for row in rows), default=0))
+            except UNREADABLE_ERRORS:
+                undoers = dict[int, list[int]]()
+            for row in rows:
+                try:
+                    found += self._decode_entries(connection, [row], with_replies=False, undoers=undoers)
+                except UNREADABLE_ERRORS as error:
+                    damaged[row[0]] = str(error)
+        return found, damaged
+
     def changes_of(self, seq: int) -> tuple[FileChange, ...]:
         with self._database.read_transaction() as connection:
             return read_files(connection, seq)
@@ -310,9 +331,15 @@ class SqliteStore:
         return to_text(tool) == "undo"
 
     def _decode_entries(
-        self, connection: sqlite3.Connection, rows: Sequence[Any], *, with_replies: bool
+        self,
+        connection: sqlite3.Connection,
+        rows: Sequence[Any],
+        *,
+        with_replies: bool,
+        undoers: Mapping[int, Sequence[int]] | None = None,
     ) -> Iterator[JournalEntry]:
-        undoers = self._read_undoers(connection, min((row[0] for row in rows), default=0))
+        if undoers is None:
+            undoers = self._read_undoers(connection, min((row[0] for row in rows), default=0))
         for row in check_types(rows, *ENTRY_TYPES):
             seq, at, *call, decision, rule, approver, files = row[:13]
             *end, lacking = row[13:]
