@@ -107,7 +107,7 @@ def session() -> Iterator[tuple[str, str]]:
             yield f"# {why}", "why"
             yield f"$ {command}", "typed"
             for line in steady(run(command, f"{place}/shop"), place).splitlines():
-                style = "told" if line.startswith("[") else "no" if "needs the approval" in line else ""
+                style = "told" if line.startswith("[") else "no" if "needs approval" in line else ""
                 yield from ((part, style) for part in wrap(line, COLUMNS) or [""])
             yield "", ""
 

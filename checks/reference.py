@@ -372,12 +372,23 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
     )
 
 
+NOTES = {
+    "claude": (
+        'The repeated sentence, "line number + tab" where replies have `→`, and the reminder after each read are '
+        "the source's own words and stay. For today's words use the dialect [`anthropic`](tools-anthropic.md); "
+        "`hints=True` adds notes on what to do next."
+    ),
+}
+
+
 def of_dialect(dialect: Dialect) -> Iterator[str]:
     options = dialect.options
     yield (
         f"{len(dialect.specs)} tools, matching `{options.matching}`, hints {'on' if options.hints else 'off'}. "
         f"Names, descriptions and schemas as a model is given them: `handhold tools --dialect {dialect.name} --json`."
     )
+    if dialect.name in NOTES:
+        yield NOTES[dialect.name]
     for spec in dialect.specs:
         yield f"## {spec.name}"
         yield from of_tool(spec)

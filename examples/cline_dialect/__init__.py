@@ -20,7 +20,7 @@ from handhold.dialects.hints import append_notes
 LIMITS = PageLimits(lines=2000, line_chars=2000, chars=69_000)
 BLOCK = re.compile(r"^[-<]{5,} SEARCH\n(.*?)^={5,}\n(.*?)^[+>]{5,} REPLACE$", re.MULTILINE | re.DOTALL)
 MAX_CHARS = searches.MAX_SEARCH_CHARS
-CELLS = notebooks.NotebookPhrases("", "; search_files finds lines in it", can_edit_cells=False)
+CELLS = notebooks.NotebookPhrases("", "; use search_files to search it", can_edit_cells=False)
 SEARCHES = searches.SearchPhrases("", "Search in a smaller directory, or with a file_pattern.", "", "", "", "", "", "")
 
 

@@ -261,7 +261,7 @@ def test_a_call_that_is_sent_twice_is_done_once(shop: Shop):
         assert messages.run_calls(answered("tool_use")) == first
         (shop.root / "new.py").unlink()
         (again,) = messages.run_calls(answered("tool_use"))
-        assert "Changed since: new.py." in str(again["content"])
+        assert "Changed since: new.py." in str(again)
     assert not (shop.root / "new.py").exists()
 
 

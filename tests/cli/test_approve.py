@@ -121,9 +121,9 @@ def test_an_id_that_names_no_open_question_is_refused(run: Run, store: SqliteSto
         one, other = put(store, asked("one")), put(store, asked("other"))
         store.answer(one.id, "once", by="ann")
     for wanted, because in (
-        ("0000-0000-0000", "nothing was asked"),
-        (other.id[:4], "nothing was asked"),
-        (one.id, "answered already: once, by ann"),
+        ("0000-0000-0000", "there is no question with this id"),
+        (other.id[:4], "there is no question with this id"),
+        (one.id, "already answered: once, by ann"),
     ):
         told = run("approve", wanted, "--yes")
         assert (told.exit_code, because in told.output) == (1, True)

@@ -98,7 +98,7 @@ def test_r6_mcp_says_it_at_the_start_in_its_log_and_in_its_instructions(shop: Sh
     errors = wire.end().decode()
     assert UNTRUSTED in told
     assert errors.count(UNTRUSTED) == 1
-    assert "not allowed" in denied["result"]["content"][0]["text"]
+    assert "Denied" in denied["result"]["content"][0]["text"]
 
 
 def test_r6_serve_says_it_when_it_starts(shop: Shop):

@@ -94,10 +94,10 @@ def test_a_folder_is_viewed_two_levels_deep_and_says_what_is_left_out():
     text = call(box, "view", "/ws").text
     assert text.startswith("/ws/\n  b/\n    c/\n  many/\n    000\n")
     assert "d.py" not in text
-    assert "there may be more. View a folder in it, or list it with bash.]" in text
+    assert "there may be more. View a subfolder, or list the folder with bash.]" in text
     inside = call(box, "view", "/ws/b").text
     assert inside.startswith("/ws/b/\n  c/\n    d.py\n\n[Not shown: 1 hidden entry.")
-    assert "List it with bash to see what is hidden.]" in inside
+    assert "Use bash to list hidden files.]" in inside
 
 
 def test_a_change_needs_a_look_and_answers_with_the_lines_around_it(box: Toolbox):

@@ -107,7 +107,7 @@ def test_d9_an_empty_file_counts_as_one_line():
 def test_too_large_to_edit_is_not_too_large_to_read():
     error = TooLarge("/a", 65 * 2**20, 64 * 2**20)
     assert "offset and limit" in dialect.refuse("Read", error, hints=False)
-    assert dialect.refuse("Edit", error, hints=False).startswith("<tool_use_error>/a is too large for this (65.0 MB")
+    assert dialect.refuse("Edit", error, hints=False).startswith("<tool_use_error>/a is too large (65.0 MB")
 
 
 # --- Edit
@@ -185,15 +185,15 @@ def test_hints_follow_the_message_after_a_blank_line():
     cases = [
         (
             NoMatch("/a", "x\ny", Region(4, ("x", "z"))),
-            "[Absent as quoted. The nearest lines are:]\n     4→x\n     5→z",
+            "[Not in the file as quoted. The nearest lines are:]\n     4→x\n     5→z",
         ),
         (
             NoMatch("/a", "x y", Region(4, ("x  y",)), "whitespace"),
-            "[Whitespace: only blanks differ from these lines:]\n     4→x  y",
+            "[Only whitespace differs from these lines:]\n     4→x  y",
         ),
-        (NoMatch("/a", "x"), "[Absent: no line of it is in the file.]"),
+        (NoMatch("/a", "x"), "[Not in the file: none of its lines is there.]"),
         (Ambiguous("/a", "x", (1, 3), "exact"), "[Ambiguous: it starts on lines 1, 3.]"),
-        (NotFound("/a", ("b.py",)), "[There is b.py.]"),
+        (NotFound("/a", ("b.py",)), "[Did you mean b.py?]"),
         (PartlyRead("/a", ((1, 20), (30, 30))), "[Lines read so far: 1-20, 30.]"),
     ]
     for error, block in cases:
@@ -213,7 +213,7 @@ def test_hints_show_what_made_a_file_stale():
 def test_hints_name_the_next_offset_and_the_rung():
     assert "offset=3" in said(READ, shown("a", "b", has_more=True, total=9), hints=True)
     loose = edited(AppliedReplacement("a", "b", every=False, match_count=1, matched_by="indentation"))
-    assert "apart from indentation" in said(Edit("/a", Replacement("a", "b")), loose, hints=True)
+    assert "except for indentation" in said(Edit("/a", Replacement("a", "b")), loose, hints=True)
 
 
 def test_hints_are_bounded():

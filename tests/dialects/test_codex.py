@@ -159,7 +159,7 @@ def test_the_argument_of_handhold_names_the_first_and_the_last_line_of_the_examp
     begin, *_, end = piece("000", "patch.example").split("\n")
     schema = next(spec.input_schema for spec in handhold.specs if spec.name == "apply_patch")
     assert schema["properties"]["patch"]["description"] == (
-        f"The patch, from {begin} to {end}. Paths are relative to the workspace, or absolute inside it."
+        f"The patch, from {begin} to {end}. Paths are relative to the workspace or absolute inside it."
     )
 
 

@@ -48,15 +48,15 @@ def test_c81_silence_is_said_in_words(dialect):
 
 
 def test_a_signal_is_named():
-    assert said(ran(end=ExitStatus(None, "SIGSEGV", seconds=1))).endswith("Ended by SIGSEGV after 1.00 s.]")
+    assert said(ran(end=ExitStatus(None, "SIGSEGV", seconds=1))).endswith("Killed by SIGSEGV after 1.00 s.]")
 
 
 def test_c80_a_timeout_says_what_became_of_it_and_of_what_it_did():
     late = ExitStatus(None, timed_out=True, seconds=120)
     assert said(ran("x\n", late)).startswith(
-        "x\n[Timed out after 120.00 s; it and everything that it had started were ended.]\n[It had changed nothing."
+        "x\n[Timed out after 120.00 s; the command and all its processes were killed.]\n[It had changed nothing."
     )
-    assert "counts, and can be taken back" in said(
+    assert "were applied and can be undone" in said(
         ran("x\n", late, totals={"created": 1}, changed_paths=(ChangedPath("created", "a"),))
     )
 
@@ -76,7 +76,7 @@ def test_c82_long_output_shows_its_ends_and_names_the_file():
     )
     assert said(ran(cut)).split("\n[Exit")[0] == (
         "1\n2\n[… 95 lines left out here …]\n98\n99\n"
-        "[The whole output (99 lines, 5,000 bytes) is in /large_tool_results/x: read it from an offset, or search in it.]"
+        "[The whole output (99 lines, 5,000 bytes) is in /large_tool_results/x. Read it in parts, or search it.]"
     )
 
 
@@ -90,11 +90,11 @@ def test_c82_what_was_not_kept_is_said():
         handle="/large_tool_results/x",
         kept_bytes=10**9,
     )
-    assert "Of that only 1,000,000,000 bytes were kept" in said(ran(flood))
+    assert "Only 1,000,000,000 bytes of it were kept" in said(ran(flood))
 
 
 def test_bytes_that_are_no_text_are_said_to_be_replaced():
-    assert "no valid UTF-8" in said(
+    assert "not valid UTF-8" in said(
         ran(CommandOutput("\ufffd\n", total_bytes=2, total_lines=1, has_undecodable_bytes=True))
     )
 
@@ -114,13 +114,40 @@ def test_changes_are_listed_by_what_happened():
             totals={"changed": 1, "created": 1, "deleted": 1, "moved": 1},
         )
     )
-    assert text.endswith("[It created build/ (12 in it); changed a.py; moved old.py to new.py; deleted c.py.]")
+    assert text.endswith(
+        "[The command created build/ (12 entries); changed a.py; moved old.py to new.py; deleted c.py.]"
+    )
 
 
 def test_many_changes_are_counted():
     touched = tuple(ChangedPath("changed", f"{n}.py") for n in range(100))
     text = said(ran(changed_paths=touched, totals={"changed": 500, "deleted": 7}))
     assert "29.py and 470 more; deleted 7 paths.]" in text
+
+
+def test_r38_a_commit_counts_the_data_of_git_and_names_what_git_follows():
+    paths = ("a.py", ".git/config", ".git/hooks/pre-commit", ".git/index", ".git/logs/HEAD")
+    changed = [ChangedPath("changed", path) for path in paths]
+    changed.append(ChangedPath("created", "sub/.git/objects/ab", "folder", entry_count=3))
+    text = said(ran(changed_paths=tuple(changed), totals={"changed": 5, "created": 1}))
+    assert text.endswith("[The command changed a.py, .git/config, .git/hooks/pre-commit; changed 4 files in .git.]")
+    only = ran(changed_paths=(ChangedPath("changed", ".git/index"),), totals={"changed": 1})
+    assert said(only).endswith("[The command changed 1 file in .git.]")
+    assert "would change 1 file in .git." in said(replace(only, applied="preview"))
+
+
+def test_r38_what_is_not_listed_is_git_data_where_git_data_is_listed():
+    listed = (ChangedPath("created", "a.py"), ChangedPath("created", ".git/objects/ab/cd"))
+    assert "created a.py; changed 150 files in .git.]" in said(ran(changed_paths=listed, totals={"created": 151}))
+    assert "created a.py and 150 more.]" in said(ran(changed_paths=listed[:1], totals={"created": 151}))
+
+
+@BOTH
+def test_r38_what_the_session_knows_about_its_sandbox_is_not_repeated(dialect):
+    confined = replace(DIRECT, hidden=(".env",), hidden_total=1)
+    new = ran("x\n", undo_scope="file tools only", sandbox=confined)
+    assert "[Hidden from commands, because a rule denies reading: .env.]" in said(new, dialect)
+    assert said(replace(new, sandbox_known=True), dialect) == "x\n[Exit status 0 after 0.50 s.]"
 
 
 def test_a_preview_says_what_it_would_do_and_that_it_did_not():
@@ -132,18 +159,18 @@ def test_a_preview_says_what_it_would_do_and_that_it_did_not():
             protected=(".envrc",),
         )
     )
-    assert "[A preview: nothing was changed. It would delete a.]" in text
-    assert "asked first about .envrc" in text
-    assert "It would change nothing." in said(ran(applied="preview"))
+    assert "[Preview: nothing was changed. The command would delete a.]" in text
+    assert "need approval for .envrc" in text
+    assert "The command would change nothing." in said(ran(applied="preview"))
 
 
 def test_what_was_refused_is_said_not_to_count():
-    assert "nothing of what it did counts" in said(ran("x", applied="nothing"))
+    assert "its changes were discarded" in said(ran("x", applied="nothing"))
 
 
 def test_a_conflict_says_whose_version_stays_and_where_the_other_is():
     text = said(ran(conflicts=(("a.py", "changed", "/kept/a.py"), ("b", "deleted", ""), ("c", "mode", ""))))
-    theirs = "was changed by somebody else meanwhile and stays as they left it"
+    theirs = "was changed by someone else while the command ran and was left as it is"
     assert f"[a.py {theirs}; the command's version is in /kept/a.py.]" in text
     assert f"[b {theirs}; the command would have deleted it.]" in text
     assert f"[c {theirs}; the command would have changed its mode.]" in text
@@ -151,22 +178,24 @@ def test_a_conflict_says_whose_version_stays_and_where_the_other_is():
 
 def test_a_folder_that_was_closed_is_not_put_down_to_somebody_else():
     text = said(ran(conflicts=(("d", "closed", "/kept/d"),)))
-    assert "[d was closed, so what was done in it does not count; the command's version is in /kept/d.]" in text
-    assert "somebody else" not in text
+    assert (
+        "[d is no longer accessible, so the changes in it were discarded; the command's version is in /kept/d.]" in text
+    )
+    assert "someone else" not in text
 
 
 @BOTH
 def test_u8_what_undo_does_not_cover_is_said(dialect):
     text = said(ran("x\n", undo_scope="file tools only", sandbox=DIRECT), dialect)
-    assert "[undo: file tools only. The command ran on the workspace itself (no overlay here)" in text
+    assert "[undo: file tools only. The command ran directly on the workspace (no overlay here)" in text
 
 
 @BOTH
 def test_c10_a_file_that_was_read_is_shown_as_it_is_now(dialect):
     text = said(ran(seen_diffs=(SeenFileDiff("a.py", "-x\n+y\n", complete=True),), undiffed_paths=("b.py",)), dialect)
-    assert "-x\n+y\n[This is all that changed in them: you need not read them again.]" in text
-    assert "[Read again before changing: b.py.]" in text
-    assert "More changed than is shown here in a.py" in said(
+    assert "-x\n+y\n[These are all their changes; you do not need to read them again.]" in text
+    assert "[Read again before you edit: b.py.]" in text
+    assert "More has changed than is shown here. Read again before you edit: a.py." in said(
         ran(seen_diffs=(SeenFileDiff("a.py", "-x\n", complete=False),)), dialect
     )
 
@@ -202,23 +231,25 @@ def job(**facts) -> JobResult:
 
 def test_c85_a_started_job_says_how_to_go_on_and_that_it_cannot_be_taken_back():
     text = said(job(action="start"))
-    assert "[job-1 runs in the background. Read what it prints with bash_output, end it with bash_stop.]" in text
+    assert "[job-1 runs in the background. Read its output with bash_output; stop it with bash_stop.]" in text
     assert "undo: file tools only" in text
-    assert "with BashOutput, end it with KillShell" in said(job(action="start"), claude)
+    assert "with BashOutput; stop it with KillShell" in said(job(action="start"), claude)
 
 
 def test_c85_a_job_says_whether_it_runs_and_whether_there_is_more():
     hi = CommandOutput("hi\n", total_bytes=3, total_lines=1, handle="/large_tool_results/x")
-    assert said(job(output=hi, next_offset=3)) == "hi\n[job-1 still runs.]"
-    assert said(job()) == "[No new output. job-1 still runs.]"
+    assert said(job(output=hi, next_offset=3)) == "hi\n[job-1 is still running.]"
+    assert said(job()) == "[No new output. job-1 is still running.]"
     ended = job(running=False, exit_status=ExitStatus(1, seconds=2), output=hi, next_offset=3)
     assert said(ended) == "hi\n[job-1: exit status 1 after 2.00 s.]"
     stopped = job(running=False, exit_status=ExitStatus(None, cancelled=True, seconds=2))
-    assert said(stopped) == "[No new output. job-1: stopped after 2.00 s, with everything that it had started.]"
+    assert (
+        said(stopped) == "[No new output. job-1: stopped after 2.00 s; the command and all its processes were killed.]"
+    )
     more = job(output=replace(hi, total_bytes=9), next_offset=3)
     assert more.status == "partial"
-    assert "[It has printed more: go on with offset=3, or read /large_tool_results/x.]" in said(more)
-    assert "go on with BashOutput again" in said(more, claude)
+    assert "[There is more output. Continue with offset=3, or read /large_tool_results/x.]" in said(more)
+    assert "Continue with BashOutput again" in said(more, claude)
 
 
 # --- what is asked for
@@ -265,8 +296,8 @@ def test_refusals_say_why():
         handhold.refuse("bash", NoShell("nothing confines it"), hints=True)
         == "The command was not run: nothing confines it."
     )
-    assert "There is a, b." in handhold.refuse("bash_output", NoSuchJob("x", ("a", "b")), hints=True)
+    assert "The background commands are a, b." in handhold.refuse("bash_output", NoSuchJob("x", ("a", "b")), hints=True)
     partly = PartialUndo("undo", ("c3",), ("c2", "c1"), "UNDO_CONFLICT", ("a.py",))
     assert handhold.refuse("undo", partly, hints=True) == (
-        "Only a part was taken back: c3. Not taken back: c2, c1, since a.py stood in the way (UNDO_CONFLICT)."
+        "Only part was undone: c3. Not undone: c2, c1, because of a.py (UNDO_CONFLICT)."
     )

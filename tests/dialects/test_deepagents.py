@@ -157,7 +157,7 @@ def test_a_page_is_numbered_as_cat_does_it_and_has_100_lines_unless_told():
     rows = read(box, "/ws/a").split("\n")
     assert rows[0] == "     1\tline 1"
     assert rows[99] == "   100\tline 100"
-    assert rows[100:] == ["", "[There is more: go on with offset=100.]"]
+    assert rows[100:] == ["", "[There is more. Continue with offset=100.]"]
 
 
 def test_offset_counts_from_0_and_numbers_from_1(box: Toolbox):
@@ -171,7 +171,7 @@ def test_a_long_line_goes_on_in_parts_that_count_as_lines(box: Toolbox):
     assert rows == ["     1\ta", f"     2\t{'b' * 5000}", f"   2.1\t{'b' * 5000}", f"   2.2\t{'b' * 2000}", "     3\tc"]
     counted = read(box, "/ws/long", limit=4)
     assert "     3\tc" not in counted
-    assert counted.endswith("[There is more: go on with offset=2.]")
+    assert counted.endswith("[There is more. Continue with offset=2.]")
 
 
 def test_a_line_that_no_page_holds_is_cut_with_the_advice_to_reformat_it():

@@ -94,8 +94,8 @@ def test_a_whole_file_is_shown_without_notes():
 
 def test_a_page_says_what_was_left_out_and_where_to_go_on():
     text = said(READ, shown("a", "b", first=5, omitted_lines=3, has_more=True, total=9))
-    assert text.endswith("[These are lines 5-6 of 9. 3 more lines were asked for and left out. Go on with offset=7.]")
-    assert said(READ, shown("a", has_more=True, total=None)).endswith("[These are lines 1-1. Go on with offset=2.]")
+    assert text.endswith("[Lines 5-6 of 9. 3 more requested lines were left out. Continue with offset=7.]")
+    assert said(READ, shown("a", has_more=True, total=None)).endswith("[Lines 1-1. Continue with offset=2.]")
 
 
 def test_a_page_says_what_is_strange_about_the_file():
@@ -103,9 +103,9 @@ def test_a_page_says_what_is_strange_about_the_file():
         READ,
         shown("a", encoding="gbk", has_undecodable_bytes=True, is_stale=True, diff_since_read="@@ -1 +1 @@\n-x\n+a\n"),
     )
-    assert "stored as gbk" in text
+    assert "encoding of the file is gbk" in text
     assert "\ufffd" in text
-    assert "changed since you last saw it:]\n@@ -1 +1 @@\n-x\n+a" in text
+    assert "changed since you last read it:]\n@@ -1 +1 @@\n-x\n+a" in text
 
 
 def test_an_empty_file_is_said_to_be_empty():
@@ -145,16 +145,14 @@ def test_a_snippet_is_bounded_and_shows_its_gaps():
     text = said(EDIT, edited(EXACT, rows=[(1, "a"), (2, "b"), (9, "c")]))
     assert text == "Edited a.py: 1 place.\n     1→a\n     2→b\n   ...\n     9→c"
     long = said(EDIT, edited(EXACT, rows=[(n, "x") for n in range(1, 101)]))
-    assert long.endswith("    40→x\n[60 more lines around the changes not shown.]")
+    assert long.endswith("    40→x\n[60 more lines around the changes are not shown.]")
 
 
 def test_an_edit_says_which_rung_matched():
     loose = AppliedReplacement("a", "b", every=False, match_count=1, matched_by="trailing space")
-    assert said(EDIT, edited(loose)).endswith(
-        "[The text was not there exactly as quoted; it matched apart from trailing space.]"
-    )
-    assert "[Edit 2 was not there" in said(EDIT, edited(EXACT, loose))
-    assert "apart" not in said(EDIT, edited(EXACT))
+    assert said(EDIT, edited(loose)).endswith("[The quoted text matched except for trailing space.]")
+    assert "[Edit 2 matched except for trailing space.]" in said(EDIT, edited(EXACT, loose))
+    assert "except" not in said(EDIT, edited(EXACT))
 
 
 def test_several_edits_are_counted():
@@ -178,16 +176,16 @@ def test_write_confirms_with_size_and_lines():
 @pytest.mark.parametrize(
     ("error", "word"),
     [
-        (NoMatch("a.py", "x y", Region(1, ("x\ty",)), "whitespace"), "Whitespace"),
-        (NoMatch("a.py", "x\ny", Region(1, ("x", "z"))), "Absent"),
-        (NoMatch("a.py", "x"), "Absent"),
-        (Stale("a.py", "diff"), "Stale"),
-        (Stale("a.py"), "Stale"),
+        (NoMatch("a.py", "x y", Region(1, ("x\ty",)), "whitespace"), "Only whitespace"),
+        (NoMatch("a.py", "x\ny", Region(1, ("x", "z"))), "Not in the file"),
+        (NoMatch("a.py", "x"), "Not in the file"),
+        (Stale("a.py", "diff"), "Changed since"),
+        (Stale("a.py"), "It was changed"),
         (Ambiguous("a.py", "x", (1, 2), "exact"), "Ambiguous"),
     ],
 )
 def test_u1_every_miss_says_which_kind_it_is(error, word):
-    words = ("Whitespace", "Stale", "Absent", "Ambiguous")
+    words = ("Only whitespace", "Not in the file", "Changed since", "It was changed", "Ambiguous")
     text = refused(error)
     assert [each for each in words if f"[{each}" in text] == [word]
 
@@ -201,4 +199,4 @@ def test_a_stale_file_is_read_again_unless_all_that_changed_was_shown():
 
 
 def test_a_missing_file_names_near_ones():
-    assert refused(NotFound("a.py", ("b.py", "c.py"))).endswith("[There is b.py, c.py.]")
+    assert refused(NotFound("a.py", ("b.py", "c.py"))).endswith("[Did you mean one of b.py, c.py?]")

@@ -45,10 +45,10 @@ def test_c27_an_image_comes_with_its_kind_and_size(dialect: str):
 def test_c28_a_pdf_shows_20_pages_and_says_which_are_left(dialect: str):
     text = words(dialect, read(dialect, "a.pdf", plain(*[f"text {n}" for n in range(1, 31)])))
     pages, left = (("=== 第 2 页\ntext 2", "[未显示: 第 21-30 页,每次最多 20 页]") if dialect in CHINESE
-                   else ("=== Page 2\ntext 2", "[Not shown: pages 21-30, since one call shows at most 20."))  # fmt: skip
+                   else ("=== Page 2\ntext 2", "[Not shown: pages 21-30, because one call shows at most 20 pages."))  # fmt: skip
     assert pages in text
     assert left in text
-    assert ('Go on with pages="21-30".' in text) is (dialect == "deepagents")
+    assert ('Continue with pages="21-30".' in text) is (dialect == "deepagents")
 
 
 @pytest.mark.parametrize("dialect", READERS)

@@ -120,14 +120,14 @@ def test_lines_without_others_around_them_have_no_gaps():
         (globbed("a", "b", order="path"), "[2 files.]"),
         (
             globbed("a", has_more=True, cursor="abc"),
-            '[File 1, newest first, and there may be more. Go on with cursor="abc".]',
+            '[File 1, newest first, and there may be more. Continue with cursor="abc".]',
         ),
-        (globbed("a", "b", start=1000), "[Files 1,001-1,002, newest first. That is the last page.]"),
+        (globbed("a", "b", start=1000), "[Files 1,001-1,002, newest first. This is the last page.]"),
         (
             grepped(("a", SearchHit("/a", count=1200)), ("b", SearchHit("/b", count=1)), mode="count"),
             "[1,201 matching lines in 2 files, newest files first.]",
         ),
-        (ListResult(how(1, start=2), (("a", "file"),)), "[Entry 3. That is the last page.]"),
+        (ListResult(how(1, start=2), (("a", "file"),)), "[Entry 3. This is the last page.]"),
     ],
 )
 def test_c74_a_page_says_which_it_is(result, note: str):
@@ -144,27 +144,29 @@ def test_a_whole_listing_needs_no_note():
 def test_c74_a_deadline_says_that_more_may_exist_and_how_to_narrow():
     late = globbed("a", has_more=True, abort_reason="deadline")
     assert said(late).endswith(
-        "[File 1, newest first.]\n[Time ran out before everything was searched; these are the newest of the files seen "
-        'until then. Narrow it with path or pattern. Or take sort="none", which can be paged through to the end.]'
+        "[File 1, newest first.]\n[The time limit was reached before everything was searched; these are the newest files "
+        'found by then. Narrow the search with path or pattern. Or set sort="none" to page through all results.]'
     )
     nothing = globbed(has_more=True, abort_reason="deadline", order="path")
     assert said(nothing) == (
-        "Nothing was found in the workspace before time ran out.\n\n"
-        "[Time ran out before everything was searched. Narrow it with path or pattern.]"
+        "Nothing was found in the workspace before the time limit.\n\n"
+        "[The time limit was reached before everything was searched. Narrow the search with path or pattern.]"
     )
     assert "sort" not in said(late, FAMILY)
 
 
 def test_c73_a_weaker_engine_says_so():
-    assert "[Searched by the walk, not by ripgrep: there is none.]" in said(
+    assert "[Searched by the walk instead of ripgrep: there is none.]" in said(
         globbed("a", fallback_reason="there is none")
     )
 
 
 def test_what_moved_meanwhile_is_told():
-    assert "[1 file changed or went away meanwhile and is not shown.]" in said(globbed("a", unstable_count=1))
-    assert "[2 files changed or went away meanwhile and are not shown.]" in said(globbed("a", unstable_count=2))
-    assert "[Something changed since this cursor was given" in said(globbed("a", changed_since_cursor=True))
+    assert "[1 file changed or disappeared during the search and is not shown.]" in said(globbed("a", unstable_count=1))
+    assert "[2 files changed or disappeared during the search and are not shown.]" in said(
+        globbed("a", unstable_count=2)
+    )
+    assert "[Files have changed since the cursor was made" in said(globbed("a", changed_since_cursor=True))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_what_moved_meanwhile_is_told():
         (SkippedFiles("heavy folder", 2), "2 heavy folders such as node_modules"),
         (SkippedFiles("binary", 1), "1 binary file"),
         (SkippedFiles("too large", 1), "1 file over 1 GiB"),
-        (SkippedFiles("denied", 3), "3 files that the policy does not show"),
+        (SkippedFiles("denied", 3), "3 files hidden by the policy"),
         (SkippedFiles("unreadable", 1), "1 file that could not be read"),
         (SkippedFiles("too deep", 2), "2 files in folders nested too deeply"),
     ],
@@ -220,7 +222,7 @@ def test_c70_a_listing_always_says_what_it_leaves_out():
     [
         (
             globbed(searched_count=12),
-            "No match for *.py in the workspace. 12 files were searched, and none that was left out matches.",
+            "No match for *.py in the workspace. 12 files were searched, and no file that was left out matches.",
         ),
         (
             grepped(searched_count=12),
@@ -228,11 +230,11 @@ def test_c70_a_listing_always_says_what_it_leaves_out():
         ),
         (grepped(searched_count=1, path="a"), "No match for needle in a. 1 file was searched, and none was left out."),
         (globbed(), "No match for *.py in the workspace."),
-        (globbed(searched_count=0), "Nothing was searched: there is no file in the workspace."),
-        (globbed(start=9), "There is nothing more."),
+        (globbed(searched_count=0), "Nothing was searched: the workspace has no file."),
+        (globbed(start=9), "There are no more results."),
         (
             GrepResult(how(searched_count=0, path="src"), "x", "content", (), "*.rs"),
-            "Nothing was searched: there is no file in src that matches *.rs.",
+            "Nothing was searched: src has no file that matches *.rs.",
         ),
         (
             GrepResult(how(searched_count=2), "x", "content", (), "*.rs"),
@@ -248,13 +250,13 @@ def test_u11_nothing_there_is_said_plainly(result, told: str):
 def test_u11_everything_left_out_is_said_exactly():
     skipped = (SkippedFiles("ignore file", 2, ".gitignore", 1, "*"),)
     text = said(globbed(searched_count=0, skipped=skipped))
-    assert text.startswith("Nothing was searched: every file in the workspace is left out.\n\n[Not searched: 2 files")
-    assert said(ListResult(how(skipped=skipped), ())).startswith("Nothing in the workspace is shown.")
+    assert text.startswith("Nothing was searched: every file in the workspace was left out.\n\n[Not searched: 2 files")
+    assert said(ListResult(how(skipped=skipped), ())).startswith("Everything in the workspace was left out.")
 
 
 def test_u6_a_filter_is_not_told_whether_it_matches_what_is_denied():
     text = said(GrepResult(how(searched_count=0, skipped=(SkippedFiles("denied", 2),)), "x", "content", (), "*.rs"))
-    assert text.startswith("Nothing was searched: there is no file in the workspace that matches *.rs and may be")
+    assert text.startswith("Nothing was searched: no file in the workspace that matches *.rs may be searched.")
 
 
 @pytest.mark.parametrize("dialect", [PLAIN, FAMILY])
@@ -270,17 +272,17 @@ def test_what_was_left_out_is_told_with_hints_or_without(dialect):
 
 
 def test_hints_about_patterns():
-    assert "**/*.py looks in all below" in said(globbed(hint="deeper"))
-    assert "set regex=true" in said(GrepResult(how(hint="regex"), "a.*b", "content", ()))
-    assert "leave regex out" in said(GrepResult(how(hint="literal"), "a()", "content", ()))
+    assert "Use **/*.py to search all folders below" in said(globbed(hint="deeper"))
+    assert "Set regex=true" in said(GrepResult(how(hint="regex"), "a.*b", "content", ()))
+    assert "Leave out regex" in said(GrepResult(how(hint="literal"), "a()", "content", ()))
     assert "need a backslash" in said(GrepResult(how(hint="literal"), "a()", "content", ()), FAMILY)
 
 
 def test_a_regex_that_is_none_is_refused_with_what_the_engine_has_against_it():
     error = BadRegex("f(", "unclosed group")
-    plain = '"f(" is not a regular expression that can be searched for: unclosed group.'
-    assert PLAIN.refuse("grep", error, hints=True) == f"{plain} If it is plain text, leave regex out."
-    literal = "Special characters that are meant literally need a backslash."
+    plain = '"f(" is not a valid regular expression: unclosed group.'
+    assert PLAIN.refuse("grep", error, hints=True) == f"{plain} If it is plain text, leave out regex."
+    literal = "To match special characters literally, escape them with a backslash."
     assert FAMILY.refuse("Grep", error, hints=False) == f"<tool_use_error>{plain} {literal}</tool_use_error>"
 
 

@@ -18,7 +18,7 @@ WAIT_SECONDS = 60
 PRELUDE = "export GIT_AUTHOR_DATE='2024-05-06T07:08:09+0000' GIT_COMMITTER_DATE='2024-05-06T07:08:09+0000'\n"
 # The last remark of a reply on what the command printed; what follows is about its changes.
 END_OF_OUTPUT = re.compile(
-    r"^\[(No output\. )?(Exit status \d+|Ended by \w+|Ran out of time|\w{6}: (stopped|exit status|ended by)|\w{6} still runs)",
+    r"^\[(No output\. )?(Exit status \d+|Killed by \w+|Timed out|\w{6}: (stopped|exit status|killed by)|\w{6} is still running)",
     re.M,
 )
 

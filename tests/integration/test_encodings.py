@@ -151,7 +151,6 @@ def test_u4_editorconfig_is_looked_for_up_to_the_root(ground: Make):
     for path, encoding, by in [("a/x.txt", "iso8859-1", ".editorconfig"), ("a/z.md", "utf-8", "content")]:
         reply = box.call("read_file", {"path": path})
         assert (reply.data["encoding"], reply.data["encoding_by"]) == (encoding, by)
-    assert "as .editorconfig says" in box.call("read_file", {"path": "a/x.txt"}).text
     assert box.call("edit_file", {"path": "a/x.txt", "old_string": "plain", "new_string": "né"}).status == "success"
     for path in ("n.txt", "a/n.md", "a/b/c/n.txt"):
         made = box.call("write_file", {"path": path, "content": "é\n"})
@@ -180,7 +179,6 @@ def test_u4_a_changed_editorconfig_counts_at_once(ground: Make):
     assert box.call("edit_file", changed).status == "success"
     reply = box.call("read_file", {"path": "a.txt"})
     assert (reply.data["encoding_by"], reply.data["encoding_declared"]) == ("likelihood", "utf-8")
-    assert "declared to be utf-8" in reply.text
 
 
 def test_u4_what_lies_outside_the_workspace_says_nothing(tmp_path: Path):
@@ -200,7 +198,6 @@ def test_u4_settings_go_before_editorconfig():
     reply = box.call("read_file", {"path": "a.txt"})
     assert (reply.data["encoding"], reply.data["encoding_by"]) == ("cp1250", "settings")
     assert "żółć" in reply.text
-    assert "as the settings say" in reply.text
     assert box.call("read_file", {"path": "b.md"}).data["encoding"] == "iso8859-1"
 
 

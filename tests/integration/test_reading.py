@@ -197,7 +197,10 @@ def test_several_files_are_shown_in_one_reply_each_under_its_name(ground: Make):
     box = ground({"a.txt": "one\ntwo\n", "d/b.txt": "three\n", "empty": ""}).open()
     reply = several(box, "d/b.txt", "a.txt", "empty", "a.txt")
     assert reply.status == "success"
-    assert reply.text == "=== d/b.txt\n     1→three\n\n=== a.txt\n     1→one\n     2→two\n\n=== empty\n[It is empty.]"
+    assert (
+        reply.text
+        == "=== d/b.txt\n     1→three\n\n=== a.txt\n     1→one\n     2→two\n\n=== empty\n[The file is empty.]"
+    )
     assert [file["path"] for file in reply.data["files"]] == ["d/b.txt", "a.txt", "empty"]
 
 
@@ -209,7 +212,7 @@ def test_a_file_that_cannot_be_shown_is_told_in_its_place(ground: Make):
     assert [file.get("code") for file in reply.data["files"]] == [
         *("NOT_FOUND", None, "IS_DIRECTORY", "BINARY_FILE", "DENIED", "OUTSIDE_WORKSPACE", None)
     ]
-    assert "a.tyt does not exist. Check the path. [There is a.txt.]" in reply.text
+    assert reply.data["files"][0]["near"] == ["a.txt"]
     assert "     1→one" in reply.text
     assert "     1→two" in reply.text
 
@@ -231,7 +234,6 @@ def test_small_files_are_shown_whole_and_large_ones_share_the_rest(ground: Make)
     assert one["lines"] == other["lines"]
     assert MAX_REPLY_CHARS * 0.9 < len(reply.text) <= MAX_REPLY_CHARS
     assert f"offset={one['next_offset']}" in reply.text
-    assert reply.text.endswith("[Go on with read_file where a file was cut.]")
 
 
 def test_a_limit_is_of_each_file(ground: Make):
@@ -246,7 +248,7 @@ def test_c30_of_several_files_each_says_whether_it_changed(ground: Make):
     here.write("b.txt", b"two\n")
     reply = several(box, "a.txt", "b.txt")
     assert [file["changed_since_last_read"] for file in reply.data["files"]] == [False, True]
-    assert reply.text.endswith("     1→two\n[The file has changed since you last saw it.]")
+    assert "     1→two" in reply.text
 
 
 @pytest.mark.parametrize("paths", [[], [f"{n}" for n in range(51)], "a", [3]])

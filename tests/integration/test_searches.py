@@ -73,7 +73,7 @@ def test_pages_together_are_the_whole_while_nothing_changes(
     assert all(len(items(page)) <= limit for page in each)
     assert not any(page.data["changed_since_cursor"] for page in each)
     assert [page.status for page in each[:-1]] == ["partial"] * (len(each) - 1)
-    assert "That is the last page." in each[-1].text
+    assert each[-1].data["cursor"] is None
 
 
 @NAMED
@@ -86,7 +86,6 @@ def test_a_cursor_says_when_something_changed(ground: Make, tool: str, arguments
     here.write("src/part0/aaa.py", b"needle\n")
     second = box.call(tool, {**arguments, "limit": 3, "cursor": first.data["cursor"]})
     assert second.data["changed_since_cursor"]
-    assert "Something changed since this cursor was given" in second.text
 
 
 def test_another_limit_does_not_spoil_a_cursor(ground: Make):
@@ -228,7 +227,7 @@ def test_c71_a_star_stays_in_one_directory_and_two_cross(ground: Make, pattern: 
 @pytest.mark.parametrize(("pattern", "hint"), [("*.py", True), ("src", True), ("src/", False), ("src/*", False)])
 def test_a_pattern_that_is_said_to_look_deeper_would_find_something(ground: Make, pattern: str, hint: bool):
     text = ground({"lib/src": "x\n", "lib/a.py": "x\n"}).open().call("glob", {"pattern": pattern}).text
-    assert ("looks in all below" in text) is hint
+    assert (f"**/{pattern}" in text) is hint
 
 
 @pytest.mark.parametrize(
@@ -365,7 +364,7 @@ def test_c73_without_ripgrep_the_answer_is_the_same_and_says_so(tmp_path: Path, 
     if tool != "list_files":  # which never was ripgrep's
         assert (expected.status, reply.status) == ("success", "partial")
         assert reply.data["fallback_used"]
-        assert f"[Searched by {reply.data['engine']}, not by ripgrep: {reply.data['fallback_used']}.]" in reply.text
+        assert f"[Searched by {reply.data['engine']} instead of ripgrep: {reply.data['fallback_used']}.]" in reply.text
 
 
 # --- the budget

@@ -1,24 +1,31 @@
-"""Whole behaviour, words included: each folder here is one scenario, played on every world.
+"""Whole behaviour, words included: each folder here is one scenario, played on disk and in memory.
 
-    before/     the workspace when it begins
-    call.json   the dialect, what is covered (`cites`), and the calls in order; the last one's reply counts
-    after/      the workspace afterwards, byte for byte; without it, only what `outside` did may differ
-    reply.txt   what the model reads, and one newline
+    before/     the workspace at the start
+    call.json   the dialect, what is covered (`cites`), and the calls in order; the reply to the last one is compared
+    after/      the workspace at the end, byte for byte; without it, only `outside` may have changed files
+    reply.txt   the reply that the model reads, and one newline
 
-`{{root}}` stands for the workspace's root. `"make"` makes files that cannot be kept here, because they are too large
-or mean something to git; `{{rows 1-9}}line {n}` is nine such lines in a reply; `{x*80}` is x eighty times there, in an
-argument and in what is made; `{{seconds}}`
-`{{name}}` and `{{number}}` are whatever a command took, whatever a file or a job was called, and any number, `{{question}}`
-is the id of a question. `"many"` makes so many empty files in a folder. `{"outside": {path: content}}` between
-calls rewrites a file behind the tools' back, with null it deletes it. Files are made in the order of their paths, so the
-last of them is the newest. `"id"` beside a tool is the id of that call. `{{cursor}}` in a call is the one that the reply before ended with, in a reply its own.
-`"world": "disk"` is for commands, which a dictionary cannot run.
+To write `reply.txt` from the actual reply, delete it (or leave it out) and run
+
+    HANDHOLD_WRITE_REPLIES=1 .venv/bin/pytest -n 0 tests/scenarios -k NAME
+
+then read it before you commit it. Without the variable, a scenario that has no `reply.txt` fails and shows the reply.
+
+In a reply, `{{root}}` is the root of the workspace, `{{seconds}}` the time of a command, `{{name}}` the name of a file or
+a job, `{{number}}` any number, `{{question}}` the id of a question, and `{{cursor}}` the cursor of this reply; in a call,
+`{{cursor}}` is the one of the reply before. `{{rows 1-9}}line {n}` is nine such lines in a reply. `{x*80}` is x eighty
+times, in a reply, an argument and a made file.
+
+`"make"` makes files that cannot be kept here because they are too large or mean something to git, `"many"` makes a number
+of empty files in a folder. Files are made in the order of their paths, so the last one is the newest.
+`{"outside": {path: content}}` between calls rewrites a file without the tools; null deletes it. `"id"` next to a tool is
+the id of that call. `"world": "disk"` is for commands, which do not run in memory.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from os import utime
+from os import environ, utime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -131,6 +138,34 @@ def reads_like(reply: str, wanted: str) -> bool:
     return re.fullmatch(pattern, reply) is not None
 
 
+def template_of(reply: str, root: str, cursor: str) -> str:
+    """A reply as `reply.txt` has it: placeholders in place of what differs from run to run."""
+    for word, placeholder in ((root, "{{root}}"), (cursor, "{{cursor}}")):
+        reply = reply.replace(word, placeholder) if word else reply
+    varying = {
+        r"\d+\.\d\d s\b": "{{seconds}}",
+        r"(?<=/large_tool_results/)[0-9a-f]+\.txt": "{{name}}",
+        r"\b[0-9a-f]{6}(?= runs in the background)": "{{name}}",
+        r"(?<=handhold approve )[0-9a-z]{4}(?:-[0-9a-z]{4}){2}": "{{question}}",
+        r'(?<="time_ms": )\d+': "{{number}}",
+        r'(?<="file_mtime_ms": )\d+': "{{number}}",
+    }
+    for pattern, placeholder in varying.items():
+        reply = re.sub(pattern, placeholder, reply)
+    return reply + "\n"
+
+
+def read_reply(file: Path, reply: str, root: str, cursor: str) -> str:
+    """The reply that is expected; with HANDHOLD_WRITE_REPLIES, a missing file is written first."""
+    if not file.exists() and environ.get("HANDHOLD_WRITE_REPLIES"):
+        file.write_text(template_of(reply, root, cursor), "utf-8")
+    if not file.exists():
+        pytest.fail(
+            f"{file.parent.name} has no reply.txt. To write it, set HANDHOLD_WRITE_REPLIES=1. The reply is:\n{reply}"
+        )
+    return spelled_out(file.read_bytes().decode(), root, cursor)
+
+
 def placed(value: Any, root: str, cursor: str) -> Any:
     """The same arguments, with the root, the cursor and what is repeated in place."""
     return json.loads(repeat(json.dumps(value)).replace("{{root}}", root).replace("{{cursor}}", cursor))
@@ -183,9 +218,19 @@ def test_scenario(folder: Path, world: type[Memory] | type[Disk], tmp_path: Path
     with here.box:
         *_, reply = play(scenario["calls"], here)
         cursor = reply.data.get("cursor") or ""
-        wanted = spelled_out((folder / "reply.txt").read_bytes().decode(), here.root, cursor)
+        wanted = read_reply(folder / "reply.txt", reply.text, here.root, cursor)
         assert reply.text == wanted or reads_like(reply.text, wanted)
         assert here.files() == expected(folder, begin, scenario)
+
+
+def test_r37_a_scenario_without_a_reply_shows_it_or_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "reply.txt"
+    monkeypatch.delenv("HANDHOLD_WRITE_REPLIES", raising=False)
+    with pytest.raises(pytest.fail.Exception, match="one line"):
+        read_reply(file, "one line of /ws", "/ws", "")
+    monkeypatch.setenv("HANDHOLD_WRITE_REPLIES", "1")
+    assert read_reply(file, "one line of /ws, 0.12 s", "/ws", "") == "one line of /ws, {{seconds}}"
+    assert file.read_text() == "one line of {{root}}, {{seconds}}\n"
 
 
 def test_every_scenario_says_what_it_covers():

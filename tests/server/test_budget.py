@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_kept_where_the_same_tools_read_it(shop: Shop):
             assert "第1999行" in last
             over = await client.call_tool("write_file", {"path": "chinese.txt", "content": "all of it\n"})
             assert over.is_error  # truncated content does not count as read
-            assert "Only a part" in text_of(over)
+            assert "Only part" in text_of(over)
 
     asyncio.run(run())
 

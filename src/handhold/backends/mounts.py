@@ -105,7 +105,7 @@ class RemoteMounts:
         if not (where := self.description):
             return work()
         if self._stuck_threads >= MAX_STUCK_THREADS:
-            raise SystemFailure(where, f"{self._stuck_threads} earlier calls still wait for an answer from there")
+            raise SystemFailure(where, f"{self._stuck_threads} earlier calls are still waiting for its file system")
         results: list[T] = []
         errors: list[BaseException] = []
         ended = Event()
@@ -127,7 +127,7 @@ class RemoteMounts:
                 raise_if_cancelled()
                 if monotonic() > until:
                     raise SystemFailure(
-                        where, f"it is served from elsewhere, and did not answer within {IO_TIMEOUT_SECONDS:g} s"
+                        where, f"its remote file system did not respond within {IO_TIMEOUT_SECONDS:g} s"
                     )
         finally:
             with self._lock:

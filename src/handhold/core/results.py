@@ -574,6 +574,7 @@ class RunResult:
     notes: tuple[str, ...] = ()
     cwd: str = ""  # where a lasting shell stands now
     diff: str = field(default="", repr=False)
+    sandbox_known: bool = False  # the session has been told about this sandbox, so the reply does not repeat it
 
     @property
     def status(self) -> Status:
@@ -613,6 +614,7 @@ class JobResult:
     action: Literal["start", "output", "input", "stop"]
     undo_scope: UndoScope = "file tools only"
     diff: str = ""
+    sandbox_known: bool = False  # as in RunResult
 
     @property
     def status(self) -> Status:

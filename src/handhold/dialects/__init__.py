@@ -1,9 +1,9 @@
-"""Words: the names, schemas, limits and wording of the source that each dialect follows."""
+"""Dialects: tool names, schemas, limits and wording, each after the source that it follows."""
 
 from pathlib import Path
 
 
 def read_instructions(name: str) -> str:
-    """What teaches a model the tools of a dialect that is ours; nothing of the dialect is loaded for it."""
+    """The instructions of one of our dialects, without loading the dialect; empty if there are none."""
     file = Path(__file__).with_name(name) / "instructions.md"
     return file.read_text("utf-8") if file.exists() else ""

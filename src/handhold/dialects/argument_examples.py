@@ -1,4 +1,4 @@
-"""Example calls to show beside arguments that were refused."""
+"""Example calls to show with arguments that were refused."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ SAMPLE_VALUES: Mapping[str, Any] = {
     "input": "*** Begin Patch\n*** Add File: hello.txt\n+Hello, world!\n*** End Patch\n",
     "viewrange": [1, 40],
 }
-"""What an example has for an argument, by its name, where its schema has none; the rest is made from its type."""
+"""Values for arguments in examples, by name, where the schema has no example; other values are made from the type."""
 
 MAX_EXAMPLE_CHARS = 200  # of a value in an example
 
 
 def build_examples(given: Any, bad_argument: str, schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Calls to show beside a refusal, the most telling first: with what was right in the call, and without it."""
+    """Calls to show with a refusal, the most helpful first: with the valid arguments of the call, then without them."""
     known: Mapping[str, Any] = schema.get("properties", {})
     needed = {name: _make_sample(name, known.get(name, {})) for name in schema.get("required", ())}
     named = re.split(r"[.\[]", bad_argument)[0]
@@ -40,11 +40,13 @@ def build_examples(given: Any, bad_argument: str, schema: Mapping[str, Any]) -> 
     yield needed | right
     yield needed | corrected
     yield needed
-    yield {name: _make_sample(name, part) for name, part in known.items()}  # where what is needed depends on the rest
+    yield {
+        name: _make_sample(name, part) for name, part in known.items()
+    }  # where one argument decides which others are required
 
 
 def _iter_valid_arguments(given: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arguments that fit as they are, and are short."""
+    """The arguments that are valid and short."""
     if isinstance(given, Mapping):
         for name, value in cast("Mapping[str, Any]", given).items():
             kind = JSON_TYPES.get(known[name].get("type", "")) if name in known else None
@@ -53,7 +55,7 @@ def _iter_valid_arguments(given: Any, known: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether there is nothing inside that would have to be looked at by itself."""
+    """Whether it has no nested values that would need a check of their own."""
     parts = cast("Sequence[Any]", value) if is_array(value) else (value,)
     return all(isinstance(part, str | bool | int) or (isinstance(part, float) and isfinite(part)) for part in parts)
 

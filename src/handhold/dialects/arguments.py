@@ -1,7 +1,7 @@
 """Arguments as models send them, made to fit the schema of their tool.
 
-What is plainly meant is mended: a number in quotes, an array sent as JSON, a name that another tool family
-uses. What could mean two things is refused, with what was wanted.
+A clear intention is repaired: a number in quotes, an array sent as JSON, a name that another tool family
+uses. What could mean two things is refused, with what was expected.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any, cast
 from handhold.core.errors import BadArguments, UnknownTool
 from handhold.core.results import ToolSpec
 from handhold.core.text.lines import merge_ranges
+from handhold.dialects.formatting import pluralize
 
 SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"filepath", "path", "file", "filename", "absolutepath", "targetfile", "directory", "dir", "folder"})
@@ -46,7 +47,9 @@ SYNONYMS: tuple[frozenset[str], ...] = (
     frozenset({"insertline", "afterline"}),
     frozenset({"inserttext", "insertion"}),
 )
-"""Names that tool families give to one thing, without case and underscores."""
+"""Names that tool families give to the same argument, without case and underscores."""
+
+MISSING, UNKNOWN_ARGUMENT = "missing", "not an argument of this tool"  # what is got where there is no value
 
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[\]}])', re.DOTALL)
 _INTEGER = re.compile(r"[+-]?\d{1,18}(\.0*)?")
@@ -55,7 +58,7 @@ _DECIMAL = re.compile(r"[+-]?\d{1,18}(\.\d*)?")
 
 
 def parse_lenient_json(text: str) -> Any:
-    """JSON as models write it: with commas before a closing bracket and bare newlines in strings. ValueError if it is none."""
+    """Parse JSON as models write it: with commas before a closing bracket and bare newlines in strings. ValueError if it is not JSON."""
     try:
         return json.loads(text, strict=False)
     except RecursionError:
@@ -75,7 +78,7 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _coerce_nothing(value: Any) -> None:  # noqa: ARG001 - how a number or an object should be spelled is not ours to say
+def _coerce_nothing(value: Any) -> None:  # noqa: ARG001 - nothing else is turned into a string
     return None
 
 
@@ -120,7 +123,7 @@ def _from_json(value: Any, kind: type) -> Any:
 
 @dataclass(frozen=True)
 class JsonType:
-    """A JSON type: how it is called, what is one, and what nearly is (None: it is not)."""
+    """A JSON type: its name, which values are one, and which can be converted (None: it cannot)."""
 
     label: str
     matches: Callable[[Any], bool]
@@ -138,16 +141,16 @@ JSON_TYPES: dict[str, JsonType] = {
 
 
 def describe_value(value: Any) -> str:
-    """A value in a few words."""
+    """A value in a few words, as JSON where it is short."""
     match value:
         case None:
             return "null"
         case bool():
             return str(value).lower()
         case int() | float():
-            return f"the number {value}"
+            return str(value)
         case str():
-            return f'the string "{value}"' if len(value) <= 60 else f'a string that starts "{value[:60]}"'
+            return f'"{value}"' if len(value) <= 60 else f'a string that starts with "{value[:60]}"'
         case _:
             return next(
                 (kind.label for kind in JSON_TYPES.values() if kind.matches(value)), f"a {type(value).__name__}"
@@ -159,7 +162,7 @@ def describe_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FittedArguments:
-    """Arguments that fit their schema, defaults filled in, and what had to be mended."""
+    """Arguments that fit their schema, defaults filled in, and what had to be repaired."""
 
     values: dict[str, Any]
     repairs: tuple[str, ...]
@@ -203,23 +206,21 @@ class _ArgumentFitter:
                     continue  # many models send null for what they leave out
                 out[key] = self.fit_value(value, known[key], prefix + key)
             elif schema.get("additionalProperties", True) is False:
-                raise BadArguments(
-                    self.tool, prefix + key, "not an argument of this tool", f"one of {', '.join(known)}"
-                )
+                raise BadArguments(self.tool, prefix + key, UNKNOWN_ARGUMENT, f"one of {', '.join(known)}")
             else:
                 out[key] = value
         for key in required:
             if key not in out:
-                raise BadArguments(self.tool, prefix + key, "missing", _describe_expected(known.get(key, {})))
+                raise BadArguments(self.tool, prefix + key, MISSING, _describe_expected(known.get(key, {})))
         return {key: part["default"] for key, part in known.items() if "default" in part} | out
 
     def rename_members(self, given: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        """The same members, under the names that the schema has for them."""
+        """The same members, under the names that the schema uses."""
         out = {str(key): value for key, value in given.items()}
         unknown = [key for key in out if key not in known]
         names = _expand_synonyms(known) if unknown else set[str]()
         for key in unknown:
-            if normalize_name(key) not in names:  # one look-up for each of what may be many thousands
+            if normalize_name(key) not in names:  # one lookup each: there may be many thousands
                 continue
             candidates = [own for own in known if _is_same_name(own, key)]
             if len(candidates) == 1 and candidates[0] not in out:
@@ -230,7 +231,9 @@ class _ArgumentFitter:
     def fit_array(self, given: Sequence[Any], schema: Mapping[str, Any], name: str) -> list[Any]:
         min_items = schema.get("minItems", 0)
         if len(given) < min_items:
-            raise BadArguments(self.tool, name, f"an array of {len(given)}", f"an array of at least {min_items}")
+            raise BadArguments(
+                self.tool, name, pluralize(len(given), "item"), f"an array of at least {pluralize(min_items, 'item')}"
+            )
         return [self.fit_value(item, schema.get("items", {}), f"{name}[{n}]") for n, item in enumerate(given)]
 
 
@@ -240,7 +243,7 @@ def _describe_expected(schema: Mapping[str, Any]) -> str:
 
 
 def _expand_synonyms(known: Iterable[str]) -> set[str]:
-    """All that `_is_same_name` would take for one of them, bare."""
+    """All names that `_is_same_name` takes for one of them, normalized."""
     own = {normalize_name(name) for name in known}
     return own.union(*(names for names in SYNONYMS if not own.isdisjoint(names)))
 
@@ -257,25 +260,25 @@ def normalize_name(name: str) -> str:
 def get_count(
     tool: str, values: Mapping[str, Any], name: str, *, minimum: int = 1, maximum: int | None = None
 ) -> int | None:
-    """A number of lines or files, if it was given: whole, not less than `minimum` and not more than `maximum`."""
+    """A number of lines or files, None if it was not given. BadArguments outside `minimum` and `maximum`."""
     value = values.get(name)
     if value is None:
         return None
     whole = _coerce_integer(value) if isinstance(value, float) else value
     if whole is None or whole < minimum or (maximum is not None and whole > maximum):
-        upwards = "on" if maximum is None else f"to {maximum}"
-        raise BadArguments(tool, name, describe_value(value), f"a whole number from {minimum} {upwards}")
+        wanted = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+        raise BadArguments(tool, name, describe_value(value), f"a whole number {wanted}")
     return whole
 
 
 def get_first_line(tool: str, values: Mapping[str, Any]) -> int | None:
-    """The line to start at, if it was given. 0 is the first as well: some families count from there."""
+    """The line to start at, None if it was not given. 0 means the first line too: some families count from there."""
     offset = get_count(tool, values, "offset", minimum=0)
     return 1 if offset == 0 else offset
 
 
 def get_page_ranges(tool: str, values: Mapping[str, Any], name: str, *, max_pages: int) -> tuple[tuple[int, int], ...]:
-    """Pages as people write them, "2-4,7": first and last of each run, in order and apart, at most so many in all."""
+    """Pages as people write them, "2-4,7": the first and last page of each run, sorted and merged. BadArguments over `max_pages`."""
     text = str(values.get(name, "")).strip()
     if not text:
         return ()
@@ -284,29 +287,31 @@ def get_page_ranges(tool: str, values: Mapping[str, Any], name: str, *, max_page
         run = _PAGE_RANGE.fullmatch(part.strip())
         first, last = (int(run[1]), int(run[2] or run[1])) if run else (0, 0)
         if not 0 < first <= last:
-            raise BadArguments(tool, name, describe_value(text), 'pages like "3", "1-5" or "2-4,7"')
+            raise BadArguments(tool, name, describe_value(text), 'pages such as "3", "1-5" or "2-4,7"')
         runs.append((first, last))
     joined = merge_ranges(runs)
     count = sum(last - first + 1 for first, last in joined)
     if count > max_pages:
-        raise BadArguments(tool, name, f"{count:,} pages", f"at most {max_pages} in one call")
+        raise BadArguments(tool, name, f"{count:,} pages", f"at most {max_pages} pages in one call")
     return joined
 
 
 def get_seconds(
     tool: str, values: Mapping[str, Any], name: str, *, default: float, maximum: float, unit: float = 1
 ) -> float:
-    """A time limit, given in units of so many seconds."""
+    """A time limit in seconds; it is given in units of `unit` seconds."""
     value = values.get(name)
     if value is None:
         return default
     if not 0 < value * unit <= maximum:
-        raise BadArguments(tool, name, describe_value(value), f"a number up to {maximum / unit:g}")
+        name_of_unit = "seconds" if unit == 1 else "milliseconds"
+        wanted = "more than 0" if value <= 0 else f"at most {maximum / unit:.0f}"
+        raise BadArguments(tool, name, describe_value(value), f"{wanted} {name_of_unit}")
     return value * unit
 
 
 class Specs:
-    """The tools of one dialect, read from the `specs.json` beside its module when first asked for."""
+    """The tools of one dialect, loaded from the `specs.json` next to its module on first use."""
 
     def __init__(self, file: str) -> None:
         self.file = file

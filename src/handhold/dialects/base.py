@@ -1,4 +1,4 @@
-"""What every dialect does in the same way; what it does in its own is four short methods."""
+"""What all dialects share; what differs is in a few short methods."""
 
 import json
 from abc import ABC, abstractmethod
@@ -13,23 +13,24 @@ from handhold.core.results import Reply, Result, ToolSpec
 from handhold.dialects.argument_examples import build_examples
 from handhold.dialects.arguments import Specs
 from handhold.dialects.formatting import replace_surrogates
-from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
+from handhold.dialects.hints import OFFSET_CONTINUATION, append_notes, format_error_notes, format_result_notes
 
 
 class BaseDialect(ABC):
-    """A dialect: the tools of `specs.json` beside `file`, read into requests and put into words."""
+    """A dialect: decodes calls of the tools in `specs.json`, next to `file`, into requests and words their results."""
 
     name: str
     options: DialectOptions
+    continuation: str = OFFSET_CONTINUATION  # how to read the lines after a page
 
     def __init__(self, file: str) -> None:
         self._specs = Specs(file)
 
-    # --- its own way
+    # --- what each dialect defines
 
     @abstractmethod
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
-        """What a call asks for; its arguments fit the schema."""
+        """The request of a call whose arguments fit the schema."""
 
     @abstractmethod
     def format_result(self, request: Request, result: Result) -> str: ...
@@ -38,22 +39,22 @@ class BaseDialect(ABC):
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
 
     def format_result_for_call(self, request: Request, result: Result, call_id: str) -> str:
-        """As `format_result`, for a family whose messages name the id of the call."""
+        """Like `format_result`, for a family whose messages name the id of the call."""
         return self.format_result(request, result)
 
     def normalize_arguments(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
-        """Arguments as the schema has them, where the family also sends them in another form."""
+        """Arguments in the form of the schema, where the family also sends another form."""
         return arguments
 
     def frame(self, reply: Reply, frame: ReplyFrame) -> str:
-        """The text of a reply as it leaves, where the family has a form for it."""
+        """The final text of a reply, where the family wraps it in a form."""
         return reply.text
 
     def needs_hints(self, error: ToolError) -> bool:
-        """Whether the engine's facts about an error are told even without hints."""
+        """Whether the notes on an error are added even without hints."""
         return False
 
-    # --- the same for all
+    # --- what all dialects share
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -61,7 +62,7 @@ class BaseDialect(ABC):
 
     @property
     def instructions(self) -> str:
-        """What teaches a model to use these tools together: `instructions.md` beside `specs.json`; empty without one."""
+        """How to use these tools together, for a system prompt: `instructions.md` next to `specs.json`; empty without one."""
         file = Path(self._specs.file).with_name("instructions.md")
         return file.read_text("utf-8") if file.exists() else ""
 
@@ -72,14 +73,15 @@ class BaseDialect(ABC):
         try:
             fitted = self._specs.fit(tool, self.normalize_arguments(tool, arguments))
             return self.build_request(tool, fitted.values), fitted.repairs
-        except BadArguments as error:  # refused with a call that would not be
+        except BadArguments as error:  # refused with an example of a valid call
             error.example = error.example or self._build_example(tool, arguments, error.argument)
             raise
 
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
         return replace_surrogates(
             append_notes(
-                self.format_result_for_call(request, result, call_id), format_result_notes(result) if hints else ()
+                self.format_result_for_call(request, result, call_id),
+                format_result_notes(result, self.continuation) if hints else (),
             )
         )
 
@@ -92,7 +94,7 @@ class BaseDialect(ABC):
             try:
                 self.build_request(tool, self._specs.fit(tool, call).values)
             except ToolError:
-                continue  # what is shown must be right: the next one asks for less
+                continue  # an example must be valid: the next one has fewer arguments
             return json.dumps(call, ensure_ascii=False)
         return ""
 

@@ -1,4 +1,4 @@
-"""Plain words in Chinese, for the families that speak it, where their sources have none of their own."""
+"""Plain words in Chinese, where the sources of these dialects have no words of their own."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from handhold.core import errors as e
 from handhold.core.requests import MAX_PDF_PAGES
 from handhold.core.results import CellOutput, ImageResult, NotebookResult, PdfResult
 from handhold.core.text.lines import merge_ranges
+from handhold.dialects.arguments import MISSING, UNKNOWN_ARGUMENT
 from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.formatting import format_list, format_ranges, format_row, truncate
 from handhold.dialects.media import FORMAT_NAMES, Media
@@ -21,17 +22,21 @@ UNITS = {"line": "行", "cell": "个单元格"}
 RESOURCES = {"time": "时间", "memory": "内存"}
 
 
-# --- what was refused
+# --- errors
 
 
 def format_chinese_error(error: e.ToolError) -> str:
-    """What happened, then what to do. What only a machine's owner can mend stays as it is in `format_plain_error`."""
+    """What happened, then what to do. Errors that only the owner of the machine can fix are those of `format_plain_error`."""
     path = truncate(error.path) if isinstance(error, e.PathError) else ""
     match error:
         case e.UnknownTool(tool=tool, known=known):
             return f"没有名为 {truncate(tool)} 的工具,可用的工具: {format_list(known)}"
         case e.BadArguments(argument=argument, got=got, wanted=wanted, example=example):
             like = f",例如 {example}" if example else ""
+            if got == MISSING:
+                return f"缺少参数 {truncate(argument)}: 需要 {wanted}{like}"
+            if got == UNKNOWN_ARGUMENT:
+                return f"没有名为 {truncate(argument)} 的参数: 需要 {wanted}{like}"
             return f"参数 {truncate(argument)} 有误: 收到 {got},需要 {wanted}{like}"
         case e.BadPath():
             return f"路径无效: {path}"
@@ -93,11 +98,11 @@ def format_chinese_error(error: e.ToolError) -> str:
             return format_plain_error(error)
 
 
-# --- what is not plain text
+# --- images, PDFs and notebooks
 
 
 def format_media(result: Media, continuation: str = "") -> str:
-    """An image, pages or cells; `continuation` is how a call goes on with the next cells, with {next} in it."""
+    """An image, pages or cells; `continuation` says how to request the next cells, with {next} in it."""
     match result:
         case ImageResult():
             return "\n".join(_format_image(result))

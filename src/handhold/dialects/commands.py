@@ -1,18 +1,19 @@
-"""Words for commands, the same in every dialect: what was printed, how it ended, and what became of what it did.
+"""Words for commands, the same in every dialect: what was printed, how it ended, and what it changed.
 
-Output comes first and stands bare; everything of ours is in brackets behind it. Silence is said in words.
+The output comes first, unchanged; our notes follow in brackets. A command without output says so.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from shlex import quote
 
 from handhold.core.facts import CommandOutput, ConflictKind, ExitStatus, SandboxStatus
 from handhold.core.results import ChangedPath, ChangeVerb, JobResult, RunResult
 from handhold.core.text.encoding import REPLACEMENT_CHAR
-from handhold.dialects.formatting import format_list, truncate
+from handhold.dialects.formatting import format_list, pluralize, truncate
 
-MAX_LISTED_PATHS = 30  # named in a reply; the facts name a hundred
+MAX_LISTED_PATHS = 30  # named in a reply; `reply.data` has a hundred
 MAX_PATH_CHARS = 80
 MAX_LISTED_CONFLICTS = 5
 MAX_LISTED_HIDDEN = 5
@@ -23,29 +24,30 @@ INFINITIVES: dict[ChangeVerb, str] = {"created": "create", "changed": "change", 
 
 @dataclass(frozen=True)
 class JobToolNames:
-    """What the tools for commands in the background are called in a dialect."""
+    """The tools of a dialect for background commands."""
 
     output: str
     stop: str
-    has_offset: bool  # whether output can be asked for from an offset
+    has_offset: bool  # whether output can be requested from an offset
 
 
 def prepend_cd(folder: str, command: str) -> str:
-    """The same command, begun in a folder; nothing, a dot and a slash are the workspace, where it begins anyway."""
+    """The same command, started in `folder`. An empty path, a dot and a slash mean the workspace, where it starts anyway."""
     return f"cd -- {quote(folder)} || exit\n{command}" if folder not in ("", ".", "/") else command
 
 
-# --- a command that ended
+# --- a finished command
 
 
-def format_command(result: RunResult) -> str:
-    return "\n".join([*format_output(result.output), *_format_outcome(result)])
+def format_command(result: RunResult, *, timeout_advice: str = "Run it in smaller steps.") -> str:
+    """`timeout_advice` says what this dialect can do about a command that takes too long."""
+    return "\n".join([*format_output(result.output), *_format_outcome(result, timeout_advice)])
 
 
-def _format_outcome(result: RunResult) -> Iterator[str]:
+def _format_outcome(result: RunResult, timeout_advice: str) -> Iterator[str]:
     yield format_status(result)
     if result.exit_status.timed_out:
-        yield _format_timeout_note(result)
+        yield f"[{_explain_timeout(result, timeout_advice)}]"
     yield from _format_changes(result)
     yield from _format_conflicts(result.conflicts)
     yield from _format_read_file_changes(result)
@@ -53,7 +55,7 @@ def _format_outcome(result: RunResult) -> Iterator[str]:
 
 
 def format_warnings(result: RunResult) -> Iterator[str]:
-    """What is told even by a family that says nothing of what a command did: that it is not as it seems."""
+    """What even a family that does not list changes reports: changes that were not applied, and limits of the sandbox."""
     if result.applied != "all":
         yield from _format_changes(result)
     yield from _format_conflicts(result.conflicts)
@@ -63,6 +65,8 @@ def format_warnings(result: RunResult) -> Iterator[str]:
 def _format_notes(result: RunResult) -> Iterator[str]:
     for note in result.notes:
         yield f"[{truncate(note, MAX_NOTE_CHARS)}.]"
+    if result.sandbox_known:
+        return
     yield from _format_hidden_paths(result.sandbox)
     if result.undo_scope != "all":
         yield f"[undo: file tools only. {_explain_no_undo(result.sandbox)}]"
@@ -76,100 +80,123 @@ def format_status(result: RunResult) -> str:
 def format_exit(exit_status: ExitStatus) -> str:
     took = f"{exit_status.seconds:.2f} s"
     if exit_status.timed_out:
-        return f"Timed out after {took}; it and everything that it had started were ended."
+        return f"Timed out after {took}; the command and all its processes were killed."
     if exit_status.cancelled:
-        return f"Stopped after {took}, with everything that it had started."
+        return f"Stopped after {took}; the command and all its processes were killed."
     if exit_status.signal:
-        return f"Ended by {exit_status.signal} after {took}."
+        return f"Killed by {exit_status.signal} after {took}."
     return f"Exit status {exit_status.code} after {took}."
 
 
-def _format_timeout_note(result: RunResult) -> str:
+def _explain_timeout(result: RunResult, advice: str) -> str:
     if result.applied != "all" or result.undo_scope != "all":
-        return "[Give it a longer timeout, or run it in the background.]"
+        return advice
     if not result.totals:
-        return "[It had changed nothing. Give it a longer timeout, or run it in the background.]"
-    return "[What it had changed until then counts, and can be taken back.]"
+        return f"It had changed nothing. {advice}"
+    return "The changes it had made by then were applied and can be undone."
 
 
 def _format_changes(result: RunResult) -> Iterator[str]:
     if result.applied == "nothing":
-        yield "[The command ran, but nothing of what it did counts: the workspace is as it was before.]"
+        yield "[The command ran, but its changes were discarded.]"
         return
     if result.applied == "preview":
         would = _format_change_summary(result, INFINITIVES) or "change nothing"
-        yield f"[A preview: nothing was changed. It would {would}.]"
+        yield f"[Preview: nothing was changed. The command would {would}.]"
         if result.protected:
-            yield f"[Somebody would be asked first about {format_list(result.protected, max_items=10)}.]"
+            yield f"[It would need approval for {format_list(result.protected, max_items=10)}.]"
     elif result.totals:
-        yield f"[It {_format_change_summary(result, {verb: verb for verb in VERBS})}.]"
+        yield f"[The command {_format_change_summary(result, {verb: verb for verb in VERBS})}.]"
 
 
 def _format_conflicts(conflicts: tuple[tuple[str, ConflictKind, str], ...]) -> Iterator[str]:
     for path, clash, saved_path in conflicts[:MAX_LISTED_CONFLICTS]:
         yield f"[{truncate(path)} {_describe_conflict(clash, saved_path)}.]"
     if len(conflicts) > MAX_LISTED_CONFLICTS:
-        yield f"[So were {len(conflicts) - MAX_LISTED_CONFLICTS:,} more.]"
+        yield f"[{len(conflicts) - MAX_LISTED_CONFLICTS:,} more paths had such conflicts.]"
 
 
 def _describe_conflict(clash: ConflictKind, saved_path: str) -> str:
     if clash == "closed":
-        return f"was closed, so what was done in it does not count; the command's version is in {saved_path}"
+        return f"is no longer accessible, so the changes in it were discarded; the command's version is in {saved_path}"
     would = {
         "changed": f"the command's version is in {saved_path}",
         "deleted": "the command would have deleted it",
         "mode": "the command would have changed its mode",
     }
-    return f"was changed by somebody else meanwhile and stays as they left it; {would[clash]}"
+    return f"was changed by someone else while the command ran and was left as it is; {would[clash]}"
 
 
 def _format_change_summary(result: RunResult, verbs: dict[ChangeVerb, str]) -> str:
-    """created a, b and 3 more; deleted c."""
+    """created a, b and 3 more; deleted c; changed 23 files in .git."""
     parts: list[str] = []
     remaining = MAX_LISTED_PATHS
+    totals, git_files = _split_git_data(result)
     for verb in VERBS:
-        total = result.totals.get(verb, 0)
+        total = totals.get(verb, 0)
         if not total:
             continue
-        named = [format_touched_path(each) for each in result.changed_paths if each.verb == verb][:remaining]
+        listed = [each for each in result.changed_paths if each.verb == verb and not _is_git_data(each)]
+        named = [format_touched_path(each) for each in listed[:remaining]]
         remaining -= len(named)
         more = total - len(named)
         rest = f" and {more:,} more" if named and more else f"{more:,} paths" if more else ""
         parts.append(f"{verbs[verb]} {', '.join(named)}{rest}")
+    if git_files:
+        parts.append(f"{verbs['changed']} {pluralize(git_files, 'file')} in .git")
     return "; ".join(parts)
+
+
+def _split_git_data(result: RunResult) -> tuple[Mapping[ChangeVerb, int], int]:
+    """The totals without git's data, and how many files of git's data changed.
+
+    Git's data is last among the paths, so where some of it is listed, everything that is not listed is git's data too.
+    """
+    listed = [each for each in result.changed_paths if _is_git_data(each)]
+    if not listed:
+        return result.totals, 0
+    others: Counter[ChangeVerb] = Counter(each.verb for each in result.changed_paths if not _is_git_data(each))
+    unlisted = sum(result.totals.values()) - len(result.changed_paths)
+    return others, unlisted + sum(max(each.entry_count - 1, 1) for each in listed)
+
+
+def _is_git_data(touched: ChangedPath) -> bool:
+    from handhold.core.policy.gitdir import is_git_data_path  # only commands that changed something need it
+
+    return is_git_data_path(touched.path)
 
 
 def format_touched_path(touched: ChangedPath) -> str:
     path = truncate(touched.path, MAX_PATH_CHARS)
     source = f"{truncate(touched.source, MAX_PATH_CHARS)} to " if touched.source else ""
     if touched.kind == "folder":
-        inside = f" ({touched.entry_count - 1:,} in it)" if touched.entry_count > 1 else ""
+        inside = f" ({pluralize(touched.entry_count - 1, 'entry', 'entries')})" if touched.entry_count > 1 else ""
         return f"{source}{path}/{inside}"
     return f"{source}{path}"
 
 
 def _format_read_file_changes(result: RunResult) -> Iterator[str]:
     if result.seen_diffs:
-        yield "[Files that you had read are different now:]"
+        yield "[Files that you have read were changed:]"
         yield "".join(each.diff for each in result.seen_diffs).rstrip("\n")
         if partly := [each.path for each in result.seen_diffs if not each.complete]:
-            yield f"[More changed than is shown here in {format_list(partly, max_items=10)}: read again before changing it.]"
+            yield f"[More has changed than is shown here. Read again before you edit: {format_list(partly, max_items=10)}.]"
         else:
-            yield "[This is all that changed in them: you need not read them again.]"
+            yield "[These are all their changes; you do not need to read them again.]"
     if result.undiffed_paths:
-        yield f"[Read again before changing: {format_list(result.undiffed_paths, max_items=10)}.]"
+        yield f"[Read again before you edit: {format_list(result.undiffed_paths, max_items=10)}.]"
 
 
 def _format_hidden_paths(sandbox: SandboxStatus) -> Iterator[str]:
     if sandbox.hidden:
         more = sandbox.hidden_total - len(named := sandbox.hidden[:MAX_LISTED_HIDDEN])
         rest = f" and {more:,} more" if more > 0 else ""
-        yield f"[Hidden from it, since a rule denies reading: {format_list(named)}{rest}.]"
+        yield f"[Hidden from commands, because a rule denies reading: {format_list(named)}{rest}.]"
 
 
 def _explain_no_undo(sandbox: SandboxStatus) -> str:
     why = f" ({'; '.join(sandbox.why_not)})" if sandbox.why_not else ""
-    return f"The command ran on the workspace itself{why}, so what it changed cannot be taken back."
+    return f"The command ran directly on the workspace{why}, so its changes cannot be undone."
 
 
 # --- output
@@ -179,27 +206,23 @@ def format_output(output: CommandOutput) -> Iterator[str]:
     yield from format_output_text(output)
     if output.handle:
         size = f"{pluralize(output.total_lines, 'line')}, {pluralize(output.total_bytes, 'byte')}"
-        yield f"[The whole output ({size}) is in {output.handle}: read it from an offset, or search in it.]"
+        yield f"[The whole output ({size}) is in {output.handle}. Read it in parts, or search it.]"
         if output.kept_bytes < output.total_bytes:
-            yield f"[Of that only {output.kept_bytes:,} bytes were kept, its beginning and its end.]"
+            yield f"[Only {output.kept_bytes:,} bytes of it were kept: its beginning and its end.]"
 
 
 def format_output_text(output: CommandOutput) -> Iterator[str]:
     if output.head:
         yield output.head.removesuffix("\n")
     if output.omitted_lines or output.tail:
-        what = pluralize(output.omitted_lines, "line") if output.omitted_lines else "the middle of a line is"
+        what = pluralize(output.omitted_lines, "line") if output.omitted_lines else "the middle of a line"
         yield f"[… {what} left out here …]"
         yield output.tail.removesuffix("\n")
     if output.has_undecodable_bytes:
-        yield f"[Some bytes are no valid UTF-8 and are shown as {REPLACEMENT_CHAR}.]"
+        yield f"[Some bytes are not valid UTF-8 and are shown as {REPLACEMENT_CHAR}.]"
 
 
-def pluralize(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-# --- in the background
+# --- background commands
 
 
 def format_job(result: JobResult, names: JobToolNames) -> str:
@@ -211,16 +234,17 @@ def _format_job_status(result: JobResult, names: JobToolNames) -> Iterator[str]:
     silence = "" if result.output.total_bytes else "No new output. "
     if result.has_more:
         on = f"with offset={result.next_offset}" if names.has_offset else f"with {names.output} again"
-        yield f"[It has printed more: go on {on}, or read {result.output.handle}.]"
+        yield f"[There is more output. Continue {on}, or read {result.output.handle}.]"
     if result.exit_status:
         yield f"[{silence}{name}: {lower_first_letter(format_exit(result.exit_status))}]"
     elif result.action == "start":
-        yield from _format_hidden_paths(result.sandbox)
-        yield f"[{name} runs in the background. Read what it prints with {names.output}, end it with {names.stop}.]"
-        yield "[undo: file tools only. It runs on the workspace itself, so what it changes cannot be taken back.]"
+        if not result.sandbox_known:
+            yield from _format_hidden_paths(result.sandbox)
+        yield f"[{name} runs in the background. Read its output with {names.output}; stop it with {names.stop}.]"
+        yield "[undo: file tools only. It runs directly on the workspace, so its changes cannot be undone.]"
     else:
         sent = "Sent. " if result.action == "input" else ""
-        yield f"[{sent}{silence}{name} still runs.]"
+        yield f"[{sent}{silence}{name} is still running.]"
 
 
 def lower_first_letter(sentence: str) -> str:

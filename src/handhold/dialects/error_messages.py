@@ -1,10 +1,11 @@
 """Plain words for every error: what a dialect says where its source has no words of its own.
 
-Each says what happened, then what to do. None names a tool, since every dialect has its own.
+Each message says what happened, then what to do next. None names a tool, since every dialect has its own.
 """
 
 from handhold.core import errors as e
-from handhold.dialects.formatting import format_list, truncate
+from handhold.dialects.arguments import MISSING, UNKNOWN_ARGUMENT
+from handhold.dialects.formatting import format_list, pluralize, truncate
 
 MIB = 1024 * 1024
 
@@ -15,14 +16,13 @@ def format_plain_error(error: e.ToolError) -> str:
         # --- the call itself
         case e.UnknownTool(tool=tool, known=known):
             return f"There is no tool {truncate(tool)}. Use one of {format_list(known)}."
-        case e.BadArguments(tool=tool, argument=argument, got=got, wanted=wanted, example=example):
-            like = f", for example {example}" if example else "."
-            return f"{tool}: {truncate(argument)} is {got}; wanted {wanted}. Call again with that mended{like}"
+        case e.BadArguments():
+            return format_bad_arguments(error)
         case e.CallIdReused(call_id=call_id):
-            return f"The call id {truncate(call_id)} was used before in this turn for another call, so nothing was done. Call again with a new id."
+            return f"The call id {truncate(call_id)} was already used in this turn for a different call, so nothing was done. Call again with a new id."
         # --- paths
         case e.BadPath(because=because):
-            return f'"{path}" cannot name a file: {because}. Give the path of a file.'
+            return f'"{path}" is not a valid file path: {because}.'
         case e.OutsideWorkspace(roots=roots):
             inside = f" {format_list(roots)}" if roots else " it"
             return f"{path} is outside the workspace. Use a path inside{inside}."
@@ -31,165 +31,184 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.IsDirectory():
             return f"{path} is a directory. Give the path of a file in it."
         case e.NotDirectory():
-            return f"A part of {path} that should be a directory is a file. Check the path."
+            return f"Part of the path {path} is a file, not a directory. Check the path."
         case e.RollbackIncomplete(paths=paths):
-            return f"The machine failed in the middle of a change to {format_list(paths)}, and it could not be taken back at once. It will be before the next call; then try again."
+            return f"A change to {format_list(paths)} failed halfway and is not rolled back yet. It will be rolled back before the next call; then try again."
         case e.NotRegularFile():
-            return f"{path} is a pipe, a socket or a device, not a file with content. Choose a regular file."
+            return f"{path} is a pipe, a socket or a device. Choose a regular file."
         case e.SymlinkLoop():
-            return f"The links in {path} lead round in a circle. Use the path of the file itself."
+            return f"{path} contains a loop of symbolic links. Use the path of the file itself."
         case e.DanglingLink():
-            return f"{path} is a link to something that does not exist. Use the path that the link should lead to."
+            return (
+                f"{path} is a symbolic link to a path that does not exist. Use the path that the link should point to."
+            )
         case e.AlreadyExists():
             return f"{path} already exists. Read it and edit it, or choose another path."
         # --- contents
         case e.BinaryFile(size=size):
-            return f"{path} is a binary file ({size:,} bytes), which cannot be shown or edited as text."
+            return f"{path} is a binary file ({size:,} bytes) and cannot be shown or edited as text."
         case e.TooLarge(size=size, most=most):
-            return f"{path} is too large for this ({size / MIB:.1f} MB; at most {most / MIB:.1f} MB). Read it in parts, or change it with a command."
+            return f"{path} is too large ({size / MIB:.1f} MB; the limit is {most / MIB:.1f} MB). Read it in parts, or change it with a command."
         case e.PageTooLong(chars=chars, most=most):
-            return f"The lines asked for hold {chars:,} characters, and a page at most {most:,}. Ask for fewer lines with a smaller limit."
+            return f"The requested lines have {chars:,} characters; a page holds at most {most:,}. Use a smaller limit."
         case e.NeedsSeparateRead():
-            return f"{path} is not plain text, and takes a reply of its own. Read it by itself."
+            return f"{path} is not plain text. Read it on its own."
         case e.BrokenFile(medium=medium, because=because):
-            return f"{path} cannot be shown as a {medium.upper()}: {truncate(because)}. The file is damaged, or it is something else."
+            return f"{path} cannot be shown as a {medium.upper()}: {truncate(because)}. The file is damaged, or it is not a {medium.upper()}."
         case e.EncryptedPdf():
-            return f"{path} is encrypted and opens only with a password. Ask for a copy without one."
+            return f"{path} is encrypted and opens only with a password. Ask the user for a copy without one."
         case e.TooManyPixels(width=width, height=height, most=most):
-            return f"{path} says that it has {width:,} x {height:,} pixels, and at most {most:,} are decoded. Make a smaller copy of it with a command."
+            return f"{path} declares {width:,} x {height:,} pixels; at most {most:,} are decoded. Make a smaller copy with a command."
         case e.ConversionLimitExceeded(resource=resource):
-            return f"Showing {path} takes more {resource} than there is for it. Make a simpler or smaller copy of it with a command."
+            return f"Showing {path} takes more {resource} than allowed. Make a simpler or smaller copy with a command."
         case e.NoSuchPage(count=count):
-            return f"{path} has {count:,} page{'' if count == 1 else 's'}, and none of those that you asked for."
+            return f"{path} has {pluralize(count, 'page')}; none of the requested pages exists."
         case e.PagesNotSupported():
-            return f"{path} is not a PDF, so it has no pages to choose from. Leave pages out."
+            return f"{path} is not a PDF. Leave out `pages`."
         case e.PastEnd(offset=offset, lines=lines):
-            return f"{path} ends before {error.unit} {offset}: it has {lines} {error.unit}s."
+            return f"{path} has {pluralize(lines, error.unit)}; {error.unit} {offset} is past its end."
         case e.Unencodable(encoding=encoding, characters=characters):
             codes = format_list((f"U+{ord(char):04X}" for char in characters), max_items=10)
-            return f"{path} is stored as {encoding}, which has no bytes for {codes}. Write the new text without these characters."
+            return f"{path} is stored as {encoding}, which cannot represent {codes}. Write the new text without these characters."
         case e.ChangedDuringRead():
-            return f"{path} kept changing while it was read. Wait until whatever writes it is done, then try again."
+            return f"{path} kept changing while it was read. Wait until it is no longer being written, then try again."
         # --- what the session has seen
         case e.Unread():
             return f"{path} has not been read yet. Read it before changing it."
         case e.PartlyRead():
-            return f"Only a part of {path} has been read (a line that was cut counts as unread). Read the rest before overwriting it, or edit the part you know."
+            return f"Only part of {path} has been read (a truncated line counts as unread). Read the rest before overwriting it, or edit the part you have read."
         case e.Stale():
             return f"{path} has changed since it was read, so nothing was written. Read it again before changing it."
         # --- edits
         case e.NoChange():
             return "The old and the new text are the same, so there is nothing to change."
         case e.NoMatch(old=""):
-            return "The text to replace is empty, which only makes a new file, as its first edit. Quote the text that should be replaced."
+            return "The text to replace is empty, which is only allowed as the first edit of a new file. Quote the text to replace."
         case e.NoMatch():
-            return f"The text to replace is not in {path}. Quote it exactly as it stands in the file."
+            return f"The text to replace is not in {path}. Quote it exactly as it is in the file."
         case e.Ambiguous(lines=lines):
             return (
                 f"The text to replace is in {path} {len(lines)} times. Quote more of the lines around the one you mean."
             )
         case e.UnexpectedCount(wanted=wanted, lines=lines):
-            return f"The text to replace is in {path} {len(lines)} times, and {wanted} were expected, so nothing was changed. Read the file again, and quote more around the places you mean."
+            return f"The text to replace is in {path} {len(lines)} times instead of the expected {wanted}, so nothing was changed. Read the file again, and quote more of the lines around the places you mean."
         case e.OverlappingMatches(lines=lines):
-            return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so replacing all of them has no one meaning. Quote a longer text."
+            return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so they cannot all be replaced. Quote a longer text."
         # --- notebooks
         case e.NotNotebook(because=because):
             return f"{path} cannot be edited by cells: {truncate(because)}. Nothing was changed."
         case e.NoSuchCell(cell=cell, known=known):
-            there = f"There is {format_list(known, max_items=10)}." if known else "It has no cells."
+            there = f"Its cells are {format_list(known, max_items=10)}." if known else "It has no cells."
             return f'{path} has no cell "{truncate(cell)}", so nothing was changed. {there}'
         case e.CellAmbiguous(cell=cell, names=names):
-            return f'{len(names)} cells of {path} have the id "{truncate(cell)}", so nothing was changed. Call the one you mean {format_list(names)}.'
+            return f'{len(names)} cells of {path} have the id "{truncate(cell)}", so nothing was changed. Use one of these names instead: {format_list(names)}.'
         # --- patches
         case e.BadPatch(line=line, text=text, wanted=wanted):
             found = f'"{truncate(text)}"' if text.strip() else "empty"
-            return f"Line {line} of the patch is {found}, where it should be {wanted}. Nothing was changed; send the whole patch again with that mended."
+            return f"Line {line} of the patch is {found}; expected {wanted}. Nothing was changed. Correct the patch and send all of it again."
         case e.HunkMismatch(hunk=hunk, line=line, scope=scope) if scope:
-            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{truncate(scope.strip())}" behind @@, and there is no such line where it should be. Nothing was changed, in no file.'
+            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{truncate(scope.strip())}" after @@, but there is no such line where it should be. No file was changed.'
         case e.HunkMismatch(hunk=hunk, line=line):
-            return f"The old lines of hunk {hunk} of {path} (line {line} of the patch) are not there, in the scope that @@ names and after the hunk before. Nothing was changed, in no file. Quote them as they stand in the file."
+            return f"The old lines of hunk {hunk} of {path} (line {line} of the patch) were not found in the scope that @@ names, after the previous hunk. No file was changed. Quote them exactly as they are in the file."
         case e.HunkAmbiguous(hunk=hunk, line=line, lines=lines):
-            return f"Hunk {hunk} of {path} (line {line} of the patch) fits in {len(lines)} places: lines {format_list(lines)}. Nothing was changed, in no file. Quote more lines around the one you mean, or name its class or function behind @@."
+            return f"Hunk {hunk} of {path} (line {line} of the patch) fits in {len(lines)} places: lines {format_list(lines)}. No file was changed. Quote more lines around the one you mean, or name its class or function after @@."
         case e.IsLink(target=target):
-            return f"{path} is a link to {truncate(target)}. Name the file itself if that is meant."
+            return f"{path} is a symbolic link to {truncate(target)}. To delete or move the target, use its own path."
         # --- searches
         case e.BadPattern(pattern=pattern, because=because):
-            return f'Nothing can be searched for with the pattern "{truncate(pattern)}": {because}.'
+            return f'Cannot search for the pattern "{truncate(pattern)}": {because}.'
         case e.BadGlob(pattern=pattern, because=because):
-            return f'"{truncate(pattern)}" is not a pattern for paths: {because}.'
+            return f'"{truncate(pattern)}" is not a valid glob pattern: {because}.'
         case e.BadRegex(pattern=pattern, because=because):
-            return f'"{truncate(pattern)}" is not a regular expression that can be searched for: {truncate(because)}.'
+            return f'"{truncate(pattern)}" is not a valid regular expression: {truncate(because)}.'
         case e.BadCursor(cursor=cursor):
-            return f'The cursor "{truncate(cursor)}" does not belong to this search, or was not copied whole. Give it with the very arguments that it came from, or start again without it.'
+            return f'The cursor "{truncate(cursor)}" is incomplete or belongs to another search. Use it with the same arguments as the search it came from, or start again without it.'
         # --- commands
         case e.NotOnlyPatch(because=because):
-            return f"This command calls apply_patch, and not in a form that is taken: {because}. Nothing was done. Call apply_patch alone or after one cd, with the patch in a heredoc whose delimiter is quoted."
+            return f"This command calls apply_patch in a form that is not supported: {because}. Nothing was done. Call apply_patch alone or after one cd, with the patch in a heredoc whose delimiter is quoted."
         case e.NoShell(because=because):
             return f"The command was not run: {because}."
         case e.NoSuchJob(job=job, known=known):
-            there = f"There is {format_list(known)}." if known else "There is none now."
-            return f"No command in the background is called {truncate(job)}. {there}"
+            there = f"The background commands are {format_list(known)}." if known else "There are none now."
+            return f"No background command is named {truncate(job)}. {there}"
         case e.UnkillableProcess():
-            return "The command could not be ended: a process of it hangs in the kernel, which may wait for a file system that does not answer. Nothing that it did on a shadow of the workspace counts; what it did without one may stand."
+            return "The command could not be killed: one of its processes hangs in the kernel, perhaps waiting for a file system that does not respond. If it ran in the sandbox, its changes were discarded; if it ran directly on the workspace, they may remain."
         case e.Cancelled():
-            return "The command was cancelled and ended, with everything that it had started. Nothing of what it did counts."
+            return "The command was cancelled, and all its processes were killed. Its changes were discarded."
         case e.ExtraMissing(extra=extra):
-            return f"Handhold was installed without what this needs. Somebody must install handhold[{extra}]."
+            return f"This needs handhold[{extra}], which is not installed. Ask the user to install it."
         # --- policy
         case e.Denied(because=because, of_command=True):
-            return f"This command is not allowed ({truncate(because)}). It was not run."
+            return f"Denied: {format_reason(because)}. The command was not run."
+        case e.Denied(because=because, rule="mode read-only"):
+            return f"Denied: {format_reason(because)}. Describe the change to {path} instead."
         case e.Denied(because=because, remedy=""):
-            return f"This is not allowed on {path} ({because})."
+            return f"Denied for {path}: {because.rstrip('.')}."
         case e.Denied(because=because, remedy=remedy):
-            return f"This is not allowed on {path} ({because}). {remedy}"
+            return f"Denied for {path}: {because.rstrip('.')}. {remedy}"
         case e.SettingsBroken(because=because):
-            return f"The settings in {path} cannot be taken as they are: {because}. Nothing was done; somebody must mend them."
-        case e.ApproverInvalid(because=because, of_command=of_command):
-            what = "The command" if of_command else f"The change to {path}"
-            return f"{what} needs the approval of a person ({truncate(because)}), and the program that should ask gave no valid answer. Nothing was done. Tell the user that its approver is broken."
-        case e.NotApproved(because=because, asked=asked, approval=approval, of_command=of_command, unasked=unasked):
-            what = "The command" if of_command else f"The change to {path}"
-            if asked:
-                return f"{what} was shown to a person, who did not approve it ({truncate(because)}). Do not try again; ask what they want instead."
-            how = (
-                f" A person can allow exactly this with `handhold approve {approval}`; after that, send it again."
-                if approval
-                else f" The question was not kept for anybody to answer: {unasked}."
-                if unasked
-                else ""
-            )
-            return f"{what} needs the approval of a person, and there is nobody to ask ({truncate(because)}). Say what you would do instead.{how}"
+            return f"The settings in {path} are invalid: {because}. Nothing was done. Ask the user to correct them."
+        case e.ApproverInvalid(because=because):
+            return f"{format_subject(error)} needs approval, but the program that should ask a person gave no valid answer, so nothing was done. Reason for asking: {format_reason(because)}. Tell the user that its approver is broken."
+        case e.NotApproved(because=because, asked=True):
+            return f"{format_subject(error)} was shown to a person, who did not approve it. Reason for asking: {format_reason(because)}. Do not try again; ask what they want instead."
+        case e.NotApproved(because=because, approval=approval, unasked=unasked):
+            how = ""
+            if approval:
+                how = f" A person can allow exactly this with `handhold approve {approval}`; then send it again."
+            elif unasked:
+                how = f" The question was not kept: {unasked}."
+            return f"{format_subject(error)} needs approval, and nobody is there to give it. Reason: {format_reason(because)}. Describe what you would do instead.{how}"
         case e.NoPendingApproval(wanted=wanted, because=because):
-            return f"No question waits for an answer as {truncate(wanted)}: {because}."
+            return f"No question is waiting under {truncate(wanted)}: {because}."
         case e.ReadOnly():
-            return f"{path} is in a place that is read-only. Write somewhere else, or say what you would change."
-        # --- taking back
+            return f"{path} is in a read-only folder. Write somewhere else, or describe the change instead."
+        # --- undo
         case e.NothingToUndo(wanted=wanted):
-            return f"There is nothing to take back: {truncate(wanted)}."
+            return f"There is nothing to undo: {truncate(wanted)}."
         case e.UndoConflict(paths=paths):
-            return f"Nothing was taken back: {format_list(paths)} changed since, and that change would be lost. Take the later change back first."
+            return f"Nothing was undone: {format_list(paths)} changed since, and that change would be lost. Undo the later change first."
         case e.PartialUndo(verb=verb, done=done, left=left, because=because, paths=paths):
-            so = "taken back" if verb == "undo" else "done again"
-            return f"Only a part was {so}: {format_list(done)}. Not {so}: {format_list(left)}, since {format_list(paths)} stood in the way ({because})."
+            so = "undone" if verb == "undo" else "redone"
+            return f"Only part was {so}: {format_list(done)}. Not {so}: {format_list(left)}, because of {format_list(paths)} ({because})."
         case e.ContentDropped(paths=paths):
-            return (
-                f"This can no longer be taken back: the old content of {format_list(paths)} was dropped to make room."
-            )
+            return f"This can no longer be undone: the old content of {format_list(paths)} was dropped to free space."
         # --- the machine
         case e.PermissionDenied(because=because):
-            return f"The system does not permit this on {path}: {because}. The call itself was right; somebody must change the permissions."
+            return f"The operating system denied access to {path}: {because}. The call was correct; ask the user to change the permissions."
         case e.NoSpace(because=because):
-            return f"There is no room to write {path}: {because}. Nothing was changed; somebody must free space first."
+            return (
+                f"There is no space left to write {path}: {because}. Nothing was changed. Ask the user to free space."
+            )
         case e.SystemFailure(because=because):
-            return f"The system failed on {path}: {because}. Nothing was changed; the same call may work later."
+            return f"The system failed on {path}: {because}. Nothing was changed. The same call may work later."
         case e.Busy(seconds=seconds):
-            return f"{path} is held by another process, which did not let go in {seconds:g} seconds. Nothing was changed; try again."
+            return f"{path} is locked by another process, which did not release it within {seconds:g} seconds. Nothing was changed. Try again."
         case e.StateDamaged(because=because):
-            return f"The stored state at {path} is damaged: {because}. Nothing was done; somebody must look at it."
+            return f"The stored state at {path} is damaged: {because}. Nothing was done. Ask the user to look at it."
         case _:
             return format_unknown_error(error)
 
 
+def format_bad_arguments(error: e.BadArguments) -> str:
+    name = f"`{truncate(error.argument)}`"
+    example = f" Example: {error.tool} {error.example}" if error.example else ""
+    if error.got == MISSING:
+        return f"{name} is required: {error.wanted}.{example}"
+    if error.got == UNKNOWN_ARGUMENT:
+        return f"{name} is not an argument of {error.tool}. Use {error.wanted}.{example}"
+    return f"{name} must be {error.wanted} (got {error.got}).{example}"
+
+
+def format_subject(error: e.NotApproved) -> str:
+    return "The command" if error.of_command else f"The change to {truncate(error.path)}"
+
+
+def format_reason(because: str) -> str:
+    """The reason of a rule as the end of a clause: short, without its full stop."""
+    return truncate(because).rstrip(".")
+
+
 def format_unknown_error(error: e.ToolError) -> str:
-    """The last resort, for an error that nobody found words for yet."""
+    """The last resort, for an error without a message of its own."""
     return f"The call failed ({error.code})."

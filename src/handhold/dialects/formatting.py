@@ -1,4 +1,4 @@
-"""Pieces of files and of calls as they are quoted back to a model: numbered, and bounded."""
+"""Parts of files and calls as a reply quotes them: numbered and bounded."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,18 +12,18 @@ def format_row(number: int, text: str, separator: str = "→") -> str:
     return f"{number:>6}{separator}{text}"
 
 
-def pluralize(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def pluralize(count: int, noun: str, plural: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def echo(text: str) -> str:
-    """What the model wrote, quoted back to it."""
+    """Text that the model sent, quoted back to it."""
     over = len(text) - MAX_ECHO_CHARS
     return text if over <= 0 else f"{text[:MAX_ECHO_CHARS]}... (more {over} characters are truncated)"
 
 
 def truncate(text: str, max_chars: int = MAX_ROW_CHARS) -> str:
-    """The start of a line, with a count of what is missing."""
+    """The start of a line, with the number of characters left out."""
     over = len(text) - max_chars
     return text if over <= 0 else f"{text[:max_chars]}... ({over} more characters)"
 
@@ -42,5 +42,5 @@ def format_ranges(spans: Sequence[tuple[int, int]]) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that can leave as UTF-8: an unpaired surrogate in a call or a file becomes U+FFFD."""
+    """Text that can be encoded as UTF-8: an unpaired surrogate becomes U+FFFD."""
     return replace_undecodable(text)

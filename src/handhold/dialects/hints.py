@@ -1,4 +1,4 @@
-"""What the engine knows beyond a source's message: what changed, the nearest place, the next offset.
+"""Notes beyond a source's message: what changed, the nearest lines, the next offset.
 
 One bounded block after a blank line, the same in every dialect.
 """
@@ -22,27 +22,28 @@ from handhold.core.text.encoding import REPLACEMENT_CHAR
 from handhold.core.text.lines import split_lines
 from handhold.dialects.formatting import format_list, format_ranges, format_row, truncate
 
+OFFSET_CONTINUATION = "Continue with offset={next}."
 MAX_NOTES_CHARS = 6000  # characters of one block
 MAX_REGION_CHARS = 800  # of the lines nearest to a text that was not found
 MAX_REGION_LINE_CHARS = 160
 MAX_DIFFERENCE_BLOCK_CHARS = 500
 MAX_DIFFERENCE_QUOTE_CHARS = 60
 ENCODING_REASONS = {
-    "mark": "by the mark at its start",
-    "likelihood": "by likelihood",
-    "settings": "as the settings say",
-    ".editorconfig": "as .editorconfig says",
-    "content": "by its bytes",
+    "mark": "by its byte order mark",
+    "likelihood": "guessed from its bytes",
+    "settings": "from the settings",
+    ".editorconfig": "from .editorconfig",
+    "content": "detected from its bytes",
 }
 NO_MATCH_REASONS = {
-    "whitespace": "Whitespace: only blanks differ from these lines",
-    "stale": "Stale or misquoted: most of it is there, but not all. The nearest lines are",
-    "absent": "Absent as quoted. The nearest lines are",
+    "whitespace": "Only whitespace differs from these lines",
+    "stale": "Changed or misquoted: most of its lines are in the file, but not all of them. The nearest lines are",
+    "absent": "Not in the file as quoted. The nearest lines are",
 }
 
 
 def append_notes(text: str, notes: Iterable[str]) -> str:
-    """The message, and the notes on it."""
+    """The message, followed by the notes on it."""
     block = "\n".join(notes)
     if len(block) > MAX_NOTES_CHARS:
         block = f"{block[:MAX_NOTES_CHARS]}\n[{len(block) - MAX_NOTES_CHARS} more characters are not shown.]"
@@ -52,10 +53,11 @@ def append_notes(text: str, notes: Iterable[str]) -> str:
 # --- results
 
 
-def format_result_notes(result: Result) -> Iterator[str]:
+def format_result_notes(result: Result, continuation: str = OFFSET_CONTINUATION) -> Iterator[str]:
+    """`continuation` says how to request the next lines: {next} is the first of them, {skip} the number of lines before."""
     match result:
         case TextResult():
-            yield from _format_page_notes(result)
+            yield from _format_page_notes(result, continuation)
         case NotebookResult():
             yield from _format_change_notes(result)
         case EditResult():
@@ -63,49 +65,50 @@ def format_result_notes(result: Result) -> Iterator[str]:
         case PatchResult():
             yield from _format_patch_notes(result)
         case WriteResult(created=True, encoding=encoding, encoding_source=read_by) if encoding != "utf-8":
-            yield f"[The new file is stored as {encoding}, {ENCODING_REASONS[read_by]}.]"
+            yield f"[The encoding of the new file is {encoding} ({ENCODING_REASONS[read_by]}).]"
         case WriteResult(encoding=encoding) if encoding != "utf-8":
             yield f"[The file's encoding, {encoding}, was kept.]"
         case _:
             return
 
 
-def _format_page_notes(page: TextResult) -> Iterator[str]:
+def _format_page_notes(page: TextResult, continuation: str) -> Iterator[str]:
     if page.has_more:
-        yield f"[{_format_line_range(page)} Go on with offset={page.first + len(page.lines)}.]"
+        following = page.first + len(page.lines)
+        yield f"[{_format_line_range(page)} {continuation.format(next=following, skip=following - 1)}".rstrip() + "]"
     if page.encoding != "utf-8":
-        yield f"[The file is stored as {page.encoding}, {ENCODING_REASONS[page.encoding_source]}; edits keep that.]"
+        yield f"[The encoding of the file is {page.encoding} ({ENCODING_REASONS[page.encoding_source]}). Edits keep it.]"
     if page.rejected_encoding:
-        yield f"[It was declared to be {page.rejected_encoding}; its bytes say otherwise.]"
+        yield f"[It is declared as {page.rejected_encoding}, but its bytes do not fit that.]"
     if page.has_undecodable_bytes:
-        yield f"[Some bytes are no valid {page.encoding} and are shown as {REPLACEMENT_CHAR}; edits elsewhere leave them as they are.]"
+        yield f"[Some bytes are not valid {page.encoding} and are shown as {REPLACEMENT_CHAR}. Edits elsewhere keep them.]"
     yield from _format_change_notes(page)
 
 
 def _format_change_notes(page: TextResult | NotebookResult) -> Iterator[str]:
     if page.is_stale and not page.diff_since_read:
-        yield "[The file has changed since you last saw it.]"
+        yield "[The file has changed since you last read it.]"
     elif page.is_stale:
-        yield "[The file has changed since you last saw it:]"
+        yield "[The file has changed since you last read it:]"
         yield page.diff_since_read.rstrip("\n")
 
 
 def _format_line_range(page: TextResult) -> str:
     last = page.first + len(page.lines) - 1
     of = f" of {page.total}" if page.total is not None else ""
-    left = f" {page.omitted_lines} more lines were asked for and left out." if page.omitted_lines else ""
-    return f"These are lines {page.first}-{last}{of}.{left}"
+    left = f" {page.omitted_lines} more requested lines were left out." if page.omitted_lines else ""
+    return f"Lines {page.first}-{last}{of}.{left}"
 
 
 def _format_edit_notes(edited: EditResult) -> Iterator[str]:
     if edited.created and edited.encoding != "utf-8":
-        yield f"[The new file is stored as {edited.encoding}, {ENCODING_REASONS[edited.encoding_source]}.]"
-    loose = [(n, step.matched_by) for n, step in enumerate(edited.steps, 1) if step.matched_by != "exact"]
+        yield f"[The encoding of the new file is {edited.encoding} ({ENCODING_REASONS[edited.encoding_source]}).]"
+    loose = [(n, step.matched_by) for n, step in enumerate(edited.steps, 1) if step.matched_by not in ("exact", "line")]
     for n, strategy in loose[:5]:
-        which = f"Edit {n}" if len(edited.steps) > 1 else "The text"
-        yield f"[{which} was not there exactly as quoted; it matched apart from {strategy}.]"
+        which = f"Edit {n}" if len(edited.steps) > 1 else "The quoted text"
+        yield f"[{which} matched except for {strategy}.]"
     if len(loose) > 5:
-        yield f"[So did {len(loose) - 5} more edits.]"
+        yield f"[{len(loose) - 5} more edits did not match exactly.]"
 
 
 def _format_patch_notes(patched: PatchResult) -> Iterator[str]:
@@ -116,9 +119,9 @@ def _format_patch_notes(patched: PatchResult) -> Iterator[str]:
         if strategy != "exact"
     ]
     for which, strategy in loose[:5]:
-        yield f"[{which} was not there exactly as quoted; it matched apart from {strategy}.]"
+        yield f"[{which} matched except for {strategy}.]"
     if len(loose) > 5:
-        yield f"[So did {len(loose) - 5} more hunks.]"
+        yield f"[{len(loose) - 5} more hunks did not match exactly.]"
 
 
 # --- errors
@@ -127,7 +130,7 @@ def _format_patch_notes(patched: PatchResult) -> Iterator[str]:
 def format_error_notes(error: ToolError) -> Iterator[str]:
     match error:
         case NotFound(near=near) if near:
-            yield f"[There is {format_list(near, max_items=5)}.]"
+            yield f"[Did you mean {'one of ' if len(near) > 1 else ''}{format_list(near, max_items=5)}?]"
         case PartlyRead(seen=seen) if seen:
             yield f"[Lines read so far: {format_ranges(seen)}.]"
         case Stale():
@@ -137,9 +140,9 @@ def format_error_notes(error: ToolError) -> Iterator[str]:
         case HunkMismatch(old=old, scope=scope, nearest=nearest) if old or scope:
             yield from _format_hunk_mismatch_notes(scope or old, nearest)
         case HunkAmbiguous(matched_by=strategy) if strategy != "exact":
-            yield f"[Ambiguous: the lines are the same apart from {strategy}.]"
+            yield f"[The places are the same except for {strategy}.]"
         case Ambiguous(lines=lines, matched_by=strategy):
-            loosely = "" if strategy == "exact" else f", apart from {strategy}"
+            loosely = "" if strategy == "exact" else f", which match except for {strategy}"
             yield f"[Ambiguous: it starts on lines {format_list(lines)}{loosely}.]"
         case OverlappingMatches(lines=lines):
             yield f"[It starts on lines {format_list(lines)}.]"
@@ -150,22 +153,22 @@ def format_error_notes(error: ToolError) -> Iterator[str]:
 def _format_stale_notes(stale: Stale) -> Iterator[str]:
     by = f" by the session {truncate(stale.writer)}" if stale.writer else ""
     if not stale.diff:
-        yield f"[Stale: changed{by}; what it was before is no longer kept.]"
+        yield f"[It was changed{by}. The version that you read is no longer kept.]"
         return
-    yield f"[Stale: changed{by} since you last saw it:]"
+    yield f"[Changed{by} since you last read it:]"
     yield stale.diff.rstrip("\n")
     if stale.complete:
-        yield "[This is all that changed, and you have now seen it: fit your change to it and call again.]"
+        yield "[That is the whole change, and the file now counts as read. Adapt your change to it and call again.]"
     else:
-        yield "[More changed than is shown here.]"
+        yield "[More has changed than is shown here. Read the file again.]"
 
 
 def _format_no_match_notes(error: NoMatch) -> Iterator[str]:
     if error.again:
         where = f" from line {error.nearest.first}" if error.nearest else ""
-        yield f"[The same call failed before and will fail again: read the file anew{where} and quote what it says there.]"
+        yield f"[The same call failed just before and will fail again. Read the file again{where} and quote what is there.]"
     if error.nearest is None:
-        yield "[Absent: no line of it is in the file.]"
+        yield "[Not in the file: none of its lines is there.]"
         return
     yield f"[{NO_MATCH_REASONS[error.kind]}:]"
     yield from _format_region(error.nearest)
@@ -198,12 +201,12 @@ def _limit_chars(rows: Iterable[str], remaining: int) -> Iterator[str]:
 
 def _format_hunk_mismatch_notes(old: str, nearest: Region | None) -> Iterator[str]:
     if nearest is None:
-        yield "[Absent: no line of it is in the file.]"
+        yield "[Not in the file: none of its lines is there.]"
         return
     if _remove_whitespace(split_lines(old)) in _remove_whitespace(nearest.lines):
-        yield "[Whitespace: only blanks differ from these lines:]"
+        yield "[Only whitespace differs from these lines:]"
     else:
-        yield "[Absent as quoted. The nearest lines are:]"
+        yield "[Not in the file as quoted. The nearest lines are:]"
     yield from _format_region(nearest)
 
 

@@ -1,6 +1,6 @@
-"""What is not plain text in words: what stands beside the pictures, and where the pages are that do not stand here.
+"""Images, PDFs and notebooks in words: the text around the pictures, and which pages are not shown.
 
-The same in every dialect; how to ask for more pages is not.
+The same in every dialect, except for how to request more pages.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from handhold.dialects.formatting import format_ranges, pluralize, truncate
 
 FORMAT_NAMES = {"png": "PNG", "jpeg": "JPEG", "gif": "GIF", "webp": "WebP", "pdf": "PDF"}
 OMISSION_REASONS = {
-    "": f"one call shows at most {MAX_PDF_PAGES}",
-    "room": "there was no more room",
+    "": f"one call shows at most {MAX_PDF_PAGES} pages",
+    "room": "the reply is full",
     "time": "the pages took too long",
     "memory": "the pages took too much memory",
-    "broken": "the file is broken there, or made to break what reads it",
+    "broken": "the file is damaged there",
 }
-MORE_PAGES_HINT, SINGLE_PAGES_HINT = 'Go on with pages="{pages}".', 'Try them one by one with pages="{pages}".'
+MORE_PAGES_HINT, SINGLE_PAGES_HINT = 'Continue with pages="{pages}".', 'Try them one at a time with pages="{pages}".'
 
 Media = ImageResult | PdfResult | NotebookResult
 
@@ -47,41 +47,37 @@ def _format_image_notes(image: ImageResult) -> Iterator[str]:
     yield from _format_type_mismatch(image.claimed_medium, FORMAT_NAMES[image.medium])
     if image.frames != 1:
         count = f"{image.frames:,}" if image.frames else "many"
-        yield f"[It is an animation of {count} frames; this is the first.]"
+        yield f"[It is an animation of {count} frames; this is the first frame.]"
     if image.is_stale:
-        yield "[The file has changed since you last saw it.]"
+        yield "[The file has changed since you last read it.]"
 
 
 def format_pdf(result: PdfResult, *, with_page_hint: bool) -> str:
-    """With `with_page_hint`, how to ask for the pages that are left."""
+    """With `with_page_hint`, it says how to request the remaining pages."""
     pictures = iter(range(1, len(result.images) + 1))
     pages = (
         f"=== Page {page.number}\n{_format_page(page, next(pictures) if page.picture else 0)}" for page in result.pages
     )
     here = format_ranges(merge_ranges([(page.number, page.number) for page in result.pages]))
-    these = (
-        f"; {'these are' if len(result.pages) > 1 else 'this is'} {here}"
-        if len(result.pages) < result.page_count
-        else ""
-    )
+    these = f"; showing {here}" if len(result.pages) < result.page_count else ""
     head = [
         f"[{truncate(result.path)}: PDF, {pluralize(result.page_count, 'page')}{these}.]",
         *_format_type_mismatch(result.claimed_medium, "PDF"),
     ]
     if result.is_stale:
-        head.append("[The file has changed since you last saw it.]")
+        head.append("[The file has changed since you last read it.]")
     return "\n\n".join(["\n".join(head), *pages, *_format_omitted_pages(result, with_page_hint=with_page_hint)])
 
 
 def _format_page(page: PdfPage, picture: int) -> str:
     if page.is_broken:
-        return "[This page is broken and cannot be shown.]"
+        return "[This page is damaged and cannot be shown.]"
     lines = [page.text] if page.text else []
     if page.omitted_chars:
-        lines.append(f"[{page.omitted_chars:,} more characters of this page do not fit.]")
+        lines.append(f"[{page.omitted_chars:,} more characters of this page are not shown.]")
     if picture:
         lines.append(f"[{'See' if page.text else 'No text; see'} image {picture}.]")
-    return "\n".join(lines) or "[Empty.]"
+    return "\n".join(lines) or "[Empty page.]"
 
 
 def _format_omitted_pages(result: PdfResult, *, with_page_hint: bool) -> Iterator[str]:
@@ -93,7 +89,7 @@ def _format_omitted_pages(result: PdfResult, *, with_page_hint: bool) -> Iterato
     following = f"{first}-{last}" if last > first else f"{first}"
     more = SINGLE_PAGES_HINT if result.stop_reason not in ("", "room") else MORE_PAGES_HINT
     how = f" {more.format(pages=following)}" if with_page_hint else ""
-    yield f"[Not shown: {'page' if _has_one_omitted_page(result) else 'pages'} {format_ranges(result.omitted_ranges)}, since {why}.{how}]"
+    yield f"[Not shown: {'page' if _has_one_omitted_page(result) else 'pages'} {format_ranges(result.omitted_ranges)}, because {why}.{how}]"
 
 
 def _has_one_omitted_page(result: PdfResult) -> bool:

@@ -1,19 +1,19 @@
-"""Which dialect a model knows best: a table that names its reasons.
+"""Which dialect a model knows best: a table, with reasons.
 
-The first row whose pattern is in the model's name decides. What makers and gateways put in front of a name
-(`openai/`, `eu.anthropic.`, `models/`) and behind it (dates, sizes) does not matter.
+The first row whose pattern is in the model's name decides. Prefixes of vendors and gateways (`openai/`,
+`eu.anthropic.`, `models/`) and suffixes (dates, sizes) do not matter.
 """
 
 import re
 from dataclasses import dataclass
 
 DEFAULT_DIALECT = "handhold"
-_NAME_START = r"(?:^|[/:.@ ])"  # of a name, behind whatever stands in front
+_NAME_START = r"(?:^|[/:.@ ])"  # of a name, after any prefix
 
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """Models of one descent: a pattern in their names, the dialect that they know, and why it is theirs."""
+    """Related models: a pattern in their names, their dialect, and why it is theirs."""
 
     pattern: str
     dialect: str
@@ -24,14 +24,14 @@ class ModelFamily:
 
 
 MODEL_FAMILIES = (
-    ModelFamily("claude", "claude", "its maker's own coding agent has these tools, under these names"),
-    ModelFamily(r"gpt-[\w.-]*codex", "codex", "made for an agent whose files are changed by apply_patch"),
-    ModelFamily("codex", "codex", "made for an agent whose files are changed by apply_patch"),
+    ModelFamily("claude", "claude", "its vendor's own coding agent has these tools, under these names"),
+    ModelFamily(r"gpt-[\w.-]*codex", "codex", "made for an agent that changes files with apply_patch"),
+    ModelFamily("codex", "codex", "made for an agent that changes files with apply_patch"),
     ModelFamily(
-        r"gpt-(?:4\.1|5)", "codex", "its maker's prompting guide says that it was trained on this patch format"
+        r"gpt-(?:4\.1|5)", "codex", "its vendor's prompting guide says that it was trained on this patch format"
     ),
-    ModelFamily(r"o[34](?:$|-)", "codex", "its maker's coding agent gave it apply_patch and a shell"),
-    ModelFamily("gemini", "gemini", "its maker's own command line has these tools, under these names"),
+    ModelFamily(r"o[34](?:$|-)", "codex", "its vendor's coding agent gave it apply_patch and a shell"),
+    ModelFamily("gemini", "gemini", "its vendor's own command line has these tools, under these names"),
 )
 
 
@@ -42,7 +42,7 @@ class DialectChoice:
 
 
 def match_model(model: str) -> DialectChoice:
-    """The dialect for a model, and why; one that nobody here knows gets our own."""
+    """The dialect for a model, and why; an unknown model gets our own."""
     for family in MODEL_FAMILIES:
         if family.matches(model):
             return DialectChoice(family.dialect, family.because)

@@ -1,6 +1,6 @@
-"""Notebooks in words: cells with what they put out, and what came of a change to one.
+"""Notebooks in words: cells with their outputs, and the result of changing one.
 
-Lines of a source have numbers, and lines of an output a bar, so that no cell can pass for two.
+Source lines have numbers and output lines a bar, so that the content of one cell cannot pass for two cells.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from handhold.core.errors import BadArguments
 from handhold.core.requests import CellAction, NotebookEdit
 from handhold.core.results import CellOutput, CellView, NotebookEditResult, NotebookResult, TextResult
-from handhold.dialects.arguments import describe_value
+from handhold.dialects.arguments import MISSING, describe_value
 from handhold.dialects.formatting import format_row, pluralize, truncate
 
 ACTION_VERBS = {
@@ -20,17 +20,19 @@ ACTION_VERBS = {
     "append": "Appended",
     "delete": "Deleted",
 }
-RENUMBERED_NOTE = "The cells behind it have other names now. Read the notebook again before you change another."
-EDIT_AS_TEXT_NOTE = "[These are its cells. The file itself is JSON, and an edit quotes that text.]"
+RENUMBERED_NOTE = "The cells after it have new names now. Read the notebook again before you change another cell."
+EDIT_AS_TEXT_NOTE = "[These are its cells. The file itself is JSON; quote the JSON text in an edit.]"
 
 
 @dataclass(frozen=True)
 class NotebookPhrases:
-    """What a family's tools have for a notebook, as pieces of a note; empty where there is nothing to take."""
+    """How a family's tools handle notebooks, as parts of a note; empty where they have nothing for it."""
 
-    continuation: str = "Go on with offset={next}."  # {next} is a cell counted from 1, {skip} how many stand before it
-    search_in_cell: str = "; grep finds lines in it"  # where a cell is cut
-    can_edit_cells: bool = True  # whether one of them changes a cell
+    continuation: str = (
+        "Continue with offset={next}."  # {next} counts cells from 1, {skip} is the number of cells before
+    )
+    search_in_cell: str = "; use grep to search it"  # where a cell is truncated
+    can_edit_cells: bool = True  # whether a tool changes cells
 
 
 DEFAULT_PHRASES = NotebookPhrases()
@@ -40,25 +42,26 @@ DEFAULT_PHRASES = NotebookPhrases()
 
 
 def build_notebook_edit(tool: str, a: Mapping[str, Any]) -> NotebookEdit:
-    """A call with an action for every place; BadArguments if something that it needs is missing, or makes no sense."""
+    """The request of a call with an `action`; BadArguments if an argument is missing or does not fit the action."""
     action: CellAction = a["action"]
     cell, source, kind = a.get("cell", ""), a.get("source"), a.get("kind")
     if action == "append" and cell:
         raise BadArguments(
-            tool, "cell", describe_value(cell), f"nothing with {action}: a new cell goes behind the last"
+            tool, "cell", describe_value(cell), f"left out with action={action}: the new cell goes to the end"
         )
     if action != "append" and not cell:
-        raise BadArguments(tool, "cell", "missing", f"the name of a cell with {action}, as read_file shows it")
+        raise BadArguments(tool, "cell", MISSING, f"the name of a cell as read_file shows it, with action={action}")
     if action == "delete" and (source or kind):
-        raise BadArguments(tool, "source" if source else "kind", "given", f"nothing with {action}")
+        argument = "source" if source else "kind"
+        raise BadArguments(tool, argument, describe_value(source or kind), f"left out with action={action}")
     if action == "replace" and source is None and kind is None:
-        raise BadArguments(tool, "source", "missing", f"a string with {action}")
+        raise BadArguments(tool, "source", MISSING, f"a string, with action={action}")
     if action in ("insert_before", "insert_after", "append") and source is None:
-        raise BadArguments(tool, "source", "missing", f"a string with {action}")
+        raise BadArguments(tool, "source", MISSING, f"a string, with action={action}")
     return NotebookEdit(a["path"], action, cell, source, kind)
 
 
-# --- what is shown
+# --- cells
 
 
 def format_notebook(notebook: NotebookResult, phrases: NotebookPhrases = DEFAULT_PHRASES) -> Iterator[str]:
@@ -68,7 +71,7 @@ def format_notebook(notebook: NotebookResult, phrases: NotebookPhrases = DEFAULT
             f"nbformat {notebook.version[0]}.{notebook.version[1]}",
         ]
     )
-    yield f"[{truncate(notebook.path)}: a notebook of {pluralize(notebook.total, 'cell')} ({about}).]"
+    yield f"[{truncate(notebook.path)}: notebook with {pluralize(notebook.total, 'cell')} ({about}).]"
     for cell in notebook.cells:
         yield from _format_cell(cell, notebook, phrases)
     yield from format_notes(notebook, phrases)
@@ -77,17 +80,17 @@ def format_notebook(notebook: NotebookResult, phrases: NotebookPhrases = DEFAULT
 def format_notes(notebook: NotebookResult, phrases: NotebookPhrases = DEFAULT_PHRASES) -> Iterator[str]:
     if notebook.has_more:
         last = notebook.first + len(notebook.cells) - 1
-        yield f"[These are cells {notebook.first}-{last} of {notebook.total}. {phrases.continuation.format(next=last + 1, skip=last)}]"
+        yield f"[Cells {notebook.first}-{last} of {notebook.total}. {phrases.continuation.format(next=last + 1, skip=last)}]"
     if not phrases.can_edit_cells:
         yield EDIT_AS_TEXT_NOTE
     elif not notebook.is_editable:
-        yield "[Its cells cannot be edited: only those of nbformat 4 can.]"
+        yield "[Its cells cannot be edited: only nbformat 4 is supported.]"
     elif notebook.has_numbered_cells:
-        yield "[Cells without an id of their own are called by their number, which changes when a cell before them comes or goes.]"
+        yield "[Cells without an id are named by their number, which changes when a cell before them is added or deleted.]"
 
 
 def _format_cell(cell: CellView, notebook: NotebookResult, phrases: NotebookPhrases) -> Iterator[str]:
-    name = f'cell="{cell.name}"' if cell.name else "a cell that has the id of another"
+    name = f'cell="{cell.name}"' if cell.name else "a cell with the id of another cell"
     run = "" if cell.execution_count is None else f", run {cell.execution_count}"
     yield f"=== {name} ({cell.number} of {notebook.total}, {cell.kind}{run})"
     if cell.source:
@@ -105,12 +108,12 @@ def _format_output(output: CellOutput) -> Iterator[str]:
     if output.text:
         yield from (f"      | {line}" for line in output.text.split("\n"))
     if output.omitted_chars:
-        yield f"   --- {pluralize(output.omitted_chars, 'character')} left out here"
+        yield f"   --- {pluralize(output.omitted_chars, 'character')} left out"
         yield from (f"      | {line}" for line in output.tail.split("\n"))
 
 
 def format_output_header(output: CellOutput) -> str:
-    """What an output is, in a few words."""
+    """The kind and format of an output, in a few words."""
     words = [output.kind]
     if output.picture_number:
         words.append(f"picture {output.picture_number} below ({output.mime}, {output.size[0]}x{output.size[1]})")
@@ -122,12 +125,12 @@ def format_output_header(output: CellOutput) -> str:
 
 
 def explain_text_fallback(page: TextResult) -> Iterator[str]:
-    """Why a file is shown as text whose name is that of a notebook."""
+    """Why a file with the name of a notebook is shown as text."""
     if page.notebook_error:
-        yield f"[It is shown as text, since it cannot be read as a notebook: {page.notebook_error}.]"
+        yield f"[Shown as text, because it is not a valid notebook: {page.notebook_error}.]"
 
 
-# --- what was done
+# --- edits
 
 
 def format_notebook_edit(result: NotebookEditResult) -> str:
@@ -136,5 +139,5 @@ def format_notebook_edit(result: NotebookEditResult) -> str:
     if result.action == "delete":
         text += f" {pluralize(result.total, 'cell')} left."
     if result.outputs_cleared:
-        text += " What it had put out was cleared."
+        text += " Its outputs were cleared."
     return f"{text} {RENUMBERED_NOTE}" if result.cells_renumbered else text

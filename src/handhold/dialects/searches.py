@@ -1,7 +1,7 @@
-"""Searches, as every dialect shows them: a tree, rows by file, and what was not looked at.
+"""Searches, as every dialect shows them: a tree, matches by file, and what was not searched.
 
-What a family's tools have for going on, and for including what was left out, differs: that is its `SearchPhrases`. That
-something was left out is said in every one of them, whether hints are on or not.
+How to continue, and how to include what was left out, differs by family: those are its `SearchPhrases`. Every dialect
+reports that something was left out, with or without hints.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,42 +13,40 @@ from handhold.core.tools.list_files import INDENT_CHARS, count_shared_prefix
 from handhold.core.tools.paging import INCOMPLETE_SKIP_REASONS
 from handhold.dialects.formatting import format_list, format_row, pluralize, truncate
 
-MAX_SEARCH_CHARS = (
-    69_000  # characters of what was found: 20,000 tokens, less what the notes and the numbers of long files take
-)
-MAX_CONTEXT_LINES = 40  # lines on one side of a match, so that one match with its lines is always within the room
-MAX_LISTED_SKIPS = 8  # ignore files that are told one by one
+MAX_SEARCH_CHARS = 69_000  # characters of results: 20,000 tokens, minus the notes and the line numbers of long files
+MAX_CONTEXT_LINES = 40  # lines on each side of a match, so that one match with its lines always fits
+MAX_LISTED_SKIPS = 8  # ignore rules that are listed one by one
 
 
 @dataclass(frozen=True)
 class SearchPhrases:
-    """What a family's tools take, as sentences for a note; empty where there is nothing to take."""
+    """What a family's tools offer, as sentences for a note; empty where they have nothing for it."""
 
     next_page: str  # with {cursor} in it
     narrow: str
-    unsorted: str  # what needs no whole scan
+    unsorted: str  # the order that needs no complete scan
     ignored: str
     hidden: str
-    explicit_path: str  # what is named is always looked at
+    explicit_path: str  # a file that is named itself is always searched
     regex: str
     literal: str
-    timed_out: str = ""  # what a source says at the time limit, with {seconds} in it
+    timed_out: str = ""  # the message of a source at the time limit, with {seconds} in it
 
 
 AnySearchResult = ListResult | GlobResult | GrepResult
 
 
-# --- what was found
+# --- results
 
 
 def normalize_folder(path: str) -> str:
-    """The path of a folder as models spell it: nothing, a dot and a final slash mean what they do in a shell."""
+    """The path of a folder as models spell it: an empty path, a dot and a trailing slash mean what they do in a shell."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     return ("/" if path.startswith("/") or not names else "") + "/".join(names)
 
 
 def format_tree(found: ListResult) -> Iterator[str]:
-    """Names under the folders that they are in, which a later page names again."""
+    """Names under their folders; a later page names the folders again."""
     top = found.summary.path.rstrip("/") + "/"
     yield top
     current: Sequence[str] = ()
@@ -79,7 +77,7 @@ def format_matches(found: GrepResult) -> Iterator[str]:
 
 
 def format_match_lines(hit: SearchHit) -> Iterator[str]:
-    """Matches with an arrow behind their number, the lines around them with a dash; a gap is shown if there are any."""
+    """Matches have an arrow after their number, the lines around them a dash; gaps between them are marked."""
     around = not all(each.is_match for each in hit.rows)
     before = None
     for each in hit.rows:
@@ -96,30 +94,30 @@ def format_match_row(match_row: MatchRow) -> str:
     return f"{start}{match_row.text}{end}"
 
 
-# --- what was not
+# --- what was left out
 
 
 def format_empty_result(found: AnySearchResult) -> str:
-    """What can be said for certain where nothing was found."""
+    """What is certain where nothing was found."""
     search = found.summary
     files, skipped = search.outcome.searched_count, search.outcome.skipped
     where = "the workspace" if search.path == "." else truncate(search.path)
     if search.start:
-        return "There is nothing more."
+        return "There are no more results."
     if search.outcome.abort_reason == "deadline":
-        return f"Nothing was found in {where} before time ran out."
+        return f"Nothing was found in {where} before the time limit."
     if search.outcome.abort_reason == "entries":
-        return f"Nothing was found in {where} among the entries that were visited."
+        return f"Nothing was found in {where} among the entries that were searched."
     if isinstance(found, ListResult):
-        return f"Nothing in {where} is shown." if skipped else f"There is nothing in {where}."
+        return f"Everything in {where} was left out." if skipped else f"There is nothing in {where}."
     among = f" that matches {truncate(found.glob)}" if isinstance(found, GrepResult) and found.glob else ""
     if files == 0 and among and skipped and all(each.rule == "denied" for each in skipped):
-        # Whether the pattern matches one of those is not told: that would be half their names.
-        return f"Nothing was searched: there is no file in {where}{among} and may be searched."
+        # Whether the pattern matches one of them is not reported: that would reveal parts of their names.
+        return f"Nothing was searched: no file in {where}{among} may be searched."
     if files == 0 and skipped:
-        return f"Nothing was searched: every file in {where}{among} is left out."
+        return f"Nothing was searched: every file in {where}{among} was left out."
     if files == 0:
-        return f"Nothing was searched: there is no file in {where}{among}."
+        return f"Nothing was searched: {where} has no file{among}."
     filtered = (
         f", among files that match {truncate(found.glob)}" if isinstance(found, GrepResult) and found.glob else ""
     )
@@ -127,9 +125,9 @@ def format_empty_result(found: AnySearchResult) -> str:
 
 
 def describe_omitted(found: GlobResult | GrepResult) -> str:
-    """What is known of the files that were left out. Where there is a glob, only those are told that it would match."""
+    """What is known about the files that were left out. With a glob, only those that it matches are reported."""
     if isinstance(found, GlobResult):
-        return "none that was left out matches"
+        return "no file that was left out matches"
     return "none of them was left out" if found.glob else "none was left out"
 
 
@@ -141,7 +139,7 @@ def describe_coverage(files: int | None, omitted: str) -> str:
 
 
 def format_search_notes(found: AnySearchResult, phrases: SearchPhrases) -> Iterator[str]:
-    """How far the search went: its order, where the rest is, and everything that makes it less than whole."""
+    """How complete the search is: its order, how to get the rest, and everything that was left out."""
     search = found.summary
     scan = search.outcome
     if search.shown_count:
@@ -149,16 +147,16 @@ def format_search_notes(found: AnySearchResult, phrases: SearchPhrases) -> Itera
     if scan.abort_reason == "deadline" and phrases.timed_out:
         yield phrases.timed_out.format(seconds=search.timeout_seconds)
     elif scan.abort_reason == "deadline":
-        yield f"[Time ran out before everything was searched{describe_newest_only(found)}. {suggest_narrowing(found, phrases)}]"
+        yield f"[The time limit was reached before everything was searched{describe_newest_only(found)}. {suggest_narrowing(found, phrases)}]"
     if scan.abort_reason == "entries":
-        yield f"[Not every entry was visited: there are too many. {suggest_narrowing(found, phrases)}]"
+        yield f"[There are too many entries; not all of them were searched. {suggest_narrowing(found, phrases)}]"
     if scan.fallback_reason:
-        yield f"[Searched by {scan.engine}, not by ripgrep: {scan.fallback_reason}.]"
+        yield f"[Searched by {scan.engine} instead of ripgrep: {scan.fallback_reason}.]"
     if scan.unstable_count:
         verb = "is" if scan.unstable_count == 1 else "are"
-        yield f"[{pluralize(scan.unstable_count, 'file')} changed or went away meanwhile and {verb} not shown.]"
+        yield f"[{pluralize(scan.unstable_count, 'file')} changed or disappeared during the search and {verb} not shown.]"
     if scan.changed_since_cursor:
-        yield "[Something changed since this cursor was given, so some may be missing here or come twice. Start again without it to be sure.]"
+        yield "[Files have changed since the cursor was made, so results may be missing or repeated. Start again without the cursor to be sure.]"
     yield from format_skipped_notes(found, phrases)
     if search.hint:
         yield f"[{format_hint(found, phrases)}]"
@@ -173,17 +171,17 @@ def format_page_notes(found: AnySearchResult, phrases: SearchPhrases) -> Iterato
         return
     where = f"{format_item_range(found)}{describe_order(found) if search.has_more or search.shown_count > 1 else ''}"
     if not search.has_more:
-        yield f"[{where}. That is the last page.]"
+        yield f"[{where}. This is the last page.]"
     elif search.cursor and phrases.next_page:
         yield f"[{where}, and there may be more. {phrases.next_page.format(cursor=search.cursor)}]"
     elif search.outcome.abort_reason in ("deadline", "entries"):
-        yield f"[{where}.]"  # the next note says what to do
+        yield f"[{where}.]"  # the next note says how to continue
     else:
         yield f"[{where}, and there may be more. {suggest_narrowing(found, phrases)}]"
 
 
 def format_item_range(found: AnySearchResult) -> str:
-    """Which of all the items these are."""
+    """The position of these items among all of them."""
     match found:
         case ListResult():
             one, many = "Entry", "Entries"
@@ -212,7 +210,7 @@ def suggest_narrowing(found: AnySearchResult, phrases: SearchPhrases) -> str:
 
 def describe_newest_only(found: AnySearchResult) -> str:
     some = is_newest_first(found) and found.summary.shown_count
-    return "; these are the newest of the files seen until then" if some else ""
+    return "; these are the newest files found by then" if some else ""
 
 
 def is_newest_first(found: AnySearchResult) -> bool:
@@ -231,7 +229,7 @@ def format_counts(found: GlobResult | GrepResult) -> str:
 
 
 def format_skipped_notes(found: AnySearchResult, phrases: SearchPhrases) -> Iterator[str]:
-    """All of it after a miss and in a listing, else what nobody wanted left out."""
+    """Everything that was left out, in a listing or after no match; otherwise only what makes the result incomplete."""
     everything = isinstance(found, ListResult) or not found.summary.shown_count
     skipped = [each for each in found.summary.outcome.skipped if everything or each.rule in INCOMPLETE_SKIP_REASONS]
     if not skipped:
@@ -258,7 +256,7 @@ def describe_skipped(skipped: SkippedFiles, one: str, many: str) -> str:
         case "too large":
             return f"{some} {noun} over 1 GiB"
         case "denied":
-            return f"{some} {noun} that the policy does not show"
+            return f"{some} {noun} hidden by the policy"
         case "unreadable":
             return f"{some} {noun} that could not be read"
         case "too deep":
@@ -279,7 +277,7 @@ def suggest_including(skipped: Sequence[SkippedFiles], phrases: SearchPhrases) -
 def format_hint(found: AnySearchResult, phrases: SearchPhrases) -> str:
     match found:
         case GlobResult(summary=SearchSummary(hint="deeper"), pattern=pattern):
-            return f"A * stays in one folder: **/{truncate(pattern.rpartition('/')[2])} looks in all below."
+            return f"A * matches within one folder. Use **/{truncate(pattern.rpartition('/')[2])} to search all folders below."
         case GrepResult(summary=SearchSummary(hint="regex")):
             return phrases.regex
         case _:

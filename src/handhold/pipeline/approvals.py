@@ -39,10 +39,10 @@ from handhold.pipeline.policy_review import (
 from handhold.pipeline.session import Session
 
 QUEUE_FULL = (
-    "too many questions, or too long ones, wait for an answer already."
-    " A person can answer them with `handhold approve`; after that, send it again"
+    "too many questions, or too long ones, are already waiting."
+    " A person can answer them with `handhold approve`; then send it again"
 )
-DIFF_TOO_LONG = "what needs approval is too long to be shown. Do it in smaller steps"
+DIFF_TOO_LONG = "the change is too long to be shown. Make it in smaller steps"
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,7 @@ def _make_question(
 def _describe_keys(keys: Sequence[str]) -> str:
     """What these keys would allow from now on."""
     named = (
-        "changes in the workspace that no rule is about" if key == CHANGES_KEY else _describe_key(key)
-        for key in keys[:3]
+        "changes in the workspace that no rule covers" if key == CHANGES_KEY else _describe_key(key) for key in keys[:3]
     )
     more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
     return ", ".join(named) + more

@@ -61,7 +61,7 @@ class CancelToken:
                 running.cancel()
         if isinstance(error, asyncio.CancelledError):
             self.raise_if_cancelled()
-            raise RuntimeError("it was cancelled before it gave an answer") from error
+            raise RuntimeError("it was cancelled before it answered") from error
         if error:
             raise error
         return result

@@ -60,7 +60,7 @@ class CommandRunner:
         with self._opening:
             if self._shell is None:
                 if self._make_shell is None:
-                    raise NoShell("this workspace is not on a disk")
+                    raise NoShell("this workspace is not on disk")
                 self._shell = self._make_shell()
             return self._shell
 
@@ -121,7 +121,7 @@ class CommandRunner:
         """Without an overlay its effects cannot be reviewed before they count, so the command itself is."""
         direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
-            raise NoShell("a preview needs a shadow of the workspace, and there is none here")
+            raise NoShell("a preview needs an overlay of the workspace, which is not available here")
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network)
         roots = self._session.files.roots if direct else ()
         return self._authorizer.authorize_command(
@@ -136,7 +136,7 @@ class CommandRunner:
             found = analyze_command(command, ShellContext(self._session.files.roots, self._folder, expanduser("~")))
             return replace(found, contained=contained)
         except ExtraMissing as missing:  # nothing of it was read, not even whether it connects: not contained
-            because = f"commands can be read only where handhold[{missing.extra}] is installed"
+            because = f"commands cannot be analyzed unless handhold[{missing.extra}] is installed"
             return CommandAnalysis(command, "unknown", because)
 
     # --- after it ran

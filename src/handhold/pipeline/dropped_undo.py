@@ -35,8 +35,8 @@ def explain(dropped: Sequence[Mapping[str, Any]]) -> str:
     more = f" and {len(dropped) - MAX_NAMED_CALLS} more" if len(dropped) > MAX_NAMED_CALLS else ""
     calls = "1 earlier call" if len(dropped) == 1 else f"{len(dropped)} earlier calls"
     return (
-        f"[The space for undo is used up. The next changes will drop the undo of {calls}: {'; '.join(named)}{more}."
-        " Until then each can still be undone. The setting undo_bytes makes more space.]"
+        f"[The space for undo is full. The next changes will drop the undo data of {calls}: {'; '.join(named)}{more}."
+        " Until then each can still be undone. A larger undo_bytes in the settings keeps more.]"
     )
 
 

@@ -16,14 +16,14 @@ from handhold.pipeline.session import Session
 
 CANONICAL_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 RULES_CHANGED = (
-    "This call was carried out before. The rules about reading changed since, so its reply is not shown again; "
-    "to look again, use a new call id."
+    "This call was already carried out. The rules about reading have changed since, so its reply is not repeated; "
+    "to run it again, use a new call id."
 )
 UNDONE_SINCE = (
-    "[This call was carried out before, and its change was undone since. To make it again, use a new call id.]"
+    "[This call was already carried out, and its change has been undone since. To make it again, use a new call id.]"
 )
 CHANGED_SINCE = (
-    "[This call was carried out before and was not repeated. Changed since: {paths}. Read again before you go on.]"
+    "[This call was already carried out and was not repeated. Changed since: {paths}. Read again before you go on.]"
 )
 MAX_ARGUMENT_CHARS = 2000  # a longer argument is kept in the journal by its beginning and its hash
 MAX_CHECKED_PATHS = 100  # of a replayed call
@@ -46,7 +46,7 @@ class ReplayLog:
         if entry.outcome is None or entry.outcome.status == "interrupted":
             return None  # it never finished; what it had begun was rolled back
         if entry.outcome.reply is None:
-            text = "This call was carried out before; its reply is no longer kept."
+            text = "This call was already carried out; its reply is no longer kept."
             return self._add_note(Reply("success", text, replayed=True), entry) if entry.changed else None
         reply, rules = _load_reply(entry.outcome.reply)
         # These calls changed nothing: the machine or Handhold failed, or a question waits or found no room.
@@ -148,7 +148,7 @@ def canonicalize_arguments(tool: str, arguments: Any) -> str:
     try:
         return CANONICAL_JSON.encode(_shorten(arguments))
     except (TypeError, ValueError, RecursionError) as error:
-        expected = f"an object that JSON can hold ({error})"
+        expected = f"an object that fits into JSON: {error}"
         raise BadArguments(tool, "arguments", type(arguments).__name__, expected) from None
 
 

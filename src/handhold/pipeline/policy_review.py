@@ -20,7 +20,7 @@ RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands be
 CHANGES_KEY = "changes"  # the key of changes in the workspace that nothing sets apart
 
 OUTSIDE_LINK = Decision(
-    Verdict.ASK, "it has another name outside the workspace, and would change there too", "hard links", "built in"
+    Verdict.ASK, "it is hard-linked outside the workspace and would change there too", "hard links", "built in"
 )
 PRIVILEGED = Decision(
     Verdict.ASK,
@@ -122,7 +122,7 @@ class PolicyReviewer:
         """
         decision = (policy or self._session.policy).decide(verb, place)
         if decision.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
-            return Decision(Verdict.ASK, f"a protected name: {because}", "protected names", "built in")
+            return Decision(Verdict.ASK, f"it is protected: {because}", "protected names", "built in")
         return decision
 
     def decide_path(self, verb: Verb, path: str) -> Decision:
@@ -149,7 +149,7 @@ class PolicyReviewer:
             lost += 0 if self._was_made_here(change) else _count_entries(change)
             if lost > MAX_UNASKED_LOSSES:
                 most = MAX_UNASKED_LOSSES
-                because = f"{total} files would be deleted or overwritten, and more than {most} were there before"
+                because = f"{total} files would be deleted or overwritten, and more than {most} of them existed before"
                 return PolicyFinding(change.path, Decision(Verdict.ASK, because, "many files", "built in"))
         return None
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from handhold.core.errors import Denied, NotApproved, Stale, ToolError
 from handhold.core.ports.dialect import ReplyFrame
@@ -10,7 +11,11 @@ from handhold.core.ports.journal import CallDecision
 from handhold.core.requests import Request, Run
 from handhold.core.results import (
     EditResult,
+    GlobResult,
+    GrepResult,
     ImageResult,
+    JobResult,
+    ListResult,
     NotebookEditResult,
     NotebookResult,
     PatchResult,
@@ -32,6 +37,7 @@ class Responder:
     def __init__(self, session: Session, replays: ReplayLog) -> None:
         self._session = session
         self._replays = replays
+        self._shown_conditions = ShownConditions()
 
     def reply(self, context: CallContext, request: Request, result: Result) -> Reply:
         text, facts = self._encode(context, request, result), {**result.facts(), **context.facts()}
@@ -96,7 +102,7 @@ class Responder:
 
     def _encode(self, context: CallContext, request: Request, result: Result) -> str:
         call, hints = context.call, self._session.options.hints
-        call_id = format_id(call.call_id)
+        call_id, result = format_id(call.call_id), self._shown_conditions.omit_known(result)
         return self._session.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
 
     def _frame(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
@@ -118,6 +124,35 @@ class Responder:
         snapshot = self._session.files.read(stale.path)
         if snapshot.hash == stale.now:
             self._session.tracker.record_diff(snapshot)
+
+
+class ShownConditions:
+    """Conditions that hold for the whole session, such as hidden files: a reply reports each when it is new or changed.
+
+    Only the text leaves them out: `reply.data` has them in every reply.
+    """
+
+    def __init__(self) -> None:
+        self._last_shown: dict[str, Any] = {}
+
+    def omit_known(self, result: Result) -> Result:
+        match result:
+            case RunResult():
+                return replace(result, sandbox_known=self._is_known("command", (result.sandbox, result.undo_scope)))
+            case JobResult(action="start"):
+                return replace(result, sandbox_known=self._is_known("job", result.sandbox))
+            case GlobResult() | GrepResult() | ListResult() if reason := result.summary.outcome.fallback_reason:
+                if not self._is_known("search", reason):
+                    return result
+                outcome = replace(result.summary.outcome, fallback_reason="")
+                return replace(result, summary=replace(result.summary, outcome=outcome))
+            case _:
+                return result
+
+    def _is_known(self, kind: str, condition: Any) -> bool:
+        known = self._last_shown.get(kind) == condition
+        self._last_shown[kind] = condition
+        return known
 
 
 def refusal_decision(error: ToolError) -> CallDecision | None:

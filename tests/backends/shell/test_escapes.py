@@ -595,7 +595,7 @@ def test_without_a_launcher_no_command_runs_on_the_workspace_itself(direct: Pers
     direct.launcher = False
     done = direct.contained("echo x >file", shadow=False, protected=PROTECTED)
     assert done.returncode != 0
-    assert "needs a launcher that was not compiled" in done.stderr
+    assert "launcher" in done.stderr
     assert not (direct.root / "file").exists()
 
 

@@ -42,7 +42,7 @@ def test_there_is_no_shadow_of_a_home_or_of_what_is_above_one(desk: Desk):
 
 def test_there_is_no_shadow_of_the_whole_machine():
     files = Workspace(["/"], Kept())
-    with pytest.raises(OverlayUnavailable, match="whole machine"):
+    with pytest.raises(OverlayUnavailable, match="root of the file system"):
         WorkspaceOverlay.create(files.open_roots, files.get_staging_area, scratch=Path("/nonexistent"))
     files.close()
 
@@ -50,7 +50,7 @@ def test_there_is_no_shadow_of_the_whole_machine():
 @both
 def test_there_is_no_shadow_without_a_shelf(desk: Desk):
     files = Workspace([desk.ws], Kept())
-    with pytest.raises(OverlayUnavailable, match="no place"):
+    with pytest.raises(OverlayUnavailable, match="no space"):
         WorkspaceOverlay.create(files.open_roots, files.get_staging_area, scratch=desk.scratch)
     files.close()
 

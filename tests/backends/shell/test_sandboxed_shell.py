@@ -152,7 +152,7 @@ def test_where_there_is_no_shadow_it_is_said_before_and_a_preview_is_refused(tmp
             shell.files.open_roots, lambda _: None, NamesOnly(str(shell.ws)), state=shell.state, session="s"
         )
         assert not without.sandbox.shadow
-        assert "no shadow" in without.sandbox.why_not[-1]
+        assert "no overlay" in without.sandbox.why_not[-1]
         with pytest.raises(NoShell), without.run(Run("echo x > made", 10, 1_000, preview=True)):
             pass
         assert os.listdir(shell.ws) == []

@@ -102,7 +102,7 @@ def test_c60_what_models_put_around_a_patch_is_taken_off(wrapped: str):
         (body("*** Rename File: a"), 2, "*** Rename File: a", EXPECTED_FILE_HEADER),
         (body("hello"), 2, "hello", EXPECTED_FILE_HEADER),
         (body("*** Delete File: a", "x"), 3, "x", EXPECTED_FILE_HEADER),
-        (body("*** Delete File:"), 2, "*** Delete File:", 'a path behind "*** Delete File:"'),
+        (body("*** Delete File:"), 2, "*** Delete File:", 'a path after "*** Delete File:"'),
         (body("*** Add File: a", "+x", "y"), 4, "y", EXPECTED_ADDED_LINE),
         (body("*** Add File: a", "\\ No newline at end of file"), 3, "\\ No newline at end of file", EXPECTED_ADDED_LINE),
         (body("*** Update File: a"), 2, "*** Update File: a", EXPECTED_CHANGE),

@@ -66,7 +66,7 @@ class ConfinedConverter:
                 else parse_image(convert, records, result)
             )
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-            raise BrokenFile(convert.request.path, convert.medium, "what was made of it makes no sense") from None
+            raise BrokenFile(convert.request.path, convert.medium, "its converted form is invalid") from None
 
     def run_job(self, job: dict[str, Any], data: bytes) -> WorkerResult:
         with self._lock:
@@ -204,7 +204,7 @@ def make_error(convert: Convert, result: WorkerResult) -> ToolError:
     if reason in ("time", "memory"):
         return ConversionLimitExceeded(convert.request.path, reason)
     words = extract_error(result)
-    because = words if result.exit_code == 1 and words else "the decoder gave up on it"
+    because = words if result.exit_code == 1 and words else "the decoder failed"
     return BrokenFile(convert.request.path, convert.medium, because)
 
 

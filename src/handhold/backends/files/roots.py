@@ -155,8 +155,8 @@ def _check_path(path: str) -> None:
     if path != "/" and (path in (".", "..") or path.endswith(("/", "/.", "/.."))):
         raise BadPath(path, "it ends in '/', '.' or '..'")
     if "\0" in path:
-        raise BadPath(path, "it holds a NUL")
+        raise BadPath(path, "it contains a NUL")
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        raise BadPath(path, "it holds characters that no file name can") from None
+        raise BadPath(path, "it contains characters that file names cannot have") from None

@@ -22,7 +22,7 @@ def resolve_public(name: str, port: int) -> Sequence[str]:
     addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
     for address in addresses:
         if not is_public(address):
-            raise BadHost(f"its name leads to {address}, which is not on the public network")
+            raise BadHost(f"its name resolves to {address}, which is not on the public network")
     return addresses
 
 

@@ -61,7 +61,9 @@ class Proxy:
             refused = [f"{host} ({why})" for host, (last, why) in self.refused_hosts.items() if last >= since]
         reported = refused[:MAX_REPORTED_HOSTS]
         more = f" and {len(refused) - MAX_REPORTED_HOSTS} more" if len(refused) > MAX_REPORTED_HOSTS else ""
-        return (f"The network is open for named hosts only. Refused: {', '.join(reported)}{more}",) if reported else ()
+        return (
+            (f"The network is open only for allowed hosts. Refused: {', '.join(reported)}{more}",) if reported else ()
+        )
 
     # --- connections
 

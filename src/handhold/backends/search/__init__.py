@@ -34,7 +34,7 @@ class DiskSearch:
         search = replace(search, place=unescape_ambiguous(search.place))
         if isinstance(search.request, ListFiles):
             return list_directory(self._workspace, search, visible, until)
-        fallback_reason = "" if "ripgrep" in self._engines else "ripgrep is switched off"
+        fallback_reason = "" if "ripgrep" in self._engines else "ripgrep is disabled"
         limits_entries = search.max_entries is not None  # in a defined order, which only the built-in search has
         if not fallback_reason and not limits_entries:
             try:

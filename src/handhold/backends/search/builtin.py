@@ -71,7 +71,7 @@ class BuiltinSearchRun(SearchRun):
 
     @property
     def engine(self) -> str:
-        return f"the walk of handhold {VERSION}"
+        return f"the built-in search of handhold {VERSION}"
 
     # --- results
 

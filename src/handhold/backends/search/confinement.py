@@ -47,7 +47,7 @@ def confine(folder: SearchFolder, program: str, name: bytes, *, ignored: bool) -
         for path in list_visible_parts(folder.fd, hidden):
             readable.append(path)
             if len(readable) > MAX_RULES:
-                raise EngineFailed("too many files lie beside those that may not be read")
+                raise EngineFailed("there are too many files next to those that may not be read")
     else:
         readable.append(CURRENT_DIR)
     flags += [word for path in readable for word in ("-r", path)]
@@ -69,7 +69,7 @@ def find_needed_files(program: str) -> tuple[str, ...] | str:
     if (version := landlock_abi_version()) < MIN_ABI_VERSION:
         return f"no Landlock: this kernel has {f'version {version} of it' if version else 'none'}"
     if not os.path.exists(LAUNCHER_PATH):
-        return "no launcher: it was not built, for want of a C compiler"
+        return "there is no launcher: it was not built, because no C compiler was found"
     real = os.path.realpath(program)
     for libraries in ((), tuple(dict.fromkeys(map(os.path.realpath, LIBRARIES)))):
         needed = (real, *libraries)
@@ -107,7 +107,7 @@ def build_hidden_tree(folder: SearchFolder) -> HiddenTree:
     try:
         places = folder.denied_places
     except TimeoutError:
-        raise EngineFailed("it takes too long to find the files that may not be read") from None
+        raise EngineFailed("finding the files that may not be read takes too long") from None
     for place in places:
         if place.startswith(prefix):
             within = hidden

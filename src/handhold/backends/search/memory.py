@@ -27,7 +27,7 @@ from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguou
 from handhold.version import VERSION
 
 ALL_LINES = 1 << 60
-ENGINE = f"the walk of handhold {VERSION}, in memory"
+ENGINE = f"the built-in search of handhold {VERSION}, in memory"
 
 
 class MemoryTree:

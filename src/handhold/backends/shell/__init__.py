@@ -107,7 +107,7 @@ class SandboxedShell:
         their own processes.
         """
         if not hasattr(os, "pidfd_open"):
-            raise NoShell("commands are run on Linux only")
+            raise NoShell("commands run only on Linux")
         self._sandbox = create_sandbox(mode)
         self._bubblewrap = self._sandbox.bubblewrap.path if self._sandbox.bubblewrap else ""
         self._roots = tuple({root.real: root for root in roots if root.given != RESULTS_PATH}.values())
@@ -153,7 +153,7 @@ class SandboxedShell:
         why_not = self._get_overlay_failure() or next(
             (why for root in self._list_writable_roots() if (why := self._find_overlay_obstacle(root))), ""
         )
-        return replace(status, shadow=False, why_not=(*status.why_not, f"no shadow: {why_not}")) if why_not else status
+        return replace(status, shadow=False, why_not=(*status.why_not, f"no overlay: {why_not}")) if why_not else status
 
     @property
     def is_busy(self) -> bool:
@@ -171,7 +171,7 @@ class SandboxedShell:
 
     def _find_overlay_obstacle(self, root: Root) -> str:
         if self._get_staging_area(root) is None:
-            return f"there is no place for its layer on the file system of {root.real}"
+            return f"there is no space for its overlay on the file system of {root.real}"
         with translate_os_errors(root.real):
             return find_overlay_obstacle(root)
 
@@ -185,7 +185,7 @@ class SandboxedShell:
             warn_once("shell", f"Commands are less confined than they could be: {reason}")
         direct = run.direct or not status.shadow
         if direct and run.preview:
-            raise NoShell("; ".join(("a preview needs a shadow of the workspace", *status.why_not)))
+            raise NoShell("; ".join(("a preview needs an overlay of the workspace", *status.why_not)))
         with ExitStack() as stack:
             sink = OutputSink(self._results, redaction=self._guard.redaction(), watch=on_output)
             stack.callback(sink.drop)
@@ -238,7 +238,7 @@ class SandboxedShell:
             )
         except OverlayUnavailable as error:
             self._record_overlay_failure(error.reason)
-            raise NoShell(f"no shadow: {error.reason}") from None
+            raise NoShell(f"no overlay: {error.reason}") from None
         stack.callback(overlay.discard)
         return overlay
 
@@ -289,7 +289,7 @@ class SandboxedShell:
                     with translate_os_errors("the shell"):
                         self._loopback = Loopback(self._bubblewrap, self._network or None)
                 except NoShell as error:
-                    self._loopback_error = f"each command has a localhost of its own: {error.because}"
+                    self._loopback_error = f"each command has its own localhost: {error.because}"
             loopback = self._loopback
             self._loopback_users += loopback is not None
         try:
@@ -369,7 +369,7 @@ class SandboxedShell:
             return None
         paths = self._guard.locked_paths()
         if len(paths) > MAX_MASKS:
-            raise NoShell(f"{len(paths):,} files and folders must not be changed, and at most {MAX_MASKS} can be kept")
+            raise NoShell(f"{len(paths):,} files and folders must not be changed; at most {MAX_MASKS} can be protected")
         return WriteProtection(self._guard.is_locked, paths)
 
     def _make_set_aside(self, overlay: WorkspaceOverlay) -> Callable[[FileChange], Conflict]:
@@ -384,7 +384,7 @@ def _build_argv(command: str, stack: ExitStack) -> tuple[tuple[str, ...], tuple[
     """Bash with the command as an argument; a very long command is passed as an unnamed file."""
     encoded = os.fsencode(command)
     if b"\0" in encoded:
-        raise NoShell("the command holds a NUL, which no program can be given")
+        raise NoShell("the command contains a NUL, which cannot be passed to a program")
     if len(encoded) <= MAX_ARGUMENT_BYTES:
         return (find_system_program(BASH), "-c", command, BASH), ()  # the last one is $0, as shown in error messages
     script = create_memfd("command", encoded)

@@ -94,9 +94,9 @@ class BackgroundJob:
             try:
                 data = data[process.write(data) :]
             except BrokenPipeError:
-                raise SystemFailure(self.name, "nothing reads its input any more") from None
+                raise SystemFailure(self.name, "its input is closed") from None
             if data and time.monotonic() > until:
-                raise SystemFailure(self.name, f"it does not read its input: {len(data):,} bytes were not taken")
+                raise SystemFailure(self.name, f"it does not read its input: {len(data):,} bytes were not written")
             if data:
                 self.ended.wait(0.01)
 
@@ -127,7 +127,7 @@ class JobTable:
         with self._lock:
             running = [name for name, job in self._jobs.items() if not job.ended.is_set()]
             if len(running) >= MAX_RUNNING_JOBS:
-                raise NoShell(f"{MAX_RUNNING_JOBS} commands run in the background already: {', '.join(running)}")
+                raise NoShell(f"{MAX_RUNNING_JOBS} background commands are already running: {', '.join(running)}")
             job = create_job()
             while job.name in self._jobs:
                 job.name = token_hex(3)

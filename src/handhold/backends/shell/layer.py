@@ -101,12 +101,13 @@ class Layer:
             )
         if self._closed_roots:
             said.append(
-                f"{_format_paths(self._closed_roots)}: mode, owner and attributes are left as they were:"
-                " it would be closed"
+                f"{_format_paths(self._closed_roots)}: mode, owner and attributes were kept, because"
+                " the change would make the folder inaccessible"
             )
         if self._withheld_paths:
             said.append(
-                f"{_format_paths(self._withheld_paths, 5)}: left out, since a rule denies reading it; the rest counts"
+                f"{_format_paths(self._withheld_paths, 5)}: left out, because a rule denies reading it;"
+                " the other changes were applied"
             )
         return said
 
@@ -304,7 +305,7 @@ class Layer:
 
     def _check_complete(self, attributes: list[str], rel_path: str) -> None:
         if not PARTIAL_COPY_XATTRS.isdisjoint(attributes):
-            raise SystemFailure(self._resolve_path(rel_path), "the overlay kept only a part of it")
+            raise SystemFailure(self._resolve_path(rel_path), "the overlay kept only part of it")
 
     # --- results
 

@@ -57,7 +57,10 @@ def explain_uncounted(limits: ResourceLimits) -> str:
     """Why a command's processes are not counted although requested; empty if they are."""
     if limits.processes is None or os.geteuid() or find_delegated_cgroup() or find_pids_cgroup():
         return ""
-    return "processes are not counted: the kernel counts none of root's, and no control group can be made here"
+    return (
+        "the number of processes is not limited: the kernel does not count root's processes,"
+        " and no control group can be created"
+    )
 
 
 def _create_cgroup(parent: str, settings: Mapping[str, int | None], cleanup: ExitStack) -> tuple[str, ...]:

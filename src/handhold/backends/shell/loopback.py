@@ -34,7 +34,7 @@ class Loopback:
         self._launcher = detect_sandbox_support().launcher
         self._lock = Lock()
         if not self._launcher:
-            raise NoShell("the launcher was not compiled when this was installed")
+            raise NoShell("the launcher was not compiled at installation")
         with ExitStack() as opened:
             self.proxy, proxy_fd = open_proxy(opening, opened) if opening else (None, -1)
             self._namespace = self._create_namespace(bubblewrap, proxy_fd)
@@ -76,7 +76,7 @@ class Loopback:
                 for namespace in socket.recv_fds(ours, 1, 1)[1]:
                     os.set_inheritable(namespace, False)  # noqa: FBT003
                     return namespace
-                error = "no descriptor is free"
+                error = "no file descriptor is free"
         raise NoShell(error)
 
     def _build_join_argv(self, namespace: int) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def open_proxy(opening: NetworkAccess, stack: ExitStack) -> "tuple[Proxy, int]":
     from handhold.backends.network.proxy import Proxy
 
     if not detect_sandbox_support().launcher:
-        raise NoShell("named hosts need a launcher that was not compiled when this was installed")
+        raise NoShell("allowed hosts need the launcher, which was not compiled at installation")
     ours, theirs = socket.socketpair()
     stack.callback(theirs.close)
     proxy = Proxy(ours, opening)

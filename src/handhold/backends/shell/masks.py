@@ -27,10 +27,10 @@ def build_masks(denied_paths: Sequence[str], roots: Sequence[str], state: Path) 
     if len(denied_paths) > MAX_MASKS:
         raise NoShell(
             f"{len(denied_paths):,} files and folders may not be read,"
-            f" and at most {MAX_MASKS} can be hidden from a command"
+            f" but at most {MAX_MASKS} can be hidden from a command"
         )
     if denied_root := next((place for place in denied_paths if place in roots), ""):
-        raise NoShell(f"{denied_root} may not be read, and it is the workspace itself")
+        raise NoShell(f"{denied_root} may not be read, but it is the workspace itself")
     file, folder = create_mask_sources(state)
     return {place: folder if os.path.isdir(place) else file for place in denied_paths if os.path.lexists(place)}
 
@@ -57,7 +57,7 @@ def explain_unhidden(denied_paths: Sequence[str], first_root: str) -> str:
         return ""
     names = ", ".join(format_path(place, first_root) for place in denied_paths[:MAX_EXAMPLE_PATHS])
     more = f" and {len(denied_paths) - MAX_EXAMPLE_PATHS:,} more" if len(denied_paths) > MAX_EXAMPLE_PATHS else ""
-    return f"{names}{more} may not be read, and only a command that we contain ourselves can be kept from it"
+    return f"{names}{more} may not be read, but only a command in our own sandbox can be kept from reading it"
 
 
 def format_path(place: str, first_root: str) -> str:

@@ -244,7 +244,7 @@ class OutputSink:
         if left := self.total - self._spilled_bytes:
             gap = max(0, left - self._ring_bytes)
             if gap:
-                self._spill.write(f"\n[{gap:,} bytes are left out here]\n".encode(), is_note=True)
+                self._spill.write(f"\n[{gap:,} bytes left out]\n".encode(), is_note=True)
             self._spill.write(self._read_tail(left))
         self._results.finish(self._spill)
         return self._spill.handle, self._spill.kept_bytes

@@ -112,7 +112,7 @@ class WorkspaceOverlay:
             for root in writable:
                 staging_area = get_staging_area(root)
                 if staging_area is None:
-                    raise OverlayUnavailable(f"there is no place for its layer on the file system of {root.real}")
+                    raise OverlayUnavailable(f"there is no space for its overlay on the file system of {root.real}")
                 with translate_os_errors(root.real):
                     overlays.append(_create_root_overlay(root, staging_area, scratch))
         except BaseException:
@@ -180,7 +180,7 @@ class WorkspaceOverlay:
 def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -> RootOverlay:
     # The overlay is mounted by path, but changes are applied to the folder that was opened.
     if not os.path.samestat(os.stat(root.real), os.fstat(root.fd)):
-        raise SystemFailure(root.real, "another folder stands there now")
+        raise SystemFailure(root.real, "another folder is there now")
     command = staging_area.create_folder()
     layer_area, layer_command = staging_area, command
     try:
@@ -239,7 +239,7 @@ def _find_layer_area(scratch: Path) -> StagingArea:
             continue
         if _can_hold_layers(str(folder)):
             return area
-    raise OverlayUnavailable("no file system here can hold the layer of an overlay")
+    raise OverlayUnavailable("no file system here supports an overlay")
 
 
 def _copy_root_metadata(upper: str, root: Root) -> None:
@@ -272,7 +272,7 @@ def _read_clock_ns(path: str) -> int:
             if (now := os.fstat(fd).st_ctime_ns) > first:
                 return now
             if time.monotonic() > deadline:
-                raise OverlayUnavailable("its file system cannot tell what happened before from what happened after")
+                raise OverlayUnavailable("the timestamps of its file system are too coarse to order changes")
             time.sleep(CLOCK_POLL_SECONDS)
     finally:
         os.close(fd)

@@ -24,9 +24,9 @@ _scan_cache: dict[tuple[int, int], tuple[float, str]] = {}  # by root: valid unt
 def find_overlay_obstacle(root: Root) -> str:
     """Why this root cannot be overlaid; empty if it can."""
     if root.real == "/":
-        return "the workspace is the whole machine"
+        return "the workspace is the root of the file system"
     if any(is_inside(home, root.real) for home in find_homes()):
-        return "the workspace holds the user's home"
+        return "the workspace contains the user's home"
     if (mount := find_mount_below(root.real)) is not None:
         return f"{mount} is a mount point"
     if not has_id_range() and (foreign := _find_foreign_owner(root)):

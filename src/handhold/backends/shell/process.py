@@ -148,7 +148,7 @@ class CommandProcess:
             exit_match = EXIT_CODE_PATTERN.search(self._status_output)
             if exit_match is None and code >= 0:
                 why = self._sink.decode_tail() or f"exit status {code}"
-                raise NoShell(f"the sandbox could not be made: {why}")
+                raise NoShell(f"the sandbox could not be created: {why}")
             code = int(exit_match[1]) if exit_match else code
         return ExitStatus(code if code >= 0 else None, get_signal_name(code), seconds=elapsed)
 

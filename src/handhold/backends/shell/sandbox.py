@@ -159,7 +159,7 @@ class Sandbox:
             support = detect_sandbox_support()
             # Without Landlock, a command could trace the namespace's first process, which is bubblewrap.
             if tracing and not support.has_landlock:
-                raise NoShell("tracing needs Landlock, and a launcher that was compiled when this was installed")
+                raise NoShell("tracing needs Landlock and the launcher, which is compiled at installation")
             writable_folders = list_writable_folders(mounts, inner, caches)
             supervised = list_supervised_folders(mounts, writable_folders) if write_protection else ()
             supervisor_fd = (
@@ -220,8 +220,8 @@ def start_supervisor(write_protection: WriteProtection, folders: Sequence[str], 
 
     support = detect_sandbox_support()
     if not support.has_landlock or not seccomp_notify.build_notify_filter():
-        lacking = "a launcher that was not compiled when this was installed" if support.landlock else "Landlock"
-        raise NoShell(f"a command that works on the workspace itself needs {lacking}, to keep protected names")
+        lacking = "the launcher, which was not compiled at installation" if support.landlock else "Landlock"
+        raise NoShell(f"a command that runs directly on the workspace needs {lacking}, to protect names")
     ours, theirs = socket.socketpair()
     stack.callback(theirs.close)
     stack.callback(Supervisor(ours, folders, write_protection.is_write_protected).close)
@@ -263,7 +263,7 @@ class PassedFiles:
         """Pass flags in a file, since anybody on the machine can read a command line."""
         joined = "\0".join((*flags, ""))
         if joined.count("\0") != len(flags):
-            raise NoShell("a path or a variable holds a NUL")
+            raise NoShell("a path or a variable contains a NUL")
         return self.add_data(os.fsencode(joined))
 
 
@@ -271,16 +271,18 @@ def create_sandbox(mode: ShellMode) -> Sandbox:
     """Raise NoShell if commands should be sandboxed and cannot be."""
     if mode == "external":
         return Sandbox(
-            SandboxStatus("external", shadow=False, network=True, why_not=("whoever runs us confines commands",))
+            SandboxStatus(
+                "external", shadow=False, network=True, why_not=("the environment of Handhold confines commands",)
+            )
         )
     if mode == "unconfined":
         return Sandbox(
-            SandboxStatus("nothing", shadow=False, network=True, why_not=("commands run unconfined, as was asked",))
+            SandboxStatus("nothing", shadow=False, network=True, why_not=("commands run unconfined, as configured",))
         )
     support = detect_sandbox_support()
     found = support.bubblewrap
     if found is None:
-        remedy = "; `handhold doctor` says how to allow it" if support.remedy else ""
+        remedy = "; run `handhold doctor` to see how to allow it" if support.remedy else ""
         raise NoShell("; ".join(support.why_not) + remedy)
     status = SandboxStatus(f"bubblewrap {found.version}", shadow=found.overlay, network=False, why_not=support.why_not)
     return Sandbox(status, found)

@@ -139,7 +139,7 @@ def build_layout_flags(
     for name in dict.fromkeys(place.split("/")[2] for place in in_tmp):
         place = f"{host_paths.TMP}/{name}"
         if os.path.islink(os.path.join(tmp, name)):
-            raise NoShell(f"a link lies at {place}, where the workspace should be")
+            raise NoShell(f"{place} is a link instead of the workspace")
         if place not in visible_again:
             add_tmpfs(place)
     for place in exposed:
@@ -193,7 +193,7 @@ def is_overlaid(mount: Mount, mounts: Sequence[Mount]) -> bool:
 def build_root_flags(mount: Mount, *, overlaid: bool) -> Sequence[str]:
     real = mount.real
     if os.path.realpath(real) != real:  # it is inside another root, and a command left a link on the way
-        raise NoShell(f"{real} is no longer where it was")
+        raise NoShell(f"{real} has been moved")
     if mount.mode == "overlay":
         return ("--overlay-src", real, "--overlay", mount.upper, mount.work, real)
     if overlaid:

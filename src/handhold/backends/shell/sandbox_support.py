@@ -75,15 +75,15 @@ def detect_sandbox_support() -> SandboxSupport:
     launcher, no_launcher = find_built_binary("inside")
     shim, no_shim = find_built_binary("rename.so")
     if not seccomp.build_filter():
-        why_not += (f"no system-call filter: we have no numbers for {platform.machine()}",)
+        why_not += (f"no system-call filter: {platform.machine()} is not supported",)
     if landlock < LANDLOCK_USABLE:
         why_not += (f"no Landlock: this kernel has {f'version {landlock} of it' if landlock else 'none'}",)
     elif landlock < LANDLOCK_SCOPES_VERSION:
-        why_not += ("where the network is open, so are abstract sockets: that takes version 6 of Landlock",)
+        why_not += ("abstract sockets are reachable where the network is open: blocking them needs Landlock version 6",)
     if no_launcher:
         why_not += (f"no Landlock and no limits: {no_launcher}",)
     if no_shim:
-        why_not += (f"renaming a folder that was there before fails in programs that do not copy it: {no_shim}",)
+        why_not += (f"renaming an existing folder fails in programs that do not fall back to copying: {no_shim}",)
     return SandboxSupport(found, bool(seccomp.build_filter()), landlock, launcher, shim, why_not, remedy)
 
 
@@ -192,7 +192,7 @@ def _run(
 
 def _describe_failure(done: subprocess.CompletedProcess[bytes] | None) -> str:
     if done is None:
-        return f"it does not run, or did not end in {PROBE_TIMEOUT_SECONDS} s"
+        return f"it does not run, or did not end within {PROBE_TIMEOUT_SECONDS} s"
     return done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
 
 
@@ -300,7 +300,7 @@ def find_built_binary(name: str) -> tuple[str, str]:
     """A binary compiled by the wheel's build: its path, or why it is not usable."""
     path = os.path.join(BUILT_FOLDER, name)
     if not os.path.exists(path):
-        return "", f"{name} was not built, for want of a C compiler"
+        return "", f"{name} was not built, because no C compiler was found"
     done = _run(["true"], env={"LD_PRELOAD": path}) if name.endswith(".so") else _run([path, "--", "true"])
     if done is None or done.returncode or done.stderr:  # a library that cannot be loaded only causes a warning
         return "", f"{path} does not work: {_describe_failure(done)}"

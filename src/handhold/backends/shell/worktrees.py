@@ -40,7 +40,7 @@ def advise_on_worktrees(roots: Iterable[str], output: str) -> tuple[str, ...]:
         return ()
     outside = dict.fromkeys(common for root in roots if (common := find_linked_repository(root)) and common in output)
     return tuple(
-        f"{each} is outside the workspace, so git can only read it. To let it commit, ask the user to open "
+        f"{each} is outside the workspace, so git can only read it. To commit, ask the user to open "
         f"that folder as a second root (--root {each})"
         for each in outside
     )

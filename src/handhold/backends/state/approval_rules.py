@@ -35,11 +35,11 @@ def find_pending(id_or_hash: str, questions: Iterable[PendingApproval]) -> Pendi
         case [PendingApproval(answer="") as pending]:
             return pending
         case [PendingApproval(answer=answer, by=by)]:
-            raise NoPendingApproval(id_or_hash, f"it was answered already: {answer}, by {by}")
+            raise NoPendingApproval(id_or_hash, f"it was already answered: {answer}, by {by}")
         case []:
-            raise NoPendingApproval(id_or_hash, "nothing was asked under this id, or it was dropped since")
+            raise NoPendingApproval(id_or_hash, "there is no question with this id, or it was dropped since")
         case several:
-            raise NoPendingApproval(id_or_hash, f"{len(several)} questions have it")
+            raise NoPendingApproval(id_or_hash, f"{len(several)} questions match it")
 
 
 def parse_answer(answer: str) -> Consent:

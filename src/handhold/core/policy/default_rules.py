@@ -19,7 +19,7 @@ SECRET_RULES: tuple[Rule, ...] = (
         "secret environment files",
         Verdict.DENY,
         PATH_VERBS,
-        because="environment files hold passwords and keys, and those stay out of the conversation",
+        because="environment files contain passwords and keys, which stay out of the conversation",
         paths=(".env", ".env.*", "*.env"),
         exclude=(
             f".env.{_TEMPLATE_WORDS}",
@@ -57,7 +57,7 @@ SECRET_RULES: tuple[Rule, ...] = (
         "secret key files",
         Verdict.DENY,
         PATH_VERBS,
-        because="it is named like a private key, and those stay out of the conversation",
+        because="its name is that of a private key, and private keys stay out of the conversation",
         paths=(
             *("*.key", "key.pem", "*[-_.]key.pem", "*privkey*.pem", "*private*.pem"),
             *("*.p12", "*.pfx", "*.jks", "*.keystore", "authkey_*.p8"),
@@ -74,7 +74,7 @@ SECRET_RULES: tuple[Rule, ...] = (
         "secret credentials",
         Verdict.DENY,
         PATH_VERBS,
-        because="programs keep passwords and tokens there, and those stay out of the conversation",
+        because="programs keep passwords and tokens there, which stay out of the conversation",
         paths=(
             *(".netrc", "_netrc", ".pgpass", ".my.cnf", ".pypirc", ".git-credentials", ".vault-token", ".htpasswd"),
             *("**/.aws/credentials", "**/.aws/sso", "**/.kube/config", "**/.docker/config.json", "**/.azure"),

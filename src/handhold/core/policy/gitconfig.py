@@ -29,7 +29,7 @@ def parse(data: bytes) -> list[Setting]:
     """The settings of a file, in order. Raise ValueError for anything that this parser does not accept."""
     text = data.decode("utf-8", "surrogateescape")
     if len(data) > MAX_CONFIG_BYTES or _CONTROL_CHARS.search(text):
-        raise ValueError("too large, or with control characters")
+        raise ValueError("it is too large, or has control characters")
     settings: list[Setting] = []
     section: tuple[str, str | None] | None = None
     lines = text.split("\n")
@@ -67,7 +67,7 @@ def _parse_value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
                     rest, at = lines[at], at + 1
                     break
                 if escaped not in _ESCAPES:
-                    raise ValueError(f"no escape is called {escaped!r}")
+                    raise ValueError(f"there is no escape {escaped!r}")
                 value += _ESCAPES[escaped]
                 kept_length = len(value)
             elif char == '"':
@@ -164,11 +164,11 @@ def find_objection(before: bytes | None, after: bytes, is_inside: Callable[[str]
             for data in (before or b"", after)
         )
     except ValueError as error:
-        return f"git's configuration is not understood here: {error}"
+        return f"git's configuration cannot be parsed: {error}"
     if old == new:
         return ""
     changed = next((mine or yours for mine, yours in _pair_settings(old, new) if mine != yours), None)
-    return f"git obeys its configuration, and {_format_key(changed)} would change" if changed else ""
+    return f"git follows its configuration, and {_format_key(changed)} would change" if changed else ""
 
 
 def _pair_settings(old: Sequence[Setting], new: Sequence[Setting]) -> list[tuple[Setting | None, Setting | None]]:

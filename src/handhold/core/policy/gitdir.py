@@ -15,7 +15,7 @@ from typing import Literal
 
 from handhold.core.policy import gitconfig
 
-OBEYED_REASON = "git runs the hooks and obeys the configuration that stand there"
+OBEYED_REASON = "git runs the hooks and follows the configuration there"
 HOOKS: tuple[str, ...] = (
     *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
     *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"),
@@ -90,6 +90,12 @@ def is_git_data(relative_path: str) -> bool:
     )
 
 
+def is_git_data_path(path: str) -> bool:
+    """Whether a path, spelled from anywhere, is in a git directory and data to git."""
+    split = split_gitdir(path.rstrip("/"))
+    return split is not None and bool(split[1]) and is_git_data(split[1])
+
+
 def find_objection(
     relative_path: str,
     before: GitEntryState | None,
@@ -105,7 +111,7 @@ def find_objection(
     folded_path = relative_path.casefold()
     states = [side for side in (before, after) if side]
     if any(side.kind in ("link", "other") for side in states):
-        return "a link or a special file in a git directory leads git elsewhere"
+        return "a link or special file in a git directory redirects git"
     if not relative_path:
         return _check_pointer_file(before, after, gitdir, is_inside)
     names = list(_iter_own_paths(folded_path))

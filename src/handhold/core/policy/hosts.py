@@ -23,17 +23,17 @@ class BadHost(ValueError):
 def normalize_host(text: str) -> str:
     """The canonical form of a host name: lower case, without a trailing dot."""
     if not text.isascii():
-        raise BadHost("it holds letters that are not ASCII; such a name is spelled in punycode")
+        raise BadHost("it contains letters that are not ASCII; write the name in punycode")
     name = text.lower().removesuffix(".")
     if not name or len(name) > MAX_HOST_CHARS:
         raise BadHost("it is empty" if not name else f"it has more than {MAX_HOST_CHARS} characters")
     labels = name.split(".")
     if not all(map(_LABEL.fullmatch, labels)):
-        raise BadHost("it is not made of letters, digits and hyphens between dots")
+        raise BadHost("it must consist of letters, digits and hyphens, separated by dots")
     if _NUMBER.fullmatch(labels[-1]):
-        raise BadHost("it is an address, and hosts are opened by name")
+        raise BadHost("it is an address; hosts are allowed by name")
     if len(labels) == 1 or labels[-1] in _LOCAL_DOMAINS:
-        raise BadHost("it names something on this machine or beside it")
+        raise BadHost("it names this machine or its local network")
     return name
 
 

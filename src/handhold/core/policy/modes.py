@@ -7,16 +7,16 @@ from handhold.core.choices import Mode
 from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 
 _CHANGE_VERDICTS: dict[Mode, tuple[Verdict, str]] = {
-    "read-only": (Verdict.DENY, "the mode is read-only: say what you would change instead"),
-    "ask": (Verdict.ASK, "the mode is ask: every change is shown first"),
-    "edit": (Verdict.ALLOW, "the mode is edit: changes in the workspace can be taken back"),
+    "read-only": (Verdict.DENY, "the workspace is read-only"),
+    "ask": (Verdict.ASK, "the mode is ask"),
+    "edit": (Verdict.ALLOW, "the mode is edit: changes in the workspace can be undone"),
     "open": (Verdict.ALLOW, "the mode is open"),
 }
 _COMMAND_VERDICTS: dict[Mode, tuple[Verdict, str]] = {
     "read-only": (Verdict.DENY, "the mode is read-only"),
     "ask": (Verdict.ASK, "the mode is ask"),
     "edit": (Verdict.ASK, "the mode is edit"),
-    "open": (Verdict.ALLOW, "the mode is open: the sandbox holds it"),
+    "open": (Verdict.ALLOW, "the mode is open: the sandbox confines it"),
 }
 MODE_RULE_PREFIX = "mode "  # only modes have rule names with this prefix
 CLASSES_JUDGED_BY_EFFECTS = ("read-only", "workspace-change")  # commands that run first and are judged by their effects
@@ -48,7 +48,9 @@ class ModePolicy:
         verdict, because = _CHANGE_VERDICTS[self.name]
         changing = Decision(verdict, because, self.rule_name)
         reading = Decision(Verdict.ALLOW, "reading in the workspace is allowed", self.rule_name)
-        connecting = Decision(Verdict.DENY, "the network is shut, but for hosts that a rule names", self.rule_name)
+        connecting = Decision(
+            Verdict.DENY, "the network is closed, except for hosts that a rule allows", self.rule_name
+        )
         return {**dict.fromkeys(Verb, changing), Verb.READ: reading, Verb.CONNECT: connecting}
 
     @property
@@ -61,11 +63,11 @@ class ModePolicy:
     def decide_command(self, analysis: CommandAnalysis) -> Decision:
         """Allow commands that are judged by their effects; decide about all others before they run."""
         if analysis.invisible:
-            return Decision(Verdict.DENY, f"it holds characters that nobody can see: {analysis.invisible}", "invisible")
+            return Decision(Verdict.DENY, f"it contains invisible characters: {analysis.invisible}", "invisible")
         if is_judged_by_effects(analysis):
-            return Decision(Verdict.ALLOW, "it is judged by what it did", self.rule_name)
+            return Decision(Verdict.ALLOW, "it is judged by its effects", self.rule_name)
         verdict, because = _COMMAND_VERDICTS[self.name]
         kind, why = analysis.kind, analysis.because
         if kind == "unknown" and analysis.contained:  # only its network access needs approval
             kind, why = "network", analysis.connects
-        return Decision(verdict, f"{kind}: {why} ({because})", self.rule_name)
+        return Decision(verdict, f"{why} (classified as {kind}; {because})", self.rule_name)

@@ -54,7 +54,7 @@ PROTECTED_NAMES: tuple[ProtectedName, ...] = (
     ProtectedName(
         r"\.claude|\.cursor|\.codex|\.gemini|\.opencode|opencode\.jsonc?|\.windsurf|\.continue|\.mcp\.json"
         r"|\.aider\.conf\.yml|\.kiro|\.roo|\.roomodes|\.cline|\.clinerules|\.amp|\.qwen",
-        because="coding agents take their permissions, hooks and servers from there",
+        because="coding agents read their permissions, hooks and servers from there",
         covers=(
             ".claude/settings.json",
             ".Cursor/mcp.json",
@@ -86,7 +86,7 @@ PROTECTED_NAMES: tuple[ProtectedName, ...] = (
     ),
     ProtectedName(
         r"\.vscode|[^/]*\.code-workspace|\.idea|\.zed|\.helix|\.fleet|\.devcontainer|\.devcontainer\.json",
-        because="editors run tasks and programs that are named there",
+        because="editors run the tasks and programs named there",
         covers=(
             *(".vscode/tasks.json", "web/.idea/workspace.xml", ".devcontainer.json", ".devcontainer/Dockerfile"),
             *(".helix/languages.toml", "app.code-workspace", "web/My App.Code-Workspace"),
@@ -103,14 +103,14 @@ PROTECTED_NAMES: tuple[ProtectedName, ...] = (
     ),
     ProtectedName(
         r"\.envrc|\.husky|\.direnv",
-        because="it is run when somebody enters the folder or commits",
+        because="it runs when someone enters the folder or commits",
         covers=(".envrc", "api/.envrc", ".husky/pre-commit"),
         does_not_cover=(".env", "envrc.md", ".pre-commit-config.yaml", "husky/readme.md"),
         literal_names=(".envrc", ".husky", ".direnv"),
     ),
     ProtectedName(
         r"handhold\.toml",
-        because="it says what Handhold's tools may do here",
+        because="it controls what Handhold's tools may do here",
         covers=("handhold.toml", "Handhold.TOML", "service/handhold.toml"),
         does_not_cover=("docs/handhold.md", "handhold.toml.example", "my-handhold.toml", "pyproject.toml"),
         literal_names=("handhold.toml",),

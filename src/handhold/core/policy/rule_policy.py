@@ -148,7 +148,7 @@ class RulePolicy:
         if analysis.kind == "unknown" and decision.verdict is Verdict.ALLOW and decision.rule == by_mode.rule:
             restricting_rule = next((each for each in run_rules if each.rule.verdict is not Verdict.ALLOW), None)
             if restricting_rule is not None:
-                because = f"{analysis.because}: whether the rule is about it, its text does not tell"
+                because = f"{analysis.because}, so it is unknown whether the rule applies"
                 return Decision(Verdict.ASK, because, restricting_rule.rule.name, restricting_rule.rule_set.source)
         return decision
 
@@ -227,7 +227,7 @@ def replace_ask_with_deny(decision: Decision) -> Decision:
     """Deny instead of asking: before a read there is nothing to show a person."""
     if decision.verdict is not Verdict.ASK:
         return decision
-    because = f"{decision.because} (reading is not asked about: what asks about it denies it)"
+    because = f"{decision.because} (a rule that asks about reading denies it)"
     return replace(decision, verdict=Verdict.DENY, because=because)
 
 

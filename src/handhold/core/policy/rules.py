@@ -210,6 +210,6 @@ class ResolvedRule:
 
     def to_decision(self, remedy: str = "") -> Decision:
         because = (
-            self.rule.because if self.rule_set.trusted else f"an untrusted file of rules says: {self.rule.because}"
+            self.rule.because if self.rule_set.trusted else f"a rule of an untrusted settings file: {self.rule.because}"
         )
         return Decision(self.rule.verdict, because, self.rule.name, self.rule_set.source, remedy)

@@ -56,11 +56,11 @@ class Notebook:
 def parse_notebook(text: Text, *, first_number: int = 1) -> Notebook:
     """Parse the cells; raise InvalidNotebook. Cells without ids are named `cell-{first_number}` and so on."""
     if text.encoding.name != "utf-8":
-        raise InvalidNotebook(f"it is stored as {text.encoding.label}, and a notebook as utf-8")
+        raise InvalidNotebook(f"it is stored as {text.encoding.label}, but a notebook must be utf-8")
     try:
         root = parse_json(text.body, depth=CELL_DEPTH)
     except BadJson as error:
-        raise InvalidNotebook(f"line {error.line} is no JSON: {error.because}") from None
+        raise InvalidNotebook(f"line {error.line} is not valid JSON: {error.because}") from None
     raw = _require_object(root, "it")
     version = _read_int(raw, "nbformat"), _read_int(raw, "nbformat_minor")
     if version[0] in LEGACY_VERSIONS:
@@ -91,7 +91,7 @@ def _parse_cell(number: int, node: JsonNode, major: int) -> Cell:
     raw = _require_object(node, what)
     kind = raw.get("cell_type")
     if kind not in CELL_KINDS:
-        raise InvalidNotebook(f"{what} is of no kind that is known")
+        raise InvalidNotebook(f"{what} is of an unknown kind")
     source = join_multiline_string(raw.get("input" if major in LEGACY_VERSIONS and kind == "code" else "source"))
     if source is None:
         raise InvalidNotebook(f"{what} has no source")
@@ -147,5 +147,5 @@ def _require_object(node: JsonNode, what: str) -> dict[str, Any]:
 def _read_int(raw: dict[str, Any], name: str) -> int:
     value = raw.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidNotebook(f"its {name} is no number")
+        raise InvalidNotebook(f"its {name} is not a number")
     return value

@@ -151,7 +151,7 @@ class _PatchParser:
             return None
         if path := found.removeprefix(header).strip():
             return path
-        raise BadPatch(line.number, line.text, f'a path behind "{header}"')
+        raise BadPatch(line.number, line.text, f'a path after "{header}"')
 
     def _parse_content(self) -> str:
         out: list[str] = []

@@ -155,18 +155,18 @@ class RegexTranslator:
             return self.escape_character(chr(number))
         self.position += 1
         if char == "n":
-            raise self.error("it holds a line break, and lines are searched one by one")
+            raise self.error("it contains a line break, but each line is searched separately")
         if char in CONTROL_ESCAPES:
             return CONTROL_ESCAPES[char]
         if char.isdigit():
-            raise self.error("there is no going back to a group")
+            raise self.error("backreferences are not supported")
         if char in string.ascii_letters or not char.isascii():
             raise self.error(f"'\\{char}' means nothing")
         return re.escape(char)
 
     def escape_character(self, char: str) -> str:
         if char == "\n":
-            raise self.error("it holds a line break, and lines are searched one by one")
+            raise self.error("it contains a line break, but each line is searched separately")
         return re.escape(char)
 
     def parse_property(self) -> tuple[bool, str]:
@@ -191,7 +191,7 @@ class RegexTranslator:
             return self.emit("(", repeatable=False)
         group = GROUP.match(self.pattern, self.position)
         if not group:
-            raise self.error("it looks around, or has a group of an unknown kind")
+            raise self.error("look-around and this kind of group are not supported")
         self.position = group.end()
         if group["name"]:
             return self.emit("(", repeatable=False)

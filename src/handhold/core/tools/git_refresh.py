@@ -42,7 +42,9 @@ def drop_refreshed(effects: Effects, read: Callable[[Content, str], bytes | None
 def drop_locks(effects: Effects, format_path: Callable[[str], str]) -> Effects:
     """Drop the lock files of a command that was killed: they would block git."""
     locks = {change.path for change in effects.files if change.before is None and LOCK_PATH.fullmatch(change.path)}
-    notes = (f"Left out: {format_path(path)}, which the command held when it was ended" for path in sorted(locks))
+    notes = (
+        f"Left out: {format_path(path)}, a lock that the command held when it was killed" for path in sorted(locks)
+    )
     return replace(_drop_paths(effects, locks), notes=(*effects.notes, *notes))
 
 

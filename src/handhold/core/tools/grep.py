@@ -44,9 +44,9 @@ def relativize_glob(glob: str, place: str) -> str:
 def require_pattern(pattern: str) -> None:
     """Raise BadPattern for a pattern that no line can match."""
     if not pattern:
-        raise BadPattern(pattern, "it is empty, and that is everywhere")
+        raise BadPattern(pattern, "it is empty")
     if "\n" in pattern:
-        raise BadPattern(pattern, "it has a line break, and lines are searched one by one; look for one of them")
+        raise BadPattern(pattern, "it has a line break, but each line is searched separately; search for one line")
     if because := explain_unusable(pattern):
         raise BadPattern(pattern, because)
 

@@ -34,11 +34,11 @@ def require_glob(pattern: str) -> None:
 def explain_unusable(pattern: str) -> str:
     """Why no engine can take this pattern; empty if it is usable."""
     if "\0" in pattern:
-        return "it holds a NUL, which is in no text and in no name"
+        return "it contains a NUL, which no text and no file name has"
     if len(pattern) > MAX_PATTERN_CHARS:
-        return f"it has {len(pattern):,} characters, and at most {MAX_PATTERN_CHARS:,} are taken"
+        return f"it has {len(pattern):,} characters; the limit is {MAX_PATTERN_CHARS:,}"
     if any("\ud800" <= char <= "\udfff" for char in pattern):
-        return "it holds half of a character"
+        return "it contains half of a surrogate pair"
     return ""
 
 

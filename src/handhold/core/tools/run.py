@@ -44,9 +44,11 @@ def plan_job(request: JobOutput | JobInput | JobStop, files: GuardedView) -> Job
 
 
 def conclude(request: Run, result: CommandResult, format_path: PathFormatter) -> RunResult:
-    """The result of a finished command, before any of its changes are applied."""
+    """The result of a finished command, before any of its changes are applied. Git's data is last among the paths."""
+    from handhold.core.policy.gitdir import is_git_data_path
+
     effects = result.effects or Effects()
-    changed_paths = sorted(summarize_changes(effects.files), key=lambda each: each.path)
+    changed_paths = sorted(summarize_changes(effects.files), key=lambda each: (is_git_data_path(each.path), each.path))
     return RunResult(
         command=request.command,
         exit_status=result.exit_status,

@@ -1,4 +1,4 @@
-"""The messages of the dialect `anthropic`, in our own words: the vendor publishes arguments, and leaves replies open."""
+"""The messages of the dialect `anthropic`, in our own words: the vendor prescribes arguments, but not replies."""
 
 from collections.abc import Iterator
 
@@ -24,14 +24,14 @@ from handhold.dialects.searches import SearchPhrases, format_empty_result, forma
 
 MAX_SNIPPET_LINES = 40  # of a snippet
 NOTEBOOK_PHRASES = notebooks.NotebookPhrases(
-    "Go on with view_range=[{next}, -1].", search_in_cell="", can_edit_cells=False
+    "Continue with view_range=[{next}, -1].", search_in_cell="", can_edit_cells=False
 )
 SEARCH_PHRASES = SearchPhrases(
     next_page="",
-    narrow="View a folder in it, or list it with bash.",
+    narrow="View a subfolder, or list the folder with bash.",
     unsorted="",
-    ignored="View a folder that is left out to see what is in it.",
-    hidden="List it with bash to see what is hidden.",
+    ignored="View such a folder itself to see its content.",
+    hidden="Use bash to list hidden files.",
     explicit_path="",
     regex="",
     literal="",
@@ -79,18 +79,20 @@ def format_snippet(edited: EditResult) -> Iterator[str]:
     rows = edited.snippet.rows
     yield from (format_row(number, truncate(text), separator="\t") for number, text in rows[:MAX_SNIPPET_LINES])
     if len(rows) > MAX_SNIPPET_LINES:
-        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the change not shown.]"
+        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the change are not shown.]"
 
 
 def format_error(error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.NoMatch(old=old) if old:
-            return f"old_str does not stand in {truncate(error.path)}, so nothing was replaced. Quote it as it stands in the file, without line numbers."
+            return f"old_str is not in {truncate(error.path)}, so nothing was replaced. Quote it exactly as it is in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return f"old_str stands in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the place you mean."
+            return f"old_str is in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the one you mean."
+        case e.Unread():
+            return f"{truncate(error.path)} has not been viewed yet. View it before changing it."
         case e.Stale(complete=True) if hints:
-            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
+            return f"{truncate(error.path)} has changed since you last read it, so nothing was written."
         case e.PastEnd(offset=offset, lines=lines):
-            return f"{truncate(error.path)} has {pluralize(lines, 'line')}; {offset} is past its end."
+            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; {error.unit} {offset} is past its end."
         case _:
             return format_plain_error(error)

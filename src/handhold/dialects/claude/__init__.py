@@ -1,6 +1,8 @@
 """The dialect `claude`: names, schemas and messages to the letter of the document they come from.
 
-Write, Glob, Grep, LS and the commands are in the same manner, in our own words.
+Its repeated sentence, "line number + tab" where the reply has an arrow, and the reminder after each read are the source's
+own words and stay. For today's words use the dialect `anthropic`; `hints=True` adds notes on what to do next. Write, Glob,
+Grep, LS and the commands follow the same style, in our own words.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ from handhold.core.requests import (
     Write,
 )
 from handhold.core.results import Result
-from handhold.dialects.arguments import get_count, get_first_line, get_seconds
+from handhold.dialects.arguments import MISSING, describe_value, get_count, get_first_line, get_seconds
 from handhold.dialects.base import BaseDialect, build_replacement, unhandled_tool_error
 from handhold.dialects.claude import messages
 from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, normalize_folder
@@ -32,7 +34,7 @@ from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, norm
 LIMITS = PageLimits(
     lines=2000, line_chars=2000, chars=60_000, count_rest=True, refuse_long=True, max_full_read_bytes=256 * 1024
 )
-DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT = 100, 1000  # files or lines of a search, and never more; entries of a listing
+DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT = 100, 1000  # files or lines of a search, and the maximum; entries of a listing
 FILE_TYPE_GLOBS = {
     "c": "*.[ch]",
     "cpp": "*.{cc,cpp,cxx,h,hh,hpp,hxx,inl}",
@@ -57,10 +59,10 @@ FILE_TYPE_GLOBS = {
     "ts": "*.{ts,tsx,mts,cts}",
     "yaml": "*.{yaml,yml}",
 }
-"""The types of Grep, as the globs that they stand for."""
+"""The globs of Grep's types."""
 
 MAX_OUTPUT_CHARS = 80_000  # characters of a command's output: 20,000 tokens
-DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 600.0  # seconds that a command may take
+DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 600.0  # for a command
 BACKGROUND_TIMEOUT_SECONDS = 3600.0
 
 
@@ -115,15 +117,15 @@ class Claude(BaseDialect):
 
 
 def build_notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:
-    """Without the id of a cell a new one goes to the end; the source of a cell that goes is of no use."""
+    """Without a cell id, a new cell goes to the end; the source is not used to delete a cell."""
     cell, source, kind = a.get("cell_id", ""), a["new_source"], a.get("cell_type")
     match a["edit_mode"]:
         case "insert" if kind is None:
-            raise BadArguments("NotebookEdit", "cell_type", "missing", "code or markdown, to insert a cell")
+            raise BadArguments("NotebookEdit", "cell_type", MISSING, "code or markdown, to insert a cell")
         case "insert":
             return NotebookEdit(a["notebook_path"], "insert_after" if cell else "append", cell, source, kind)
         case _ if not cell:
-            raise BadArguments("NotebookEdit", "cell_id", "missing", "the ID of a cell, as Read shows it")
+            raise BadArguments("NotebookEdit", "cell_id", MISSING, "the ID of a cell, as Read shows it")
         case "delete":
             return NotebookEdit(a["notebook_path"], "delete", cell)
         case _:
@@ -132,7 +134,7 @@ def build_notebook_edit(a: Mapping[str, Any]) -> NotebookEdit:
 
 def build_grep(a: Mapping[str, Any]) -> Grep:
     if "glob" in a and "type" in a:
-        raise BadArguments("Grep", "type", "given together with glob", "only one of them")
+        raise BadArguments("Grep", "type", describe_value(a["type"]), "left out when `glob` is given")
     limit = get_count("Grep", a, "head_limit", minimum=0)
     around = get_context_lines(a, "-C") or 0
     before, after = get_context_lines(a, "-B"), get_context_lines(a, "-A")
@@ -153,7 +155,7 @@ def get_context_lines(a: Mapping[str, Any], name: str) -> int | None:
 
 
 def get_search_fields(a: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """What the three searches have in common. This family has no argument for what is hidden, and expects to see it."""
+    """The arguments of all three searches. This family has no argument for hidden files, and expects to see them."""
     return {
         "path": normalize_folder(a.get("path", "")),
         "hidden": True,

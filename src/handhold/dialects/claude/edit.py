@@ -1,4 +1,4 @@
-"""Edit on a text alone: its check and its execution, apart, for whoever edits without a file."""
+"""Edit on a text without a file: its check and its execution, as separate functions."""
 
 from handhold.core.requests import Replacement
 from handhold.core.tools import edit
@@ -13,5 +13,5 @@ def valid(content: str, old_string: str, new_string: str, replace_all: bool) -> 
 
 
 def execute(content: str, old_string: str, new_string: str, replace_all: bool) -> str:  # noqa: FBT001 - the source's signature
-    """The content with the edit made; raises what `valid` words."""
+    """The content with the edit applied; raises the error that `valid` describes."""
     return edit.apply_edit(content, Replacement(old_string, new_string, every=replace_all), matching="exact")

@@ -65,25 +65,27 @@ SEARCH_PHRASES = SearchPhrases(
     next_page="",
     narrow="Use a more specific pattern or path.",
     unsorted="",
-    ignored="Give a directory that is left out as path to look in it.",
+    ignored="Give such a directory as path to search it.",
     hidden="",
-    explicit_path="A file that is given as path is always searched.",
+    explicit_path="Give such a file as path to search it.",
     regex="",
-    literal="Special characters that are meant literally need a backslash.",
+    literal="To match special characters literally, escape them with a backslash.",
 )
 PHRASES_BY_RESULT = {
-    ListResult: replace(SEARCH_PHRASES, narrow="Use Glob with a pattern."),
+    ListResult: replace(
+        SEARCH_PHRASES, narrow="Use Glob with a pattern.", ignored="Give such a directory as path to list it."
+    ),
     GlobResult: SEARCH_PHRASES,
     GrepResult: replace(
         SEARCH_PHRASES,
         narrow="Use a more specific pattern, path or glob, or a higher head_limit.",
-        ignored="Give a file, or a directory that is itself left out, as path to search it anyway.",
+        ignored="Give an ignored file or directory as path to search it.",
     ),
 }
 EMPTY_MESSAGES = {ListResult: "No entries found", GlobResult: "No files found", GrepResult: "No matches found"}
 
 
-# --- what was done
+# --- results
 
 
 def format_result(request: Request, result: Result) -> str:
@@ -111,7 +113,7 @@ def format_result(request: Request, result: Result) -> str:
         case PatchResult(files=files):
             return f"Applied a patch to {format_list(file.path for file in files)}"
         case RunResult():
-            return commands.format_command(result)
+            return commands.format_command(result, timeout_advice="Set a longer `timeout`, or set `run_in_background`.")
         case JobResult():
             return commands.format_job(result, JOB_TOOL_NAMES)
         case RestartResult():
@@ -201,7 +203,7 @@ def format_edit_steps(steps: tuple[AppliedReplacement, ...]) -> str:
 
 
 def limit_rows(rows: list[str]) -> list[str]:
-    """As many rows as a reply may hold."""
+    """As many rows as fit into a reply."""
     return [text for text, so_far in zip(rows, _accumulate_chars(rows), strict=True) if so_far <= MAX_SNIPPET_CHARS]
 
 
@@ -212,7 +214,7 @@ def _accumulate_chars(rows: list[str]) -> Iterator[int]:
         yield total
 
 
-# --- what was refused
+# --- errors
 
 
 def format_error(tool: str, error: e.ToolError) -> str:
@@ -220,7 +222,7 @@ def format_error(tool: str, error: e.ToolError) -> str:
 
 
 def format_bare_error(tool: str, error: e.ToolError) -> str | None:
-    """The messages that stand without a wrapping."""
+    """The messages without a wrapper."""
     match error:
         case e.Unread() | e.PartlyRead():
             return "File has not been read yet. Read it first before writing to it."
@@ -248,7 +250,7 @@ def format_wrapped_error(tool: str, error: e.ToolError) -> str:
         case e.NotDirectory() if tool in ("Glob", "LS"):
             return f"{truncate(error.path)} is not a directory. Use Read to see a file."
         case e.BadRegex():
-            return f"{format_plain_error(error)} Special characters that are meant literally need a backslash."
+            return f"{format_plain_error(error)} To match special characters literally, escape them with a backslash."
         case e.NotFound():
             return "File does not exist."
         case e.IsDirectory():

@@ -1,7 +1,7 @@
-"""The dialect `codex`: apply_patch, as a tool of its own or spelled as a command, and commands besides.
+"""The dialect `codex`: apply_patch, as a tool of its own or written as a command, and other commands.
 
-A command that calls apply_patch never reaches a shell: it is carried out here, or refused if it is anything more. There
-is no tool to read with, so a hunk whose old lines match is its own proof of sight.
+A command that calls apply_patch never reaches a shell: it is applied here, or refused if it does anything else. There
+is no tool to read files, so a hunk whose old lines match counts as proof that the model has read them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from handhold.dialects.codex import messages as words
 from handhold.dialects.commands import prepend_cd
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
-DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 3600.0  # seconds that a command may take
+DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 3600.0  # for a command
 
 
 class Codex(BaseDialect):
@@ -38,7 +38,7 @@ class Codex(BaseDialect):
                 raise unhandled_tool_error(tool)
 
     def normalize_arguments(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
-        """Free-form text is the patch, a command line is one for bash."""
+        """Free-form text is a patch; a command line runs with bash."""
         match tool, arguments:
             case "apply_patch", str() if not arguments.lstrip().startswith("{"):
                 return {"input": arguments}
@@ -54,7 +54,7 @@ class Codex(BaseDialect):
         return words.format_error(error)
 
     def needs_hints(self, error: ToolError) -> bool:
-        # Without a tool to read with, the nearest lines are not a hint: there is no other way to see them.
+        # There is no tool to read files, so the nearest lines are needed even without hints.
         return isinstance(error, HunkMismatch)
 
 
@@ -72,7 +72,7 @@ def build_shell_request(tool: str, a: Mapping[str, Any]) -> Patch | Run:
 
 
 def to_bash_script(command: Sequence[str]) -> str:
-    """A command as bash takes it; one that is a script for bash is that script."""
+    """A command as a script for bash; the script itself if the command runs bash with one."""
     match [*command]:
         case [shell, *flags, text] if shell.rpartition("/")[2] == "bash" and tuple(flags) in SCRIPT_FLAGS:
             return text
@@ -85,7 +85,7 @@ def join_path(folder: str, path: str) -> str:
 
 
 def prefix_paths(operation: Operation, folder: str) -> Operation:
-    """The same operation, its paths seen from the workspace and not from a folder in it."""
+    """The same operation, with paths relative to the workspace instead of a folder in it."""
     if isinstance(operation, UpdateFile) and operation.move_to:
         operation = replace(operation, move_to=join_path(folder, operation.move_to))
     return replace(operation, path=join_path(folder, operation.path))

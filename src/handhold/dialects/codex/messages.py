@@ -1,4 +1,4 @@
-"""The messages of the dialect `codex`: the list of files as its family prints it, plain words for the rest."""
+"""The messages of the dialect `codex`: the list of files as its family prints it, otherwise plain words."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def format_result(result: Result) -> str:
         case PatchResult():
             return "\n".join(["Success. Updated the following files:", *format_file_list(result)])
         case RunResult():
-            return commands.format_command(result)
+            return commands.format_command(result, timeout_advice="Set a longer `timeout_ms`.")
         case _:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 

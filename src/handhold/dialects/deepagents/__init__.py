@@ -1,7 +1,7 @@
-"""The dialect `deepagents`: a family of seven, as the document it comes from describes them.
+"""The dialect `deepagents`: seven tools, as the document they come from describes them.
 
-Lines are counted from 0 where one is asked for, and from 1 where they are shown. A long line goes on in parts, 5.1 and
-5.2, which count as lines. Text is searched for as it stands.
+An offset counts lines from 0, replies number them from 1. A long line continues in parts, 5.1 and 5.2, which count as
+lines. Text is searched literally.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,16 @@ from handhold.dialects.deepagents import messages
 from handhold.dialects.searches import MAX_SEARCH_CHARS, normalize_folder
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
-RESERVED_CHARS = 2_000  # numbers of long lines and the notice that there is more
+RESERVED_CHARS = 2_000  # the numbers of continued lines, and the note that there is more
 LIMITS = PageLimits(lines=2000, line_chars=5000, chars=MAX_REPLY_CHARS - RESERVED_CHARS, split_long_lines=True)
-DEFAULT_TIMEOUT_SECONDS = 120.0  # seconds that a command may take
+DEFAULT_TIMEOUT_SECONDS = 120.0  # for a command
 MAX_LISTED_ENTRIES, MAX_SEARCH_RESULTS = 1000, 200
 CONTEXT_LINES = 2  # lines before and after a match
 
 
 class DeepAgents(BaseDialect):
     name = "deepagents"
+    continuation = "Continue with offset={skip}."
     options = DialectOptions(
         matching="exact", hints=False, absolute_paths=True, search_seconds=20.0, lists_folders=False
     )

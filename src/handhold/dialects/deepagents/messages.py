@@ -24,7 +24,6 @@ from handhold.dialects.formatting import format_row, pluralize, truncate
 from handhold.dialects.hints import append_notes
 from handhold.dialects.searches import AnySearchResult, SearchPhrases, format_empty_result, format_search_notes
 
-NUMBER_PREFIX = "the number "  # as arguments tell one
 EMPTY_FILE_REMINDER = "System reminder: File exists but has empty contents"
 LARGE_RESULT_TEMPLATE = """\
 Tool result too large, the result of this tool call {tool_call_id}
@@ -36,16 +35,16 @@ Here is a preview showing the head and tail of the result:
 {content_sample}
 """
 
-NOTEBOOK_PHRASES = notebooks.NotebookPhrases(continuation="Go on with offset={skip}.", can_edit_cells=False)
-MAX_TIMEOUT_SECONDS = 3600.0  # seconds that a command may take
+NOTEBOOK_PHRASES = notebooks.NotebookPhrases(continuation="Continue with offset={skip}.", can_edit_cells=False)
+MAX_TIMEOUT_SECONDS = 3600.0  # for a command
 SEARCH_PHRASES = SearchPhrases(
     next_page="",
     narrow="Try a more specific pattern or path.",
     unsorted="",
-    ignored="Give a directory that is left out as path to look in it.",
+    ignored="Give such a directory as path to search it.",
     hidden="",
-    explicit_path="A file that is given as path is always searched.",
-    regex="The pattern is taken literally, not as a regular expression.",
+    explicit_path="Give such a file as path to search it.",
+    regex="The pattern is searched literally, not as a regular expression.",
     literal="",
 )
 PHRASES_BY_RESULT = {
@@ -57,7 +56,7 @@ PHRASES_BY_RESULT = {
 }
 
 
-# --- what was done
+# --- results
 
 
 def format_result(result: Result) -> str:
@@ -86,7 +85,7 @@ def format_page(page: TextResult) -> Iterator[str]:
 
 
 def format_numbered_line(number: int, line: PageLine, width: int) -> Iterator[str]:
-    """A line as `cat -n` shows it; what is over the width goes on below as 5.1, 5.2."""
+    """A line as `cat -n` shows it; a long line continues below as 5.1, 5.2."""
     yield format_row(number, line.text[:width], separator="\t")
     for n, start in enumerate(range(width, len(line.text), width), 1):
         yield f"{f'{number}.{n}':>6}\t{line.text[start : start + width]}"
@@ -96,7 +95,7 @@ def format_numbered_line(number: int, line: PageLine, width: int) -> Iterator[st
 
 def format_page_notes(page: TextResult) -> Iterator[str]:
     if page.has_more:
-        yield f"[There is more: go on with offset={page.first + len(page.lines) - 1}.]"
+        yield f"[There is more. Continue with offset={page.first + len(page.lines) - 1}.]"
     yield from notebooks.explain_text_fallback(page)
 
 
@@ -107,7 +106,7 @@ def format_command(result: RunResult, call_id: str = "") -> str:
         first, saved = LARGE_RESULT_TEMPLATE.format(
             tool_call_id=call_id, file_path=output.handle, content_sample=sample
         ).split("\n", 1)
-        text = f"{first.rstrip()}\n{saved}"  # without an id no blank is left behind
+        text = f"{first.rstrip()}\n{saved}"  # without an id, no space is left at the end
     else:
         text = "\n".join(commands.format_output_text(output))
     return "\n".join([text, commands.format_status(result), *commands.format_warnings(result)]).lstrip("\n")
@@ -137,7 +136,7 @@ def format_search_rows(found: AnySearchResult) -> Iterator[str]:
 
 
 def format_match_lines(hit: SearchHit) -> Iterator[str]:
-    """Matching lines and those around them, with a mark where lines between are left out."""
+    """Matching lines and the lines around them; gaps are marked."""
     before = None
     for each in hit.rows:
         if before is not None and each.number > before + 1:
@@ -146,7 +145,7 @@ def format_match_lines(hit: SearchHit) -> Iterator[str]:
         before = each.number
 
 
-# --- what was refused
+# --- errors
 
 
 def format_error(tool: str, error: e.ToolError) -> str:
@@ -162,7 +161,7 @@ def format_error_reason(tool: str, error: e.ToolError) -> str:
         case e.NotFound(path=path):
             return f"File '{truncate(path)}' not found"
         case e.BadArguments(tool="execute", argument="timeout", got=got) if is_over_max_timeout(got):
-            return f"timeout {got.removeprefix(NUMBER_PREFIX)}s exceeds maximum allowed ({MAX_TIMEOUT_SECONDS:.0f}s)."
+            return f"timeout {got}s exceeds maximum allowed ({MAX_TIMEOUT_SECONDS:.0f}s)."
         case e.Denied(of_command=True) | e.NotApproved(of_command=True):
             return f"Dangerous command blocked. {format_plain_error(error)}"
         case _:
@@ -170,6 +169,8 @@ def format_error_reason(tool: str, error: e.ToolError) -> str:
 
 
 def is_over_max_timeout(got: str) -> bool:
-    """Whether what was given for a time is a number, and over the longest."""
-    number = got.removeprefix(NUMBER_PREFIX)
-    return number != got and float(number) > MAX_TIMEOUT_SECONDS
+    """Whether the value is a number over the maximum."""
+    try:
+        return float(got) > MAX_TIMEOUT_SECONDS
+    except ValueError:
+        return False

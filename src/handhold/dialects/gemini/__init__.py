@@ -1,6 +1,6 @@
 """The dialect `gemini`: the tools that the vendor's own command line gives its models.
 
-Lines are counted from 0 where one is asked for. How often a text must stand in a file is said beforehand, and checked.
+An offset counts lines from 0. An edit states how many occurrences it expects, and the number is checked.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from handhold.dialects.gemini import messages
 from handhold.dialects.searches import MAX_SEARCH_CHARS, normalize_folder
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
-RESERVED_CHARS = 11_000  # notes, and the counts of cut lines
+RESERVED_CHARS = 11_000  # notes, and the counts of truncated lines
 LIMITS = PageLimits(lines=2000, line_chars=2000, chars=MAX_REPLY_CHARS - RESERVED_CHARS)
 COMMAND_TIMEOUT_SECONDS = 300.0
 MAX_LISTED_ENTRIES, MAX_SEARCH_RESULTS = 1000, 200
@@ -25,6 +25,7 @@ MAX_LISTED_ENTRIES, MAX_SEARCH_RESULTS = 1000, 200
 
 class Gemini(BaseDialect):
     name = "gemini"
+    continuation = "Continue with offset={skip}."
     options = DialectOptions(matching="safe", hints=True, absolute_paths=True, lists_folders=False)
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:

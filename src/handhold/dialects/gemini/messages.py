@@ -1,5 +1,6 @@
-"""The messages of the dialect `gemini`: as the vendor documents its replies, and else in plain words."""
+"""The messages of the dialect `gemini`: as the vendor documents its replies, otherwise in plain words."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -30,33 +31,38 @@ from handhold.dialects.searches import (
 )
 
 NOTEBOOK_PHRASES = notebooks.NotebookPhrases(
-    "Go on with offset={skip}.", "; search_file_content finds lines in it", can_edit_cells=False
+    "Continue with offset={skip}.", "; use search_file_content to search it", can_edit_cells=False
 )
 SEARCH_PHRASES = SearchPhrases(
     next_page="",
     narrow="Use a more specific pattern or dir_path.",
     unsorted="",
-    ignored="respect_git_ignore=false includes what ignore files leave out.",
+    ignored="Set respect_git_ignore=false to include ignored files.",
     hidden="",
-    explicit_path="A file that is given as dir_path is always searched.",
+    explicit_path="Give such a file as dir_path to search it.",
     regex="",
-    literal="Special characters that are meant literally need a backslash.",
+    literal="To match special characters literally, escape them with a backslash.",
 )
 PHRASES_BY_RESULT = {
     ListResult: SEARCH_PHRASES,
     GlobResult: SEARCH_PHRASES,
-    GrepResult: replace(SEARCH_PHRASES, ignored="Give a file, or a directory that is itself left out, as dir_path."),
+    GrepResult: replace(SEARCH_PHRASES, ignored="Give an ignored file or directory as dir_path to search it."),
 }
 
 
 def make_case_insensitive(pattern: str) -> str:
-    """A glob that takes no notice of case: every letter in both."""
+    """A glob that ignores case: it has every letter in both cases."""
     out, inside = "", False
     for char in pattern:
         inside = (char == "[" or inside) and char != "]"
         other = char.swapcase()
         out += f"[{char}{other}]" if not inside and len(other) == 1 and other != char else char
     return out
+
+
+def restore_case(pattern: str) -> str:
+    """The pattern that was made case-insensitive, as the model sent it."""
+    return re.sub(r"\[(.)(.)\]", lambda found: found[1] if found[1].swapcase() == found[2] else found[0], pattern)
 
 
 def format_result(result: Result) -> str:
@@ -86,7 +92,7 @@ def format_result(result: Result) -> str:
 
 
 def format_page(page: TextResult) -> Iterator[str]:
-    """Bare lines: this family counts them itself, and is told which they are where they are not all."""
+    """Lines without numbers; a header says which lines they are where they are not all."""
     if page.has_more or page.first > 1:
         last = page.first + len(page.lines) - 1
         of = f" of {page.total} total lines" if page.total is not None else ""
@@ -107,7 +113,7 @@ def format_search(result: AnySearchResult) -> Iterator[str]:
                 f"[DIR] {get_basename(path)}" if kind == "directory" else get_basename(path) for path, kind in entries
             )
         case GlobResult(paths=paths, pattern=pattern):
-            yield f'Found {len(paths)} file(s) matching "{truncate(pattern)}" within {where}, sorted by modification time (newest first):'
+            yield f'Found {len(paths)} file(s) matching "{truncate(restore_case(pattern))}" within {where}, sorted by modification time (newest first):'
             yield from paths
         case GrepResult(pattern=pattern, files=files):
             among = f' (filter: "{truncate(result.glob)}")' if result.glob else ""
@@ -126,14 +132,14 @@ def get_basename(path: str) -> str:
 def format_error(error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.NoMatch(old=old) if old:
-            return f"Failed to edit, 0 occurrences found for old_string in {truncate(error.path)}. Nothing was changed. Quote it exactly as it stands in the file."
+            return f"Failed to edit, 0 occurrences found for old_string in {truncate(error.path)}. Nothing was changed. Quote it exactly as it is in the file."
         case e.Ambiguous(lines=lines):
-            return f"Failed to edit, expected 1 occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Quote more of the lines around it, or say expected_replacements."
+            return f"Failed to edit, expected 1 occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Quote more of the lines around the one you mean, or set expected_replacements."
         case e.UnexpectedCount(wanted=wanted, lines=lines):
             return f"Failed to edit, expected {wanted} occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed."
         case e.BinaryFile():
             return f"Cannot display content of binary file: {truncate(error.path)}"
         case e.Stale(complete=True) if hints:
-            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
+            return f"{truncate(error.path)} has changed since you last read it, so nothing was written."
         case _:
             return format_plain_error(error)

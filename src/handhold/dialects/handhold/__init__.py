@@ -1,6 +1,6 @@
-"""The dialect `handhold`: the default, for models without a family of their own and for people.
+"""The dialect `handhold`: the default, for models without a dialect of their own and for people.
 
-Paths are relative to the first root or absolute; what was left out, and how to get it, is always said.
+Paths are relative to the first root or absolute. A reply always reports what was left out and how to get it.
 """
 
 from collections.abc import Mapping
@@ -35,16 +35,16 @@ from handhold.dialects.handhold import messages
 from handhold.dialects.searches import MAX_CONTEXT_LINES, MAX_SEARCH_CHARS, normalize_folder
 
 MAX_REPLY_CHARS = 80_000  # characters: 20,000 tokens
-RESERVED_CHARS = 11_000  # notes (at most 6,000), the counts of cut lines, line numbers of more than six digits
+RESERVED_CHARS = 11_000  # notes (at most 6,000), the counts of truncated lines, line numbers of more than six digits
 LIMITS = PageLimits(lines=2000, line_chars=2000, chars=MAX_REPLY_CHARS - RESERVED_CHARS)
-MAX_FILES_PER_CALL = 50  # of one call
-DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 600.0  # seconds that a command may take
+MAX_FILES_PER_CALL = 50  # in one call
+DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120.0, 600.0  # for a command
 BACKGROUND_TIMEOUT_SECONDS, MAX_BACKGROUND_TIMEOUT_SECONDS = 3600.0, 24 * 3600.0
 DEFAULT_LIST_LIMIT, DEFAULT_SEARCH_LIMIT, MAX_SEARCH_LIMIT = (
     200,
     100,
     1000,
-)  # entries of a listing, files or lines of a search, and never more of either
+)  # entries of a listing, files or lines of a search, and the maximum of both
 MAX_LIST_DEPTH = 10
 
 
@@ -116,7 +116,7 @@ class Handhold(BaseDialect):
 def build_read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
     paths = tuple(dict.fromkeys(a["paths"]))
     if len(paths) > MAX_FILES_PER_CALL:
-        raise BadArguments(tool, "paths", f"an array of {len(paths)}", f"an array of at most {MAX_FILES_PER_CALL}")
+        raise BadArguments(tool, "paths", f"{len(paths)} paths", f"an array of at most {MAX_FILES_PER_CALL} paths")
     limit = get_count(tool, a, "limit")
     return ReadMany(
         tuple(Read(path, LIMITS, limit=limit) for path in paths), MAX_REPLY_CHARS - messages.CUT_FILES_NOTE_CHARS
@@ -126,7 +126,9 @@ def build_read_many(tool: str, a: Mapping[str, Any]) -> ReadMany:
 def build_run(tool: str, a: Mapping[str, Any]) -> Run:
     background, preview = a["background"], a["preview"]
     if background and preview:
-        raise BadArguments(tool, "preview", "true", "false with background: only what ends can be looked at first")
+        raise BadArguments(
+            tool, "preview", "true", "false when `background` is true: only a command that ends can be previewed"
+        )
     limits = (
         (BACKGROUND_TIMEOUT_SECONDS, MAX_BACKGROUND_TIMEOUT_SECONDS)
         if background
@@ -137,7 +139,7 @@ def build_run(tool: str, a: Mapping[str, Any]) -> Run:
 
 
 def get_search_fields(tool: str, a: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """What the three searches have in common."""
+    """The arguments that all three searches have."""
     return {
         "path": normalize_folder(a.get("path", "")),
         "hidden": a["hidden"],

@@ -1,4 +1,4 @@
-"""The messages of the dialect `handhold`. An edit echoes little: the model knows what it wrote."""
+"""The messages of the dialect `handhold`. The reply to an edit is short: the model knows what it wrote."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,38 +43,38 @@ MAX_LISTED_FILES = 150  # of a patch
 MAX_FILE_HEADER_CHARS, MAX_FILE_NOTES_CHARS = (
     120,
     400,
-)  # characters of what stands above and below the lines of one of several files
-CUT_FILES_NOTE = "[Go on with read_file where a file was cut.]"
+)  # characters above and below the lines of each file in read_files
+CUT_FILES_NOTE = "[Continue with read_file where a file was truncated.]"
 CUT_FILES_NOTE_CHARS = len(CUT_FILES_NOTE) + 2
 JOB_TOOL_NAMES = commands.JobToolNames(output="bash_output", stop="bash_stop", has_offset=True)
 
 SEARCH_PHRASES = SearchPhrases(
-    next_page='Go on with cursor="{cursor}".',
-    narrow="Narrow it with path or pattern.",
-    unsorted='Or take sort="none", which can be paged through to the end.',
-    ignored="ignored=true includes what ignore files leave out.",
-    hidden="hidden=true includes what is hidden.",
-    explicit_path="A file whose own path is given is always searched.",
-    regex="It was taken as it stands, and looks like a regular expression: set regex=true if it is one.",
-    literal="It was taken as a regular expression, and looks like plain text: leave regex out if it is that.",
+    next_page='Continue with cursor="{cursor}".',
+    narrow="Narrow the search with path or pattern.",
+    unsorted='Or set sort="none" to page through all results.',
+    ignored="Set ignored=true to include ignored files.",
+    hidden="Set hidden=true to include hidden files.",
+    explicit_path="Give the path of such a file to search it.",
+    regex="The pattern was searched literally, but looks like a regular expression. Set regex=true if it is one.",
+    literal="The pattern was searched as a regular expression, but looks like plain text. Leave out regex if it is plain text.",
 )
 PHRASES_BY_RESULT = {
     ListResult: replace(
         SEARCH_PHRASES,
-        narrow="List a folder in it, or with a smaller depth.",
-        ignored="ignored=true includes heavy folders.",
+        narrow="List a subfolder, or use a smaller depth.",
+        ignored="Set ignored=true to include heavy folders.",
     ),
     GlobResult: SEARCH_PHRASES,
-    GrepResult: replace(SEARCH_PHRASES, narrow="Narrow it with path, glob or pattern."),
+    GrepResult: replace(SEARCH_PHRASES, narrow="Narrow the search with path, glob or pattern."),
 }
 READ_FOLDER_PHRASES = replace(
     PHRASES_BY_RESULT[ListResult],
-    next_page='Go on with list_files and cursor="{cursor}".',
-    ignored="list_files with ignored=true includes heavy folders.",
-    hidden="list_files with hidden=true includes what is hidden.",
+    next_page='Continue with list_files and cursor="{cursor}".',
+    ignored="Use list_files with ignored=true to include heavy folders.",
+    hidden="Use list_files with hidden=true to include hidden files.",
 )
 
-# --- what was done
+# --- results
 
 
 def format_result(request: Request, result: Result) -> str:
@@ -110,7 +110,7 @@ def format_result(request: Request, result: Result) -> str:
         case PatchResult(files=files):
             return "\n".join([f"Patched {pluralize(len(files), 'file')}:", *format_patched_files(files)])
         case RunResult():
-            return commands.format_command(result)
+            return commands.format_command(result, timeout_advice="Set a longer `timeout`, or set `background`.")
         case JobResult():
             return commands.format_job(result, JOB_TOOL_NAMES)
         case RestartResult():
@@ -122,14 +122,16 @@ def format_result(request: Request, result: Result) -> str:
 
 
 def format_file(file: TextResult | e.PathError) -> str:
-    """One of several files, under its name."""
+    """One of several files, under its path."""
     name = f"=== {truncate(file.path, MAX_FILE_HEADER_CHARS)}"
     if isinstance(file, e.PathError):
         message, about = format_error("read_file", file, hints=True), format_error_notes(file)
         return f"{name}\n{truncate(' '.join([message, *about]), MAX_FILE_NOTES_CHARS)}"
-    # How a file changed, only a reply of its own has room for.
+    # There is no room for a diff here: a read of one file shows it.
     about = truncate("\n".join(format_result_notes(replace(file, diff_since_read=""))), MAX_FILE_NOTES_CHARS)
-    return "\n".join([name, *(format_page(file) if file.lines else ["[It is empty.]"]), *([about] if about else [])])
+    return "\n".join(
+        [name, *(format_page(file) if file.lines else ["[The file is empty.]"]), *([about] if about else [])]
+    )
 
 
 def format_patched_files(files: tuple[PatchedFile, ...]) -> Iterator[str]:
@@ -176,35 +178,43 @@ def format_snippet(edited: EditResult) -> Iterator[str]:
         yield format_row(number, truncate(text))
         before = number
     if len(rows) > MAX_SNIPPET_LINES:
-        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the changes not shown.]"
+        yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the changes are not shown.]"
 
 
-# --- what was refused
+# --- errors
 
 
 def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.AlreadyExists() if tool == "apply_patch":
-            return f"{truncate(error.path)} already exists, so nothing was changed. Update it, delete it first in the same patch, or choose another path."
+            return f"{truncate(error.path)} already exists, so nothing was changed. Use *** Update File, delete it first in the same patch, or choose another path."
         case e.NotFound():
-            return f"{truncate(error.path)} does not exist. Check the path."
+            return f"{truncate(error.path)} does not exist. Find the path with glob or list_files."
+        case e.Unread():
+            return f"{truncate(error.path)} has not been read yet. Read it with read_file before changing it."
+        case e.PartlyRead():
+            return f"Only part of {truncate(error.path)} has been read (a truncated line counts as unread). Read the rest with read_file before overwriting it, or change the part you have read with edit_file."
+        case e.NeedsSeparateRead():
+            return f"{truncate(error.path)} is not plain text. Read it on its own with read_file."
         case e.NotDirectory() if tool in ("list_files", "glob"):
-            return f"{truncate(error.path)} is not a folder. Give the folder that it is in, or read it with read_file."
+            return (
+                f"{truncate(error.path)} is not a folder. Give the folder that contains it, or read it with read_file."
+            )
         case e.BadRegex():
-            return f"{format_plain_error(error)} If it is plain text, leave regex out."
+            return f"{format_plain_error(error)} If it is plain text, leave out regex."
         case e.PastEnd(lines=0):
             return f"[{truncate(error.path)} is empty.]"
         case e.PastEnd(lines=lines):
             return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; offset={error.offset} is past its end."
         case e.AlreadyExists():
-            return f"{truncate(error.path)} already exists, and an empty old_string only makes new files. Read it and quote what should be replaced."
+            return f"{truncate(error.path)} already exists, and an empty old_string only creates new files. Read it with read_file and quote the text to replace in old_string."
         case e.Stale(complete=True) if hints:
-            return f"{truncate(error.path)} has changed since you last saw it, so nothing was written."
+            return f"{truncate(error.path)} has changed since you last read it, so nothing was written."
         case e.NoChange():
             return "old_string and new_string are the same, so there is nothing to change."
         case e.NoMatch(old=old) if old:
-            return f"old_string is not in {truncate(error.path)}, so nothing was changed. Quote it as it stands in the file, without line numbers."
+            return f"old_string is not in {truncate(error.path)}, so nothing was changed. Quote it exactly as it is in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return f"old_string is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the place you mean, or set replace_all to change all of them."
+            return f"old_string is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the one you mean, or set replace_all=true to change all of them."
         case _:
             return format_plain_error(error)

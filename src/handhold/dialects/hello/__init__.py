@@ -1,6 +1,6 @@
 """The dialect `hello`: three tools, in Chinese, to the letter of the document they come from, and the `bash` of its registry.
 
-A write clears the mark of having been read, so that the next one needs a new look; an edit keeps it.
+A write clears the read record, so that the file must be read again before the next write; an edit keeps it.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from handhold.core.results import Result
 from handhold.dialects.base import BaseDialect, unhandled_tool_error
 from handhold.dialects.hello import messages
 
-COMMAND_TIMEOUT_SECONDS = 120.0  # for a command; the source has no number
+COMMAND_TIMEOUT_SECONDS = 120.0  # for a command; the source has no limit
 MAX_PAGE_LINES = (
     messages.MAX_PAGE_CHARS // 8
-)  # that a page has room for, since each has at least a number, an arrow and an end
+)  # that fit on a page: each has at least a number, an arrow and a line break
 LIMITS = PageLimits(
     lines=messages.DEFAULT_PAGE_LINES,
     line_chars=messages.MAX_PAGE_CHARS,
@@ -48,7 +48,7 @@ class Hello(BaseDialect):
             case "write_file":
                 return Write(path, a["content"])
             case "edit_file" if a["old_string"] == a["new_string"]:
-                raise NoChange(path)  # which the source looks at before it looks at the file
+                raise NoChange(path)  # the source checks this before it checks the file
             case "edit_file":
                 return Edit(path, Replacement(a["old_string"], a["new_string"], every=a.get("replace_all", False)))
             case _:

@@ -21,7 +21,7 @@ from handhold.dialects import commands
 from handhold.dialects.chinese import format_chinese_error, format_media
 from handhold.dialects.formatting import format_row
 
-DEFAULT_PAGE_LINES = 2000  # of a page, unless more are asked for
+DEFAULT_PAGE_LINES = 2000  # of a page, unless more are requested
 MAX_PAGE_CHARS = 120_000  # characters of a page
 MAX_OUTPUT_BYTES = 80_000  # bytes of what a command printed: 20,000 tokens
 UNREAD_MESSAGE = "错误:请先用 read_file 读取该文件,再调用 edit_file"
@@ -49,7 +49,7 @@ def format_result(request: Request, result: Result) -> str:
 
 
 def format_page(result: TextResult, max_lines: int) -> str:
-    """At most so many lines. What follows the last line break counts as one, though it is empty."""
+    """At most `max_lines` lines. The empty text after the last line break counts as a line."""
     lines = [line.text for line in result.lines]
     if result.ends_with_newline and len(lines) < max_lines:
         lines.append("")
@@ -66,7 +66,7 @@ def format_success(**facts: Any) -> str:
     return json.dumps({"ok": True, **facts}, indent=2, ensure_ascii=False)
 
 
-# --- commands, which the source lists and does not word
+# --- commands, for which the source has no words
 
 
 def format_command(result: RunResult) -> str:
@@ -93,7 +93,7 @@ def format_extra_notes(result: RunResult) -> Iterator[str]:
     yield from commands.format_warnings(result)
 
 
-# --- what was refused
+# --- errors
 
 
 def format_error(tool: str, error: e.ToolError) -> str:
@@ -103,7 +103,7 @@ def format_error(tool: str, error: e.ToolError) -> str:
         case e.OutsideWorkspace():
             return "错误:禁止访问工作区外的路径"
         case e.NotFound(was_read=False) if tool == "edit_file":
-            return UNREAD_MESSAGE  # the source asks for the mark before it looks at the file
+            return UNREAD_MESSAGE  # the source checks the read record before it checks the file
         case e.NotFound():
             return "错误:文件不存在"
         case e.Unread() if tool == "write_file":

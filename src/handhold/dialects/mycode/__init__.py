@@ -1,7 +1,7 @@
-"""The dialect `mycode`: four tools to look around with. Every reply is one JSON object with the same members.
+"""The dialect `mycode`: four tools that read and search. Every reply is one JSON object with the same members.
 
-Its numbers are the document's: 200 entries at most, 100 matches, two seconds, 20,000 visited entries, 500 lines and never
-more than 2000.
+Its limits are those of the document: 200 entries, 100 matches, two seconds, 20,000 visited entries, 500 lines by default
+and at most 2000.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,14 @@ from handhold.dialects.searches import normalize_folder
 
 MAX_ENTRIES, MAX_MATCHES = 200, 100
 DEFAULT_PAGE_LINES, MAX_PAGE_LINES = 500, 2000
-MAX_RESULT_CHARS = 20_000  # characters of what is found: it stands in the form twice, and each may take two there
+MAX_RESULT_CHARS = 20_000  # characters of results: the form has them twice, and escaping may double them
 LIMITS = PageLimits(lines=MAX_PAGE_LINES, line_chars=2000, chars=MAX_RESULT_CHARS)
 MAX_OFFSET = 10_000
 
 
 class MyCode(BaseDialect):
     name = "mycode"
+    continuation = "Continue with start_line={next}."
     options = DialectOptions(
         matching="exact",
         hints=False,

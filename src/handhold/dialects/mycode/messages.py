@@ -1,7 +1,7 @@
-"""The form of the dialect `mycode`, and the words in it.
+"""The form of the dialect `mycode`, and its words.
 
-One object for every reply: `status`, `data`, `text`, `stats` and `context`, and `error` where there is one. What was left
-out is said in `text` and marked in `data`, so that nothing found is told from not everything looked at.
+Every reply is one object: `status`, `data`, `text`, `stats` and `context`, and `error` after an error. What was left
+out is reported in `text` and in `data`, so that "nothing found" differs from "not everything searched".
 """
 
 import json
@@ -26,16 +26,16 @@ from handhold.dialects.chinese import format_chinese_error, format_media
 from handhold.dialects.formatting import format_row, truncate
 from handhold.dialects.searches import AnySearchResult
 
-MAX_VISITED_ENTRIES = 20_000  # entries that Glob visits
+MAX_VISITED_ENTRIES = 20_000  # by Glob
 NO_MATCH = "没有找到匹配项"
-ABORTED_NO_MATCH = {  # where a search ended early
+ABORTED_NO_MATCH = {  # where a search stopped early
     "deadline": f"超时之前{NO_MATCH}",
     "entries": f"前 {MAX_VISITED_ENTRIES} 个条目中{NO_MATCH}",
 }
 DATA_KEYS = ("entries", "paths", "matches", "aborted_reason", "fallback_used", "encoding")
 
 
-# --- what was found
+# --- results
 
 
 def format_result(result: Result) -> str:
@@ -98,7 +98,7 @@ def format_search_notes(found: AnySearchResult) -> Iterator[str]:
         yield f"({left} 个文件被跳过: {', '.join(dict.fromkeys(each.rule for each in search.outcome.skipped))})"
 
 
-# --- what was refused
+# --- errors
 
 
 def format_error(tool: str, error: e.ToolError) -> str:
@@ -130,7 +130,7 @@ def format_reply(reply: Reply, frame: ReplyFrame) -> str:
 
 
 def replace_control_characters(form: str) -> str:
-    """Control characters as the pictures that there are for them: escaped they would take six times their room."""
+    """Replace control characters by their Unicode pictures: escaped, they would take six times the space."""
     return re.sub(
         r"\\\\|\\u00([01][0-9a-f])", lambda found: chr(0x2400 + int(found[1], 16)) if found[1] else found[0], form
     )
@@ -138,12 +138,12 @@ def replace_control_characters(form: str) -> str:
 
 def build_data(reply: Reply) -> dict[str, Any]:
     facts = {name: reply.data[name] for name in DATA_KEYS if reply.data.get(name) is not None}
-    if "changed_since_last_read" in reply.data:  # something that was read
+    if "changed_since_last_read" in reply.data:  # the result of a read
         facts |= {"content": reply.text, "modified_externally": reply.data["changed_since_last_read"]}
         facts |= {"file_mtime_ms": reply.data["mtime_ms"]}
     return facts | {"truncated": any(reply.data.get(name) for name in ("truncated", "more", "left_out"))}
 
 
 def count_items(reply: Reply) -> dict[str, int]:
-    """How much of each was found."""
+    """The number of results of each kind."""
     return {name: len(reply.data[name]) for name in ("entries", "paths", "matches") if name in reply.data}

@@ -1,7 +1,7 @@
 """The dialect `tiny`: four tools, in Chinese, to the letter of the document they come from.
 
-Its numbers stay: eight thousand bytes of a file or of output, thirty seconds for a command. What the document leaves
-undone is done all the same: a file is read before it is changed, line endings stay, new lines are indented to fit.
+Its limits are those of the document: 8000 bytes of a file or of output, 30 seconds for a command. Three rules go beyond
+it: a file must be read before it is changed, line endings are kept, and new lines are indented to fit.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ COMMAND_TIMEOUT_SECONDS = 30.0
 
 class Tiny(BaseDialect):
     name = "tiny"
+    continuation = ""
     options = DialectOptions(matching="safe", hints=False, lists_folders=False)
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:

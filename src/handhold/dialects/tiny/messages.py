@@ -47,7 +47,7 @@ def format_content(page: TextResult) -> str:
 
 
 def truncate_bytes(text: str, notice: str, *, has_more: bool = False) -> str:
-    """The first bytes of a text, in whole characters, and that there was more."""
+    """The first bytes of a text, without splitting a character, and the notice that there was more."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= MAX_BYTES and not has_more:
         return text
@@ -75,13 +75,13 @@ def describe_failure(exit_status: ExitStatus) -> str:
 
 
 def format_extra_notes(result: RunResult) -> Iterator[str]:
-    """What the source does not know of: where the whole lies, that nothing counts, what was in the way."""
+    """What the source does not have: where the whole output is, discarded changes, conflicts."""
     if result.output.handle:
         yield f"[完整输出: {result.output.handle}]"
     yield from commands.format_warnings(result)
 
 
-# --- what was refused
+# --- errors
 
 
 def format_error(tool: str, error: e.ToolError) -> str:

@@ -80,8 +80,8 @@ REFUSED = [
     (bash(f"apply_patch <<< '{PLAIN}'"), "here-string"),
     (bash(f"apply_patch <<EOF\n{PATCH}EOF"), "not quoted"),
     (bash("apply_patch <<EOF\n+a \\\\ b\nEOF"), "not quoted"),
-    (bash(f"apply_patch <<'EOF'\n{PATCH}"), "not complete"),
-    (bash(f"apply_patch '{PLAIN}"), "not complete"),
+    (bash(f"apply_patch <<'EOF'\n{PATCH}"), "incomplete"),
+    (bash(f"apply_patch '{PLAIN}"), "incomplete"),
     (bash('apply_patch "$PATCH"'), "value"),
     (bash("apply_patch $PATCH"), "value"),
     (bash('apply_patch "${PATCH:-x}"'), "value"),
@@ -107,7 +107,7 @@ REFUSED = [
     (["apply_patch", PATCH, "--force"], "2 arguments"),
     (["sudo", "apply_patch", PATCH], "not the command itself"),
     (["bash", "-x", "-c", "true", "apply_patch"], "not the command itself"),
-    (bash("cd src && # there\napply_patch 'x'"), "a comment stands in the middle"),
+    (bash("cd src && # there\napply_patch 'x'"), "a comment in the middle"),
 ]
 
 OTHERS = [

@@ -109,7 +109,7 @@ class StateTracker:
         self.depth += 1
         try:
             if self.depth > MAX_NESTING:
-                raise AnalysisLimitExceeded("it is nested too deeply to look at")
+                raise AnalysisLimitExceeded("it is nested too deeply to analyze")
             yield
         finally:
             self.depth -= 1

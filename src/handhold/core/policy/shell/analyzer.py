@@ -125,7 +125,7 @@ class ShellAnalyzer(ControlFlow):
             return ()
         redirect_type = node.children[1].type if len(node.children) == 2 else ""
         if body is None or redirect_type != "heredoc_redirect" or not has_no_words:
-            raise AnalysisError("a word of it cannot be read")
+            raise AnalysisError("one of its words cannot be parsed")
         return (Word("-"),)
 
     def _visit_after_heredoc(self, parts: Sequence["Node"], inherited: InheritedContext, stdin: StdinContent) -> None:
@@ -151,7 +151,7 @@ class ShellAnalyzer(ControlFlow):
                 case "heredoc_redirect":
                     stdin = StdinContent(read_heredoc(node, self.expander))
                 case _:
-                    raise AnalysisError("a redirection in it cannot be read")
+                    raise AnalysisError("a redirection in it cannot be parsed")
         return stdin
 
     def _apply_file_redirect(self, node: "Node", stdin: StdinContent | None) -> StdinContent | None:
@@ -162,7 +162,7 @@ class ShellAnalyzer(ControlFlow):
             return stdin
         words = self.expander.expand_words(targets[0])
         if len(words) != 1 or words[0].can_split:
-            raise AnalysisError("where it would write is not known before it runs")
+            raise AnalysisError("where it writes is not known before it runs")
         word = words[0]
         if operator not in ("<", "<&") and self.expander.tree.get_text(node.children[0]) != "2":
             self.redirect_count += 1
@@ -173,7 +173,7 @@ class ShellAnalyzer(ControlFlow):
             command.check_write(word)
             return stdin
         if operator not in ("<", "<&"):
-            raise AnalysisError("a redirection in it cannot be read")
+            raise AnalysisError("a redirection in it cannot be parsed")
         command.check_read(word)
         return StdinContent(file=word.text)
 
@@ -201,7 +201,7 @@ class ShellAnalyzer(ControlFlow):
         self, assignments: Sequence["Node"], nodes: Sequence["Node"], inherited: InheritedContext
     ) -> None:
         if nodes and self.expander.tree.get_text(nodes[0]) in RESERVED_WORDS:
-            raise AnalysisError("a word of the shell's grammar stands where a program should")
+            raise AnalysisError("a shell keyword is in the place of a program")
         with self._subshell() if nodes else _current_shell():
             for node in assignments:
                 self._visit_assignment(node)
@@ -216,10 +216,10 @@ class ShellAnalyzer(ControlFlow):
         """Analyze one command, or a command that another one runs."""
         self.commands.append(command.words)
         if len(self.commands) > MAX_ANALYZED_COMMANDS:
-            raise AnalysisLimitExceeded("it runs too many commands to look at")
+            raise AnalysisLimitExceeded("it runs too many commands to analyze")
         word = command.words[0]
         if not word.is_known or word.has_glob or ELLIPSIS in word.text or not word.text:
-            raise AnalysisError("which program it would run is not known before it runs")
+            raise AnalysisError("which program it runs is not known before it runs")
         if word.text in self.function_stack:
             command.report_dangerous(f"the function `{word.display_text}` calls itself")
             return
@@ -230,7 +230,7 @@ class ShellAnalyzer(ControlFlow):
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
         if name is None or self.expander.tree.get_text(name)[:1].isdigit():
-            raise AnalysisError("a variable of it cannot be read")
+            raise AnalysisError("one of its variables cannot be parsed")
         text = self.expander.tree.get_text(name)
         is_append = any(part.type == "+=" for part in node.children)
         if name.type != "variable_name":  # name[subscript]
@@ -266,7 +266,7 @@ class ShellAnalyzer(ControlFlow):
         is_single_bracket = node.children[0].type == "["
         self._evaluate_test_operands(node, is_single_bracket=is_single_bracket)
         if is_single_bracket and any(part.type in ("&&", "||", "<", ">", "(", ")") for part in iter_tokens(node)):
-            raise AnalysisError("a condition in it cannot be read")
+            raise AnalysisError("a condition in it cannot be parsed")
         self.commands.append((Word("[" if is_single_bracket else "[["),))
 
     def _evaluate_test_operands(self, node: "Node", *, is_single_bracket: bool) -> None:
@@ -284,7 +284,7 @@ class ShellAnalyzer(ControlFlow):
                 for each in part.children:
                     self.expander.evaluate(self.expander.expand_operand(each) if each.type != "test_operator" else "")
         if len(_EVALUATING_OPERATOR.findall(self.expander.tree.get_text(node))) > operator_count:
-            raise AnalysisError("a condition in it cannot be read")
+            raise AnalysisError("a condition in it cannot be parsed")
 
     def check_variable_name(self, text: str) -> None:
         """Check a variable name given to a builtin; raise AnalysisError if it has a subscript that may run code."""
@@ -301,7 +301,7 @@ class ShellAnalyzer(ControlFlow):
 
     def _reject_words(self, inherited: InheritedContext) -> None:
         if inherited.extra_words or inherited.dropped_words:
-            raise AnalysisError("words stand where none belong")
+            raise AnalysisError("it has words in an unexpected place")
         self._apply_redirects(inherited)
 
     # --- substitutions
@@ -309,7 +309,7 @@ class ShellAnalyzer(ControlFlow):
     def _substitute(self, node: "Node") -> str:
         text = self.expander.tree.get_expansion_text(node)
         if text.startswith("`") and "\\" in text:
-            raise AnalysisError("a substitution in it cannot be read")
+            raise AnalysisError("a substitution in it cannot be parsed")
         start, redirects_before = len(self.commands), self.redirect_count
         with self._subshell():
             if redirects := [part for part in node.children if part.type.endswith("_redirect")]:

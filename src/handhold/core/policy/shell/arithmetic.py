@@ -27,14 +27,14 @@ _CONDITIONAL = re.compile(r"&&|\|\||\?")
 def check_operand(value: str) -> str:
     """Check a value used in an expression; raise AnalysisError if it may contain code."""
     if _UNSAFE_OPERAND.search(value):
-        raise AnalysisError("a value in it would be evaluated as arithmetic, and may hold code")
+        raise AnalysisError("a value in it would be evaluated as arithmetic and may contain code")
     return value
 
 
 def check_key(text: str) -> None:
     """Check the key of an associative array, which bash expands again; raise AnalysisError if that may run code."""
     if _CODE.search(text):
-        raise AnalysisError("a subscript in it would be expanded again, and may hold code")
+        raise AnalysisError("a subscript in it would be expanded again and may contain code")
 
 
 def evaluate(text: str, lookup: Callable[[str], str | None]) -> dict[str, str]:
@@ -60,5 +60,5 @@ def _check_expression(text: str, lookup: Callable[[str], str | None]) -> None:
             seen.add(name)
             known = lookup(name)
             if known is None:
-                raise AnalysisError(f"the value of {name} is not known, and would be evaluated as arithmetic")
+                raise AnalysisError(f"the value of {name} is not known and would be evaluated as arithmetic")
             pending.append(check_operand(known))

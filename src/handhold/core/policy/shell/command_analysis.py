@@ -12,21 +12,21 @@ from handhold.core.policy.shell.paths import ShellContext
 from handhold.core.policy.shell.simple_command import CLASSES_BY_SEVERITY, CommandFinding
 from handhold.core.ports.policy import CommandAnalysis
 
-READ_ONLY_FINDING = CommandFinding("read-only", "it only looks")
+READ_ONLY_FINDING = CommandFinding("read-only", "it only reads")
 CLASSES_TO_ASK = ("dangerous", "unknown", "network")
 
 
 def analyze_command(text: str, context: ShellContext) -> CommandAnalysis:
     """Raise ExtraMissing if the shell's grammar is not installed."""
     if len(text) > MAX_COMMAND_BYTES:
-        return CommandAnalysis(text, "unknown", "it is too long to look at", invisible=find_invisible(text))
+        return CommandAnalysis(text, "unknown", "it is too long to analyze", invisible=find_invisible(text))
     return _analyze_cached(text, context)
 
 
 @lru_cache(maxsize=64)  # rules and approvals ask again
 def _analyze_cached(text: str, context: ShellContext) -> CommandAnalysis:
     if invisible_chars := find_invisible(text):
-        return CommandAnalysis(text, "unknown", "it holds characters that nobody can see", invisible=invisible_chars)
+        return CommandAnalysis(text, "unknown", "it contains invisible characters", invisible=invisible_chars)
     analyzer = ShellAnalyzer(context)
     try:
         analyzer.analyze_text(text)

@@ -92,14 +92,14 @@ class ControlFlow(StateTracker, ABC):
             case "negated_command":
                 self._visit_sequence(node.children, inherited)
             case "ERROR":
-                raise AnalysisError("it is not complete")
+                raise AnalysisError("it is incomplete")
             case _:
                 self._visit_compound(node, inherited)
 
     def _visit_compound(self, node: "Node", inherited: InheritedContext) -> None:
         inner = InheritedContext(self._apply_redirects(inherited), inherited.background)
         if inherited.extra_words or inherited.dropped_words:
-            raise AnalysisError("words stand where none belong")
+            raise AnalysisError("it has words in an unexpected place")
         match node.type:
             case "compound_statement" if node.children[0].type == "((":
                 self.expander.evaluate_node(node)
@@ -121,7 +121,7 @@ class ControlFlow(StateTracker, ABC):
             case "function_definition":
                 self._visit_function(node, inner)
             case kind:
-                raise AnalysisError(f"it holds a {kind.replace('_', ' ')}, which is not looked into")
+                raise AnalysisError(f"it holds a {kind.replace('_', ' ')}, which is not analyzed")
 
     def _visit_list(self, node: "Node", inherited: InheritedContext) -> None:
         """`a && b || c`: later commands may not run."""
@@ -192,7 +192,7 @@ class ControlFlow(StateTracker, ABC):
         for iteration in count():
             self.loop_rounds += 1
             if self.loop_rounds > MAX_ANALYZED_COMMANDS:
-                raise AnalysisLimitExceeded("its loops have too many rounds to look at")
+                raise AnalysisLimitExceeded("its loops have too many iterations to analyze")
             before = self.state
             visit_body()
             after = before.join(self.state)
@@ -219,7 +219,7 @@ class ControlFlow(StateTracker, ABC):
         """`for ((init; condition; step))`."""
         delimiters = [part for part in node.children if part.type in ("((", ";", "))")][:4]
         if [part.type for part in delimiters] != ["((", ";", ";", "))"]:
-            raise AnalysisError("a loop in it cannot be read")
+            raise AnalysisError("a loop in it cannot be parsed")
         first, condition, last = [(left.end_byte, right.start_byte) for left, right in pairwise(delimiters)]
         expander = self.expander
 

@@ -115,15 +115,15 @@ class SyntaxTree:
 def parse(text: str) -> SyntaxTree:
     """Parse a text; raise AnalysisError if it is incomplete, too long or complex, or ambiguous."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_COMMAND_BYTES:
-        raise AnalysisError("it is too long to look at")
+        raise AnalysisError("it is too long to analyze")
     if text.count("<<") > MAX_HEREDOCS:
-        raise AnalysisError("it has too many here-documents to look at")
+        raise AnalysisError("it has too many here-documents to analyze")
     if "<<" not in text and len(_SEPARATORS.findall(_QUOTED.sub("", text))) > MAX_SEPARATORS:
-        raise AnalysisError("it chains too many commands to look at")  # found before the parser spends a second on them
+        raise AnalysisError("it chains too many commands to analyze")  # found before the parser spends a second on them
     tree = SyntaxTree.from_text(text)
     _check_limits(tree.root)
     if tree.root.has_error:
-        raise AnalysisError("it is not complete, or not what a shell understands")
+        raise AnalysisError("it is incomplete or not valid shell syntax")
     for node in iter_nodes(tree.root):
         _check_node(tree, node)
     return tree
@@ -145,12 +145,12 @@ def _check_limits(root: "Node") -> None:
         node, depth = pending.pop()
         node_count += node.child_count
         if node_count > MAX_NODES:
-            raise AnalysisError("it has too many parts to look at")
+            raise AnalysisError("it has too many parts to analyze")
         command_count += node.type in COMMAND_NODES
         if command_count >= MAX_COMMANDS:
-            raise AnalysisError(f"it chains {MAX_COMMANDS} commands or more: too many to look at")
+            raise AnalysisError(f"it chains {MAX_COMMANDS} commands or more, which is too many to analyze")
         if depth > MAX_NODE_DEPTH:
-            raise AnalysisError("it is nested too deeply to look at")
+            raise AnalysisError("it is nested too deeply to analyze")
         pending += [(child, depth + 1) for child in reversed(node.children)]
 
 
@@ -158,7 +158,7 @@ def _check_node(tree: SyntaxTree, node: "Node") -> None:
     if node.type == "comment" and not _BEFORE_COMMENT.search(tree.data[: node.start_byte][-2:]):
         raise AnalysisError("what looks like a comment may be none")
     if node.is_missing:
-        raise AnalysisError("it is not complete")
+        raise AnalysisError("it is incomplete")
     parent = node.parent.type if node.parent is not None else ""
     is_reserved_word = (node.type == "!" and parent != "expansion") or (
         node.type == "{" and parent == "compound_statement"
@@ -178,7 +178,7 @@ def _check_node(tree: SyntaxTree, node: "Node") -> None:
             continue
         blank = _LINE_CONTINUATION.sub("", gap)
         if not _BLANK.fullmatch(blank) or (blank != gap and not blank):
-            raise AnalysisError("it holds an escape that is not taken")
+            raise AnalysisError("it contains an unsupported escape")
         if (node.type in SINGLE_LINE_NODES and "\n" in blank) or (node.type in GAPLESS_NODES and gap):
             raise AnalysisError("a line or a word ends where another could begin")
 

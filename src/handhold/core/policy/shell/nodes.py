@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def split_list(node: "Node") -> tuple["Node", "Node", "Node"]:
     parts = [part for part in node.children if part.type != "comment"]
     if len(parts) != 3:
-        raise AnalysisError("a list in it cannot be read")
+        raise AnalysisError("a list in it cannot be parsed")
     return parts[0], parts[1], parts[2]
 
 

@@ -20,35 +20,35 @@ SHELLS = re.compile(r"(?:/usr/bin/|/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash)")
 SCRIPT_FLAGS = (("-lc",), ("-c",), ("-l", "-c"), ("-cl",))
 
 REASONS = {
-    "pipeline": "it stands in a pipe",
-    "|": "it stands in a pipe",
-    "|&": "it stands in a pipe",
-    "list": "another command stands beside it",
-    "&&": "another command stands beside it",
-    "||": "another command stands beside it",
+    "pipeline": "it is in a pipe",
+    "|": "it is in a pipe",
+    "|&": "it is in a pipe",
+    "list": "there is another command next to it",
+    "&&": "there is another command next to it",
+    "||": "there is another command next to it",
     ";": "another command may follow it",
     "&": "it would run in the background",
     "negated_command": "its outcome is negated",
-    "subshell": "it stands in a subshell",
-    "compound_statement": "it stands in a group",
-    "function_definition": "it stands in a function",
-    "if_statement": "it stands in a condition",
-    "while_statement": "it stands in a loop",
-    "for_statement": "it stands in a loop",
-    "c_style_for_statement": "it stands in a loop",
-    "case_statement": "it stands in a condition",
+    "subshell": "it is in a subshell",
+    "compound_statement": "it is in a group",
+    "function_definition": "it is in a function",
+    "if_statement": "it is in a condition",
+    "while_statement": "it is in a loop",
+    "for_statement": "it is in a loop",
+    "c_style_for_statement": "it is in a loop",
+    "case_statement": "it is in a condition",
     "variable_assignment": "a variable is set for it",
     "file_redirect": "its input or output is redirected",
     "herestring_redirect": "its input is a here-string",
-    "heredoc_redirect": "a second heredoc stands beside it",
-    "command_substitution": "the shell would put the output of another command into it",
-    "process_substitution": "the shell would put the output of another command into it",
-    "simple_expansion": "the shell would put a value into it",
-    "expansion": "the shell would put a value into it",
-    "arithmetic_expansion": "the shell would put a value into it",
+    "heredoc_redirect": "it has a second heredoc",
+    "command_substitution": "the shell would insert the output of another command",
+    "process_substitution": "the shell would insert the output of another command",
+    "simple_expansion": "the shell would insert a value",
+    "expansion": "the shell would insert a value",
+    "arithmetic_expansion": "the shell would insert a value",
     "ansi_c_string": "its $'…' has escapes other than \\n, \\t, \\\\ and quotes",
-    "$": "the shell would put a value into it",
-    "ERROR": "it is not complete",
+    "$": "the shell would insert a value",
+    "ERROR": "it is incomplete",
 }
 """Why a part of the command, by its grammar node type, makes it a different command."""
 
@@ -70,7 +70,7 @@ def parse_patch_call(command: Sequence[str]) -> PatchCall:
         case [name, patch] if name in PATCH_PROGRAMS:
             return PatchCall(patch)
         case [name, *rest] if name in PATCH_PROGRAMS:
-            raise NotOnlyPatch(f"it has {len(rest)} arguments, and the patch is the only one")
+            raise NotOnlyPatch(f"it has {len(rest)} arguments, but the patch must be the only one")
         case [shell, *flags, script] if SHELLS.fullmatch(shell) and tuple(flags) in SCRIPT_FLAGS:
             return _parse_script(script)
         case _:
@@ -136,12 +136,12 @@ class _ScriptParser:
     def _split_cd(self, node: "Node") -> tuple[str, "Node"]:
         """Split `cd folder && …` into the folder and the rest."""
         if len(node.children) != 3:
-            raise AnalysisError("a comment stands in the middle of it")
+            raise AnalysisError("it has a comment in the middle")
         first, operator, second = node.children
         if operator.type != "&&" or first.type not in ("command", "list"):
             raise AnalysisError(REASONS[operator.type])
         if first.type == "list":
-            raise AnalysisError("more than one command stands before it")
+            raise AnalysisError("more than one command is before it")
         match [*self._read_words(first)]:
             case ["cd", folder] if folder and not folder.startswith("-"):
                 return folder, second
@@ -156,7 +156,7 @@ class _ScriptParser:
             return
         for gap in self.tree.iter_gaps(node):
             if gap.strip() or (node.type == "concatenation" and gap):
-                raise AnalysisError("it holds an escape that is not taken")
+                raise AnalysisError("it contains an unsupported escape")
         for part in node.children:
             self._check_gaps(part)
 
@@ -176,7 +176,7 @@ class _ScriptParser:
             case "concatenation":
                 return "".join(self._read_word(part) for part in node.children)
             case "word" | "number" if _GLOB.search(text):
-                raise AnalysisError("the shell would complete a pattern in it")
+                raise AnalysisError("the shell would expand a pattern in it")
             case "word" | "number" if UNQUOTED.fullmatch(text) and not text.startswith("#"):
                 return re.sub(r"\\(.)", r"\1", text)
             case "raw_string" if SINGLE_QUOTED.fullmatch(text):
@@ -204,12 +204,12 @@ class _ScriptParser:
         parts = {node.type: node for node in redirects[0].children}
         for kind in parts:
             if kind not in ("<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end"):
-                raise AnalysisError(REASONS.get(kind, "something stands behind the heredoc's delimiter"))
+                raise AnalysisError(REASONS.get(kind, "something follows the heredoc's delimiter"))
         document = Heredoc(self.tree, parts["heredoc_start"], strip_tabs="<<-" in parts)
         if document.rest_of_line.strip():
             raise AnalysisError(REASONS["ERROR"])
         if any(line.strip() and not line.lstrip().startswith("#") for line in document.following_lines):
             raise AnalysisError(REASONS[";"])
         if document.has_expansions:
-            raise AnalysisError("the heredoc's delimiter is not quoted, so the shell would expand what is in the patch")
+            raise AnalysisError("the heredoc's delimiter is not quoted, so the shell would expand the patch")
         return document.body

@@ -48,7 +48,7 @@ def parse_unquoted(text: str) -> Iterator[WordChar]:
 def decode_double_quoted(text: str) -> str:
     """Decode a piece of a double-quoted string."""
     if not DOUBLE_QUOTED.fullmatch(text):
-        raise AnalysisError("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be parsed")
     return remove_backslashes(text)
 
 
@@ -65,14 +65,14 @@ def decode_ansi_c(text: str) -> str:
 def _decode_ansi_c_escape(escape: re.Match[str]) -> str:
     x, u, long, octal, control, other = escape.groups()
     if control is not None:
-        raise AnalysisError("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be parsed")
     if other is not None:
         return _ESCAPES.get(other, other if other in "\\'\"?" else f"\\{other}")
     code = int(octal, 8) & 0xFF if octal else int(x or u or long, 16)
     if not 3 <= code < 0x80 and not (u or long):  # a byte of a multi-byte character, or the end of the string
-        raise AnalysisError("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be parsed")
     if code < 3 or code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise AnalysisError("a string in it cannot be read")
+        raise AnalysisError("a string in it cannot be parsed")
     return chr(code)
 
 
@@ -95,7 +95,7 @@ def expand_braces(letters: list[WordChar]) -> list[list[WordChar]]:
         else:
             pending = [*options, *pending]
         if len(done) + len(pending) > MAX_BRACE_WORDS:
-            raise AnalysisError("its braces become too many words to look at")
+            raise AnalysisError("its braces expand to too many words to analyze")
     return done
 
 
@@ -112,7 +112,7 @@ def _expand_first_brace(letters: list[WordChar]) -> list[list[WordChar]] | None:
         elif _RANGE.fullmatch(inner):
             parts = [[WordChar(char, "quoted") for char in each] for each in _expand_range(inner)]
         elif ".." in inner:
-            raise AnalysisError("its braces cannot be read")
+            raise AnalysisError("its braces cannot be parsed")
         else:
             continue
         return [[*before, *part, *after] for part in parts]

@@ -88,7 +88,7 @@ class SimpleCommand:
         self.report("network", f"`{' '.join(pattern) or self.name}` connects to the network", " ".join(pattern))
 
     def report_change(self) -> None:
-        self.report("workspace-change", f"`{self.name}` may change files of the workspace")
+        self.report("workspace-change", f"`{self.name}` may change files in the workspace")
 
     # --- nested commands
 
@@ -115,7 +115,7 @@ class SimpleCommand:
             case "unknown" if word.text.startswith((UNKNOWN, ELLIPSIS)):
                 self.report_unknown(f"what `{self.name}` reads is not known before it runs")
             case "home" | "outside" | "private":
-                self.report_dangerous(f"`{self.name}` reaches {format_path(target)}, which lies outside the workspace")
+                self.report_dangerous(f"`{self.name}` accesses {format_path(target)}, which is outside the workspace")
             case "network":
                 self.report_network()
             case _:
@@ -141,7 +141,7 @@ class SimpleCommand:
             case "network":
                 self.report_network()
             case _:
-                self.report_dangerous(f"`{self.name}` {action} {format_path(target)}, which lies outside the workspace")
+                self.report_dangerous(f"`{self.name}` {action} {format_path(target)}, which is outside the workspace")
 
     def check_path_arguments(self, words: Iterable[Word]) -> None:
         """Check arguments of unknown meaning: those that look like paths count as read."""

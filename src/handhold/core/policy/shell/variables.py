@@ -76,4 +76,4 @@ def find_assignment_risk(name: str, value: Word) -> str:
         return ""
     if UNKNOWN not in value.text and any(names.fullmatch(name) and test(value.text) for names, test in HARMLESS_VALUES):
         return ""
-    return f"the variable {name} decides which programs run, or how"
+    return f"the variable {name} decides which programs run or how they run"

@@ -103,7 +103,7 @@ class WordExpander:
                 text = self.tree.get_text(each)
                 if not is_associative and text.startswith("["):  # [subscript]=value, which is not split
                     if not _closes_subscript(text):
-                        raise AnalysisError("a subscript in it may go on behind a space, and hold code")
+                        raise AnalysisError("a subscript in it may continue after a space and contain code")
                     self.evaluate(self.expand_text(each).replace("]=", ","))
             return _summarize_array([word for each in node.named_children for word in self.expand_words(each)])
         return Word(join_chars(self._expand_tildes(self.expand_chars(node), after_colons=True)))
@@ -146,7 +146,7 @@ class WordExpander:
             case "$" if text == "$":  # may also be $$, the shell's process id
                 return to_quoted_chars("$")
             case _:
-                raise AnalysisError("a word of it cannot be read")
+                raise AnalysisError("one of its words cannot be parsed")
 
     def _expand_string(self, node: "Node") -> list[WordChar]:
         inner = [part for part in node.children if part.type not in ('"', "string_content", "$", '$"')]
@@ -195,7 +195,7 @@ class WordExpander:
         rest: list[str] = []
         self._collect_unquoted(node, rest)
         if _SUBSTITUTION_START.search(re.sub(r"\\.", "", "".join(rest), flags=re.DOTALL)):
-            raise AnalysisError("a substitution in it cannot be read")
+            raise AnalysisError("a substitution in it cannot be parsed")
 
     def _collect_unquoted(self, node: "Node", rest: list[str]) -> None:
         """Collect the text of a node, without quoted parts and substitutions."""
@@ -277,7 +277,7 @@ class WordExpander:
                 at = part.end_byte
         inner = (inner + self.tree.get_slice(at, end)).replace('"', "")
         if not _ARITHMETIC_CHARS.fullmatch(inner) or not _is_balanced(inner) or re.search(r"\w\s+\w|\$\(|`", inner):
-            raise AnalysisError("a sum in it cannot be read")
+            raise AnalysisError("an arithmetic expression in it cannot be parsed")
         self.evaluate(self.expand_operands(node, start, end))
 
     # --- tildes

@@ -91,11 +91,13 @@ def analyze_program(command: SimpleCommand) -> None:
 def _analyze_by_name(command: SimpleCommand) -> None:
     name = interpreters.normalize_program_name(command.name)
     if name.startswith("mkfs") or name in DANGEROUS_PROGRAMS:
-        command.report_dangerous(f"`{command.name}` reaches the machine, or what lies outside the workspace")
+        command.report_dangerous(f"`{command.name}` affects the machine, or files outside the workspace")
         command.check_path_arguments(command.arguments)
     elif name in packages.NETWORK_PROGRAMS:
         if packages.has_only_loopback(command.arguments):
-            command.report_unknown(f"what answers `{command.name}` on this machine is not known before it runs")
+            command.report_unknown(
+                f"`{command.name}` is not a known program, so its effects are not known before it runs"
+            )
         else:
             command.report_network(*_approval_words(command))
         command.check_path_arguments(command.arguments)
@@ -128,14 +130,16 @@ def _analyze_by_path(command: SimpleCommand, path: str) -> None:
         _analyze_by_name(command)
     elif target.region in ("inside", "temporary"):
         if _is_known_program(command.name):
-            command.report_dangerous(f"`{command.words[0].display_text}` bears the name of a program that it is not")
+            command.report_dangerous(
+                f"`{command.words[0].display_text}` has the name of a program but is a different file"
+            )
         command.check_path_arguments(command.arguments)
         command.report_change()
     elif target.region in ("home", "system") and HOME_BIN_FOLDER.fullmatch(folder):
         command.report_change()
         _analyze_by_name(command)
     else:
-        command.report_unknown(f"`{command.words[0].display_text}` lies where no programs should")
+        command.report_unknown(f"`{command.words[0].display_text}` is in a folder where programs should not be")
 
 
 def _is_known_program(name: str) -> bool:

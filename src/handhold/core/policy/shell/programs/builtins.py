@@ -42,7 +42,7 @@ def analyze_declaration(command: SimpleCommand) -> None:
     """export, declare, local, readonly, typeset, unset."""
     options = [word.text for word in command.arguments if word.text.startswith("-")]
     if any("n" in each or "i" in each for each in options if command.name not in ("export", "unset", "readonly")):
-        raise AnalysisError("a variable of it stands for another, or for a sum")
+        raise AnalysisError("one of its variables refers to another, or to arithmetic")
     for word in command.arguments:
         name, equals, value = word.text.partition("=")
         if _NAME.match(name):
@@ -95,13 +95,13 @@ def analyze_let(command: SimpleCommand) -> None:
 
 def analyze_alias(command: SimpleCommand) -> None:
     if command.name == "unalias" or any("=" in word.text or not word.is_known for word in command.arguments):
-        command.report_unknown("an alias changes what later words mean")
+        command.report_unknown("an alias changes the meaning of later words")
 
 
 def analyze_shopt(command: SimpleCommand) -> None:
     names = [word.text for word in command.arguments if not word.text.startswith("-")]
     if names and not set(names) <= _SAFE_SHOPT_NAMES:
-        command.report_unknown(f"`shopt {names[0]}` changes how the rest is read")
+        command.report_unknown(f"`shopt {names[0]}` changes how the rest is parsed")
 
 
 def analyze_set(command: SimpleCommand) -> None:
@@ -110,10 +110,10 @@ def analyze_set(command: SimpleCommand) -> None:
         text = words.pop(0)
         if text in ("-o", "+o") or re.fullmatch(r"[-+][a-zA-Z]+o", text):
             if words and words[0] not in _SAFE_SET_NAMES:
-                command.report_unknown("`set` changes how the rest is read")
+                command.report_unknown("`set` changes how the rest is parsed")
             words = words[1:]
         if not _SAFE_SET_LETTERS.fullmatch(text) and text.startswith(("-", "+")):
-            command.report_unknown("`set` changes how the rest is read")
+            command.report_unknown("`set` changes how the rest is parsed")
 
 
 def analyze_trap(command: SimpleCommand) -> None:
@@ -129,4 +129,4 @@ def analyze_rebinding(command: SimpleCommand) -> None:
 
 
 def analyze_disown(command: SimpleCommand) -> None:
-    command.report_dangerous("`disown` is meant to let something outlive the command")
+    command.report_dangerous("`disown` lets a process outlive the command")

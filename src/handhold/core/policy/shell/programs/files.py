@@ -52,7 +52,7 @@ def _analyze_link(command: SimpleCommand, source: Word, options: ProgramArgument
     if region not in ("inside", "root", "temporary"):
         command.report(
             "unknown" if region == "unknown" else "dangerous",
-            f"`{command.name}` makes a link to {source.display_text}, outside",
+            f"`{command.name}` makes a link to {source.display_text}, outside the workspace",
         )
 
 
@@ -99,7 +99,7 @@ def analyze_tar(command: SimpleCommand) -> None:
         elif value is not None:
             command.check_path_arguments((value,))
     if options.has_option("-P", "--absolute-names"):
-        command.report_dangerous("`tar -P` writes wherever its archive says")
+        command.report_dangerous("`tar -P` writes to any path in its archive")
     for word in options.operands:
         command.check_read(word)
     if not options.has_option("-t", "--list"):
@@ -126,8 +126,8 @@ def analyze_sqlite(command: SimpleCommand) -> None:
     if command.stdin and len(command.arguments) < 2:
         code += f" {command.stdin.text or ''}"
         if command.stdin.text is None:
-            command.report_unknown("what `sqlite3` is told at its input is not known before it runs")
+            command.report_unknown("the input of `sqlite3` is not known before it runs")
     if _SQLITE_ESCAPE.search(code):
-        command.report_dangerous("`sqlite3` would reach beyond its database")
+        command.report_dangerous("`sqlite3` would access more than its database")
     command.check_path_arguments(command.arguments[:1])
     command.report_change()

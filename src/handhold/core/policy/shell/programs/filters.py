@@ -41,7 +41,7 @@ def _analyze_sed_script(command: SimpleCommand, script: Word) -> None:
     for sed_command, argument in parse_sed_commands(re.sub("[\1\2]", "1", script.text)):
         match sed_command:
             case "e":
-                command.report_dangerous("`sed` runs a program with its `e`")
+                command.report_dangerous("the command `e` of `sed` runs a program")
             case "w" | "W":
                 command.check_write(Word(argument))
                 command.report_change()
@@ -80,7 +80,7 @@ def parse_sed_commands(script: str) -> list[tuple[str, str]]:
         elif char == "#":
             at = _find_line_end(script, at)
         elif char not in "=dDgGhHnNpPxzF":
-            raise AnalysisError("the script of `sed` cannot be read")
+            raise AnalysisError("the script of `sed` cannot be parsed")
     return found
 
 
@@ -106,7 +106,7 @@ def _skip_regex(script: str, at: int, end: str) -> int:
     stop = _skip_delimited(script, at, end)
     for bracket in re.finditer(r"\[\^?\]?[^\]\n]*\]", script[at:]):
         if bracket.start() < stop - at <= bracket.end() and end != "[":
-            raise AnalysisError("the script of `sed` cannot be read")
+            raise AnalysisError("the script of `sed` cannot be parsed")
     return stop
 
 
@@ -119,12 +119,12 @@ def _skip_delimited(script: str, at: int, end: str) -> int:
             return at + 1
         else:
             at += 1
-    raise AnalysisError("the script of `sed` cannot be read")
+    raise AnalysisError("the script of `sed` cannot be parsed")
 
 
 def _parse_substitution(script: str, at: int) -> tuple[int, str, str]:
     if at >= len(script) or script[at] in "\\\n":
-        raise AnalysisError("the script of `sed` cannot be read")
+        raise AnalysisError("the script of `sed` cannot be parsed")
     end = script[at]
     at = _skip_delimited(script, _skip_regex(script, at + 1, end), end)
     start, at = at, _skip_match(r"[gpiImMe0-9]*", script, at)
@@ -177,7 +177,7 @@ def analyze_awk(command: SimpleCommand) -> None:
     if options.has_option(
         "-l", "--load", "-i", "--include", "-E", "--exec", "-D", "--debug", "-p", "--profile", "-o", "-d"
     ):
-        command.report_dangerous(f"`{command.name}` loads more than its program, or writes a file")
+        command.report_dangerous(f"`{command.name}` loads other code, or writes a file")
     files = [value for value in options.get_values("-f", "--file") if value]
     sources = [value for value in options.get_values("-e", "--source") if value]
     operands = options.operands
@@ -254,4 +254,4 @@ def _find_closing(code: str, at: int, end: str) -> int:
             return at + 1
         else:
             at += 1
-    raise AnalysisError("the program of `awk` cannot be read")
+    raise AnalysisError("the program of `awk` cannot be parsed")

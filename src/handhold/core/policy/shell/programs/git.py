@@ -95,7 +95,7 @@ def analyze_git(command: SimpleCommand) -> None:
     elif _needs_network(subcommand, rest):
         command.report_network("git", *_approval_words(subcommand, rest))
     elif subcommand not in READ_ONLY_COMMANDS and subcommand not in CHANGE_COMMANDS:
-        command.report_unknown(f"`git {subcommand}` is no command of git that is known here")
+        command.report_unknown(f"`git {subcommand}` is not a known git command")
     elif _can_change_workspace(subcommand, rest):
         command.report("workspace-change", f"`git {subcommand}` may change the workspace")
     _analyze_subcommand(command, subcommand, rest)
@@ -108,7 +108,7 @@ def _apply_global_option(command: SimpleCommand, name: str, value: Word | None) 
             target = command.classify(value.text)
             if target.region == "system":
                 command.report_dangerous(
-                    f"`git` would obey the settings of {value.display_text}, outside the workspace"
+                    f"`git` would follow the settings in {value.display_text}, outside the workspace"
                 )
             return replace(command, cwds=frozenset((UNKNOWN if target.region == "unknown" else target.path,)))
     elif name == "-c" and value and not _is_safe_setting(value.text):
@@ -215,7 +215,7 @@ def _analyze_subcommand(command: SimpleCommand, subcommand: str, rest: Sequence[
         plain = [word for word in words if not word.startswith("-") and word not in ("set", "unset")]
         outside = {"--global", "--system", "-f", "--file", "--edit", "-e"} & set(words)
         if outside or not plain or not _is_safe_setting("=".join(plain[:2])):
-            command.report_dangerous("`git config` sets what git obeys later")
+            command.report_dangerous("`git config` changes settings that git follows later")
     if subcommand == "bisect" and words[:1] == ["run"]:
         command.analyze_nested(rest[1:])
     if subcommand == "submodule" and "foreach" in words:

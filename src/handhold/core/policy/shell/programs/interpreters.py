@@ -88,7 +88,7 @@ def analyze_shell(command: SimpleCommand) -> None:
             reads_input = reads_input or "s" in text
             if text[-1] in "oO":
                 if text[-1] == "O" or words[:1] == [Word("posix")]:
-                    command.report_unknown(f"`{command.name} {text}` changes how the rest is read")
+                    command.report_unknown(f"`{command.name} {text}` changes how the rest is parsed")
                 words = words[1:]
             if "i" in text or "l" in text:
                 command.report_change()  # it reads the user's startup files first; the sandbox has none
@@ -114,7 +114,7 @@ def _analyze_stdin_script(command: SimpleCommand) -> None:
     elif stdin is not None:
         command.report_unknown(f"`{command.name}` would run what another program prints")
     else:
-        command.report_unknown(f"`{command.name}` would wait for somebody to type")
+        command.report_unknown(f"`{command.name}` would wait for input from a person")
 
 
 def _analyze_script_file(command: SimpleCommand, word: Word) -> None:
@@ -130,7 +130,7 @@ def analyze_other_shell(command: SimpleCommand) -> None:
     if options.operands and not any(name == "-c" for name, _ in options.options) and command.stdin is None:
         _analyze_script_file(command, options.operands[0])
     else:
-        command.report_unknown(f"what `{command.name}` would run is written for another shell")
+        command.report_unknown(f"`{command.name}` would run a script for another shell")
 
 
 def analyze_interpreter(command: SimpleCommand) -> None:
@@ -142,7 +142,7 @@ def analyze_interpreter(command: SimpleCommand) -> None:
         if text == "--":
             break
         if text.partition("=")[0] in spec.code_options:
-            command.report_unknown(f"code on the command line of `{command.name}` cannot be judged")
+            command.report_unknown(f"code on the command line of `{command.name}` cannot be analyzed")
             return
         if text.startswith("--"):
             continue
@@ -155,7 +155,7 @@ def analyze_interpreter(command: SimpleCommand) -> None:
             return
         for at, letter in enumerate(text[1:], 2):
             if letter in spec.code_letters:
-                command.report_unknown(f"code on the command line of `{command.name}` cannot be judged")
+                command.report_unknown(f"code on the command line of `{command.name}` cannot be analyzed")
                 return
             if letter in spec.value_letters:
                 if at == len(text):
@@ -168,11 +168,11 @@ def analyze_interpreter(command: SimpleCommand) -> None:
     elif command.stdin is not None and command.stdin.file and name in ("python", "node", "perl", "ruby"):
         _analyze_script_file(command, Word(command.stdin.file))
     elif command.stdin is not None:
-        command.report_unknown(f"code at the input of `{command.name}` cannot be judged")
+        command.report_unknown(f"code at the input of `{command.name}` cannot be analyzed")
     elif command.arguments and not any(word.text == "-" for word in command.arguments):
         command.report_change()  # `--version`, `--test`: nothing is read from standard input
     else:
-        command.report_unknown(f"`{command.name}` would wait for somebody to type")
+        command.report_unknown(f"`{command.name}` would wait for input from a person")
 
 
 def _analyze_script_arguments(command: SimpleCommand, words: list[Word]) -> None:
@@ -191,7 +191,7 @@ def _analyze_module(command: SimpleCommand, words: list[Word]) -> None:
     if UNKNOWN in module or module.split(".")[0] in CODE_MODULES:
         command.report_unknown(f"what `{command.name} -m` would run is not known before it runs")
     elif module in NETWORK_MODULES and has_only_loopback(words):
-        command.report_unknown(f"who asks `{command.name} -m {module}` is not known before it runs")
+        command.report_unknown(f"what `{command.name} -m {module}` contacts is not known before it runs")
     elif module in NETWORK_MODULES:
         command.report_network(normalize_program_name(command.name), "-m", module)
     elif module in ("pip", "pip3", "uv", "poetry", "pipx", "twine", "conda"):

@@ -60,11 +60,11 @@ class PackageManager:
         if not options.operands[0].is_known:
             command.report_unknown(f"what `{command.name}` would do is not known before it runs")
         elif subcommand in self.code_commands:
-            command.report_unknown(f"code on the command line of `{command.name}` cannot be judged")
+            command.report_unknown(f"code on the command line of `{command.name}` cannot be analyzed")
         elif any("://" in word.text for word in rest):
             command.report_network()
         elif subcommand in self.dangerous_commands:
-            command.report_dangerous(f"`{name} {subcommand}` reaches beyond the workspace")
+            command.report_dangerous(f"`{name} {subcommand}` affects more than the workspace")
         elif {subcommand, two_words} & self.network_commands and two_words not in self.read_only_commands:
             _analyze_network_command(command, name, subcommand, rest)
         elif subcommand in self.wrapper_commands:
@@ -87,7 +87,7 @@ def _analyze_network_command(command: SimpleCommand, name: str, subcommand: str,
     if subcommand == "init" and all(word.text.startswith("-") for word in rest):  # with a name, npm fetches and runs it
         command.report_change()
     elif any(word.text in OFFLINE_OPTIONS for word in command.arguments):
-        command.report_unknown(f"what `{name} {subcommand}` would run of the packages is not known before it runs")
+        command.report_unknown(f"which package code `{name} {subcommand}` runs is not known before it runs")
     elif any(
         word.text.partition("=")[0] in REGISTRY_OPTIONS or re.match("git@|(?s:.*)@git", word.text) for word in rest
     ):
@@ -102,7 +102,7 @@ def _analyze_wrapped(command: SimpleCommand, rest: tuple[Word, ...]) -> None:
     if options.has_option("--with", "--from", "--package", "--with-requirements", "--yes", "-y"):
         command.report_network()
     if options.has_option("-c", "--call"):
-        command.report_unknown("code on a command line cannot be judged")
+        command.report_unknown("code on a command line cannot be analyzed")
     command.report_change()
     command.analyze_nested(options.operands)
 

@@ -62,18 +62,18 @@ LEADING_OPERANDS = {
 }
 """Number of operands before the program."""
 DANGEROUS_WRAPPERS = {
-    "sudo": "it becomes somebody else",
-    "doas": "it becomes somebody else",
-    "pkexec": "it becomes somebody else",
+    "sudo": "it changes the user",
+    "doas": "it changes the user",
+    "pkexec": "it changes the user",
     "chroot": "it leaves the workspace",
     "unshare": "it leaves the sandbox",
     "nsenter": "it leaves the sandbox",
-    "systemd-run": "it starts something that stays",
-    "start-stop-daemon": "it starts something that stays",
-    "daemonize": "it starts something that stays",
-    "torsocks": "it hides where it connects to",
-    "proxychains": "it hides where it connects to",
-    "direnv": "it runs what a folder says",
+    "systemd-run": "it starts a process that keeps running",
+    "start-stop-daemon": "it starts a process that keeps running",
+    "daemonize": "it starts a process that keeps running",
+    "torsocks": "it hides where it connects",
+    "proxychains": "it hides where it connects",
+    "direnv": "it runs code that a folder defines",
 }
 OUTPUT_OPTIONS = {"time": ("-o", "--output"), "strace": ("-o",), "ltrace": ("-o",)}
 TIME_OPTIONS = frozenset(
@@ -90,9 +90,9 @@ def analyze_wrapper(command: SimpleCommand) -> None:
     if because := DANGEROUS_WRAPPERS.get(name):
         command.report_dangerous(f"`{name}`: {because}")
     if command.background and name in ("nohup", "setsid"):
-        command.report_dangerous(f"`{name} … &` is meant to outlive the command")
+        command.report_dangerous(f"`{name} … &` outlives the command")
     if name in ("strace", "ltrace") and options.has_option("-p"):
-        command.report_dangerous(f"`{name} -p` reaches into another process")
+        command.report_dangerous(f"`{name} -p` affects another process")
     for value in options.get_values(*OUTPUT_OPTIONS.get(name, ())):
         if value:
             command.check_write(value)
@@ -198,7 +198,7 @@ def analyze_su(command: SimpleCommand) -> None:
         command.arguments, frozenset(("-c", "--command", "-s", "--shell", "-g", "-u", "-t"))
     )
     if command.name != "script":
-        command.report_dangerous(f"`{command.name}` becomes somebody else")
+        command.report_dangerous(f"`{command.name}` changes the user")
     for code in options.get_values("-c", "--command"):
         if code:
             command.analyze_code(code)

@@ -1,0 +1,5 @@
+RATE = 19
+
+
+def add(price):
+    return price * (100 + RATE) // 100
