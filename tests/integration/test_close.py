@@ -145,3 +145,30 @@ def test_r5_close_ends_a_command_that_runs(root: Path):
     box.close()
     thread.join(20)
     assert replies == ["CANCELLED"] or replies == ["NO_SHELL"], replies
+
+
+def test_async_with_closes_it_without_blocking_the_loop(root: Path):
+    async def use() -> tuple[Toolbox, int]:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.01)
+                ticks += 1
+
+        ticking = asyncio.ensure_future(tick())
+        async with opened(root) as box:
+            thread = threading.Thread(target=box.call, args=("bash", {"command": "sleep 30"}))
+            thread.start()
+            while not box.is_busy and not any(entry.call.tool == "bash" for entry in box.log()):
+                await asyncio.sleep(0.01)
+            before = ticks
+        ticking.cancel()
+        thread.join()
+        return box, ticks - before
+
+    box, ticks = asyncio.run(use())
+    assert ticks > 0
+    with pytest.raises(ToolboxClosed):
+        box.call("read_file", {"path": "a.txt"})

@@ -359,7 +359,7 @@ def test_nasties_19_to_21_a_command_on_strange_names_is_told_by_how_they_are_sho
     desk.done(r"""rm -r 'q\n' $'a\nb'; mv $'\xff\xfe.txt' $'\xfe'""")
     last = desk.see()
     for verb, wanted in (("undo", before), ("redo", last), ("undo", before)):
-        taken = getattr(desk.box, verb)(session=True, keep_times=True)
+        taken = getattr(desk.box, verb)(Target.session(), keep_times=True)
         assert taken.status == "success", taken.text
         assert desk.see() == wanted
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -175,3 +176,41 @@ class Histories(RuleBasedStateMachine):
 
 Histories.TestCase.settings = settings(max_examples=50, stateful_step_count=15, deadline=None)
 TestHistories = Histories.TestCase
+
+
+# --- targets
+
+
+def test_undo_redo_and_diff_take_an_entry_of_the_log(ground: Make):
+    here = ground({"a.py": "x\n"})
+    box = here.open()
+    box.call("read_file", {"path": "a.py"})
+    for n, (old, new) in enumerate([("x", "y"), ("y", "z")]):
+        assert box.call("edit_file", {"path": "a.py", "old_string": old, "new_string": new}, call_id=f"c{n}").ok
+    first, second = (entry for entry in box.log() if entry.changed)
+    assert "+y" in box.diff(first)
+    assert box.undo(first).code == "UNDO_CONFLICT"
+    assert box.undo(second).ok
+    assert here.read("a.py") == b"y\n"
+    assert box.redo(second).ok
+    assert box.undo(Target.call(second.seq)).ok
+    assert box.redo(Target.call(f"#{second.seq}")).ok
+    assert here.read("a.py") == b"z\n"
+    other = here.open(session="other")
+    assert "+z" in other.diff(second)
+    assert other.undo(second).code == "NOTHING_TO_UNDO"
+
+
+@pytest.mark.parametrize("wrong", ["c0", 3, {"call": "c0"}])
+def test_a_target_is_nothing_else(ground: Make, wrong: object):
+    box = ground({}).open()
+    for use in (box.undo, box.redo, box.diff):
+        with pytest.raises(TypeError, match="expected a Target"):
+            use(wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_empty_name_is_not_the_last_change():
+    with pytest.raises(ValueError, match="id of a call"):
+        Target.call("")
+    with pytest.raises(ValueError, match="needs the name"):
+        Target.turn("")
