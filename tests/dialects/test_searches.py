@@ -275,7 +275,7 @@ def test_hints_about_patterns():
     assert "Use **/*.py to search all folders below" in said(globbed(hint="deeper"))
     assert "Set regex=true" in said(GrepResult(how(hint="regex"), "a.*b", "content", ()))
     assert "Leave out regex" in said(GrepResult(how(hint="literal"), "a()", "content", ()))
-    assert "need a backslash" in said(GrepResult(how(hint="literal"), "a()", "content", ()), FAMILY)
+    assert "with a backslash" in said(GrepResult(how(hint="literal"), "a()", "content", ()), FAMILY)
 
 
 def test_a_regex_that_is_none_is_refused_with_what_the_engine_has_against_it():

@@ -228,8 +228,8 @@ def test_cells_without_an_id_of_their_own_are_called_by_number():
 @pytest.mark.parametrize(
     ("text", "because"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
         ("[" * 10_000, "deep"),
         ("[]", "not an object"),
         ("{}", "version 0"),

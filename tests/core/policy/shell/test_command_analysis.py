@@ -42,9 +42,9 @@ def runs_unasked(text: str) -> bool:
         ("git push; $x", "unknown", "which program"),
         ("git push; $x; sudo ls", "dangerous", "sudo"),
         ("touch a", "workspace-change", "touch"),
-        ("ls", "read-only", "looks"),
-        ("", "read-only", "looks"),
-        ("# nothing", "read-only", "looks"),
+        ("ls", "read-only", "only reads"),
+        ("", "read-only", "only reads"),
+        ("# nothing", "read-only", "only reads"),
     ],
 )
 def test_the_worst_part_decides_and_is_named(text: str, kind: str, because: str):
