@@ -1,6 +1,7 @@
 """How properties are tried: the same examples on every run in CI, new ones at home; that CI skips nothing; and where a
 plain user lives."""
 
+import gc
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.faults.trees import NOBODY
+from tests.scale import NIGHTLY, scaled
 
 CI = os.environ.get("CI") == "true"
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
@@ -21,12 +23,39 @@ BESIDE = "is not beside the project"  # of a source that is no part of it: the o
 settings.register_profile(
     "handhold",
     deadline=None,  # the machine may be busy; pytest-timeout ends what hangs
-    max_examples=100,
+    max_examples=scaled(25, 100),
     derandomize=CI,
     # A suite's properties are inherited by several classes, on purpose.
     suppress_health_check=[HealthCheck.differing_executors],
 )
 settings.load_profile("handhold")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m alone` needs none of the files that have no such test, and none of the frameworks that they import."""
+    if (
+        config.option.markexpr == "alone"
+        and collection_path.name.startswith("test_")
+        and collection_path.suffix == ".py"
+    ):
+        return b"pytest.mark.alone" not in collection_path.read_bytes() or None
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for `just nightly`. Deselected, not skipped: in CI a test that is skipped has failed."""
+    if NIGHTLY:
+        return
+    left_out = [item for item in items if item.get_closest_marker("nightly")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not go through every framework again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,45 +20,48 @@ class Noticed:
     alone: float  # p99 in ms: of the calls at once, the best of three times
     among: float
     wrong: list[str]
+    calls: int = CALLS
+    sleepers: int = SLEEPERS
 
     def __str__(self) -> str:
         first = (
-            f"p99 of {CALLS} reads at once: {self.alone:.0f} ms alone, {self.among:.0f} ms among {SLEEPERS} sleepers"
+            f"p99 of {self.calls} reads at once: {self.alone:.0f} ms alone, "
+            f"{self.among:.0f} ms among {self.sleepers} sleepers"
         )
         return "\n".join([first, *self.wrong])
 
 
-def among(top: Path) -> Noticed:
+def among(top: Path, calls: int = CALLS, sleepers: int = SLEEPERS) -> Noticed:
     root = top / "root"
     root.mkdir()
     for n in range(50):
         (root / f"{n}.py").write_text(f"x = {n}\n" * 20)
-    with handhold(root, top / "state", "--calls", str(CALLS + SLEEPERS)) as server:
-        alone, beside, wrong = asyncio.run(measured(server.port, server.process.pid))
+    with handhold(root, top / "state", "--calls", str(calls + sleepers)) as server:
+        alone, beside, wrong = asyncio.run(measured(server.port, server.process.pid, calls, sleepers))
         wrong += quiet(server.process.pid)
-    return Noticed(alone, beside, wrong)
+    return Noticed(alone, beside, wrong, calls, sleepers)
 
 
-async def measured(port: int, pid: int) -> tuple[float, float, list[str]]:
-    await slowest(port)  # opened, imported, read once
-    alone = min([await slowest(port) for _ in range(TIMES)])
+async def measured(port: int, pid: int, calls: int, sleepers: int) -> tuple[float, float, list[str]]:
+    await slowest(port, calls)  # opened, imported, read once
+    alone = min([await slowest(port, calls) for _ in range(TIMES)])
     nap = called("bash", {"command": f"sleep {NAP}", "timeout": NAP + 1})
-    asleep = [await asyncio.open_connection("127.0.0.1", port) for _ in range(SLEEPERS)]
+    asleep = [await asyncio.open_connection("127.0.0.1", port) for _ in range(sleepers)]
     for _, writer in asleep:
         writer.write(nap)
     until = time.monotonic() + 60
-    while sum(line == f"sleep {NAP} " for line in descendants(pid).values()) < SLEEPERS and time.monotonic() < until:
+    while sum(line == f"sleep {NAP} " for line in descendants(pid).values()) < sleepers and time.monotonic() < until:
         await asyncio.sleep(0.1)
-    beside = min([await slowest(port) for _ in range(TIMES)])
+    beside = min([await slowest(port, calls) for _ in range(TIMES)])
     running = sum(line == f"sleep {NAP} " for line in descendants(pid).values())
     for _, writer in asleep:
         writer.close()
-    return alone, beside, [] if running == SLEEPERS else [f"only {running} of {SLEEPERS} commands were asleep"]
+    return alone, beside, [] if running == sleepers else [f"only {running} of {sleepers} commands were asleep"]
 
 
-async def slowest(port: int) -> float:
+async def slowest(port: int, calls: int) -> float:
     """Milliseconds in which 99 of 100 reads are answered, of all that are sent at once."""
-    lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CALLS)]
+    lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(calls)]
 
     async def one(n: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> float:
         began = time.perf_counter()

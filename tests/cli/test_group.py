@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from handhold.cli import candidates
 from handhold.cli.commands import COMMANDS, handhold
 from handhold.version import VERSION
+from tests.scale import nightly
 
 MAIN = [sys.executable, "-c", "from handhold.cli import main; main()"]
 SERVERS = ("mcp", "serve")  # they speak a protocol instead of JSON output
@@ -155,6 +156,7 @@ def test_the_version_is_told_before_anything_is_imported():
     assert done.stdout == f"handhold {VERSION}\n"
 
 
+@nightly(sampled_by="tests/cli/test_group.py::test_the_version_is_told_before_anything_is_imported")
 @pytest.mark.alone
 def test_the_version_costs_at_most_two_bare_interpreters():
     import bench.version

@@ -15,8 +15,8 @@ from handhold.core.errors import ToolError
 from tests.backends.files.opening import Opener
 from tests.scale import scaled
 
-READS = scaled(50_000, 200_000)
-CHECKED = 16  # every so many reads, one by a check on the resolved string
+READS = scaled(10_000, 200_000)
+CHECKED = scaled(4, 16)  # every so many reads, one by a check on the resolved string
 PATHS = ("dir/file", "dir/sub/../file", "dir/sub/file", "dir/./file")
 INSIDE, OUTSIDE = b"inside\n", b"outside\n"
 

@@ -10,7 +10,7 @@ import pytest
 from handhold import Toolbox
 from tests.scale import scaled
 
-EDITS, REWRITES = 100, scaled(2_000, 10_000)
+EDITS, REWRITES = scaled(20, 100), scaled(300, 10_000)
 WRITER = """
 import sys
 from handhold import Toolbox

@@ -16,9 +16,10 @@ why_not = crash.unavailable()
 pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(900), pytest.mark.slow]
 
 PR_SET_DUMPABLE = 4
-PARTS = 4
+PARTS = scaled(1, 4)  # each has a process of its own
 EVERY = 20
-STEP = scaled(6, 1)  # of the calls, every so many
+STEP = scaled(18, 1)  # of the calls, every so many
+LATER = scaled(120, 50)  # of the stops of a recovery, every so many
 
 
 def calls(stops: int, part: int, every: int = 1) -> range:
@@ -48,7 +49,7 @@ def test_c62_nasty_49_a_commit_killed_at_any_system_call_is_whole(tmp_path: Path
 def test_c62_nasty_49_a_recovery_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
     bench = Bench(tmp_path)
     stops = range(EVERY * (1 + part), stops_of(bench) + 1, EVERY * PARTS * STEP)
-    tally = kill_recoveries(bench, stops, 2 * EVERY)  # a call has two stops
+    tally = kill_recoveries(bench, stops, scaled(6, 2) * EVERY)  # a call has two stops
     print(tally)
     assert not tally.torn, tally.torn
     assert tally.repeats > 100 // STEP
@@ -59,7 +60,7 @@ def test_c62_nasty_49_without_rename_exchange_too(tmp_path: Path):
     bench = Bench(tmp_path, exchange=False)
     stops = stops_of(bench)
     tally = kill_commits(bench, range(1, stops + 1, 5 * STEP))
-    tally += kill_recoveries(bench, range(100, stops + 1, 100), 50)
+    tally += kill_recoveries(bench, range(100, stops + 1, scaled(350, 100)), LATER)
     print(tally)
     assert not tally.torn, tally.torn
 
@@ -84,7 +85,7 @@ def test_c62_the_commit_of_a_command_killed_at_any_system_call_is_whole(tmp_path
 def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
     bench = Commanding(tmp_path)  # all of them: python -m tests.faults.crash --full --command
     stops = stops_of(bench)
-    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS * STEP), 2 * EVERY)
+    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS * min(STEP, 6)), 2 * EVERY)
     print(tally)
     assert not tally.torn, tally.torn
     assert tally.repeats > 20 // STEP
@@ -96,7 +97,7 @@ def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
     bench = Undoing(tmp_path, exchange)
     stops = stops_of(bench)
     tally = kill_commits(bench, range(1, stops + 1, 11 * STEP))
-    tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
+    tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // scaled(4, 6)), LATER)
     print(tally)
     assert not tally.torn, tally.torn
     assert tally.old
@@ -108,7 +109,7 @@ def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
     bench = Commanding(tmp_path, exchange=False)
     stops = stops_of(bench)
     tally = kill_commits(bench, range(1, stops + 1, 9 * STEP))
-    tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
+    tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // scaled(4, 6)), LATER)
     print(tally)
     assert not tally.torn, tally.torn
 
@@ -124,7 +125,7 @@ def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):
         bench = Commanding(plain)
         stops = stops_of(bench)
         tally = kill_commits(bench, range(1, stops + 1, 9 * STEP))
-        tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // 6), 50)
+        tally += kill_recoveries(bench, range(stops // 2, stops + 1, stops // scaled(4, 6)), LATER)
         assert not tally.torn, tally.torn
         assert tally.old
         assert tally.new

@@ -13,7 +13,7 @@ from tests.scale import scaled
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
-STEP = scaled(3, 1)  # of the calls, every so many
+STEP = scaled(11, 1)  # of the calls, every so many
 CALLS = (
     *("write", "fsync", "openat", "openat2", "renameat2", "unlinkat", "mkdirat", "close", "read"),
     *("fchmod", "ftruncate", "fallocate", "newfstatat", "flistxattr"),
@@ -66,7 +66,7 @@ def test_c62_what_cannot_be_taken_back_now_is_taken_back_at_the_next_start(
     """The disk fails for good: even taking back fails."""
     bench = kind(tmp_path)
     seen: dict[str, int] = {}
-    for when in range(1, 40, 3):
+    for when in range(1, 40, scaled(13, 3)):
         said, happened = injected(bench, call, "EIO", f"{when}+")
         if not happened:
             break

@@ -35,13 +35,16 @@ from tests.faults.disks import disk, fill, mounted, served
 from tests.faults.injection import CODES, injected, needs_strace
 from tests.faults.rows import Row, state_of
 from tests.faults.trees import as_nobody, tree
+from tests.scale import scaled
 from tests.suites.machine import has_shadows
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_shadows = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 
 MIB = 1024 * 1024
+FLOOD = scaled(1_100, 10_240)  # MiB: more than the gigabyte that is kept
+LINES = scaled(1_000_000, 10_000_000)
 
 
 @pytest.fixture
@@ -152,6 +155,7 @@ def test_nasty_08_a_file_that_does_not_say_how_long_it_is_is_read_to_its_end_and
 # --- B. size and shape
 
 
+@pytest.mark.alone
 def test_nasty_09_of_a_terabyte_only_the_window_is_read(row: Row):
     with row.put("sparse", "".join(f"line {n}\n" for n in range(1, 1001))).open("r+b") as file:
         file.truncate(1 << 40)
@@ -167,6 +171,7 @@ def test_nasty_09_of_a_terabyte_only_the_window_is_read(row: Row):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_nasty_10_a_line_of_100_mb_is_cut_and_what_is_left_is_said(row: Row):
     row.put("long", b'"x' * (25 * MIB) + b"needle" + b"\\y" * (25 * MIB) + b"\nsecond\n")
     reply = row.ask("read_file", path="long")
@@ -185,8 +190,8 @@ def test_nasty_10_a_line_of_100_mb_is_cut_and_what_is_left_is_said(row: Row):
 @pytest.mark.slow
 def test_nasty_11_ten_gigabytes_of_output_cost_no_memory(row: Row):
     row.ask("bash", command="true")
-    reply = row.ask("bash", command="yes | head -c 10G", grows=32, within=60)
-    assert reply.data["output"]["bytes"] == 10 * 1024**3
+    reply = row.ask("bash", command=f"yes | head -c {FLOOD}M", grows=32, within=60)
+    assert reply.data["output"]["bytes"] == FLOOD * MIB
     assert reply.data["output"]["kept"] == 1024**3
     assert len(reply.text) < 3000
 
@@ -194,16 +199,16 @@ def test_nasty_11_ten_gigabytes_of_output_cost_no_memory(row: Row):
 @pytest.mark.slow
 def test_nasty_12_the_end_of_ten_million_lines_is_found_in_flat_memory(row: Row):
     with row.put("many").open("wb") as file:
-        for start in range(0, 10_000_000, 100_000):
+        for start in range(0, LINES, 100_000):
             file.write(b"".join(b"%d\n" % n for n in range(start + 1, start + 100_001)))
     row.ask("read_file", path="many", limit=1)
-    reply = row.ask("read_file", path="many", offset=9_999_990, grows=8)
-    assert "9999990→9999990" in reply.text
-    assert reply.text.endswith("10000000→10000000")
-    row.ask("read_file", path="many", offset=10_000_001, code="PAST_END")
+    reply = row.ask("read_file", path="many", offset=LINES - 10, grows=8)
+    assert f"{LINES - 10}→{LINES - 10}" in reply.text
+    assert reply.text.endswith(f"{LINES}→{LINES}")
+    row.ask("read_file", path="many", offset=LINES + 1, code="PAST_END")
 
 
-MILLION = 1_000_000
+MILLION = scaled(70_000, 1_000_000)
 
 
 @pytest.mark.slow
@@ -527,7 +532,7 @@ def test_nasty_28_a_link_that_is_swapped_in_during_the_call_leads_nowhere(row: R
     box = row.box()
     with subprocess.Popen([tmp_path / "swap", row.root / "door", row.root / "other"]) as swapping:
         try:
-            for n in range(1500):
+            for n in range(scaled(300, 1500)):
                 reply = box.call("read_file", {"path": "door/file"})
                 assert "outside" not in reply.text.splitlines()[0].partition("→")[2]
                 codes.add(reply.code)
@@ -669,7 +674,7 @@ def test_nasty_36_a_file_that_grows_or_shrinks_while_it_is_read_is_shown_as_it_o
     codes: set[str | None] = set()
     with subprocess.Popen([sys.executable, "-c", GROWING, file]) as writer:
         try:
-            for _ in range(500):
+            for _ in range(scaled(150, 500)):
                 reply = row.box().call("read_file", {"path": "f"})
                 codes.add(reply.code)
                 if reply.code is None and reply.data["total_lines"]:
@@ -702,14 +707,15 @@ def test_nasty_38_two_edits_within_a_millisecond_are_two(row: Row):
     file = row.put("f", "0000\n")
     row.ask("read_file", path="f")
     box = row.box()
-    for n in range(1, 200):
+    last = scaled(30, 199)
+    for n in range(1, last + 1):
         box.call("edit_file", {"path": "f", "old_string": f"{n - 1:04}", "new_string": f"{n:04}"})
         rewritten(file, f"{n:03}x\n")  # at once
         assert box.call("edit_file", {"path": "f", "old_string": f"{n:03}", "new_string": "lost"}).code == "STALE"
         assert box.call("write_file", {"path": "f", "content": f"{n:04}\n"}).status == "success"
         assert file.read_bytes() == f"{n:04}\n".encode()
     rewritten(file, "lost\n")
-    row.ask("edit_file", path="f", old_string="0199", new_string="x", code="STALE")
+    row.ask("edit_file", path="f", old_string=f"{last:04}", new_string="x", code="STALE")
 
 
 def test_nasty_39_a_file_that_was_made_anew_is_another(row: Row):
@@ -726,7 +732,7 @@ def test_nasty_39_a_file_that_was_made_anew_is_another(row: Row):
 
 def test_nasty_40_of_two_agents_the_second_is_told(row: Row):
     file = row.put("f", "0\n")
-    for n in range(50):
+    for n in range(scaled(8, 50)):
         for session in ("s", "t"):
             row.box(session=session).call("read_file", {"path": "f"})
         row.ask("edit_file", path="f", old_string=f"{n}\n", new_string=f"{n + 1}\n", changes=True)
@@ -822,7 +828,7 @@ def test_nasty_45_an_error_at_the_nth_call_leaves_old_or_new(tmp_path: Path, cal
     """A sample; every call and every error are in test_injected.py."""
     bench = Bench(tmp_path)
     failed = 0
-    for when in (1, 2, 5, 9, 14):
+    for when in (1, 2, 5, 9, 14)[:: scaled(2, 1)]:
         said, happened = injected(bench, call, error, str(when))
         assert said == "success" or said in CODES.get(error, {"IO_ERROR"}), (call, when, said)
         failed += happened and said != "success"
@@ -871,7 +877,7 @@ def test_nasty_47_without_descriptors_there_is_a_clean_error_and_no_leak(row: Ro
             refused += reply.error_source == "infra"
             assert descriptors() == before, (tool, room)
     assert refused
-    for n in range(10_000):
+    for n in range(scaled(500, 10_000)):
         tool, arguments = calls[n % len(calls)]
         box.call(tool, arguments)
     assert descriptors() == before
@@ -904,7 +910,7 @@ def test_nasty_49_a_patch_of_twenty_files_killed_at_a_system_call_is_all_or_noth
     """A sample; every stop is in test_crash.py and `just crash-full`."""
     bench = Patching(tmp_path)
     stops = stops_of(bench)
-    tally = kill_commits(bench, range(3, stops + 1, stops // 25))
+    tally = kill_commits(bench, range(3, stops + 1, stops // scaled(10, 25)))
     assert not tally.torn
     assert tally.old
     assert tally.new

@@ -17,8 +17,8 @@ from handhold.core.plans import FileChange, InlineContent
 from tests.faults.trees import Kept
 from tests.scale import scaled
 
-WRITES = scaled(12_000, 50_000)
-CHECKED = WRITES // 5  # writes by a check on the resolved string
+WRITES = scaled(2_500, 50_000)
+CHECKED = scaled(2_000, 10_000)  # writes by a check on the resolved string
 HERE = Path(__file__).parent
 
 

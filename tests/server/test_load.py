@@ -12,10 +12,10 @@ from bench.load.runs import loaded
 from bench.load.sleepers import among
 from bench.load.words import WORDS
 from handhold.factory import choose_dialect
-from tests.scale import scaled
+from tests.scale import NIGHTLY, scaled
 from tests.server.hosting import Nap, Shop, talk
 
-CALLS, SLEEPERS = 950, 50
+CALLS, SLEEPERS = scaled(300, 950), scaled(10, 50)
 
 
 async def slowest(client: Any) -> float:
@@ -63,7 +63,7 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads(shop: Shop):
 @pytest.mark.alone
 @pytest.mark.timeout(240)
 def test_fifty_sleeping_commands_do_not_stall_950_reads_over_http_either(tmp_path: Path):
-    noticed = among(tmp_path)
+    noticed = among(tmp_path, CALLS, SLEEPERS)
     print(noticed)
     assert not noticed.wrong
     assert noticed.among < 3 * noticed.alone + 100
@@ -73,7 +73,7 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads_over_http_either(tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(scaled(300, 3_000))
 def test_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing(tmp_path: Path):
-    clients, minutes = 32, scaled(1, 30)
+    clients, minutes = scaled(16, 32), 30.0 if NIGHTLY else 0.2
     report = loaded(tmp_path, minutes=minutes, clients=clients, pause=0.2, seed=1)
     print(report)
     assert not report.wrong

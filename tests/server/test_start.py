@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from bench.server_start import measured
+from tests.scale import nightly
 
 
+@nightly(sampled_by="tests/server/test_start.py::test_nothing_of_the_tools_is_loaded_before_the_first_answer")
 @pytest.mark.alone
 @pytest.mark.timeout(180)
 def test_the_first_answer_comes_about_as_fast_as_the_sdk_can_say_anything():

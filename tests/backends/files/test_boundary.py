@@ -26,6 +26,7 @@ from handhold.core.errors import (
 )
 from handhold.core.plans import FileChange, InlineContent
 from tests.backends.files.opening import NoContents, Opener
+from tests.scale import scaled
 
 
 def text(files: Workspace, path: str) -> str:
@@ -480,9 +481,9 @@ def test_nobody_looks_for_a_missing_file_where_tools_fill_folders_or_a_link_lead
 @pytest.mark.alone
 def test_c24_what_may_be_meant_is_found_in_a_tenth_of_a_second_or_not_at_all(tmp_path: Path):
     (tmp_path / "ws").mkdir()
-    for n in range(300):
+    for n in range(scaled(110, 300)):
         (tmp_path / "ws" / f"{n}").mkdir()
-        for m in range(300):
+        for m in range(scaled(60, 300)):
             (tmp_path / "ws" / f"{n}" / f"{m}.py").touch()
     files = Workspace([tmp_path / "ws"], NoContents())
     started = perf_counter()

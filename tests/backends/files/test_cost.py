@@ -10,10 +10,14 @@ import pytest
 
 from bench import boundary, pages
 from tests.faults.commands import Desk, file, folder
+from tests.scale import scaled
 
 pytestmark = pytest.mark.alone
 
 TRIES = 5
+LINE = scaled(200_000, 1_000_000)  # of a file of a thousand bytes for each
+CHANGED = scaled(500, 2_000)
+FOLDERS = scaled(40, 200)  # of a hundred files
 
 
 def spent(work: Callable[[], object]) -> float:
@@ -39,15 +43,15 @@ def test_opening_beneath_a_root_costs_at_most_six_times_a_bare_open():
 @pytest.mark.timeout(300)
 def test_a_page_at_line_1_000_000_of_a_1_gb_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "large.txt"
-    pages.fill(path, 1_000_000_000, 500)
+    pages.fill(path, 1_000 * LINE, 500)
     try:
         for numpy, budget in ((False, 6.0), (True, 2.0)):
             most = budget * 1.25  # and what a crowded machine adds
             if numpy and not find_spec("numpy"):
                 continue
-            runs = [pages.run(path, 1_000_000, numpy=numpy)]
+            runs = [pages.run(path, LINE, numpy=numpy)]
             while len(runs) < 2 * TRIES and runs[-1]["first"] / runs[-1]["raw"] > most:
-                runs.append(pages.run(path, 1_000_000, numpy=numpy))
+                runs.append(pages.run(path, LINE, numpy=numpy))
             first = min(run["first"] / run["raw"] for run in runs)
             second = min(max(run["second"].values()) for run in runs)
             with capsys.disabled():
@@ -64,7 +68,7 @@ def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
 ):
     desk = Desk(tmp_path)
     command = desk.command()
-    for n in range(2_000):
+    for n in range(CHANGED):
         (desk.root / f"{n // 50}").mkdir(exist_ok=True)
         (desk.root / f"{n // 50}/{n}").write_bytes(b"old")
         command.puts(f"{n // 50}/{n}", file("new"))
@@ -72,7 +76,7 @@ def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
 
     def bare() -> None:
         """Two files looked at and exchanged by names, as often as a file is changed."""
-        for n in range(2_000):
+        for n in range(CHANGED):
             path, other = desk.root / f"{n // 50}/{n}", desk.root / f"{n // 50}/{n ^ 1}"
             for each in (path, other):
                 os.stat(each, follow_symlinks=False)
@@ -95,7 +99,7 @@ def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
 
 def test_a_new_tree_of_20_000_files_is_taken_over_in_5_ms(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     desk = Desk(tmp_path)
-    tree = folder({f"{n}": folder({f"{m}": file("x") for m in range(100)}) for n in range(200)})
+    tree = folder({f"{n}": folder({f"{m}": file("x") for m in range(100)}) for n in range(FOLDERS)})
     costs = list[float]()
     for n in range(3):
         command = desk.command().puts(f"tree{n}", tree)
@@ -107,5 +111,5 @@ def test_a_new_tree_of_20_000_files_is_taken_over_in_5_ms(tmp_path: Path, capsys
         if costs[-1] <= 0.005:
             break
     with capsys.disabled():
-        print(f"\n{min(costs) * 1e3:.2f} ms for a new tree of 20,000 files")
+        print(f"\n{min(costs) * 1e3:.2f} ms for a new tree of {100 * FOLDERS:,} files")
     assert min(costs) <= 0.005

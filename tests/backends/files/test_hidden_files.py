@@ -20,6 +20,7 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from tests.backends.files.opening import NoContents
 from tests.backends.shell.forked import as_user
+from tests.scale import NIGHTLY
 
 
 def is_secret(place: str) -> bool:
@@ -341,7 +342,7 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [20_000, 80_000])
+@pytest.mark.parametrize("count", [20_000, 80_000] if NIGHTLY else [10_000])
 def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
     """Apart from it, a command waits for one look at each folder."""
     top = tmp_path.resolve()

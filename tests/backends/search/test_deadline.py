@@ -10,10 +10,9 @@ import pytest
 from handhold.backends.search.ripgrep_binary import ENV
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, SearchProcess
 from tests.backends.search.looking import Looking, children, descriptors, looking
+from tests.scale import scaled
 
-FOLDERS, FILES = 250, 200  # of each, below the large tree
-
-pytestmark = pytest.mark.alone
+FOLDERS, FILES = scaled(125, 250), 200  # of each, below the large tree
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +39,7 @@ def disk(large: Path) -> Iterator[Looking]:
         yield look
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("mode", ["files_with_matches", "content", "count"])
@@ -59,6 +59,7 @@ def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mod
     assert min(took) < 0.1, took
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_50_ms_are_enough_to_find_something(disk: Looking):
@@ -67,6 +68,7 @@ def test_50_ms_are_enough_to_find_something(disk: Looking):
     assert all(hit.place.startswith(disk.root) for scan in scans for hit in scan.hits)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_miss_is_told_as_unfinished_when_the_time_was_over(disk: Looking):

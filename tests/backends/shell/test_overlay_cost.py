@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.backends.shell.shadows import Desk
+from tests.scale import scaled
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.parametrize("who", ["ourselves"], indirect=True)]
 
-CHANGED = 400
+CHANGED = scaled(200, 400)
+FOLDERS = scaled(50, 200)  # of a hundred files
 ROUNDS = 3
 
 
@@ -68,7 +70,7 @@ def test_a_changed_file_costs_little_more_than_its_system_calls(place: Path):
 
 def test_a_new_tree_costs_little_more_than_reading_it(place: Path):
     desk = Desk(place)
-    script = "mkdir n; cd n; for ((i = 0; i < 200; i++)); do mkdir $i; for ((j = 0; j < 100; j++)); do echo $i $j >$i/$j; done; done"
+    script = f"mkdir n; cd n; for ((i = 0; i < {FOLDERS}; i++)); do mkdir $i; for ((j = 0; j < 100; j++)); do echo $i $j >$i/$j; done; done"
     shadow = desk.shadow()
     desk.bash(shadow, script)
 
@@ -83,7 +85,7 @@ def test_a_new_tree_costs_little_more_than_reading_it(place: Path):
     least = best(lambda: spent(read))
     took = spent(lambda: shadow.collect_effects(lambda _: False))
     shadow.discard()
-    print(f"{took:.2f} s for 20,200 new files, {least:.2f} s for reading them")
+    print(f"{took:.2f} s for {101 * FOLDERS:,} new files, {least:.2f} s for reading them")
     assert took < 1.5 * least
 
 

@@ -19,6 +19,7 @@ from handhold.backends.shell.sandbox_support import ISOLATION_FLAGS, Bubblewrap,
 from handhold.core.errors import NoShell
 from tests.backends.shell.costs import quartile, spent
 from tests.backends.shell.people import USERS, Person, each_person, said, system_python
+from tests.scale import scaled
 
 contained = pytest.mark.skipif(
     detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"
@@ -444,14 +445,15 @@ def test_walls_and_layer_cost_little_more_than_twice_what_a_plain_sandbox_costs(
 
     walled(-1)
     ratios: list[float] = []
-    for first in range(0, 200, 40):  # other machines may hold this one up
+    turns = scaled(16, 40)
+    for first in range(0, 5 * turns, turns):  # other machines may hold this one up
         times = [
             (
                 spent(lambda: subprocess.run(command, check=True)),
                 spent(partial(plainly, turn)),
                 spent(partial(walled, turn)),
             )
-            for turn in range(first, first + 40)
+            for turn in range(first, first + turns)
         ]
         bare, simple, ours = (quartile(each) for each in zip(*times, strict=True))
         print(f"bare {bare * 1e3:.1f} ms, a plain sandbox {simple * 1e3:.1f} ms, contained {ours * 1e3:.1f} ms")
@@ -470,6 +472,6 @@ def test_asking_the_machine_costs_less_than_twenty_milliseconds():
         "detect_sandbox_support; print(spent(detect_sandbox_support))"
     )
     run = [sys.executable, "-c", program]
-    took = [float(subprocess.run(run, capture_output=True, text=True, check=True).stdout) for _ in range(8)]
+    took = [float(subprocess.run(run, capture_output=True, text=True, check=True).stdout) for _ in range(scaled(4, 8))]
     print(f"{quartile(took) * 1e3:.1f} ms")
     assert quartile(took) < 0.020

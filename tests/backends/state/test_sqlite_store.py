@@ -19,6 +19,7 @@ from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemFailure
 from handhold.core.plans import FileChange, InlineContent, digest
 from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.core.ports.store import Store
+from tests.scale import scaled
 from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, shelved, success
 
 
@@ -396,7 +397,7 @@ def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
         for _ in range(5):
             done(store, *files)
     with closing(sqlite3.connect(tmp_path / "state.db")) as connection:  # by hand: one transaction for all of them
-        rows = 100_000
+        rows = scaled(20_000, 100_000)
         numbers = f"WITH RECURSIVE n(i) AS (SELECT 6 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})"
         connection.execute(
             f"INSERT INTO calls {numbers} SELECT i, 1.0, CAST('s' || (i % 3) AS BLOB), CAST('t' || (i / 50) AS BLOB),"
@@ -419,7 +420,7 @@ def test_the_last_20_of_100_000_calls_take_at_most_20_ms(tmp_path: Path):
         for ask in (
             lambda: store.entries(last=20),
             lambda: store.entries(session="s1", last=20),
-            lambda: store.find_call("s1", "t1000", "c50000"),
+            lambda: store.find_call("s1", f"t{rows // 100}", f"c{rows // 2}"),
             lambda: store.last_writer("/ws/a.py", digest(b"new\n")),
             store.incomplete_transactions,
         ):

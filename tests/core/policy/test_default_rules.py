@@ -11,6 +11,7 @@ from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.policy.rules import PATH_VERBS
 from handhold.core.ports.policy import Verb, Verdict
+from tests.scale import scaled
 
 BOX = RulePolicy(ModePolicy("open"), (BUILT_IN_RULES,), ("/ws", "/home/me"), "/home/me", user_file="/home/me/x.toml")
 
@@ -88,7 +89,7 @@ def test_a_place_that_no_rule_is_about_costs_little_more_than_to_take_its_name()
             ask(place)
         return (process_time() - begun) / len(places) * 1e6
 
-    rounds = [(cost(by_name), cost(BOX.is_visible)) for _ in range(9)]
+    rounds = [(cost(by_name), cost(BOX.is_visible)) for _ in range(scaled(4, 9))]
     ratio = min(asked / named for named, asked in rounds)
     print(
         f"to take its name: {min(rounds)[0]:.2f} µs; to look at it: {min(each[1] for each in rounds):.2f} µs; {ratio:.1f} x"

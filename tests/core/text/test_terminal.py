@@ -69,8 +69,7 @@ def test_text_without_controls_is_always_the_same(text: str):
     assert render_terminal_text(text) == text
 
 
-@pytest.mark.alone
 def test_a_line_that_is_written_over_a_million_times_is_quick():
-    began = time.perf_counter()
+    began = time.process_time()
     assert render_terminal_text("x" * 1_000_000 + "\ry" * 1_000_000) == "y" + "x" * 999_999
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2

@@ -166,14 +166,13 @@ def test_letters_and_signs_that_can_be_seen_are_fine(text: str):
 # --- bounds
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("joint", [" && ", "; ", " | ", "\n", " || ", " & "])
 @pytest.mark.parametrize("count", [50, 20_000])
 def test_fifty_and_twenty_thousand_chained_commands_fail_closed_in_under_a_second(joint: str, count: int):
     text = joint.join(["true"] * count)
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = looked(text)
-    took = time.perf_counter() - begun
+    took = time.process_time() - begun
     print(f"{count} joined by {joint!r}: {took * 1000:.1f} ms, {found.because}")
     assert found.kind == "unknown"
     assert took < 1
@@ -190,7 +189,6 @@ def test_code_within_code_is_looked_into_as_far_as_it_goes():
     assert looked(text).kind == "dangerous"
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "text",
     [
@@ -216,9 +214,9 @@ def test_code_within_code_is_looked_into_as_far_as_it_goes():
     ids=lambda text: text[:12],
 )
 def test_what_is_nested_or_repeated_beyond_reason_is_unknown_in_under_a_second(text: str):
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = looked(text)
-    took = time.perf_counter() - begun
+    took = time.process_time() - begun
     assert found.kind not in CLASSES_JUDGED_BY_EFFECTS
     assert took < 1
 
