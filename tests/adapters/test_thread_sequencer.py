@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from handhold.adapters import thread_sequencer
 from handhold.adapters.thread_sequencer import MAX_REMEMBERED_TURNS, ThreadCallSequencer
+from tests.scale import examples
 
 CALLS = "abcd"
 
@@ -22,7 +23,7 @@ def started(calls: ThreadCallSequencer, turn: str, call: str, done: list[str]) -
 
 
 @given(st.permutations(CALLS))
-@settings(max_examples=24)
+@settings(max_examples=examples(24))
 def test_calls_are_always_carried_out_as_they_stand_however_they_come(arrived: list[str]):
     calls, done = ThreadCallSequencer(), list[str]()
     for thread in [started(calls, "turn", call, done) for call in arrived]:

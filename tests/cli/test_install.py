@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from handhold.cli.clients import CLIENTS
 from handhold.cli.commands import handhold
 from tests.cli.test_prompt import Terminal
+from tests.scale import examples
 
 Run = Callable[..., Result]
 FILES = {  # from each client's documentation: project file, user file
@@ -175,7 +176,7 @@ ODD = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(ODD, st.sampled_from([(), ("--policy", "ask")]), st.booleans())
 def test_entering_and_taking_out_is_always_nothing(text: str, more: tuple[str, ...], twice: bool):
     with tempfile.TemporaryDirectory() as folder:

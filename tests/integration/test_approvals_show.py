@@ -12,6 +12,7 @@ from handhold.cli import prompt
 from handhold.core import change_diff
 from handhold.core.ports.approvals import ConsentName, Question
 from handhold.server import approvals
+from tests.scale import examples
 from tests.suites.machine import has_shadows
 
 SHOWN: list[Callable[[Question], Iterator[str]]] = [prompt.format_question, approvals.format_question]
@@ -55,7 +56,7 @@ def run(box: Toolbox, ws: Path, script: str):
     after=st.integers(0, 3),
     lines=st.lists(st.sampled_from(["short", "x" * 1_000, ""]), max_size=400),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_r16_what_needs_approval_is_always_first_and_never_cut(before: int, after: int, lines: list[str]):
     content = [*(f"{n} {line}" for n, line in enumerate(lines)), "the last line"]
     others = [added(f"{n}.txt", [f"other {line}" for line in range(300)]) for n in range(before + after)]

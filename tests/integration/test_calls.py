@@ -21,6 +21,7 @@ from handhold.core.results import EditResult, TextResult, UndoResult
 from handhold.pipeline import planning
 from handhold.pipeline.planning import Planner
 from tests.integration.conftest import Ground
+from tests.scale import examples
 
 Make = Callable[[dict[str, str | bytes]], Ground]
 
@@ -430,7 +431,7 @@ def test_a_models_mistake_never_raises(ground: Make):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["path", "offset", "limit", "content", "edits", "pattern", "cursor", "regex"]), inner, max_size=4), max_leaves=8))  # fmt: skip
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_a_model_sends_comes_back_as_a_reply(arguments: object):
     box = Toolbox.in_memory({"a.py": "x\n"})
     for spec in box.specs:

@@ -17,6 +17,7 @@ from handhold import Toolbox
 from handhold.core.text.encoding import Text
 from handhold.core.text.notebook import Cell, parse_notebook
 from handhold.dialects.handhold import MAX_REPLY_CHARS
+from tests.scale import examples
 from tests.suites.notebooks import MANNERS, MINORS, PICTURE, book, cells, old_book
 
 JUPYTER = MANNERS["jupyter"]
@@ -391,7 +392,7 @@ def test_c29_a_page_goes_on_where_the_last_one_ended_until_all_was_seen():
 SIZES = st.integers(0, 100_000)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.sampled_from("ab\n\té"), SIZES, SIZES, st.integers(0, 60)), min_size=1, max_size=5), st.data()
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from handhold import Toolbox
 from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 from tests.integration.conftest import Files, Ground
+from tests.scale import examples
 
 Make = Callable[[Files], Ground]
 SECRET = "the secret"
@@ -81,7 +82,7 @@ def box_with(answer: Callable[[], Any]) -> Toolbox:
 
 
 @given(ANSWERS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_r2_whatever_a_policy_answers_only_an_allow_lets_a_read_show_or_a_write_write(answer: Any):
     box = box_with(lambda: answer)
     shown = [

@@ -16,7 +16,7 @@ from handhold.core.tools import text_page
 from handhold.core.tools.read_many import allocate_chars
 from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.integration.conftest import Files, Ground
-from tests.scale import scaled
+from tests.scale import examples, scaled
 from tests.suites.policies import OnPlaces
 
 Make = Callable[[Files], Ground]
@@ -319,14 +319,14 @@ def test_c23_several_files_never_exceed_the_budget_of_one_whatever_is_in_them(
 
 
 @given(st.lists(LINES.filter(lambda name: name.strip("./") and "/" not in name), max_size=40), st.sampled_from([1, 60]))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_c23_a_folder_that_is_read_never_exceeds_the_budget(names: list[str], times: int):
     box = Toolbox.in_memory({f"d/{name[:200]}{n}": "x" for n in range(times) for name in names} | {"d/x": ""})
     assert len(ask(box, "d").text) <= MAX_REPLY_CHARS
 
 
 @given(st.text(max_size=300), st.sampled_from([1, 1000]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_c23_a_refusal_never_exceeds_the_budget(path: str, times: int):
     for dialect, tool, argument in (("handhold", "read_file", "path"), ("claude", "Read", "file_path")):
         box = Toolbox.in_memory({"a": "x"}, dialect=dialect, hints=True)

@@ -16,6 +16,7 @@ from handhold.backends.search import DiskSearch
 from handhold.core.ports.policy import Decision, Verb, Verdict
 from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.integration.conftest import Ground
+from tests.scale import examples
 from tests.suites.policies import OnPlaces
 
 Make = Callable[[Mapping[str, str | bytes]], Ground]
@@ -377,7 +378,7 @@ NAMES = st.text(alphabet="ab\\\n\u202e\udcff", min_size=1, max_size=40)
     st.dictionaries(st.lists(NAMES, min_size=1, max_size=4).map("/".join), st.sampled_from([1, 300, 5000]), max_size=6),
     st.sampled_from([1, 20, 150]),
 )
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_c101_no_search_answers_with_more_than_20_000_tokens(tree: dict[str, int], times: int):
     files = {f"{name}{n}": ("needle" + "x" * width + "\n") * 3 for n in range(times) for name, width in tree.items()}
     box = Toolbox.in_memory(

@@ -20,6 +20,7 @@ from handhold import OutputChunk, Question, Reply, Target, Toolbox
 from handhold.core.ports.policy import Decision, Verb, Verdict
 from tests.backends.shell.forked import as_user
 from tests.backends.shell.shadows import Facts, seen
+from tests.scale import examples
 from tests.suites.machine import has_shadows
 from tests.suites.policies import OnPlaces
 
@@ -822,7 +823,9 @@ class Histories(RuleBasedStateMachine):
 
 # To find a shorter history would take longer than the test may.
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-Histories.TestCase.settings = settings(max_examples=30, stateful_step_count=14, deadline=None, phases=UNSHRUNK)
+Histories.TestCase.settings = settings(
+    max_examples=examples(30), stateful_step_count=14, deadline=None, phases=UNSHRUNK
+)
 TestHistories = pytest.mark.slow(pytest.mark.timeout(300)(Histories.TestCase))
 
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from handhold import Target, Toolbox
 from tests.integration.conftest import Ground
 from tests.integration.test_calls import edit, read, write
+from tests.scale import examples
 
 Make = Callable[[dict[str, str | bytes]], Ground]
 
@@ -174,7 +175,7 @@ class Histories(RuleBasedStateMachine):
         assert world.stat("c") is None
 
 
-Histories.TestCase.settings = settings(max_examples=50, stateful_step_count=15, deadline=None)
+Histories.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=15, deadline=None)
 TestHistories = Histories.TestCase
 
 

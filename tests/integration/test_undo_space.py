@@ -17,6 +17,7 @@ from handhold.backends.state import disk_share
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import SettingsBroken
+from tests.scale import examples
 from tests.suites.machine import has_shadows
 from tests.suites.store_suite import noise
 
@@ -192,7 +193,7 @@ STEPS = st.lists(
 
 @needs_shadows
 @given(st.integers(10, 200), STEPS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_e1_an_undo_works_until_a_later_reply_has_given_it_up(kib: int, steps: list[tuple[str, int, int]]):
     with TemporaryDirectory() as place, opened(Path(place), undo_bytes=kib * 1024) as box:
         ws = Path(place) / "ws"

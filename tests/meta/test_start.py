@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone
+from tests.scale import nightly
 
 EXTRAS = (
     "numpy",
@@ -34,6 +34,8 @@ def cpu_seconds(code: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@nightly(sampled_by="tests/meta/test_start.py::test_f4_an_import_loads_few_modules")
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("code", "most"),
     [("import handhold", 12), ("from handhold import Toolbox", 16)],  # the second: all but SQLite and the system calls
@@ -47,6 +49,15 @@ def test_f4_an_import_costs_at_most_twelve_bare_interpreters(code: str, most: in
             break
     print(f"{code}: {min(ratios):.1f} x a bare interpreter")
     assert min(ratios) <= most
+
+
+@pytest.mark.parametrize(("code", "most"), [("import handhold", 4), ("from handhold import Toolbox", 120)])
+def test_f4_an_import_loads_few_modules(code: str, most: int):
+    """Beyond those of a bare interpreter. What an import costs is, above all, how many modules it loads."""
+    count = f"import sys; bare = set(sys.modules); {code}; print(len(set(sys.modules) - bare))"
+    loaded = int(subprocess.run([sys.executable, "-c", count], check=True, capture_output=True).stdout)
+    print(f"{code}: {loaded} modules")
+    assert loaded <= most
 
 
 def test_f4_the_import_loads_none_of_the_extras():

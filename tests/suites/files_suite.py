@@ -26,6 +26,7 @@ from handhold.core.ports.files import Files
 from handhold.core.ports.journal import Call, CallDecision, IncompleteTransaction, Outcome
 from handhold.core.ports.store import Store
 from handhold.core.text.path_escaping import escape_path
+from tests.scale import examples
 
 
 class Kept(Protocol):
@@ -279,7 +280,7 @@ class FilesSuite:
             files.read_page("binary", 1, 1, 80)
 
     @given(st.text("ab\r\n\ufeffé", max_size=30))
-    @settings(max_examples=50)
+    @settings(max_examples=examples(50))
     def test_c21_pages_always_add_up_to_the_file(self, text: str):
         ground = self.fresh({"a": text.encode()})
         total = ground.files.count_lines("a")
@@ -544,7 +545,7 @@ class FilesSuite:
     # --- always
 
     @given(st.data())
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     def test_c62_a_set_is_always_performed_whole_or_not_at_all_and_taken_back_whole(self, data: st.DataObject):
         names = ["a", "b", "d/c", "d/e/f", "g/h"]
         content = st.none() | st.binary(max_size=3)

@@ -32,6 +32,7 @@ from handhold.core.ports.approvals import Consent, PendingApproval
 from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
 from handhold.core.ports.read_records import ReadRecord, SeenPage
 from handhold.core.ports.store import Store
+from tests.scale import examples
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
 ALLOWED = CallDecision("allowed", "mode edit (built in)", "ann@desk")
@@ -224,7 +225,7 @@ class StoreSuite:
         assert only(store).decision == "allowed"
 
     @given(ANY_TEXT, ANY_TEXT)
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     def test_rules_and_approvers_of_any_name_always_come_back(self, rule: str, by: str):
         with self.fresh() as store:
             seq = store.begin(call())
@@ -243,7 +244,7 @@ class StoreSuite:
         assert entry.changed == 150
 
     @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     def test_a_call_always_comes_back_as_it_was_asked(
         self, session: str, turn: str, call_id: str, tool: str, arguments: str, reply: str
     ):
@@ -361,7 +362,7 @@ class StoreSuite:
             assert store.find_call(*other) is None
 
     @given(st.lists(st.sampled_from(["success", "partial", "error", "interrupted", None]), min_size=1, max_size=6))
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     def test_f3_what_succeeded_is_always_recalled_before_what_did_not(self, statuses: list[str | None]):
         with self.fresh() as store:
             seqs: list[int] = []
@@ -451,7 +452,7 @@ class StoreSuite:
                 }
 
     @given(st.lists(st.sampled_from(["begin", "intend", "settle", "fail", "finish", "keep"]), max_size=12))
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     def test_c91_what_the_journal_once_said_it_always_says(self, steps: list[str]):
         with self.fresh(bound=50) as store:
             said: dict[int, tuple[object, ...]] = {}
@@ -618,7 +619,7 @@ class StoreSuite:
             assert put(another, asked("0")).id != put(store, asked("0")).id
 
     @given(st.lists(st.sampled_from(["s", "other"]), max_size=12))
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     def test_r15_a_question_that_waits_is_never_evicted(self, sessions: list[str]):
         """Whatever is asked after it: what there is no room for is refused."""
         with pytest.MonkeyPatch.context() as patched, self.fresh() as store:
@@ -708,7 +709,7 @@ class StoreSuite:
         assert store.consume_approval(asked().hash, "s") is None
 
     @given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     def test_u21_a_question_always_comes_back_as_it_was_asked(self, session: str, command: str, diff: str, key: str):
         with self.fresh() as store:
             question = replace(asked(command, session=session), diff=diff, allows=(key,), patterns=(key, command))
@@ -726,7 +727,7 @@ class StoreSuite:
     # --- contents
 
     @given(st.lists(st.binary(max_size=2000), max_size=5))
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     def test_what_is_kept_always_comes_back(self, datas: list[bytes]):
         with self.fresh() as store:
             store.keep(datas)
@@ -749,7 +750,7 @@ class StoreSuite:
         assert not store.has(ABSENT)
 
     @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4))
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     def test_a_content_is_never_kept_twice(self, datas: list[bytes]):
         with self.fresh(bound=sum(map(len, set(datas)))) as store:  # any copy would be one too many
             for _ in range(3):
@@ -950,7 +951,7 @@ class StoreSuite:
             assert only(store).kept
 
     @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     def test_what_is_seen_never_costs_an_undo(self, steps: list[tuple[bool, int]]):
         """As long as the contents of intents alone are within the bound, all of them are there."""
         with self.fresh(bound=650) as store:
@@ -973,7 +974,7 @@ class StoreSuite:
             max_size=25,
         ),
     )
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_e1_an_undo_works_until_a_reply_has_given_it_up(self, bound: int, steps: list[tuple[str, int, int, int]]):
         with self.fresh(bound=bound) as store:
             made: dict[int, FileChange] = {}  # by call

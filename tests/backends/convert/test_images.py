@@ -11,6 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from tests.backends.convert.pictures import is_upright, near, quartered, read, saved, sent
+from tests.scale import examples
 
 MOST_SIDE = 1568
 LARGEST = 5_000_000  # characters of an image in base64
@@ -107,7 +108,7 @@ def test_c27_the_worst_noise_stays_within_the_limit():
     assert sent(reply).size == (MOST_SIDE, MOST_SIDE)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 5000), st.integers(1, 3000))
 def test_c27_no_image_is_ever_larger_than_models_take_or_than_it_was(width: int, height: int):
     size = sent(read("a.png", saved(Image.new("L", (width, height), 99), "PNG", compress_level=1))).size

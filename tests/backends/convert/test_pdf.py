@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from handhold import Reply, Toolbox
 from tests.backends.convert.papers import document, paper, plain, scanned, stream, written
 from tests.backends.convert.pictures import read, sent
+from tests.scale import examples
 
 BUDGET = 80_000
 MANY = plain(*(f"This is page {n}" for n in range(1, 35)))
@@ -159,7 +160,7 @@ def test_letters_that_control_a_terminal_do_not_reach_the_model():
     assert not set(reply.text) & {"\x1b", "\x07"}
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 800), st.text("abcdefg ", min_size=1, max_size=60)), max_size=60))  # fmt: skip
 def test_c23_a_page_never_exceeds_its_budget(words: list[tuple[int, int, str]]):
     spread = {(x, y): text for x, y, text in words}

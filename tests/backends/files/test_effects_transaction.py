@@ -23,6 +23,7 @@ from handhold.core.plans import DirectoryMetadata, StagedContent
 from handhold.core.ports.journal import IncompleteTransaction
 from tests.faults.commands import Command, Desk, Make, Snapshot, fifo, file, folder, link, snapshot
 from tests.faults.trees import NOBODY, Kept, as_nobody
+from tests.scale import examples
 from tests.suites.files_suite import journalled
 
 
@@ -687,7 +688,7 @@ def test_nothing_odd_is_left_on_the_shelf(desk: Desk):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_c92_a_command_is_always_taken_over_whole_and_taken_back_exactly(data: st.DataObject):
     with tempfile.TemporaryDirectory() as home:
         desk = Desk(Path(home), exchange=data.draw(st.booleans(), "exchange"))

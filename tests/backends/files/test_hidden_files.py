@@ -20,7 +20,7 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from tests.backends.files.opening import NoContents
 from tests.backends.shell.forked import as_user
-from tests.scale import NIGHTLY
+from tests.scale import NIGHTLY, examples
 
 
 def is_secret(place: str) -> bool:
@@ -282,7 +282,7 @@ def oracle(top: Path) -> list[str]:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(STEPS)
 def test_it_is_always_as_if_everything_had_been_looked_at_just_now(steps: list[tuple[str, str, str]]):
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:

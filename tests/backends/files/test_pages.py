@@ -23,6 +23,7 @@ from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.core.text.encoding import Text, TextEncoding, detect_sample_encoding, replace_undecodable
 from handhold.core.text.lines import split_lines
 from tests.backends.files.opening import Opener
+from tests.scale import examples
 
 
 def texts(lines: tuple[PageLine, ...]) -> list[str]:
@@ -365,7 +366,7 @@ CODINGS += [TextEncoding("utf-32-le", b"\xff\xfe\0\0"), TextEncoding("utf-32-be"
 BODIES = st.text(alphabet="ab\r\n\n\u0a0a\u0100\u010a\u000d文é😀\ufffd", max_size=120)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     body=BODIES,
     coding=st.sampled_from(CODINGS),
@@ -397,7 +398,7 @@ def test_pages_of_any_size_give_the_lines_of_the_text(
             assert lines.count_lines(source) == len(rows)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(data=st.binary(max_size=60), block=st.sampled_from([4, 8, 64]))
 def test_broken_bytes_are_cut_as_they_are_decoded_whole(data: bytes, block: int):
     rows = split_lines(replace_undecodable(data.decode("utf-8", "surrogateescape")))
@@ -406,7 +407,7 @@ def test_broken_bytes_are_cut_as_they_are_decoded_whole(data: bytes, block: int)
         assert texts(tuple(read_lines(source, 0, 1000, 1000, TextEncoding()).lines)) == rows
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.binary(max_size=40).filter(lambda data: len(data) % 2 == 0))
 def test_lone_surrogates_are_replaced_one_by_one(data: bytes):
     text, _ = decode_lossy(data, TextEncoding("utf-16-le"))

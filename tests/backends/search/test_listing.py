@@ -21,6 +21,7 @@ from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from tests.backends.search.looking import planted
+from tests.scale import examples
 
 
 def listed(root: Path, *, visible: bool = True, seconds: float = 20.0, after: str = "", **how: object) -> SearchOutcome:
@@ -103,7 +104,7 @@ def mixed(dice: Random) -> dict[str, EntryKind]:
 
 
 @given(seed=st.integers(0, 1 << 32), limit=st.integers(50, 300))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_pages_of_a_large_folder_always_hold_all_of_it_once_and_in_order(seed: int, limit: int):
     tree = InOrder(mixed(Random(seed)))
     seen = {name for name in tree.kinds if (int(name.lstrip(".")) + limit) % 10}

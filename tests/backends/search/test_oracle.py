@@ -23,7 +23,7 @@ from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import BadRegex
 from handhold.core.requests import Grep
-from tests.scale import scaled
+from tests.scale import examples, scaled
 from tests.suites.search_suite import Ground
 
 TREES, CHUNKS = scaled(90, 300), 6  # trees in all, and tests that they are shared out to
@@ -273,7 +273,7 @@ PIECES = [
 
 
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(

@@ -25,7 +25,7 @@ from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import Directory, DirectoryMetadata, FileChange
 from handhold.core.ports.journal import CallDecision
-from tests.scale import scaled
+from tests.scale import examples, scaled
 from tests.suites.store_suite import begun, call, change, done, failure, shelved, success
 
 TABLES = (*RECORD_TABLES, *DETAIL_TABLES, "head")
@@ -207,7 +207,7 @@ def test_c91_a_record_that_is_added_with_its_right_hash_is_found(rich: Path):
 
 
 @given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=5), st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_c91_whatever_is_altered_dropped_or_exchanged_in_any_journal_is_always_found(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], data: st.DataObject
 ):

@@ -32,6 +32,7 @@ from handhold.core.plans import (
 from handhold.core.ports.journal import Call, CallDecision
 from tests.backends.state.journal_reader import NotAsSpecifiedError, Reader, verify
 from tests.backends.state.test_hash_chain import STEPS, journalled
+from tests.scale import examples
 from tests.suites.store_suite import begun, call, change, done, success
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12)  # half characters too
@@ -202,7 +203,7 @@ def test_c91_texts_that_look_alike_in_other_encodings_do_not_here():
 
 
 @given(st.lists(st.sampled_from(STEPS), max_size=6), TEXT, PATHS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_c91_another_program_always_finds_the_same_chain(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], session: str, path: str
 ):

@@ -19,7 +19,7 @@ from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemFailure
 from handhold.core.plans import FileChange, InlineContent, digest
 from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.core.ports.store import Store
-from tests.scale import scaled
+from tests.scale import examples, scaled
 from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, shelved, success
 
 
@@ -135,7 +135,7 @@ def in_slots(store: SqliteStore) -> tuple[int, int]:
 
 
 @given(sizes=st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from(["success", "error"])), max_size=12))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_what_all_slots_hold_is_always_known(sizes: list[tuple[int, str]]):
     with TemporaryDirectory() as folder, closing(SqliteStore(Path(folder), bound=5_000)) as store:
         for n, (size, status) in enumerate(sizes):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.policy.gitconfig import Setting, find_objection, is_ordinary_url, parse
+from tests.scale import examples
 
 PLAIN = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
 
@@ -42,7 +43,7 @@ LINES = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lines=st.lists(LINES, max_size=8))
 def test_r10_what_is_parsed_is_always_what_git_reads(tmp_path_factory: pytest.TempPathFactory, lines: list[str]):
     data = "\n".join(lines).encode()

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.core.text.diff import build_snippet, compute_hunks, truncate_diff, unified_diff
+from tests.scale import examples
 
 BODIES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "d\n"]), max_size=30).map("".join)
 
@@ -39,7 +40,7 @@ def test_d11_the_snippet_shows_context_and_added_lines_as_numbered_in_the_new_fi
 
 
 @given(st.integers(2001, 2500), st.sets(st.integers(0, 2000), min_size=1, max_size=50))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_d6_a_name_replaced_everywhere_reads_as_difflib_would_write_it(size: int, changed: set[int]):
     before = [f"line {n}\n" for n in range(size)]
     after = [f"new {n}\n" if n in changed or n in (0, size - 1) else line for n, line in enumerate(before)]

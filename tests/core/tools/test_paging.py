@@ -21,6 +21,7 @@ from handhold.core.tools.list_files import count_entry_chars
 from handhold.core.tools.paging import build_query_key
 from handhold.dialects import claude, handhold
 from handhold.dialects.searches import format_tree
+from tests.scale import examples
 
 GLOB = Glob(path="/", pattern="**", limit=100, chars=1000)
 GREP = Grep(path="/", pattern="x", mode="content", limit=100, chars=1000)
@@ -252,7 +253,7 @@ def test_a_tree_takes_no_more_than_was_reckoned(ways: list[str]):
     st.sampled_from(["list", "glob", "files_with_matches", "content", "count"]),
     st.sampled_from([handhold.dialect, claude.dialect]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_c101_a_reply_stays_within_20_000_tokens(found, times, skipped, kind, dialect):
     hits = (
         tuple(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from handhold.core.policy.modes import CLASSES_JUDGED_BY_EFFECTS
 from handhold.core.policy.shell import ShellContext, analyze_command
 from handhold.core.policy.shell.words import ELLIPSIS
+from tests.scale import examples
 
 STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 TELLS = """PATH=/nowhere
@@ -54,7 +55,7 @@ AROUND = ["{}", "aa {}", 'aa "{}"', "{}; bb", "aa <<E\n{}\nE\nbb", "if {}; then 
 
 
 @given(st.lists(PIECES, min_size=1, max_size=8).map("".join), st.sampled_from(AROUND))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_what_runs_unasked_runs_nothing_that_was_not_found(
     tmp_path_factory: pytest.TempPathFactory, text: str, around: str
 ):
@@ -74,7 +75,7 @@ EVALUATING = ["(({}))", "echo $(({}))", "echo $[{}]", 'let "{}"', "let {}", "[[ 
 
 
 @given(st.lists(EVALUATED, min_size=1, max_size=4).map("".join), st.sampled_from(EVALUATING), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_c84_what_runs_unasked_evaluates_no_value_that_is_not_known(
     tmp_path_factory: pytest.TempPathFactory, text: str, around: str, constant: bool
 ):

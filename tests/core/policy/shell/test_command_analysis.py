@@ -15,6 +15,7 @@ from handhold.core.policy.modes import CLASSES_JUDGED_BY_EFFECTS
 from handhold.core.policy.shell import CLASSES_BY_SEVERITY, ShellContext, analyze_command, grammar, matches
 from handhold.core.policy.shell.invisible import find_invisible
 from handhold.core.ports.policy import CommandAnalysis
+from tests.scale import examples
 
 STANDING = ShellContext(roots=("/ws/project",), cwd="/ws/project", home="/home/user")
 LIST = json.loads((Path(__file__).parents[1] / "commands.json").read_text(encoding="utf-8"))
@@ -230,7 +231,7 @@ TOKENS = st.sampled_from(
 
 
 @given(st.lists(st.one_of(LETTERS, TOKENS), max_size=30).map("".join))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_any_text_gets_a_class_and_none_raises(text: str):
     found = looked(text)
     assert found.kind in CLASSES_BY_SEVERITY
@@ -279,7 +280,7 @@ COMMANDS = st.sampled_from(
 
 
 @given(COMMANDS, st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_way_of_quoting_or_spacing_makes_a_harmful_command_run_unasked(words: list[str], data: st.DataObject):
     spelled = ""
     for word in words:
@@ -316,7 +317,7 @@ BEFORE = ["nice", "nice -n 3", "timeout 5", "nohup", "env", "env A=1", "command"
 
 
 @given(st.sampled_from(SEEN), st.lists(st.sampled_from([*AROUND, *IN_A_STRING]), min_size=1, max_size=3))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_no_wrapper_makes_a_harmful_text_run_unasked(text: str, wrappers: list[str]):
     for wrapper in wrappers:
         text = wrapper.format(shlex.quote(text)) if wrapper in IN_A_STRING else wrapper.format(text)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from handhold.core.errors import ExtraMissing, NoShell, NotOnlyPatch
 from handhold.core.policy.shell.patch_call import PatchCall, parse_patch_call
+from tests.scale import examples
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+it\'s "$HOME" `x` \\n\n*** End Patch\n'
 PLAIN = "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"
@@ -171,7 +172,7 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.sampled_from(["{}", "apply_patch {}", "apply_patch {}\nE\n", "cd {} && apply_patch 'x'", "apply_patch <<'E'\n{}\nE\n", "apply_patch <<E\n{}\nE\n", "apply_patch <<-E\n\t{}\n\tE\n", 'apply_patch "{}"', "apply_patch $'{}'"]))  # fmt: skip
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_script_is_refused_or_taken_as_bash_would(text: str, around: str):
     script = around.replace("{}", text)
     try:
