@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
 ]
 SPAN = 0.8  # seconds after the first command, in which others begin and end
-ROUNDS = scaled(8, 200)
+ROUNDS = scaled(3, 200)
 
 
 def names(folder: Path) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 from tests.backends.shell.people import USERS, Person, copies, interpreter, person
 from tests.backends.shell.shadows import seen
 from tests.backends.shell.shells import PATIENCE, appears, gone, marked
+from tests.scale import sampled, scaled
 from tests.suites.machine import has_shadows
 
 pytestmark = [
@@ -126,7 +127,7 @@ def no_mount_is_left(who: Person) -> bool:
     return not mounted(who)
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", sampled(list(ENDINGS), 4, lambda ending: ENDINGS[ending][1]))
 def test_whatever_ends_the_tool_leaves_no_process_no_mount_and_nothing_of_the_command(who: Person, ending: str):
     program, how = ENDINGS[ending]
     before = seen(who.root)
@@ -178,7 +179,7 @@ def test_after_ctrl_c_the_same_tool_goes_on(who: Person):
 def test_a_tool_that_is_killed_while_a_command_starts_leaves_nothing_either(who: Person):
     before = seen(who.root)
     mark = marked()
-    for thousandths in range(0, 120, 10):
+    for thousandths in range(0, 120, scaled(40, 10)):
         with tool(who, READY, changes(mark)) as running:
             assert running.stdout
             assert running.stdout.readline() == b"ready\n"

@@ -18,9 +18,10 @@ import pytest
 
 from handhold.server.admission import ServerLimits
 from handhold.server.tokens import AccessTokens
+from tests.scale import scaled
 from tests.server.web import ENVELOPE, HANDSHAKE, MODERN, Client, Web, served, token_for
 
-CASES = int(os.environ.get("HANDHOLD_FUZZ_CASES", "3000"))
+CASES = int(os.environ.get("HANDHOLD_FUZZ_CASES", scaled(400, 3000)))
 STATUSES = {200, 202, 400, 401, 403, 404, 405, 406, 408, 411, 413, 415, 421, 429, 431, 501, 505}
 CODES = {-32700, -32600, -32601, -32602, -32800, -32020, -32021, -32022}  # of JSON-RPC and the protocol
 METHODS = ["POST"] * 12 + [

@@ -26,7 +26,7 @@ from handhold.core.requests import Grep
 from tests.scale import examples, scaled
 from tests.suites.search_suite import Ground
 
-TREES, CHUNKS = scaled(90, 300), 6  # trees in all, and tests that they are shared out to
+TREES, CHUNKS = scaled(18, 300), scaled(2, 6)  # trees in all, and tests that they are shared out to
 PATTERNS = 20  # for each of them
 
 NAMES = ["a", "b", "c", "ab", "a.py", "b.txt", "c.log", ".h", ".env", "build", "é", "a b"]

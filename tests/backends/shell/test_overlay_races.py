@@ -11,7 +11,7 @@ from tests.backends.shell.test_overlay_scripts import POWERLESS, empty, facts, l
 from tests.scale import scaled
 
 NEVER = 1 << 62
-RACES = scaled(60, 200)  # for each user
+RACES = scaled(10, 200)  # for each user
 
 
 def check(desk: Desk, ours: list[str], theirs: list[str]) -> None:

@@ -47,7 +47,7 @@ lines = st.one_of(
 scripts = st.lists(lines, min_size=1, max_size=12)
 
 LOADED = (handhold, shell, sqlite)  # now: who becomes another user may not be able to read them then
-SCRIPTS = scaled(100, 500)  # for each user
+SCRIPTS = scaled(12, 500)  # for each user
 # In the sandbox root may do no more than others: what it may not write, it may not.
 POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
