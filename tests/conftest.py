@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.faults.trees import NOBODY
-from tests.scale import NIGHTLY, scaled
+from tests.scale import NIGHTLY, each_value_once, scaled
 
 CI = os.environ.get("CI") == "true"
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
@@ -42,14 +42,31 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+# Where a case starts processes: there, two users and six endings are six tests and not twelve, except in `just nightly`.
+COMBINED = tuple(
+    f"tests/{name}/" for name in ("backends/shell", "backends/network", "integration", "faults", "clients")
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is for `just nightly`. Deselected, not skipped: in CI a test that is skipped has failed."""
-    if NIGHTLY:
+    if NIGHTLY or any("[" in argument for argument in config.args):  # or one combination was asked for by its name
         return
-    left_out = [item for item in items if item.get_closest_marker("nightly")]
+    left_out = {item for item in items if item.get_closest_marker("nightly")} | {*superfluous_combinations(items)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def superfluous_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of a test with several parameters, the combinations that try no value that another does not try."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.nodeid.startswith(COMBINED) and hasattr(item, "callspec"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for combined in tests.values():
+        kept = set(each_value_once([vars(item)["callspec"]._idlist for item in combined]))
+        yield from (item for n, item in enumerate(combined) if n not in kept)
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """How much a test tries: a sample with every change, everything in `just nightly`."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
@@ -34,6 +35,21 @@ def spread(values: Sequence[T], many: int, kind: Callable[[T], Hashable] = lambd
     more = min(len(rest), max(0, many - len(chosen)))
     chosen |= {rest[(2 * n + 1) * len(rest) // (2 * more)] for n in range(more)}
     return [values[n] for n in sorted(chosen)]
+
+
+def each_value_once(combinations: Sequence[Sequence[Hashable]]) -> list[int]:
+    """Which of these combinations have, together, every value of every parameter; as few as it takes, evenly used."""
+    used: Counter[tuple[int, Hashable]] = Counter()
+    chosen: list[int] = []
+    left = dict(enumerate(tuple(enumerate(each)) for each in combinations))
+    while left:
+        best = max(left, key=lambda n: (sum(not used[value] for value in left[n]), -sum(used[v] for v in left[n]), -n))
+        values = left.pop(best)
+        if all(used[value] for value in values):
+            break
+        used.update(values)
+        chosen.append(best)
+    return sorted(chosen)
 
 
 def nightly(*, sampled_by: str) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scale import spread
+from tests.scale import each_value_once, spread
 
 PROJECT = Path(__file__).parents[2]
 FILES = sorted(path for path in (PROJECT / "tests").rglob("*.py") if not {"before", "after"} & set(path.parts))
@@ -109,3 +109,14 @@ def test_a_sample_is_spread_and_has_one_of_each_kind(many: int):
     if many == 4:
         assert chosen[0] < 7
         assert chosen[-1] > 13
+
+
+def test_every_value_of_every_parameter_is_tried():
+    users, endings = ("root", "plain"), ("a", "b", "c", "d", "e", "f")
+    combinations = [(user, ending) for user in users for ending in endings]
+    chosen = [combinations[n] for n in each_value_once(combinations)]
+    assert len(chosen) == 6
+    assert {ending for _, ending in chosen} == set(endings)
+    assert [user for user, _ in chosen].count("root") == 3
+    assert each_value_once([("a",), ("b",), ("c",)]) == [0, 1, 2]
+    assert each_value_once([("a", 1), ("a", 1)]) == [0]
