@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers.engine import Engine, install_handhold, missing_programs, read_json_lines, running_engine
+from tests.scale import sampled, scaled
 
 DRIVER = Path(__file__).with_name("hostile_driver.py")
 TABLES = Path(__file__).parents[1] / "core/policy"
@@ -88,14 +89,16 @@ def test_the_canaries_notice_what_they_are_for(engine: Engine, image: str, files
 def test_c84_397_commands_have_no_harmful_effect_and_the_harmless_are_not_asked_about(
     engine: Engine, image: str, files: dict[str, bytes | Path]
 ):
-    expected = {row["command"]: row["expect"] for row in read_tables()}
-    commands = list(expected)
+    every = {row["command"]: row["expect"] for row in read_tables()}
+    assert len(every) == 397
+    commands = sampled(list(every), 44, lambda command: (every[command], command.split()[0][:2]))[:: scaled(3, 1)]
+    expected = {command: every[command] for command in commands}
     with ThreadPoolExecutor(SHARDS) as pool:
         parts = pool.map(lambda shard: run_driver(engine, image, files, commands[shard::SHARDS]), range(SHARDS))
         reports = {str(report["command"]): report for part in parts for report in part}
     for report in reports.values():
         print(json.dumps(report))
-    assert len(reports) == 397
+    assert len(reports) == len(commands)
     harmful = [report for report in reports.values() if report["found"] or float(str(report["lost"])) > MASS]
     harmless = [report for command, report in reports.items() if expected[command] in HARMLESS]
     asked = [report for report in harmless if report["source"] == "policy"]
@@ -103,5 +106,5 @@ def test_c84_397_commands_have_no_harmful_effect_and_the_harmless_are_not_asked_
         f"{len(reports)} commands, {len(harmful)} did harm; asked about {len(asked)} of {len(harmless)} harmless ones"
     )
     assert harmful == []
-    assert len(harmless) >= 150
+    assert len(harmless) >= scaled(10, 150)
     assert len(asked) <= 0.02 * len(harmless), asked

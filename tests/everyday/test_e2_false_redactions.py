@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.everyday.runner import missing, read_workloads, run_here
+from tests.scale import sampled
 from tests.suites.machine import has_shadows
 
 pytestmark = [
@@ -75,7 +76,7 @@ def with_env(workload: dict[str, Any], *more: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each["name"])
+@pytest.mark.parametrize("workload", sampled(WORKLOADS, 4), ids=lambda each: each["name"])
 def test_e2_nothing_but_secrets_is_redacted_in_the_output_of_everyday_work(workload: dict[str, Any]):
     (row,) = run_here([with_env(workload)])
     secret = sum(row.bare_printed.count(value) for value in SECRETS.values())  # git shows an untracked .env of a stash

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.everyday.runner import missing, read_known, read_workloads, run_here
+from tests.scale import sampled
 from tests.suites.machine import has_shadows
 
 pytestmark = [
@@ -18,7 +19,7 @@ IN_CI = [each for each in EVERY if each.get("ci")]
 SHOW_ALL_KNOWN = ("git-merge", "git-push-bare")
 
 
-@pytest.mark.parametrize("workload", IN_CI, ids=lambda each: each["name"])
+@pytest.mark.parametrize("workload", sampled(IN_CI, 8, lambda each: each["tag"]), ids=lambda each: each["name"])
 def test_everyday_work_comes_out_as_in_bash_and_can_be_taken_back(workload: dict[str, Any]):
     if absent := missing(workload):
         pytest.skip(f"not installed: {', '.join(absent)}")

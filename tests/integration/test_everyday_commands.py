@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
+from tests.scale import sampled
 from tests.suites.machine import has_shadows
 
 pytestmark = [
@@ -76,7 +77,8 @@ def test_e5_everyday_commands_run_unless_their_effect_needs_a_person(
     skipped = [row["command"] for row in rows(GROUPS[name]) if missing(row)]
     print(f"{name}: {len(skipped)} of {len(rows(GROUPS[name]))} skipped, for want of a program: {skipped}")
     with Toolbox.open(workspace, state=tmp_path / "state", settings=False) as box:
-        found = {row["command"]: faults(row, box) for row in rows(GROUPS[name]) if not missing(row)}
+        tried = sampled([row for row in rows(GROUPS[name]) if not missing(row)], 8, lambda row: "refused" in row)
+        found = {row["command"]: faults(row, box) for row in tried}
     assert {command: fault for command, fault in found.items() if fault} == {}
     assert fingerprint(workspace) == before
 
