@@ -89,10 +89,10 @@ def test_the_canaries_notice_what_they_are_for(engine: Engine, image: str, files
 def test_c84_397_commands_have_no_harmful_effect_and_the_harmless_are_not_asked_about(
     engine: Engine, image: str, files: dict[str, bytes | Path]
 ):
-    every = {row["command"]: row["expect"] for row in read_tables()}
-    assert len(every) == 397
-    commands = sampled(list(every), 44, lambda command: (every[command], command.split()[0][:2]))[:: scaled(3, 1)]
-    expected = {command: every[command] for command in commands}
+    every = read_tables()
+    assert len({row["command"] for row in every}) == 397
+    expected = {row["command"]: row["expect"] for row in sampled(every, 48, lambda row: row["expect"])}
+    commands = list(expected)
     with ThreadPoolExecutor(SHARDS) as pool:
         parts = pool.map(lambda shard: run_driver(engine, image, files, commands[shard::SHARDS]), range(SHARDS))
         reports = {str(report["command"]): report for part in parts for report in part}
