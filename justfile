@@ -59,19 +59,45 @@ lock-clients:
 everyday *args:
     "{{bin}}/python" -m tests.everyday.runner "$@"
 
-# All tests with all that they can try, which takes too long for every change, and all everyday work.
+# Everything that takes too long for every change: all tests with all that they try, crashes, fuzzing, budgets, everyday work. Hours.
 nightly:
-    HANDHOLD_NIGHTLY=true {{just_executable()}} test
-    {{just_executable()}} everyday
+    #!/usr/bin/env bash
+    set -uo pipefail
+    export HANDHOLD_NIGHTLY=true
+    summary=() failed=0
+    step() {  # one that fails does not keep the next from running
+        local name=$1 start=$SECONDS outcome=passed
+        shift
+        echo "== $name"
+        "$@" || { outcome=FAILED failed=1; }
+        summary+=("$(printf '%-6s %6d s  %s' "$outcome" $((SECONDS - start)) "$name")")
+    }
+    just() { "{{just_executable()}}" "$@"; }
+    step "just check" just check
+    step "tests" "{{bin}}/pytest" -n 2 --dist worksteal -m "not alone"
+    step "tests that measure time" "{{bin}}/pytest" -n 0 -m alone
+    step "just crash-full" just crash-full
+    step "just fuzz 10" just fuzz 10
+    step "just everyday" just everyday
+    step "just bench-edits" just bench-edits
+    step "just bench-shell" just bench-shell
+    step "just bench-search" just bench-search
+    step "just mutate-sources --dialect tiny" just mutate-sources --dialect tiny
+    printf '%s\n' "== summary" "${summary[@]}" "all: $SECONDS s"
+    exit $failed
 
 # Everything that can be judged without running the code.
 check:
+    #!/usr/bin/env bash
+    set -euo pipefail
     "{{bin}}/ruff" check .
     "{{bin}}/ruff" format --check .
-    "{{bin}}/pyright"
+    trap 'jobs -p | xargs -r kill' EXIT
+    "{{bin}}/pyright" --threads 2 & types=$!
     "{{bin}}/lint-imports" --no-logo
     "{{bin}}/python" checks/file_writes.py
     "{{bin}}/python" checks/naming.py
+    wait $types
 
 # Repair what ruff can repair by itself.
 fix:
@@ -91,12 +117,12 @@ pictures:
 docs verb="build":
     "{{bin}}/zensical" {{verb}} {{ if verb == "build" { "--strict" } else { "" } }}
 
-# Run the tests; arguments go to pytest: just test -n 0 -k stale. Those that measure time come last, by themselves.
+# Run the tests, with samples of what takes long; arguments go to pytest: just test -n 0 -k stale. Those that measure time come last, by themselves.
 test *args:
     #!/usr/bin/env bash
     set -euo pipefail
     some() { "{{bin}}/pytest" "$@" || [ $? -eq 5 ]; }  # 5: none was selected
-    some -n 2 -m "not alone" "$@"
+    some -n 2 --dist worksteal -m "not alone" "$@"
     some -n 0 -m alone "$@"
 
 # Run every benchmark in bench/, or those named: just bench read grep
