@@ -1,10 +1,12 @@
 """How properties are tried: the same examples on every run in CI, new ones at home; that CI skips nothing; and where a
 plain user lives."""
 
+import fcntl
 import gc
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests.faults.trees import NOBODY
 from tests.scale import NIGHTLY, each_value_once, scaled
 
+PROJECT = Path(__file__).parents[1]
 CI = os.environ.get("CI") == "true"
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # whoever runs the tests may have settings of their own
@@ -82,6 +85,23 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     if CI and report.skipped and not hasattr(report, "wasxfail") and BESIDE not in str(report.longrepr):
         report.outcome = "failed"
     return report
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, built once for all processes of a run."""
+    uv = shutil.which("uv")
+    if uv is None:
+        pytest.skip("uv is not on the path")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(folder.glob("*.whl")):
+            subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", folder, PROJECT], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
 
 
 @pytest.fixture

@@ -2,26 +2,21 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.clients.line import connected
-from tests.clients.party import PROJECT
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_the_built_wheel_answers_when_uv_starts_it_in_an_environment_of_its_own(tmp_path: Path):
+def test_the_built_wheel_answers_when_uv_starts_it_in_an_environment_of_its_own(wheel: Path, tmp_path: Path):
     uv = shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not on the path")
     env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
-    built = tmp_path / "dist"
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(built), str(PROJECT)], check=True, env=env)
-    (wheel,) = built.glob("*.whl")
     root = tmp_path / "root"
     root.mkdir()
     (root / "a.txt").write_text("text\n")

@@ -80,12 +80,10 @@ def description(wheel: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_first_example_of_the_readme_works_as_it_stands(tmp_path: Path):
+def test_the_first_example_of_the_readme_works_as_it_stands(wheel: Path, tmp_path: Path):
     uv = shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not on the path")
-    run(uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "dist", PROJECT, cwd=tmp_path)
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
     run(uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "env", cwd=tmp_path)
     python = tmp_path / "env/bin/python"
     run(uv, "pip", "install", "--quiet", "--python", python, wheel, cwd=tmp_path)
