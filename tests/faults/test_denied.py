@@ -20,7 +20,7 @@ from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.policy import Verb, Verdict
 from tests.backends.shell.forked import as_user, place, who  # noqa: F401 — fixtures
-from tests.scale import sampled
+from tests.scale import sampled, scaled
 from tests.suites.machine import has_shadows
 
 pytestmark = [
@@ -299,7 +299,7 @@ def test_a_link_that_is_turned_meanwhile_leads_nowhere(tmp_path: Path):
     swapping = subprocess.Popen([tmp_path / "swap", denied.ws / "shift", denied.ws / "spare"])
     try:
         with denied.box() as box:
-            replies = [box.call("read_file", {"path": "shift"}) for _ in range(3000)]
+            replies = [box.call("read_file", {"path": "shift"}) for _ in range(scaled(600, 3000))]
     finally:
         swapping.kill()
         swapping.wait()

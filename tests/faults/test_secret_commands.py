@@ -24,6 +24,7 @@ from tests.faults.vault import (
     vault,
     wait_for_job,
 )
+from tests.scale import scaled
 from tests.suites.machine import has_shadows
 
 __all__ = ["vault"]
@@ -195,7 +196,7 @@ def test_secret_40_a_folder_that_is_swapped_while_tools_read(vault: Vault, tmp_p
         )
         assert reply.status == "success", reply.text
         codes = set[str | None]()
-        for _ in range(150):
+        for _ in range(scaled(60, 150)):
             reply = box.call("read_file", {"path": "shift/key.txt"})
             codes.add(reply.code)
             must_not_show(reply)

@@ -15,8 +15,9 @@ from handhold.backends.search.exclusions import explain_skipped_paths
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.facts import SkippedFiles
 from tests.backends.search.looking import Looking, children, descriptors, looking, planted
+from tests.scale import scaled
 
-DEPTH = 5_000
+DEPTH = scaled(2_500, 5_000)
 
 
 @pytest.fixture

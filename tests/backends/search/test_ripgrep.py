@@ -22,6 +22,7 @@ from handhold.core.plans import Search
 from handhold.core.requests import Grep
 from handhold.core.text.cursor import checksum_hit
 from tests.backends.search.looking import Looking, children, descriptors, looking, planted
+from tests.scale import scaled
 
 NASTY = [  # rows 19 to 21 and 24
     *("two\nlines", "a\ttab", "\x1b[31mred", b"\xff\xfe.txt", "\u202egpj.exe", "zero\u200bwidth"),
@@ -415,7 +416,7 @@ def test_nothing_of_the_users_settings_reaches_it(disk: Looking, tmp_path: Path,
 def test_nasty_14_a_tree_too_deep_for_it_is_told_as_such(disk: Looking, tmp_path: Path):
     planted(tmp_path, {"a": "needle\n"})
     deep = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(5_000):
+    for _ in range(scaled(2_500, 5_000)):
         os.mkdir("d", dir_fd=deep)
         below = os.open("d", os.O_RDONLY, dir_fd=deep)
         os.close(deep)

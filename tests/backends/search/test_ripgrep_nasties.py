@@ -12,6 +12,7 @@ import pytest
 
 from handhold.backends.search.ripgrep_binary import RipgrepBinary, find_ripgrep
 from tests.backends.search.looking import looking, planted
+from tests.scale import scaled
 
 
 @pytest.mark.alone
@@ -39,7 +40,7 @@ def test_nasty_33_a_folder_that_is_renamed_away_is_a_part_of_the_answer_and_no_e
     mover.start()
     try:
         with looking(root, "ripgrep") as look:
-            for _ in range(30):
+            for _ in range(scaled(6, 30)):
                 for sort in ("modified", "none"):
                     scan = look.grep("needle", sort=sort, limit=1_000)
                     assert {name for name in look.names(scan) if name.startswith("b")} == {
@@ -79,7 +80,7 @@ def test_nasty_28_no_line_from_outside_is_ever_shown(swapping: Path, capsys: pyt
     ripgrep = find_ripgrep()
     assert isinstance(ripgrep, RipgrepBinary)
     with looking(swapping, "ripgrep") as look:
-        for n in range(400):
+        for n in range(scaled(60, 400)):
             scan = look.grep("needle", mode="content", sort=("modified", "none")[n % 2])
             shown.update(text for _, _, text in look.lines(scan))
             unsteady += scan.unstable_count
