@@ -16,6 +16,7 @@ from handhold.core.policy.rules import Rule
 from handhold.core.ports.approvals import Question
 from handhold.core.ports.policy import Verb
 from tests.backends.state.test_hash_chain import TABLES, alter, columns_of, others, rows_of, where
+from tests.scale import sampled
 
 SECRET = "the word is marzipan\n"
 
@@ -88,7 +89,7 @@ def test_r38_log_and_undo_of_a_tampered_journal_answer_in_words(root: Path, stat
             for (now,) in connection.execute(f"SELECT {column} FROM {table} WHERE {where(table)}", key)
             for value in (*others(now), 10**18, 1e300, "not JSON", b"\xff")
         ]
-    for column, key, value in cases:
+    for column, key, value in sampled(cases, 14, lambda case: case[0]):
         shutil.rmtree(state)
         shutil.copytree(whole, state)
         with tampered(state) as connection:
