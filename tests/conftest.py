@@ -19,6 +19,7 @@ from tests.scale import NIGHTLY, each_value_once, scaled
 
 PROJECT = Path(__file__).parents[1]
 CI = os.environ.get("CI") == "true"
+gc.disable()  # until all is collected
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # whoever runs the tests may have settings of their own
 BESIDE = "is not beside the project"  # of a source that is no part of it: the one reason that counts everywhere
@@ -74,8 +75,8 @@ def superfluous_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 def pytest_collection_finish() -> None:
     """What was imported stays: the garbage collector need not go through every framework again and again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

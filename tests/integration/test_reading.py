@@ -16,7 +16,7 @@ from handhold.core.tools import text_page
 from handhold.core.tools.read_many import allocate_chars
 from handhold.dialects.handhold import MAX_REPLY_CHARS
 from tests.integration.conftest import Files, Ground
-from tests.scale import examples, scaled
+from tests.scale import examples
 from tests.suites.policies import OnPlaces
 
 Make = Callable[[Files], Ground]
@@ -285,7 +285,7 @@ PLACES = st.one_of(st.none(), st.integers(0, 3000))
 @given(TEXTS, TEXTS, PLACES, st.one_of(st.none(), st.integers(1, 3000)))
 @example("x" * 41 + "\n", "", None, None)
 @example(("y" * 33 + "\n") * 3000, ("z" * 33 + "\n") * 3000, 1, None)
-@settings(max_examples=scaled(30, 60))
+@settings(max_examples=examples(60))
 def test_c23_a_page_never_exceeds_its_budget_whatever_the_content(
     before: str, after: str, offset: int | None, limit: int | None
 ):
@@ -304,7 +304,7 @@ def test_c23_a_page_never_exceeds_its_budget_whatever_the_content(
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=50), st.integers(0, 20), st.sampled_from(["f", "n" * 250, "\u202e\n" * 50]))
-@settings(max_examples=scaled(15, 40))
+@settings(max_examples=examples(40))
 def test_c23_several_files_never_exceed_the_budget_of_one_whatever_is_in_them(
     texts: list[str], missing: int, name: str
 ):
