@@ -514,7 +514,7 @@ def test_nasty_47_ten_thousand_calls_leave_no_descriptor_open(files: Workspace, 
         "n" * 300,
     ]
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(250):
+    for _ in range(scaled(50, 250)):
         for path in paths:
             for ask in (files.stat, files.read, files.suggest_paths, lambda path: files.read_page(path, 1, 10, 100)):
                 try:
