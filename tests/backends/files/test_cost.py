@@ -2,22 +2,23 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
 import pytest
 
 from bench import boundary, pages
-from tests.faults.commands import Desk, file, folder
-from tests.scale import scaled
-
-pytestmark = pytest.mark.alone
+from handhold.backends.files.workspace import Workspace
+from tests.backends.files.opening import NoContents
+from tests.counting import bytes_read, system_calls
+from tests.faults.commands import Command, Desk, Make, file, folder
+from tests.scale import nightly, scaled
 
 TRIES = 5
-LINE = scaled(200_000, 1_000_000)  # of a file of a thousand bytes for each
 CHANGED = scaled(500, 2_000)
-FOLDERS = scaled(40, 200)  # of a hundred files
 
 
 def spent(work: Callable[[], object]) -> float:
@@ -26,6 +27,7 @@ def spent(work: Callable[[], object]) -> float:
     return process_time() - begun
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 def test_opening_beneath_a_root_costs_at_most_six_times_a_bare_open():
     ratios = list[float]()
@@ -39,19 +41,34 @@ def test_opening_beneath_a_root_costs_at_most_six_times_a_bare_open():
     pytest.fail(f"{min(ratios):.1f} times os.open")
 
 
+def test_a_page_deep_in_a_file_reads_what_comes_before_it_once_and_the_same_page_again_only_itself(tmp_path: Path):
+    path = tmp_path / "large.txt"
+    pages.fill(path, 30_000_000, 500)
+    sleep(0.1)  # an index is kept for files that have settled
+    with closing(Workspace([tmp_path], NoContents())) as files:
+        first, again = (bytes_read(lambda: files.read_page("large.txt", 40_000, 100, 500)) for _ in range(2))
+    print(f"{first:,} bytes, then {again:,}")
+    assert first <= 1.2 * 500 * 40_100
+    assert again <= 2 * 500 * 2_000
+
+
+@nightly(
+    sampled_by="tests/backends/files/test_cost.py::test_a_page_deep_in_a_file_reads_what_comes_before_it_once_and_the_same_page_again_only_itself"
+)
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_page_at_line_1_000_000_of_a_1_gb_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "large.txt"
-    pages.fill(path, 1_000 * LINE, 500)
+    pages.fill(path, 1_000_000_000, 500)
     try:
         for numpy, budget in ((False, 6.0), (True, 2.0)):
             most = budget * 1.25  # and what a crowded machine adds
             if numpy and not find_spec("numpy"):
                 continue
-            runs = [pages.run(path, LINE, numpy=numpy)]
+            runs = [pages.run(path, 1_000_000, numpy=numpy)]
             while len(runs) < 2 * TRIES and runs[-1]["first"] / runs[-1]["raw"] > most:
-                runs.append(pages.run(path, LINE, numpy=numpy))
+                runs.append(pages.run(path, 1_000_000, numpy=numpy))
             first = min(run["first"] / run["raw"] for run in runs)
             second = min(max(run["second"].values()) for run in runs)
             with capsys.disabled():
@@ -63,6 +80,7 @@ def test_a_page_at_line_1_000_000_of_a_1_gb_file(tmp_path: Path, capsys: pytest.
         path.unlink()
 
 
+@pytest.mark.alone
 def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -97,9 +115,33 @@ def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
     assert min(ratios) <= 1.5
 
 
+def test_a_new_tree_is_taken_over_by_as_many_system_calls_however_large_it_is(tmp_path: Path):
+    desk = Desk(tmp_path)
+
+    def taken_over(command: Command) -> None:
+        with desk.open(command.changes) as transaction:
+            transaction.apply()
+            transaction.clean_up()
+
+    taken_over(desk.command().puts("first", folder({"a": file("x")})))
+    small, large = (
+        system_calls(partial(taken_over, desk.command().puts(f"tree{count}", tree_of(count)))) for count in (1, 20)
+    )
+    print(f"{small} system calls for 100 files, {large} for 2,000")
+    assert large <= small + 4
+
+
+def tree_of(folders: int) -> Make:
+    return folder({f"{n}": folder({f"{m}": file("x") for m in range(100)}) for n in range(folders)})
+
+
+@nightly(
+    sampled_by="tests/backends/files/test_cost.py::test_a_new_tree_is_taken_over_by_as_many_system_calls_however_large_it_is"
+)
+@pytest.mark.alone
 def test_a_new_tree_of_20_000_files_is_taken_over_in_5_ms(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     desk = Desk(tmp_path)
-    tree = folder({f"{n}": folder({f"{m}": file("x") for m in range(100)}) for n in range(FOLDERS)})
+    tree = tree_of(200)
     costs = list[float]()
     for n in range(3):
         command = desk.command().puts(f"tree{n}", tree)
@@ -111,5 +153,5 @@ def test_a_new_tree_of_20_000_files_is_taken_over_in_5_ms(tmp_path: Path, capsys
         if costs[-1] <= 0.005:
             break
     with capsys.disabled():
-        print(f"\n{min(costs) * 1e3:.2f} ms for a new tree of {100 * FOLDERS:,} files")
+        print(f"\n{min(costs) * 1e3:.2f} ms for a new tree of 20,000 files")
     assert min(costs) <= 0.005

@@ -20,7 +20,8 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from tests.backends.files.opening import NoContents
 from tests.backends.shell.forked import as_user
-from tests.scale import NIGHTLY, examples
+from tests.counting import system_calls
+from tests.scale import examples, nightly
 
 
 def is_secret(place: str) -> bool:
@@ -339,13 +340,7 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
 # --- what it costs
 
 
-@pytest.mark.alone
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [20_000, 80_000] if NIGHTLY else [10_000])
-def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
-    """Apart from it, a command waits for one look at each folder."""
-    top = tmp_path.resolve()
+def lay_many(top: Path, count: int) -> None:
     for folder in range(count // 10):
         way = top / f"p{folder // 100}/q{folder % 100}"
         way.mkdir(parents=True)
@@ -353,6 +348,30 @@ def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
             (way / f"f{name}.py").touch()
     write(top / "p1/q1/.env")
     time.sleep(hidden_files.RACY_NS / 1e9 + 0.5)
+
+
+def test_u12_after_the_first_walk_each_folder_is_looked_at_once(tmp_path: Path):
+    top = tmp_path.resolve()
+    lay_many(top, 2_000)
+    with found_in(top) as found:
+        calls = [system_calls(lambda: found.names) for _ in range(3)]
+        assert found.names == ["p1/q1/.env"]
+    print(f"203 folders: {calls} system calls")
+    assert calls[0] > 3 * 203
+    assert calls[1] == calls[2] <= 203 + 20
+
+
+@nightly(
+    sampled_by="tests/backends/files/test_hidden_files.py::test_u12_after_the_first_walk_each_folder_is_looked_at_once"
+)
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [20_000, 80_000])
+def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
+    """Apart from it, a command waits for one look at each folder."""
+    top = tmp_path.resolve()
+    lay_many(top, count)
     with found_in(top) as found:
         took: list[float] = []
         for _ in range(6):
