@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.backends.shell.shadows import Desk
-from tests.scale import scaled
+from tests.counting import system_calls
+from tests.scale import nightly, scaled
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.parametrize("who", ["ourselves"], indirect=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("who", ["ourselves"], indirect=True)]
 
-CHANGED = scaled(200, 400)
+CHANGED = 400
 FOLDERS = scaled(50, 200)  # of a hundred files
 ROUNDS = 3
 
@@ -28,6 +29,24 @@ def spent(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
+def test_a_changed_file_takes_few_system_calls(place: Path):
+    desk = Desk(place)
+    desk.lay("mkdir a; for ((i = 0; i < 60; i++)); do echo $i >a/f$i; done")
+
+    def taken(files: str) -> int:
+        shadow = desk.shadow()
+        desk.bash(shadow, f"for f in {files}; do echo more >>$f; done")
+        calls = system_calls(lambda: shadow.collect_effects(lambda _: False))
+        shadow.discard()
+        return calls
+
+    few, many = taken("a/f1 a/f2 a/f3 a/f4 a/f5 a/f6 a/f7 a/f8 a/f9 a/f10"), taken("a/*")
+    print(f"{few} system calls for 10 changed files, {many} for 60")
+    assert (many - few) / 50 <= 16
+
+
+@nightly(sampled_by="tests/backends/shell/test_overlay_cost.py::test_a_changed_file_takes_few_system_calls")
+@pytest.mark.alone
 def test_a_changed_file_costs_little_more_than_its_system_calls(place: Path):
     desk = Desk(place)
     desk.lay(f"mkdir a; for ((i = 0; i < {CHANGED}; i++)); do echo $i >a/f$i; done")
@@ -68,6 +87,7 @@ def test_a_changed_file_costs_little_more_than_its_system_calls(place: Path):
     assert took < 2.5 * least
 
 
+@pytest.mark.alone
 def test_a_new_tree_costs_little_more_than_reading_it(place: Path):
     desk = Desk(place)
     script = f"mkdir n; cd n; for ((i = 0; i < {FOLDERS}; i++)); do mkdir $i; for ((j = 0; j < 100; j++)); do echo $i $j >$i/$j; done; done"
@@ -89,6 +109,7 @@ def test_a_new_tree_costs_little_more_than_reading_it(place: Path):
     assert took < 1.5 * least
 
 
+@pytest.mark.alone
 def test_a_shadow_is_made_in_less_than_a_few_milliseconds(place: Path):
     desk = Desk(place)
     desk.lay("mkdir a; echo 1 >a/b")
