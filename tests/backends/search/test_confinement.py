@@ -25,9 +25,10 @@ from handhold.core.policy.rules import Rule
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.requests import Grep
 from tests.backends.search.looking import looking, planted
+from tests.scale import scaled
 
 TOKEN = "tok_5f3a"
-CALLS = 60
+CALLS = scaled(10, 60)
 RULE = Rule(
     name="a vault",
     verdict=Verdict.DENY,
