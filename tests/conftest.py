@@ -47,8 +47,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 # Where a case starts processes: there, two users and six endings are six tests and not twelve, except in `just nightly`.
-COMBINED = tuple(
-    f"tests/{name}/" for name in ("backends/shell", "backends/network", "integration", "faults", "clients")
+COMBINED = (
+    *("tests/backends/shell/", "tests/backends/network/", "tests/backends/search/test_fallback.py"),
+    *("tests/cli/", "tests/clients/", "tests/faults/", "tests/integration/"),
 )
 
 

@@ -21,12 +21,12 @@ def examples(nightly: int) -> int:
     return scaled(min(nightly, max(5, nightly // 4)), nightly)
 
 
-def sampled(values: Sequence[T], many: int, kind: Callable[[T], Hashable] = lambda _: None) -> list[T]:
+def sampled(values: Sequence[T], many: int, kind: Callable[[Any], Hashable] = lambda _: None) -> list[T]:
     """`many` of `values`, evenly spread and always the same ones, and at least one of each kind; at night, all."""
     return list(values) if NIGHTLY else spread(values, many, kind)
 
 
-def spread(values: Sequence[T], many: int, kind: Callable[[T], Hashable] = lambda _: None) -> list[T]:
+def spread(values: Sequence[T], many: int, kind: Callable[[Any], Hashable] = lambda _: None) -> list[T]:
     kinds: dict[Hashable, list[int]] = {}
     for n, value in enumerate(values):
         kinds.setdefault(kind(value), []).append(n)
