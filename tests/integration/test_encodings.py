@@ -13,6 +13,7 @@ from handhold.core.text.declared_encoding import resolve_encoding
 from handhold.core.text.encoding import BOMS
 from tests.core.text.languages import ENCODINGS, stored, texts
 from tests.integration.conftest import Ground
+from tests.scale import scaled
 
 Make = Callable[[dict[str, str | bytes]], Ground]
 BOM_OF = {name: bom for bom, name in BOMS}
@@ -99,7 +100,7 @@ def boxes(data: bytes, **options) -> Iterator[tuple[Toolbox, Callable[[], bytes]
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("encoding", ALL)
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(1, 3), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=st.data())
 def test_u4_an_edited_line_leaves_every_other_byte_alone(encoding: str, tool: str, drawn: st.DataObject):
     """With the encoding told or guessed. A guess may be wrong or none: then plain text still goes in."""
