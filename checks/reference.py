@@ -88,21 +88,21 @@ OPENS = {
     "state": ("where the journal lives", "the user's state folder"),
     "read_only": ("further roots that are read and never written", "none"),
     "encodings": (
-        "globs, and the encodings of the files that they cover: [encodings](../encodings.md)",
+        "globs, and the encodings of the files that they cover: [encodings](../concepts/reading.md#encodings)",
         "by mark, `.editorconfig`, likelihood",
     ),
     "undo_bytes": (
-        "bytes kept for undo: [what is kept](../journal.md#what-is-kept-for-undo)",
+        "bytes kept for undo: [what is kept](../concepts/journal.md#what-is-kept-for-undo)",
         "`undo_bytes` of the user's settings, else a quarter of the free disk",
     ),
     "dialect": ("the tool names and words of a family, by name, or a dialect of your own", "`handhold`"),
     "model": ('with `dialect="auto"`: the model\'s name, which decides', ""),
     "session": ("the conversation: what it has seen, and what it did", "a new one"),
     "policy": (
-        "how much happens without a question: [modes](../policy.md#modes)",
+        "how much happens without a question: [modes](../concepts/policy.md#modes)",
         "`ask` with an approver, else `edit`",
     ),
-    "rules": ("rules of your own: [rules](../policy.md#rules)", "none"),
+    "rules": ("rules of your own: [rules](../concepts/policy.md#rules)", "none"),
     "settings": ("whether the user's file and the project's count, or which file instead of the user's", "`True`"),
     "approver": (
         "called with the change itself when the policy asks; answers `once`, `session`, `pattern` or `no`"
@@ -110,7 +110,7 @@ OPENS = {
         "nobody",
     ),
     "matching": (
-        "`exact`, `safe` or `bold`: how far an edit goes to find its place: [ladder](../concepts/ladder.md)",
+        "`exact`, `safe` or `bold`: how far an edit goes to find its place: [edits](../concepts/edits.md)",
         "by dialect",
     ),
     "hints": ("whether replies say more than the dialect's source does", "by dialect"),
@@ -118,10 +118,10 @@ OPENS = {
         "what confines commands: `contained` (by us), `external` (by what we run in), `unconfined`",
         "`contained`",
     ),
-    "network": ("whether commands have one, or the hosts that they may reach: [network](../network.md)", "`False`"),
+    "network": ("whether commands have one, or the hosts that they may reach: [network](../concepts/commands.md#network)", "`False`"),
     "secrets": (
         "whether commands may use files that the built-in secret rules name (`usable`) or not (`strict`):"
-        " [secrets](../policy.md#secrets)",
+        " [secrets](../concepts/policy.md#secrets)",
         "`usable`",
     ),
     "hidden": ("folders and files that commands do not see, besides the usual ones", "none"),
@@ -443,7 +443,7 @@ def configuration() -> Iterator[str]:
     agreed("fields of a rule", fields, RULES)
     yield "## handhold.toml"
     keys = "`mode`, `undo_bytes` (as above; in the user's file only) and any number of `[[rule]]`"
-    yield f"{keys}. Which file counts when: [settings](../policy.md#settings)."
+    yield f"{keys}. Which file counts when: [settings](../concepts/policy.md#settings)."
     yield table(("field of a rule", "meaning"), ((code(name), RULES[name]) for name in fields))
     yield "## Environment"
     yield table(("variable", "meaning"), ((code(name), words) for name, words in VARIABLES.items()))
@@ -464,7 +464,7 @@ def configuration() -> Iterator[str]:
 def commands() -> Iterator[str]:
     context = click.Context(handhold)
     every = {name: handhold.get_command(context, name) for name in handhold.list_commands(context)}
-    yield "Every command with its options. What they are for, with pictures: [the command line](../cli.md)."
+    yield "Every command with its options. What they are for, with pictures: [from the command line](../start/cli.md)."
     status = re.findall(r"^ +(\d) +(.*)$", EXIT_STATUS_HELP, re.MULTILINE)
     yield table(("exit status", "meaning"), ((code(number), words) for number, words in status))
     yield table(("command", "meaning"), ((f"[`{name}`](#handhold-{name})", COMMANDS[name].help) for name in every))

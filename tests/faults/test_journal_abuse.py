@@ -137,7 +137,7 @@ def test_deleting_the_last_entries_and_rewinding_the_head_is_found_by_a_head_not
     noted = head_of(root, state)
     with tampered(state) as connection:
         drop_last_records(connection, 2, rewinds_head=True)
-    assert verified(root, state)[0] == 0, "the database alone cannot tell: docs/journal.md says so"
+    assert verified(root, state)[0] == 0, "the database alone cannot tell: docs/concepts/journal.md says so"
     status, output = verified(root, state, noted)
     assert status == 1
     assert "not in this chain" in output
@@ -157,7 +157,7 @@ def test_an_older_copy_of_the_database_is_found_by_a_head_noted_elsewhere(root: 
     shutil.copy(older, database(state))
     for log in database(state).parent.glob("state.db-*"):
         log.unlink()
-    assert verified(root, state)[0] == 0, "the database alone cannot tell: docs/journal.md says so"
+    assert verified(root, state)[0] == 0, "the database alone cannot tell: docs/concepts/journal.md says so"
     assert verified(root, state, noted)[0] == 1
 
 

@@ -1,4 +1,4 @@
-"""The four modes are as docs/policy.md has them in its table, and nowhere else."""
+"""The four modes are as docs/concepts/policy.md has them in its table, and nowhere else."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -9,7 +9,7 @@ from handhold.core.choices import MODES, Mode
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.ports.policy import CommandAnalysis, Verb
 
-PAGE = Path(__file__).parents[3] / "docs/policy.md"
+PAGE = Path(__file__).parents[3] / "docs/concepts/policy.md"
 KINDS = ("read-only", "workspace-change", "network", "dangerous", "unknown")
 
 
