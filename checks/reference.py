@@ -118,7 +118,10 @@ OPENS = {
         "what confines commands: `contained` (by us), `external` (by what we run in), `unconfined`",
         "`contained`",
     ),
-    "network": ("whether commands have one, or the hosts that they may reach: [network](../concepts/commands.md#network)", "`False`"),
+    "network": (
+        "whether commands have one, or the hosts that they may reach: [network](../concepts/commands.md#network)",
+        "`False`",
+    ),
     "secrets": (
         "whether commands may use files that the built-in secret rules name (`usable`) or not (`strict`):"
         " [secrets](../concepts/policy.md#secrets)",
