@@ -106,7 +106,7 @@ OPENS = {
     "settings": ("whether the user's file and the project's count, or which file instead of the user's", "`True`"),
     "approver": (
         "called with the change itself when the policy asks; answers `once`, `session`, `pattern` or `no`"
-        " ([all answers](../start/python.md#asking-a-person))",
+        " ([all answers](../start/python.md#approvals))",
         "nobody",
     ),
     "matching": (
