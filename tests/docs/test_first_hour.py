@@ -14,7 +14,7 @@ from tests.docs.pages import PROJECT, RUN, blocks
 from tests.docs.reader import Reader
 from tests.scale import sampled
 
-PAGES = ("README.md", *(f"docs/start/{user}.md" for user in ("mcp", "python", "cli")))
+PAGES = ("README.md", *(f"docs/start/{user}.md" for user in ("mcp", "python", "shell", "platform")))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

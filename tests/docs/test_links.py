@@ -33,14 +33,14 @@ def test_every_link_leads_somewhere(page: Path):
 
 
 def test_a_link_that_leads_nowhere_would_be_found(tmp_path: Path):
-    page = PROJECT / "docs/concepts/policy.md"
-    assert trouble(page, "commands.md") == ""
+    page = PROJECT / "docs/policy.md"
+    assert trouble(page, "shell.md") == ""
     assert trouble(page, "#modes") == ""
-    assert trouble(page, "commands.md#the-sandbox") == ""
+    assert trouble(page, "shell.md#what-holds") == ""
     assert trouble(page, "nothing.md") == "no such file"
-    assert trouble(page, "commands.md#nothing") == "no such heading"
-    assert trouble(page, "../../README.md") == "leads out of the site"
-    assert trouble(page, "../../../x.md") == "leads out of the project"
+    assert trouble(page, "shell.md#nothing") == "no such heading"
+    assert trouble(page, "../README.md") == "leads out of the site"
+    assert trouble(page, "../../x.md") == "leads out of the project"
     assert trouble(page, "http://example.org") == "no address that we write"
 
 
