@@ -110,4 +110,4 @@ def test_e17_links_that_a_command_makes_hold(tmp_path: Path):
         box.redo()
         assert all(os.path.samefile(ws / one, ws / other) for one, other in pairs)
         box.call("bash", {"command": "echo more >> to/one"})
-        assert (ws / "from/one").read_text() == "from/one"  # said in docs/concepts/commands.md: it comes apart when it is written
+        assert (ws / "from/one").read_text() == "from/one"  # docs/concepts/commands.md: links come apart
