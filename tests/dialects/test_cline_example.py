@@ -11,7 +11,7 @@ from handhold.testing import DialectSuite
 
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "examples/cline_dialect"
-TUTORIAL = (PROJECT / "docs/add-a-dialect.md").read_text("utf-8")
+TUTORIAL = (PROJECT / "docs/how-to/add-a-dialect.md").read_text("utf-8")
 
 
 def block(old: str, new: str) -> str:

@@ -16,7 +16,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[2]
 RUN = ("python", "sh", "console")
 FENCE = re.compile(
-    r"^(?P<indent> *)(?P<mark>`{3,})(?P<kind>[\w+-]*)[^\n`]*\n(?P<text>.*?)^(?P=indent)(?P=mark) *$", re.M | re.S
+    r"^(?P<indent> *)(?P<mark>`{3,})(?P<kind>[\w+-]*)(?: title=\"(?P<title>[^\"\n]*)\")?[^\n`]*\n"
+    r"(?P<text>.*?)^(?P=indent)(?P=mark) *$",
+    re.M | re.S,
 )
 COMMENT = re.compile(r"<!-- (not run|before|blocks not run):\s+(.*?)\s+-->", re.S)
 
@@ -29,6 +31,7 @@ class Block:
     text: str
     before: str = ""
     not_run: str = ""
+    title: str = ""  # the file that it belongs into
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -54,6 +57,7 @@ def blocks(page: Path) -> Iterator[Block]:
             re.sub(f"^{found['indent']}", "", found["text"], flags=re.M),
             said.get("before", ""),
             said.get("not run", "") or whole,
+            found["title"] or "",
         )
 
 

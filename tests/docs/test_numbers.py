@@ -71,8 +71,8 @@ def test_our_edits_are_what_the_benchmark_recorded():
 @pytest.mark.parametrize(
     ("name", "shown", "keys"),
     [
-        ("edits", "edits.md", ("exact", "loose")),
-        ("search", "search.md", ("ours", "bare")),
+        ("edits", "concepts/edits.md", ("exact", "loose")),
+        ("search", "concepts/search.md", ("ours", "bare")),
         ("calls", "numbers.md", ("ours",)),
     ],
 )
