@@ -146,8 +146,10 @@ def test_r37_the_rule_passes_the_tests_of_rules(contributor: Contributor):
     passed = contributor.run_block(command("test_default_rules"))
     assert passed.returncode == 0, passed.stdout + passed.stderr
     file = contributor.project / rule.title
-    file.write_text(file.read_text(encoding="utf-8").replace('"main.tf"', '"main.tfstate"'), encoding="utf-8")
+    valid = file.read_text(encoding="utf-8")
+    file.write_text(valid.replace('"main.tf"', '"main.tfstate"'), encoding="utf-8")
     refused = contributor.run("-c", "import handhold.core.policy.default_rules")
+    file.write_text(valid, encoding="utf-8")
     assert "ValueError" in refused.stderr
     assert "main.tfstate" in refused.stderr
 
