@@ -32,24 +32,24 @@ def test_every_link_leads_somewhere(page: Path):
     assert {link: said for link in links(page) if (said := trouble(page, link))} == {}
 
 
-def test_a_link_that_leads_nowhere_would_be_found(tmp_path: Path):
-    page = PROJECT / "docs/policy.md"
-    assert trouble(page, "shell.md") == ""
-    assert trouble(page, "#modes") == ""
-    assert trouble(page, "shell.md#what-holds") == ""
+def test_a_link_that_leads_nowhere_would_be_found():
+    page = PROJECT / "docs/concepts/edits.md"
+    assert trouble(page, "search.md") == ""
+    assert trouble(page, "#match-strategies") == ""
+    assert trouble(page, "search.md#the-search-backend") == ""
     assert trouble(page, "nothing.md") == "no such file"
-    assert trouble(page, "shell.md#nothing") == "no such heading"
-    assert trouble(page, "../README.md") == "leads out of the site"
-    assert trouble(page, "../../x.md") == "leads out of the project"
+    assert trouble(page, "search.md#nothing") == "no such heading"
+    assert trouble(page, "../../README.md") == "leads out of the site"
+    assert trouble(page, "../../../x.md") == "leads out of the project"
     assert trouble(page, "http://example.org") == "no address that we write"
 
 
-@pytest.mark.parametrize("page", pages(), ids=name)
+@pytest.mark.parametrize("page", [page for page in pages() if page.name != "CHANGELOG.md"], ids=name)
 def test_every_file_that_is_named_is_there(page: Path):
+    """Except in the changelog, which names files as they were called then."""
     said = prose(page.read_text(encoding="utf-8"))
     named = re.findall(r"`((?:tests|src|bench|checks|examples|docs)/[\w./-]+)(?:::\w+)?`", said)
-    tutorial = page.name == "tutorial.md"  # names one that is to be written
-    assert [each for each in named if not (PROJECT / each).exists() and not tutorial] == []
+    assert [each for each in named if not (PROJECT / each).exists()] == []
 
 
 def test_headings_become_what_links_name():
