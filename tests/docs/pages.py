@@ -1,11 +1,11 @@
-"""The pages that people read, and what stands in them: blocks of code, links, headings.
+"""The pages of the documentation, parsed: blocks of code, links, headings.
 
-A block in the language `python`, `sh` or `console` is run. Comments in front of one, which no reader sees, say more:
+A block in the language `python`, `sh` or `console` is run. Comments before a block, which readers do not see, control it:
 
-    <!-- not run: REASON -->     it cannot be
-    <!-- before: COMMAND -->     what the shell does first, in the same folder
+    <!-- not run: REASON -->     it cannot be run
+    <!-- before: COMMAND -->     the shell runs this first, in the same folder
 
-On a page with `<!-- blocks not run: REASON -->` none is.
+On a page with `<!-- blocks not run: REASON -->` no block is run.
 """
 
 import re
@@ -25,7 +25,7 @@ COMMENT = re.compile(r"<!-- (not run|before|blocks not run):\s+(.*?)\s+-->", re.
 
 @dataclass(frozen=True)
 class Block:
-    page: str  # from the project on
+    page: str  # relative to the project
     line: int
     kind: str
     text: str
@@ -62,7 +62,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def ahead(text: str) -> str:
-    """The comments right in front of what follows."""
+    """The comments at the end of a text."""
     return re.search(r"(?:<!--(?:(?!-->).)*-->\s*)*\Z", text, re.S)[0]  # pyright: ignore[reportOptionalSubscript]
 
 
@@ -71,12 +71,12 @@ def runnable() -> list[Block]:
 
 
 def prose(text: str) -> str:
-    """Without blocks and comments, so that nothing in them is taken for a heading or a link."""
+    """The text without blocks and comments, which may contain what looks like a heading or a link."""
     return re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.S)
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may name behind `#`, as the site and the forges make it of headings."""
+    """The anchors that a link may name, as the site and the forges derive them from headings."""
     text = page.read_text(encoding="utf-8")
     titles = re.findall(r"^#{1,6} +(.*?) *#*$", prose(text), re.M)
     return {slug(title) for title in titles} | set(re.findall(r'\bid="([^"]+)"', text))

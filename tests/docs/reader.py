@@ -1,8 +1,7 @@
-"""Somebody who tries a page, block after block, in a folder that was empty before the first.
+"""Runs the blocks of a page one after another, in a folder that is empty at first.
 
-Of a `console` block, the lines behind `$ ` are run, and what stands below each must be what it prints: `…` stands for
-anything, and times, hashes and ids for others of their kind. Comments of a `python` block that stand alone on their
-lines are what it prints.
+In a `console` block, the lines after `$ ` are run and must print what follows them: `…` matches anything, and times,
+hashes and ids match others of their kind. Comments of a `python` block that have a line of their own are its output.
 """
 
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from tests.docs.pages import Block
 
 ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,12}\b|\b[0-9a-z]{4}(?:-[0-9a-z]{4}){2}\b")
-VARYING = (  # what is another each time, and what it counts as
+VARYING = (  # differs from run to run, and is replaced by a word before it is compared
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
     (ID, "ID"),
@@ -22,17 +21,17 @@ VARYING = (  # what is another each time, and what it counts as
 )
 
 
-GOING_ON = 'ended=$?; pwd > "$HOME/../where"; exit $ended'  # the next command begins where this one ended
+GOING_ON = 'ended=$?; pwd > "$HOME/../where"; exit $ended'  # the next command starts in the folder where this one ended
 
 
 class Reader:
-    """`programs` is the folder whose python and handhold they have."""
+    """`programs` is the folder with the python and handhold that are used."""
 
     def __init__(self, folder: Path, programs: Path, **variables: str) -> None:
         self.folder, self.programs, self.variables = folder, programs, variables
         (folder / "home").mkdir()
         self.desk = folder / "desk"
-        self.ids: dict[str, str] = {}  # those that a page shows, and those that were really printed
+        self.ids: dict[str, str] = {}  # those that the page shows, and those that were printed
         self.desk.mkdir()
 
     def tries(self, block: Block) -> None:
@@ -56,7 +55,7 @@ class Reader:
                 assert not expected or like(expected, printed), f"{block}: {command}\n{printed}"
 
     def does(self, command: list[str | Path], block: Block, *, refused: bool = False) -> str:
-        """What it printed. Where a console shows what is printed, the command may be refused, and its words say so."""
+        """The output. A command of a console that shows its output may fail."""
         done = subprocess.run(
             command,
             cwd=self.desk,
@@ -82,7 +81,7 @@ class Reader:
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console, with what is shown below it."""
+    """Each command of a console, with the output shown below it."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
         ends = next(at for at, line in enumerate(lines) if not line.rstrip("\n").endswith("\\"))
@@ -90,7 +89,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def like(expected: str, printed: str) -> bool:
-    """Whether it is in there, in one piece."""
+    """Whether the expected text is in the output, in one piece."""
     for pattern, word in VARYING:
         expected, printed = pattern.sub(word, expected), pattern.sub(word, printed)
     wanted = ".*?".join(map(re.escape, expected.strip().split("…")))

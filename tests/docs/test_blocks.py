@@ -1,4 +1,4 @@
-"""Every block of code on every page runs as it stands; those of one page one after the other, as a reader would."""
+"""Every block of code on every page runs as shown; the blocks of a page run one after another, as a reader would."""
 
 import sys
 from itertools import groupby
@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import Block, blocks, pages, runnable
 from tests.docs.reader import Reader
 
-# In environments of their own: test_first_hour.py, and the page of the package in tests/meta/test_wheel.py.
+# Run in new environments by test_first_hour.py and, for the page of the package, tests/meta/test_wheel.py.
 FRESH = ("docs/start/", "README", "PACKAGE")
 BY_PAGE = {page: list(some) for page, some in groupby(runnable(), lambda block: block.page)}
 PAGES = [page for page in BY_PAGE if not page.startswith(FRESH)]

@@ -1,7 +1,7 @@
-"""From nothing: a new environment for each kind of user, who follows one page and nothing else.
+"""The first hour: in a new environment, each page of the start is followed alone.
 
-The wheel is built here, and `pip install handhold[…]` on the page takes it; what it needs comes from where it always does.
-Then the blocks of the page run one after the other. Each of these pages reaches a first edit and an undo.
+The wheel is built here, and `pip install handhold[…]` on the page installs it. Then the blocks of the page run one after
+another. Each of these pages reaches a first edit and an undo.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Every link leads somewhere: files and headings are looked up, addresses only for their form. Nothing is fetched."""
+"""Every link leads somewhere: files and headings must exist; of addresses only the form is checked, nothing is fetched."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The figures that we show: each says how it is made again, and the pictures are drawn from them and from nothing else."""
+"""The figures that we publish: each names the command that measures it, and the plots are drawn from nothing else."""
 
 import json
 import re

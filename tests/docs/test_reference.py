@@ -1,4 +1,4 @@
-"""The reference is what the code says today."""
+"""The reference pages are up to date with the code."""
 
 import re
 import subprocess

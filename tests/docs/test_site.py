@@ -1,4 +1,4 @@
-"""The site builds, has every page in its table of contents, and asks no other host for anything."""
+"""The site builds, has every page in its table of contents, and loads nothing from other hosts."""
 
 import re
 import shutil

@@ -18,14 +18,6 @@ from tests.docs.pages import PROJECT, Block, blocks
 PAGE = PROJECT / "docs/contributing/tutorial.md"
 COPIED = ("src", "tests", "bench", "examples", "docs", "pyproject.toml", "justfile")
 SCENARIO = "tests/scenarios/handhold_edit_ignores_capitals"
-SHOW_REPLY = """
-import json, pathlib, sys
-from handhold import Toolbox
-folder = pathlib.Path(sys.argv[1])
-box = Toolbox.in_memory({"query.sql": (folder / "before/query.sql").read_bytes()}, session="scenario")
-*_, reply = [box.call(call["tool"], call["arguments"]) for call in json.loads((folder / "call.json").read_text())["calls"]]
-print(reply.text)
-"""
 SAMPLE = """
 from bench.edits import sample
 score = sample.score("safe")
@@ -49,23 +41,23 @@ class Contributor:
             else:
                 shutil.copy(source, project / name)
 
-    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
         paths = os.pathsep.join((str(self.project / "src"), str(self.project)))
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=self.project,
-            env=kept | {"PYTHONPATH": paths},
+            env=kept | {"PYTHONPATH": paths, **variables},
             capture_output=True,
             text=True,
             check=False,
         )
 
-    def run_block(self, block: Block) -> subprocess.CompletedProcess[str]:
+    def run_block(self, block: Block, **variables: str) -> subprocess.CompletedProcess[str]:
         """`just test` is pytest."""
         just, recipe, *arguments = shlex.split(block.text)
         assert (just, recipe) == ("just", "test"), block.text
-        return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not alone", *arguments)
+        return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not alone", *arguments, **variables)
 
     def write(self, block: Block) -> None:
         file = self.project / block.title
@@ -121,9 +113,9 @@ def test_r37_the_strategy_succeeds_and_its_scenario_passes(strategy: Contributor
     failed = strategy.run_block(test)
     assert failed.returncode == 1, failed.stdout + failed.stderr
     assert "3→LIMIT 1" in failed.stdout, "the actual reply is shown"
-    reply = strategy.run("-c", SHOW_REPLY, SCENARIO)
-    assert "capitals" in reply.stdout, reply.stderr
-    (strategy.project / SCENARIO / "reply.txt").write_text(reply.stdout, encoding="utf-8")
+    written = strategy.run_block(test, HANDHOLD_WRITE_REPLIES="1")
+    assert written.returncode == 0, written.stdout + written.stderr
+    assert "capitals" in (strategy.project / SCENARIO / "reply.txt").read_text(encoding="utf-8")
     passed = strategy.run_block(test)
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert "2 passed" in passed.stdout
