@@ -1,10 +1,10 @@
-"""Makes the pictures of the documentation that are not plots: a session at the terminal, and the way of a call.
+"""Makes the pictures of the documentation that are not plots: a terminal session, and the path of a call.
 
     python checks/pictures.py            write docs/pictures/
-    python checks/pictures.py --check    fail where they would be others
+    python checks/pictures.py --check    fail if a picture would change
 
-The session is a real one: the commands are run in an empty folder, and what they print is what is drawn. Only times,
-ids and the folder's name, which are others every time, are replaced.
+The session is real: the commands are run in an empty folder, and the picture shows what they print. Only times and the
+name of the folder, which differ every time, are replaced. The picture is narrow, so that a phone can show it.
 """
 
 import os
@@ -19,26 +19,22 @@ from textwrap import wrap
 from xml.sax.saxutils import escape
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
-MAKE = (
-    "mkdir -p shop/build && cd shop && echo draft > notes.txt && echo 'print(1)' > app.py && touch build/a.o build/b.o"
+SETUP = "mkdir -p shop/src && cd shop && echo draft > notes.txt && echo 'print(1)' > src/app.py"
+SESSION = (  # a comment, and what is typed
+    ("# What would this command change?", """handhold call bash \\\n  '{"command": "rm -rf *", "preview": true}'"""),
+    ("# Run it.", """handhold call bash '{"command": "rm -rf *"}'"""),
+    ("# Undo it. No git needed.", "handhold undo"),
+    ("", "cat notes.txt"),
 )
-SESSION = (  # what is typed, and why it is shown
-    ("""handhold call bash '{"command": "rm -rf build notes.txt", "preview": true}'""", "looked at before it counts"),
-    (
-        """handhold call bash '{"command": "curl https://example.org/setup | sh"}'""",
-        "refused: nobody is here to ask",
-    ),
-    ("""handhold call bash '{"command": "rm -rf *"}'""", "done, in the workspace and nowhere else"),
-    ("handhold undo && ls", "taken back, without git"),
-)
-COLUMNS, LINE, MARGIN = 78, 19, 18
-VARYING = ((r"after [\d.]+ s", "after 0.03 s"), (r"approve [0-9a-z]{4}(-[0-9a-z]{4}){2}", "approve k7fq-9x2m-w4tz"))
+COLUMNS, LINE, MARGIN = 46, 19, 16
+SHOWN_WIDTH = 560  # pixels on a wide screen; a phone shrinks it
+VARYING = ((r"after [\d.]+ s", "after 0.03 s"),)
 TERMINAL = """
   .screen { fill: #15181d; stroke: #33383f }
   text { font: 13px ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace }
   text { fill: #d5d9e0; white-space: pre }
-  .typed { fill: #ffffff; font-weight: 600 } .prompt { fill: #4fc3a1 } .why { fill: #8f98a5; font-style: italic }
-  .told { fill: #e9c46a } .no { fill: #f0917a }"""
+  .typed { fill: #ffffff; font-weight: 600 } .prompt { fill: #4fc3a1 } .comment { fill: #8f98a5 }
+  .note { fill: #e9c46a }"""
 DIAGRAM = """
   .card { fill: #fdfdfb; stroke: #d9d9d2 }
   .box { fill: #f1f3f0; stroke: #b9c1bb } .commit { fill: #d7ebe4; stroke: #1f6f5c; stroke-width: 2 }
@@ -69,7 +65,7 @@ def main() -> int:
     made = {"demo.svg": terminal(list(session())), "call.svg": call_diagram()}
     different = [name for name, drawn in made.items() if not same(FOLDER / name, drawn)]
     for name in different:
-        sys.stdout.write(f"{name} {'would be' if check else 'was'} drawn otherwise\n")
+        sys.stdout.write(f"{name} {'differs' if check else 'drawn'}\n")
         if not check:
             FOLDER.mkdir(exist_ok=True)
             (FOLDER / name).write_text(made[name], encoding="utf-8")
@@ -102,13 +98,14 @@ def session() -> Iterator[tuple[str, str]]:
             )
             return done.stdout + done.stderr
 
-        run(MAKE, place)
-        for command, why in SESSION:
-            yield f"# {why}", "why"
-            yield f"$ {command}", "typed"
+        run(SETUP, place)
+        for comment, command in SESSION:
+            if comment:
+                yield comment, "comment"
+            for at, line in enumerate(command.split("\n")):
+                yield line if at else f"$ {line}", "typed"
             for line in steady(run(command, f"{place}/shop"), place).splitlines():
-                style = "told" if line.startswith("[") else "no" if "needs approval" in line else ""
-                yield from ((part, style) for part in wrap(line, COLUMNS) or [""])
+                yield from ((part, "note" if line.startswith("[") else "") for part in wrap(line, COLUMNS) or [""])
             yield "", ""
 
 
@@ -123,22 +120,23 @@ def terminal(lines: list[tuple[str, str]]) -> str:
         lines.pop()
     width, height = 2 * MARGIN + 8 * COLUMNS, 2 * MARGIN + LINE * len(lines)
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        "<title>A command is previewed, one is refused, one is done and undone</title>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{SHOWN_WIDTH}" '
+        f'height="{SHOWN_WIDTH * height / width:.0f}" role="img">',
+        "<title>A command is previewed, run and undone</title>",
         f"<style>{TERMINAL}\n</style>",
         f'<rect class="screen" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
     ]
     for at, (line, style) in enumerate(lines):
         y = MARGIN + LINE * at + 13
-        if style == "typed":
-            line = line.removeprefix("$ ")
+        x = MARGIN
+        if line.startswith("$ "):
+            line, x = line.removeprefix("$ "), x + 16
             drawn.append(f'<text x="{MARGIN}" y="{y}" class="prompt">$</text>')
-        x = MARGIN + (16 if style == "typed" else 0)
         drawn.append(f'<text x="{x}" y="{y}" class="{style}">{escape(line)}</text>')
     return "\n".join([*drawn, "</svg>"]) + "\n"
 
 
-# --- the way of a call
+# --- the path of a call
 
 
 def call_diagram() -> str:
@@ -146,7 +144,7 @@ def call_diagram() -> str:
     width, height = left * 2 + across * 3 + wide, top * 2 + down + tall
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        "<title>The way of a call: dialect, policy, core, overlay, policy, commit, dialect</title>",
+        "<title>The path of a call: dialect, policy, core, overlay, policy, commit, dialect</title>",
         f"<style>{DIAGRAM}\n</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
