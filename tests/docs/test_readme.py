@@ -1,87 +1,166 @@
-"""The README says what can be checked, and its Chinese twin says the same."""
+"""The README claims what can be checked, and its Chinese translation says the same."""
 
 import json
 import re
 from pathlib import Path
 
+import pytest
+
 from handhold.core.choices import DIALECTS
-from tests.docs.pages import PROJECT, blocks, links, prose
+from tests.docs.pages import PROJECT, blocks, prose
+from tests.docs.translation import find_differences
 
 ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh-CN.md"
+RIVALS = ("try", "nono", "AgentFS", "sandbox-runtime", "container-use")
 
 
 def text(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def levels(page: Path) -> list[str]:
-    return re.findall(r"^(#+) ", prose(text(page)), re.MULTILINE)
+def table(page: Path, head: str) -> list[list[str]]:
+    """The cells of each row below a head."""
+    rows = text(page).split(f"{head}\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
 
 
-def numbers(page: Path) -> list[str]:
-    """Every figure, year and version in order; a year and a month are written the other way round in Chinese."""
-    said = prose(text(page)).replace("November 2026", "2026 11").replace("2026 年 11 月", "2026 11")
-    said = said.replace("Nine dialects", "9 dialects").replace("九种方言", "9 ")
-    return re.findall(r"\d[\d,.]*\d|\d", re.sub(r"\]\([^)]*\)|zh-CN", "", said))
+# --- the translation
 
 
-def rows(page: Path) -> list[int]:
-    """Of each table row, how many cells it has."""
-    return [line.count("|") for line in text(page).splitlines() if line.startswith("|")]
+def test_the_translation_has_the_same_structure_commands_and_links():
+    assert list(find_differences(text(ENGLISH), text(CHINESE))) == []
 
 
-def test_both_have_the_same_headings():
-    assert levels(ENGLISH) == levels(CHINESE)
+@pytest.mark.parametrize(
+    ("aspect", "pattern", "instead"),
+    [
+        ("headings", r"^## 数据$", "### 数据"),
+        ("headings", r"^## 方言\n", ""),
+        ("tables", r"^\| `gemini` .*\n", ""),
+        ("tables", r"^(\| `tiny` .*) \| [^|]* \|$", r"\1 |"),
+        ("rows of tables", r"^(\| `tiny` .*\n)(\| `hello` .*\n)", r"\2\1"),
+        ("code blocks", r"rm -rf \*", "rm -rf ."),
+        ("code blocks", r"```json", "```text"),
+        ("code in the text", r"`handhold install claude-code`", "`handhold install codex`"),
+        ("links", r"docs/threat-model\.md", "docs/policy.md"),
+        ("links", r"\(#怎么用\)", "(#方言)"),
+        ("links", r"\[详情\]\(docs/policy\.md\)", ""),
+        ("figures", r"97\.4 %", "97.5 %"),
+        ("figures", r"2026 年 11 月", "2026 年 10 月"),
+    ],
+)
+def test_a_difference_in_the_translation_is_found(aspect: str, pattern: str, instead: str):
+    planted, count = re.subn(pattern, instead, text(CHINESE), count=1, flags=re.M)
+    assert count == 1, "there is nothing to plant the difference in"
+    found = list(find_differences(text(ENGLISH), planted))
+    assert any(line.startswith(f"{aspect}: ") for line in found), found
 
 
-def test_both_have_the_same_blocks_of_code():
-    assert [(b.kind, b.text) for b in blocks(ENGLISH)] == [(b.kind, b.text) for b in blocks(CHINESE)]
+# --- what a reader sees first
 
 
-def test_both_have_the_same_figures():
-    assert sorted(numbers(ENGLISH)) == sorted(numbers(CHINESE))
+def test_the_first_screen_says_what_it_is_how_to_try_it_and_what_it_does_not_do():
+    lines = text(ENGLISH).splitlines()
+    demo = lines.index("```sh")
+    limits = lines.index("## What it does not do")
+    assert lines[2].startswith("**"), "a headline under the name"
+    assert demo < 12 < limits < 22
+    block = next(iter(blocks(ENGLISH)))
+    assert block.text.startswith("pip install")
+    assert "handhold undo" in block.text
+    assert max(map(len, block.text.splitlines())) <= 45, "a phone shows 45 columns"
 
 
-def test_both_have_the_same_tables_and_links():
-    assert rows(ENGLISH) == rows(CHINESE)
-    others = {"README.md", "README.zh-CN.md"}
-    assert [each for each in links(ENGLISH) if each not in others] == [
-        each for each in links(CHINESE) if each not in others
-    ]
+def test_the_limits_name_the_clients_own_tools_and_docker():
+    limits = text(ENGLISH).split("## What it does not do\n")[1].split("\n## ")[0]
+    assert "client's own" in limits
+    assert "neither journalled nor undone" in limits
+    assert "default Docker container" in limits
+    assert '"deny": ["Bash", "Edit", "Write", "NotebookEdit"]' in text(ENGLISH)
 
 
-def test_every_claim_carries_a_link_to_what_holds_it():
-    table = re.search(r"\| claim \| held by \|\n\|.*\n((?:\|.*\n)+)", text(ENGLISH))
-    assert table
-    claims = table[1].splitlines()
-    assert len(claims) >= 8
-    for claim in claims:
-        held = claim.strip("| ").split(" | ")[-1]
-        assert re.findall(r"\]\((tests/|docs/)[^)]*\)", held), claim
+def test_it_is_short():
+    shown = re.sub(r"\]\([^)]*\)|[|]|---", " ", prose(text(ENGLISH)))
+    assert len(shown.split()) < 900
 
 
-def test_what_it_says_of_edits_is_what_was_measured():
-    totals = json.loads((PROJECT / "bench/edits/results.json").read_text())["dev"]["all"]["safe"]["totals"]
-    assert f"{totals['exact']:.1f} % of {totals['cases'] - totals['negatives']:,} misquoted edits" in text(ENGLISH)
-    assert f"{totals['negatives']:,} that must be refused" in text(ENGLISH)
-    assert totals["wrong_on_negatives"] == totals["wrong_on_positives"] == 0
+def test_the_nearest_rivals_are_named_and_the_page_that_compares_is_linked():
+    (line,) = [line for line in text(ENGLISH).splitlines() if line.startswith("The nearest tools")]
+    assert all(name in line for name in RIVALS)
+    assert "docs/comparison.md" in line
+
+
+# --- the numbers
+
+
+def test_every_number_names_the_command_or_the_page_that_produced_it():
+    rows = table(ENGLISH, "| measured | result | by |")
+    assert len(rows) >= 8
+    for row in rows:
+        assert re.search(r"`(just|python -m) [^`]+`|\]\((tests|docs)/", row[-1]), row
+
+
+def test_the_numbers_of_edits_are_what_was_measured():
+    measured = json.loads(text(PROJECT / "bench/edits/results.json"))["dev"]["all"]
+    totals, classes = measured["safe"]["totals"], measured["safe"]["classes"]
+    positives = [name for name, row in classes.items() if row["kind"] == "pos"]
+    right = [name for name in positives if name.startswith("exact")]
+    cases = f"{totals['cases'] - totals['negatives']:,}"
+    results = {row[0]: row[1] for row in table(ENGLISH, "| measured | result | by |")}
+    assert results["test edits applied byte for byte"] == f"{totals['exact']:.1f} % of {cases}"
+    assert results["the same edits, applied in a wrong place"] == f"{totals['wrong_on_positives']} of {cases}"
+    assert (
+        results["edits applied that had to be refused"] == f"{totals['wrong_on_negatives']} of {totals['negatives']:,}"
+    )
+    said = " ".join(text(ENGLISH).split())
+    assert f"synthetic: a program misquotes real edits in {len(positives) - len(right)} ways" in said
+    assert f"quotes them correctly in {len(right)}." in said
+    assert f"these {len(positives)} classes" in said
+
+
+def test_no_tool_is_compared_that_was_not_run_on_the_same_cases():
+    """Others were run on a part of the cases; the page on edits has them, with what was run on what."""
+    numbers = text(ENGLISH).split("## Numbers\n")[1].split("\n## ")[0]
+    rows = json.loads(text(PROJECT / "bench/results.json"))["groups"]["edits"]["rows"]
+    others = [row["what"].split()[0] for row in rows if not row["ours"] and row["what"] != "exact match only"]
+    assert [name for name in others if name in numbers] == []
+
+
+def test_the_numbers_of_the_plots_are_those_of_the_table():
+    groups = json.loads(text(PROJECT / "bench/results.json"))["groups"]
+    results = {row[0]: row[1] for row in table(ENGLISH, "| measured | result | by |")}
+    start, _, replaced, _ = groups["shell"]["rows"]
+    assert results["extra time of a command"].startswith(f"{start['ours'] - start['bare']:.0f} ms")
+    assert (
+        results["a command that replaces 20,000 files"] == f"{replaced['ours'] / replaced['bare']:.1f} times bare bash"
+    )
+    killed = groups["faults"]["rows"][0]
+    assert f"{killed['ours_harmed']} of {killed['ours_tried']:,}" in results.values()
+
+
+# --- the dialects
 
 
 def test_s7_every_dialect_says_what_it_follows_and_for_whom_it_is():
     pages = (ENGLISH, CHINESE, PROJECT / "docs/reference/tools.md")
     heads = (
         "| dialect | follows | as of | for |",
-        "| 方言 | 采用什么 | 时间 | 适合谁 |",
+        "| 方言 | 依据 | 时间 | 适合谁 |",
         "| dialect | follows | as of | for |",
     )
     for page, head in zip(pages, heads, strict=True):
-        table = text(page).split(f"{head}\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
-        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
+        cells = table(page, head)
         assert sorted(row[0] for row in cells) == sorted(f"`{name}`" for name in DIALECTS), page.name
         assert all(len(row) == 4 and all(row) for row in cells), page.name
 
 
 def test_the_dialects_are_counted():
-    count = len(DIALECTS)
-    assert f"{('Eight', 'Nine', 'Ten', 'Eleven', 'Twelve')[count - 8]} dialects" in text(ENGLISH)
-    assert f"{count} dialects" in text(PROJECT / "docs/comparison.md")
+    count = ("eight", "nine", "ten", "eleven", "twelve")[len(DIALECTS) - 8]
+    assert f"{count} [dialects]" in text(ENGLISH)
+
+
+def test_the_dialects_that_match_exactly_are_named():
+    page = text(PROJECT / "docs/reference/tools.md")
+    exact = re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| `exact` \|", page, re.M)
+    (said,) = re.findall(r"The dialects (.*?) match\s+exactly", text(ENGLISH), re.S)
+    assert sorted(re.findall(r"`(\w+)`", said)) == sorted(exact)
