@@ -27,7 +27,7 @@ SESSION = (  # a comment, and what is typed
     ("", "cat notes.txt"),
 )
 COLUMNS, LINE, MARGIN = 46, 19, 16
-SHOWN_WIDTH = 560  # pixels on a wide screen; a phone shrinks it
+SHOWN_WIDTH = 460  # pixels on a wide screen; a phone shrinks it
 VARYING = ((r"after [\d.]+ s", "after 0.03 s"),)
 TERMINAL = """
   .screen { fill: #15181d; stroke: #33383f }

@@ -57,7 +57,8 @@ def links(text: str) -> list[str]:
     """In order. A link to a heading of the same page is the number of that heading; the languages link to each other."""
     titles = re.findall(r"^#+ +(.*)$", prose(text), re.M)
     numbers = {f"#{slug(title)}": f"heading {at}" for at, title in enumerate(titles)}
-    return [numbers.get(link, link) for link in LINK.findall(prose(text)) if not link.startswith("README")]
+    found: list[str] = LINK.findall(prose(text))
+    return [numbers.get(link, link) for link in found if not link.startswith("README")]
 
 
 def figures(text: str) -> list[str]:
