@@ -203,8 +203,15 @@ mutate-sources *args:
 installs *args:
     "{{bin}}/python" checks/installs.py "$@"
 
-# Build the source archive and the wheels into dist/: for each platform that we compile for, and one for any.
+# Build the source archive and the wheels into dist/: one for each platform that we compile for, and one for any other.
 build:
     uv build --sdist
     for platform in {manylinux_2_17,musllinux_1_2}_{x86_64,aarch64} any; do HANDHOLD_PLATFORM=$platform uv build --wheel; done
     "{{bin}}/twine" check --strict dist/*
+
+# Rehearse a release: check the version, build and check all files, write the software bill of materials. Uploads nothing.
+release:
+    "{{bin}}/python" checks/release.py versions
+    rm -rf dist
+    {{just_executable()}} build
+    "{{bin}}/python" checks/release.py sbom dist build
