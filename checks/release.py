@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
             problems = list(find_file_problems(Path(dist), read_version(PROJECT)))
             if not problems:
                 written = write_sbom(Path(dist), Path(folder), read_version(PROJECT))
-                for file in [*sorted(Path(dist).iterdir()), written]:
+                for file in [*sorted(Path(dist).glob("handhold-*")), written]:
                     sys.stdout.write(f"{file}  {file.stat().st_size:,} bytes  sha256 {hash_file(file)}\n")
         case _:
             problems = [str(__doc__)]

@@ -112,6 +112,8 @@ def test_the_numbers_of_edits_are_what_was_measured():
     assert (
         results["edits applied that had to be refused"] == f"{totals['wrong_on_negatives']} of {totals['negatives']:,}"
     )
+    exact = json.loads(text(PROJECT / "bench/results.json"))["groups"]["edits"]["exact_matching"]
+    assert results["the same edits, if the quote must match exactly"] == f"{exact['exact']} % of {exact['cases']:,}"
     said = " ".join(text(ENGLISH).split())
     assert f"synthetic: a program misquotes real edits in {len(positives) - len(right)} ways" in said
     assert f"quotes them correctly in {len(right)}." in said
