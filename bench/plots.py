@@ -98,7 +98,7 @@ def draw_edits(results: Any) -> str:
         parts += [text(left - 8, y + 11, row["what"], label_style, end=True)]
         parts += bar(applied(0), applied(exact), y, style)
         parts += bar(applied(exact), applied(exact + loose), y, f"{style}-pale")
-        figures = f"{exact:g} + {loose:g}" if loose >= 1 else f"{exact:g}"
+        figures = f"{exact:g} + {loose:g}" if loose > 1 else f"{exact:g}"
         parts += [text(applied(exact + loose) + 5, y + 11, figures, label_style or "small")]
         parts += bar(wrong(0), wrong(row["wrong_on_negatives"]), y, style)
         parts += [zero_line(wrong(0), y)]

@@ -166,3 +166,14 @@ def test_the_dialects_that_match_exactly_are_named():
     exact = re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| `exact` \|", page, re.M)
     (said,) = re.findall(r"The dialects (.*?) match\s+exactly", text(ENGLISH), re.S)
     assert sorted(re.findall(r"`(\w+)`", said)) == sorted(exact)
+
+
+def test_the_plot_of_edits_compares_on_the_same_classes_and_says_that_the_errors_are_synthetic():
+    group = json.loads(text(PROJECT / "bench/results.json"))["groups"]["edits"]
+    drawn = text(PROJECT / "docs/pictures/edits.svg")
+    for row in group["rows"]:
+        if row["ours"]:
+            assert f">{row['same_classes']['exact']:g}<" in drawn
+            assert f"{row['same_classes']['cases']:,}" in group["note"]
+            assert f">{row['exact']:g}<" not in drawn, "that figure is of more classes than the others were run on"
+    assert "synthetic" in group["note"]
