@@ -44,7 +44,7 @@ def test_the_translation_has_the_same_structure_commands_and_links():
         ("code in the text", r"`handhold install claude-code`", "`handhold install codex`"),
         ("links", r"docs/threat-model\.md", "docs/policy.md"),
         ("links", r"\(#怎么用\)", "(#方言)"),
-        ("links", r"\[详情\]\(docs/policy\.md\)", ""),
+        ("links", r"\[详情\]\(docs/concepts/policy\.md\)", ""),
         ("figures", r"97\.4 %", "97.5 %"),
         ("figures", r"2026 年 11 月", "2026 年 10 月"),
     ],
