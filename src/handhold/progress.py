@@ -1,11 +1,11 @@
-"""How far long work has come, for whoever looks. Where nobody does, it costs nothing."""
+"""Progress of long work, for listeners. Without a listener it costs nothing."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
-ProgressListener = Callable[[str, int, int], None]  # what is counted, how many are done, of how many; 0 if nobody knows
+ProgressListener = Callable[[str, int, int], None]  # what is counted, how many are done, the total or 0
 
 _listeners: list[ProgressListener] = []
 
@@ -25,7 +25,7 @@ def report(what: str, done: int, total: int) -> None:
 
 
 def track(items: Sequence[T], what: str) -> Iterable[T]:
-    """The same things, one after the other."""
+    """The same items, reporting each."""
     return _track(items, what) if _listeners else items
 
 

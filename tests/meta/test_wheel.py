@@ -96,10 +96,10 @@ def test_the_first_example_of_the_readme_works_as_it_stands(wheel: Path, tmp_pat
     (empty / "first.py").write_text(example, encoding="utf-8")
     said = run(python, "first.py", cwd=empty)
     assert "File has not been read yet." in said
-    assert "Taken back" in said
+    assert "Undid" in said
     other = tmp_path / "other"
     other.mkdir()
-    assert "Taken back" in run(python, "-c", FENCE.findall(description(wheel))[0], cwd=other)
+    assert "Undid" in run(python, "-c", FENCE.findall(description(wheel))[0], cwd=other)
 
     (package,) = (tmp_path / "env/lib").glob("python3*/site-packages/handhold")
     run(python, "-W", "error", "-m", "compileall", "-q", "-f", package, cwd=empty)

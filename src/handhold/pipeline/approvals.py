@@ -1,8 +1,8 @@
-"""Approvals: what a person allowed before, else a question to them.
+"""Approvals: earlier grants of a person, else a question to them.
 
-An answer is for what was asked and nothing else: for this call, with every file as it was and as it would be. What is
-allowed for a session, or for the like of a command, is stored under a key, and asked about no more. Where nobody can
-be asked the question waits in the store; whoever answers it there, the same call, sent again, goes ahead.
+An answer is valid only for what was asked: this call, with every file exactly as before and after. What is allowed for
+a session, or for commands like one, is stored under a key and not asked about again. If nobody can be asked, the
+question waits in the store; once it is answered there, the same call, sent again, is carried out.
 """
 
 import json
@@ -47,7 +47,7 @@ DIFF_TOO_LONG = "the change is too long to be shown. Make it in smaller steps"
 
 @dataclass(frozen=True)
 class ApprovalRequest:
-    """What an approval would be for."""
+    """What an approval is asked for."""
 
     call: Call
     files: Sequence[FileChange]
@@ -59,14 +59,14 @@ class ApprovalRequest:
 
 
 class ApprovalService:
-    """The person behind a session, if there is one, and what they allowed before."""
+    """Asks the approver of a session, and remembers what was granted."""
 
     def __init__(self, session: Session, contents: ChangeContents) -> None:
         self._session = session
         self._contents = contents
 
     def approve(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
-        """Approved by what was granted before, else by asking about the findings. NotApproved if it is not."""
+        """Approve by earlier grants, else ask about the findings. NotApproved if the answer is not a consent."""
         granted = self._session.approvals.list_grants(self._session.name)
         keys = {each.key for each in findings}
         for sufficient in (keys, set(request.patterns)):
@@ -88,7 +88,7 @@ class ApprovalService:
             self._grant(answer.answer, answer.allows, answer.patterns, answer.by)
             return CallDecision("approved", rule, answer.by)
         unanswered = partial(NotApproved, path, because, asked=False, rule=rule, of_command=of_command)
-        # Where the mode asks about every change, or many files would go, no place is set apart from the others.
+        # If the mode asks about every change, or about many deletions, no place needs to be shown first.
         apart = {each.place for each in findings if each.decision is PRIVILEGED or each.key not in ("", CHANGES_KEY)}
         diff = self._contents.diff_for_approval(request.files, apart)
         if diff is None:
@@ -108,7 +108,7 @@ class ApprovalService:
         return CallDecision("approved", rule, f"{by} ({consent})")
 
     def _hash(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> str:
-        """Of all that an answer is for: the request, where it is carried out, what is asked about, every change."""
+        """A hash of all that an answer is valid for: the request, its folder, the findings, and every change."""
         call = request.call
         changes = [
             [each.path, self._hash_side(each.before, each.path), self._hash_side(each.after, each.path), each.mode]
@@ -119,7 +119,7 @@ class ApprovalService:
         return digest(json.dumps(asked).encode())
 
     def _hash_side(self, content: Content | None, path: str) -> Sequence[str] | None:
-        """One side of a change, by all that it is. What is no longer there is like nothing else: no answer fits it."""
+        """One side of a change. Content that no longer exists gets a random hash, so that no answer fits it."""
         match content:
             case None:
                 return None
@@ -133,7 +133,7 @@ class ApprovalService:
     def _enqueue(
         self, request: ApprovalRequest, hash: str, because: str, keys: tuple[str, ...], diff: tuple[str, int]
     ) -> PendingApproval | None:
-        """The question waits in the store; None if there is no room for it."""
+        """Store the question; None if there is no room for it."""
         text, uncut = diff
         return self._session.approvals.enqueue(
             PendingApproval(
@@ -152,7 +152,7 @@ class ApprovalService:
         )
 
     def _grant(self, consent: str, keys: Sequence[str], patterns: Sequence[str], by: str) -> None:
-        """What the session need not ask about again."""
+        """Store what the session need not ask about again."""
         for key in {"session": keys, "pattern": patterns}.get(consent, ()):
             self._session.approvals.grant(self._session.name, key, by=by)
 
@@ -176,7 +176,7 @@ def _make_question(
 
 
 def _describe_keys(keys: Sequence[str]) -> str:
-    """What these keys would allow from now on."""
+    """What these keys would allow, in words."""
     named = (
         "changes in the workspace that no rule covers" if key == CHANGES_KEY else _describe_key(key) for key in keys[:3]
     )

@@ -1,4 +1,4 @@
-"""Whether a command may run and a change may be committed: by the policy, and where it says ask, by an approval."""
+"""Decides whether a command may run and a change may be committed: by the policy, and if it asks, by an approval."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -38,10 +38,10 @@ class Authorizer:
         wait: WaitFor,
         directly: Sequence[str] = (),
     ) -> CallDecision:
-        """Before a command runs. Denied or NotApproved if it must not.
+        """Called before a command runs. Denied or NotApproved if it must not.
 
-        `directly` are the roots of a command that would run on the workspace itself, where nothing is looked at.
-        What was allowed on an overlay is not allowed there: it could not be undone.
+        `directly` are the roots of a command that would run on the workspace itself, where its changes are not
+        reviewed. A grant for the sandbox is not valid there, since the command could not be undone.
         """
         policy = self._session.policy
         how = RUN_DIRECTLY_KEY if directly else RUN_KEY
@@ -62,14 +62,14 @@ class Authorizer:
         within: Sequence[str] = (),
         privileged: Sequence[str] = (),
     ) -> CallDecision:
-        """Before a change set is committed. Denied or NotApproved if it must not be."""
+        """Called before a change set is committed. Denied or NotApproved if it must not be."""
         findings = self._reviewer.review_changes(files, by_command=bool(command), within=within, privileged=privileged)
         return self._decide(ApprovalRequest(call, files, command, (), format_path, wait), findings)
 
     def authorize_reversal(
         self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: WaitFor
     ) -> CallDecision:
-        """Whether undo or redo may do this today; `within` are the entries of folders that come or go whole."""
+        """Whether today's policy allows this undo or redo; `within` are the entries of folders that are moved whole."""
         findings = self._reviewer.review_reversal(files, within)
         decision = self._decide(ApprovalRequest(call, files, "", (), str, wait), findings)
         return decision if decision.verdict == "approved" else CallDecision("allowed", "the host asked for it")

@@ -1,4 +1,4 @@
-"""Calls from an event loop: cancelled, they end what they started; and what a command prints arrives while it runs."""
+"""Calls from an event loop: cancellation, and output of commands while they run."""
 
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
     from concurrent.futures import Executor
 
-MAX_PENDING_CHARS = 1024 * 1024  # printed and not yet taken; what comes faster is dropped, and counted
-INTERRUPT_POLL_SECONDS = 0.05  # seconds between two attempts to end a command that may not have begun
+MAX_PENDING_CHARS = 1024 * 1024  # of output that was not consumed yet; more is dropped and counted
+INTERRUPT_POLL_SECONDS = 0.05  # between two attempts to end a command that may not have started
 CANCEL_POLL_SECONDS = 0.1  # between two checks whether a call that waits for an approver was cancelled
 
 
 class CancelToken:
-    """What ties a call under way to whoever waits for it."""
+    """Connects a running call to its caller, who may follow and cancel it."""
 
     def __init__(self, watch: Callable[[str], None] | None = None) -> None:
         self.watch = watch
-        self.thread: int | None = None  # in which a command of this call runs
-        self.loop: AbstractEventLoop | None = None  # that awaits this call, in another thread
+        self.thread: int | None = None  # the thread in which a command of this call runs
+        self.loop: AbstractEventLoop | None = None  # the loop, in another thread, that awaits this call
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
         self._cancelled.set()
 
     def raise_if_cancelled(self) -> None:
-        """Cancelled, if nobody waits for this call any more."""
+        """Raise Cancelled if the call was cancelled."""
         if self._cancelled.is_set():
             raise Cancelled()
 
@@ -78,7 +78,7 @@ class CancelToken:
 
 @contextmanager
 def _new_loop() -> "Generator[AbstractEventLoop]":
-    """An event loop that runs in a thread of its own; what still runs in it at the end is cancelled."""
+    """An event loop in its own thread; tasks that still run at the end are cancelled."""
     import asyncio
     from concurrent.futures import Future
 
@@ -100,13 +100,13 @@ def _new_loop() -> "Generator[AbstractEventLoop]":
 
 
 Work = Callable[[CancelToken], Reply]
-Interrupt = Callable[[int], None]  # of what runs in a thread
+Interrupt = Callable[[int], None]  # ends the command that runs in this thread
 
 
 async def run_awaited(work: Work, interrupt: Interrupt, executor: "Executor | None" = None) -> Reply:
-    """The reply; cancelled, there is none, and when that is told nothing of the call is left running.
+    """Run a call in a thread and return its reply. If cancelled, returns after nothing of the call runs any more.
 
-    `executor` has the threads that it may take; without one, it is the event loop's.
+    `executor` provides the threads; by default the event loop's.
     """
     token = CancelToken()
     return await _wait_for_reply(_start(work, token, executor), token, interrupt)
@@ -115,7 +115,7 @@ async def run_awaited(work: Work, interrupt: Interrupt, executor: "Executor | No
 async def run_streamed(
     work: Work, interrupt: Interrupt, executor: "Executor | None" = None
 ) -> AsyncGenerator[OutputChunk | Reply]:
-    """What is printed, while it is, and at last the reply."""
+    """The output of a call while it runs, and finally its reply."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ def _start(work: Work, token: CancelToken, executor: "Executor | None") -> "Futu
 
 
 async def _wait_for_reply(running: "Future[Reply]", token: CancelToken, interrupt: Interrupt) -> Reply:
-    import asyncio  # here: a good part of the start-up time of those who never need it
+    import asyncio  # here, since it is slow to import and many never need it
 
     try:
         return await asyncio.shield(running)
@@ -156,7 +156,7 @@ async def _wait_for_reply(running: "Future[Reply]", token: CancelToken, interrup
 
 
 async def _stop(running: Any, token: CancelToken, interrupt: Interrupt) -> None:
-    """Nobody waits any more: stop it, and wait until it has stopped, whatever is cancelled meanwhile."""
+    """Cancel a call and wait until it has ended, even if this is cancelled meanwhile."""
     import asyncio
 
     while not running.done():
@@ -170,7 +170,7 @@ async def _stop(running: Any, token: CancelToken, interrupt: Interrupt) -> None:
 
 
 class PendingOutput:
-    """What was printed and not yet taken, bounded: whoever takes it may be slower than the command."""
+    """Output that was not consumed yet, bounded: the consumer may be slower than the command."""
 
     def __init__(self, notify: Callable[[], object]) -> None:
         self._notify = notify

@@ -1,4 +1,4 @@
-"""Commands: judged before they run, run on an overlay if there can be one, their effects committed like any change."""
+"""Commands: authorized, run on an overlay if possible, and their effects committed like any change."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -29,7 +29,7 @@ from handhold.pipeline.session import Session
 
 
 class CommandRunner:
-    """Runs the commands of a session. The shell is made with the first one: most sessions run none."""
+    """Runs the commands of a session. The shell is opened with the first one: most sessions run none."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class CommandRunner:
         self._shell: Shell | None = None
         self._opening = Lock()
         self._paused = PausedRuns(session.files)
-        self._folder = session.files.roots[0]  # the working directory of a lasting shell
+        self._folder = session.files.roots[0]  # the working directory of a persistent shell
 
     # --- the shell
 
@@ -118,7 +118,7 @@ class CommandRunner:
     # --- before it runs
 
     def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> CallDecision:
-        """Without an overlay its effects cannot be reviewed before they count, so the command itself is."""
+        """Decide before it runs. Without an overlay its effects cannot be reviewed, so the command itself is."""
         direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs an overlay of the workspace, which is not available here")
@@ -129,20 +129,20 @@ class CommandRunner:
         )
 
     def analyze(self, command: str, *, contained: bool) -> CommandAnalysis:
-        """What the text of a command says that it would do. It does not run."""
+        """What a command would do, by its text. It does not run."""
         from handhold.core.policy.shell import ShellContext, analyze_command
 
         try:
             found = analyze_command(command, ShellContext(self._session.files.roots, self._folder, expanduser("~")))
             return replace(found, contained=contained)
-        except ExtraMissing as missing:  # nothing of it was read, not even whether it connects: not contained
+        except ExtraMissing as missing:  # not analyzed, so it may also use the network: not contained
             because = f"commands cannot be analyzed unless handhold[{missing.extra}] is installed"
             return CommandAnalysis(command, "unknown", because)
 
     # --- after it ran
 
     def _conclude(self, context: CallContext, request: Run, finished: CommandResult, decision: CallDecision) -> Reply:
-        """The command has ended; its effects are committed, or the reply says why they were discarded."""
+        """Commit the effects of a finished command, or reply why they were discarded."""
         effects = self._review(finished)
         ran = run.conclude(request, replace(finished, effects=effects), self._session.format_untrusted_path)
         if effects is None or not effects.files:
@@ -166,7 +166,7 @@ class CommandRunner:
             return reply
 
     def _review(self, finished: CommandResult) -> Effects | None:
-        """The effects that count, with the paths among them that are asked about."""
+        """The effects to commit, with the paths that need approval."""
         effects = finished.effects
         if not effects:
             return effects
@@ -188,20 +188,20 @@ class CommandRunner:
             within=effects.protected,
             privileged=effects.privileged,
         )
-        decision = counted if counted.verdict == "approved" else decision  # a person's word is what a reader looks for
+        decision = counted if counted.verdict == "approved" else decision  # an approval matters more
         ran = run.add_seen_diffs(ran, files, session.tracker, self._contents.read_content, session.format_path)
         context.token.raise_if_cancelled()
         times = self._reviewer.allowed_times(effects)
         return self._changes.commit(context, request, ran, files, decision, lambda _: self._remember(ran, files), times)
 
     def _set_times(self, effects: Effects) -> None:
-        """Of a command that changed nothing else. There is nothing to record: a time is no content."""
+        """Set folder times of a command that changed nothing else. Times are not recorded."""
         if times := self._reviewer.allowed_times(effects):
             with suppress_and_log(ToolError), self._session.files.transaction((), times) as transaction:
                 transaction.apply()
 
     def _remember(self, ran: RunResult, files: Sequence[FileChange]) -> None:
-        """The session knows what the reply shows whole, and what was moved; it no longer knows what is gone."""
+        """Record as read what the reply shows completely and what was moved; drop what was deleted."""
         session, tracker = self._session, self._session.tracker
         known = list(run.find_seen_changes(files, tracker))
         shown = {each.path for each in ran.seen_diffs if each.complete}

@@ -1,4 +1,4 @@
-"""What is known of a call while it is carried out."""
+"""The state of a call while it is carried out."""
 
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,7 +13,7 @@ class CallContext:
     call: Call
     started: float  # by perf_counter
     token: CancelToken
-    seq: int = 0  # in the journal; 0 until it is there, and for a call that only reads, until it ends
+    seq: int = 0  # its number in the journal; 0 until it is recorded, which a call that only reads is at its end
     repaired: tuple[str, ...] = ()  # what was repaired in its arguments
     dropped_undo: tuple[JournalEntry, ...] = ()  # calls whose undo is dropped to make room for this one's
 

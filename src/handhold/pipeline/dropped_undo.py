@@ -1,4 +1,4 @@
-"""What a reply says of earlier calls whose undo will be dropped, since there is no room for all."""
+"""Tells in a reply which earlier calls lose their undo for lack of room."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ MAX_NAMED_PATHS = 3  # of a call
 def describe(
     calls: Sequence[JournalEntry], session: str, visible_paths: Callable[[Sequence[str]], list[str]]
 ) -> list[Any]:
-    """One fact for each call. Of another session's, only the number and the tool."""
+    """The facts of each call; for another session's, only number and tool."""
     return [
         {"seq": each.seq, "tool": each.call.tool}
         | (

@@ -1,7 +1,7 @@
-"""The way of a call, top to bottom: decode, plan, decide, commit, record, reply.
+"""Carries out a call: decode, plan, decide, commit, record, reply.
 
-Each step is a file beside this one. A call never raises for what a model, a policy or the machine did wrong: that is
-a reply, too, and recorded.
+Each step is a module of this package. Errors of a model, a policy or the machine do not raise: they are recorded and
+returned as a reply.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CallExecutor:
-    """Carries out the calls of one session. `changes` and `commands` are made when the first call needs them."""
+    """Carries out the calls of one session. `changes` and `commands` are created when the first call needs them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class CallExecutor:
     def execute(
         self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
     ) -> Reply:
-        """The reply to a call: the one it got before, if it was carried out already."""
+        """The reply to a call; if it was carried out before, the reply it got then."""
         started = perf_counter()
         session = self._session
         try:
@@ -99,7 +99,7 @@ class CallExecutor:
     def _answer(
         self, context: CallContext, request: Request, plan: Answer | Changes, allowed: CallDecision | None
     ) -> Reply:
-        """Nothing has to be done: reply, and remember what the model was shown."""
+        """Reply to a call that changes nothing, and record what the model was shown."""
         reply = self._responder.reply(context, request, plan.result)
         for page in plan.pages if isinstance(plan, Answer) else ():
             self._session.tracker.record_page(page)

@@ -1,4 +1,4 @@
-"""Closing while calls are under way: no new ones begin, and what they use is released after the last of them."""
+"""Closes a toolbox while calls run: no new call starts, and resources are released after the last one."""
 
 import threading
 from collections import Counter
@@ -8,11 +8,11 @@ from time import monotonic
 
 from handhold.core.errors import ToolboxClosed
 
-STEP_SECONDS = 0.05  # between two attempts to interrupt what runs
+STEP_SECONDS = 0.05  # between two attempts to interrupt commands
 
 
 class OpenCalls:
-    """The calls under way, by thread. `release` is run once, when it is closed and none is left."""
+    """The running calls, by thread. `release` is called once, when it is closed and no call runs."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
@@ -23,7 +23,7 @@ class OpenCalls:
 
     @contextmanager
     def enter(self) -> Generator[None]:
-        """ToolboxClosed if it is."""
+        """Register a call. ToolboxClosed after `close`."""
         thread = threading.get_ident()
         with self._changed:
             if self._closed:
@@ -40,7 +40,7 @@ class OpenCalls:
             self._release_if_last()
 
     def close(self, interrupt: Callable[[], None], timeout: float) -> None:
-        """Let no more calls begin, and wait for those of other threads. What lasts longer releases when it ends."""
+        """Accept no more calls, and wait for those of other threads. A call that takes longer releases at its end."""
         until, own = monotonic() + timeout, threading.get_ident()
         with self._changed:
             self._closed = True
@@ -50,7 +50,7 @@ class OpenCalls:
                 if not self._threads.keys() - {own}:
                     break
                 self._changed.wait(min(left, STEP_SECONDS))
-            interrupt()  # again: a command may not have begun before
+            interrupt()  # again: a command may have started since
         self._release_if_last()
 
     def _release_if_last(self) -> None:

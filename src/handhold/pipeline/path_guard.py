@@ -1,4 +1,4 @@
-"""What a shell has to know about paths: by the policy of a session, and by what is protected in every workspace."""
+"""Tells a shell which paths are masked, locked or need review, by the policy and the protected names."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,24 +12,24 @@ from handhold.pipeline.session import Session
 
 
 class PolicyPathGuard:
-    """Fulfils the port PathGuard."""
+    """Implements the port PathGuard."""
 
     def __init__(self, session: Session, reviewer: PolicyReviewer) -> None:
         self._session = session
         self._reviewer = reviewer
 
     def needs_review(self, place: str) -> bool:
-        """Whether a name or a rule sets a place apart: such a one must not go unseen in a folder that changes whole."""
+        """Whether a protected name or a rule covers this path."""
         roots = self._session.files.roots
         root = next((root for root in roots if place.startswith(root.rstrip("/") + "/")), place)
         return self._reviewer.is_set_apart(place, root)
 
     def is_locked(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
-        content = Directory() if is_folder else ContentRef("", 0)  # what it would hold, nobody knows
+        content = Directory() if is_folder else ContentRef("", 0)  # its content is unknown
         return self._reviewer.is_locked(place, FileChange(place, None, content))
 
     def locked_paths(self) -> Sequence[str]:
-        """It cannot change the contents of others either; these are kept whole, with mode and time."""
+        """Paths whose content, mode and time such a command must not change."""
         return self._session.files.with_io_timeout(self._locked.paths, lambda: None)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""From a request to a plan: whether its paths may be touched at all, and what it would do. Nothing is changed."""
+"""Plans a request: checks that its paths may be used, and computes what it would do. Nothing is changed."""
 
 from handhold.core import tools
 from handhold.core.errors import Denied, ReadOnly
@@ -22,7 +22,7 @@ class Planner:
         self._converter = converter
 
     def plan(self, request: Request) -> tuple[Answer | Changes | Command | JobAction | Restart, CallDecision | None]:
-        """All that a call reads happens here: what was to be searched for or converted is an answer already."""
+        """The plan of a request. Searches and conversions are carried out here: their plan is the answer."""
         allowed = self._authorize(request)
         view = self._session.view
         plan = tools.plan(request, view)
@@ -33,11 +33,11 @@ class Planner:
             return tools.conclude_conversion(plan, self._converter.convert(plan), view), allowed
         if isinstance(plan, Command):
             for root in self._session.files.roots:
-                self._session.files.stat(root)  # a root that does not answer fails here, not while its sandbox is made
+                self._session.files.stat(root)  # a root that does not answer fails here, not while the sandbox starts
         return plan, allowed
 
     def _authorize(self, request: Request) -> CallDecision | None:
-        """Denied or ReadOnly if one of the paths may not be touched in this way, whatever the change is."""
+        """Denied or ReadOnly if one of the paths may not be used in this way."""
         files, policy = self._session.files, self._session.policy
         verb = Verb.READ if isinstance(request, READ_REQUESTS) else Verb.CHANGE
         allowed = None
@@ -54,7 +54,7 @@ class Planner:
         return allowed
 
     def _redact(self, result: Result) -> Result:
-        """Search hits without the values of secret files, should another file hold one."""
+        """Search hits with the values of secret files redacted."""
         if not isinstance(result, GrepResult) or not result.files:
             return result
         redaction = self._session.secret_files.redaction(searching=True)

@@ -54,7 +54,7 @@ class PolicyReviewer:
 
     @property
     def _command_policy(self) -> Policy:
-        """For what commands do, and for undoing that: secrets may be usable there."""
+        """The policy for commands and for undoing them, which may use secret files."""
         return self._session.secret_files.policy
 
     def _repositories(self, files: Sequence[FileChange]) -> Repositories:
@@ -154,7 +154,7 @@ class PolicyReviewer:
         return None
 
     def _was_made_here(self, change: FileChange) -> bool:
-        """Whether this session made what is gone."""
+        """Whether this session created what is lost."""
         before, session = change.before, self._session
         return (
             isinstance(before, StagedContent) and session.journal.last_writer(change.path, before.hash) == session.name
@@ -214,7 +214,7 @@ def make_finding(verb: Verb, place: str, decision: Decision) -> PolicyFinding:
 
 
 def format_rule(decision: Decision) -> str:
-    """The deciding rule, with the place where it is written."""
+    """The deciding rule, with the file that contains it."""
     return f"{decision.rule} ({decision.source})" if decision.source else decision.rule
 
 

@@ -1,4 +1,4 @@
-"""From a result or an error to a reply, in the words of the dialect, and into the journal."""
+"""Turns results and errors into replies, in the wording of the dialect, and records them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -66,13 +66,13 @@ class Responder:
         durable: bool = False,
         decision: CallDecision | None = None,
     ) -> Reply:
-        """For a call after which nothing is left to do."""
+        """For a call with nothing left to do."""
         reply = self.reply(context, request, result)
         self.record(context, reply, durable=durable, decision=decision)
         return reply
 
     def reply_discarded(self, context: CallContext, request: Run, ran: RunResult, error: ToolError) -> Reply:
-        """For a command that ran and whose changes were discarded: why, and what it printed."""
+        """For a command whose changes were discarded: the reason and the output."""
         call, nothing = context.call, run.discard_effects(ran)
         words = self._session.dialect.refuse(call.tool, error, hints=self._session.options.hints)
         printed = self._encode(context, request, nothing)
@@ -93,7 +93,7 @@ class Responder:
     def record(
         self, context: CallContext, reply: Reply, *, durable: bool = False, decision: CallDecision | None = None
     ) -> None:
-        """The end of a call in the journal, and its beginning too if it only read."""
+        """Record the outcome of a call, and the call itself if it only read."""
         journal, outcome = self._session.journal, self._replays.make_outcome(reply, context.call)
         if context.seq:
             journal.record_outcome(context.seq, outcome, durable=durable, decision=decision)
@@ -120,7 +120,7 @@ class Responder:
         return [self._session.format_path(path) for path in paths if self._session.is_visible(path)]
 
     def _remember_stale(self, stale: Stale) -> None:
-        """The refusal showed all that changed, so the session knows the file again."""
+        """Record the file as read: the refusal showed everything that changed."""
         snapshot = self._session.files.read(stale.path)
         if snapshot.hash == stale.now:
             self._session.tracker.record_diff(snapshot)

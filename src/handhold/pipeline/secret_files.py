@@ -41,7 +41,7 @@ class SecretFiles:
 
     @cached_property
     def masked_hidden_paths(self) -> HiddenPaths | None:
-        """What commands may not read; None if no rule denies them anything."""
+        """The paths that commands may not read; None if no rule denies them any."""
         if not self._usable or not isinstance(self.policy, RulePolicy):
             return self._hidden
         if not self.policy.has_read_restrictions:
@@ -62,7 +62,7 @@ class SecretFiles:
 
     @property
     def last_redaction(self) -> Redaction:
-        """What was redacted last."""
+        """The last redaction."""
         return self._redaction
 
     def redaction(self, *, searching: bool = False) -> Redaction | None:
@@ -95,7 +95,7 @@ class SecretFiles:
                 head = self._files.read_head(path, MAX_SECRET_FILE_BYTES).data
                 secrets = find_secrets(head, place.rpartition("/")[2])
                 self._known[place] = stat.identity, secrets
-        except ToolError:  # it cannot be read, or is gone
+        except ToolError:  # it cannot be read, or no longer exists
             log_swallowed()
             return
         yield from secrets

@@ -1,4 +1,4 @@
-"""One agent's conversation with a workspace: what it may reach, what it has read, and in which words it is answered."""
+"""A session: one agent's conversation with a workspace."""
 
 from functools import cached_property
 from hashlib import sha256
@@ -22,7 +22,7 @@ from handhold.pipeline.secret_files import SecretFiles
 
 
 class Session:
-    """What every step of a call needs to know. The approver may be exchanged at any time."""
+    """What every step of a call needs. The approver may be replaced at any time."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Session:
 
     @cached_property
     def hidden_paths(self) -> HiddenPaths | None:
-        """What file tools do not show; None where no rule denies reading."""
+        """The files that tools do not show; None if no rule denies reading."""
         if isinstance(self.policy, ModePolicy):
             return None
         visible = GuardedView(self.files, self.policy, self.tracker, self.options).is_visible
@@ -65,13 +65,13 @@ class Session:
 
     @cached_property
     def read_rules_hash(self) -> str:
-        """Changes when a rule about reading does: a reply made under other rules is not shown again."""
+        """A hash of the rules about reading: a reply made under other rules is not replayed."""
         rules = self.policy.read_rules_key if isinstance(self.policy, RulePolicy) else ""
         return sha256(rules.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found in settings and does not count."""
+        """Parts of the settings that have no effect."""
         return self.policy.warnings if isinstance(self.policy, RulePolicy) else ()
 
     def is_visible(self, place: str) -> bool:
@@ -83,9 +83,9 @@ class Session:
         return format_path(place) if self.options.absolute_paths else shorten_path(place, self.files.roots)
 
     def format_requested_path(self, place: str, request: Request) -> str:
-        """As the model spelled it, if it named this path."""
+        """The path as the model spelled it, if the request names it."""
         return next((path for path in request.paths if self.files.resolve(path) == place), self.format_path(place))
 
     def format_untrusted_path(self, place: str) -> str:
-        """For names that a command gave: one may be a secret, like anything that it prints."""
+        """A path that a command created, with secrets redacted: a command can put one into a name."""
         return self.secret_files.last_redaction.redact(self.format_path(place))

@@ -1,4 +1,4 @@
-"""Committing a change set: recorded as intended, applied, recorded as done; or rolled back at the next start."""
+"""Commits a change set: record the intent, apply, record the outcome; recovers what a dead process left."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ def commit(
 
 
 def recover(files: Files, journal: Journal) -> None:
-    """Finish or roll back what a process that died left half done. Checked before every call: it costs one query."""
+    """Finish or roll back the transactions of dead processes. Called before every call: it costs one query."""
     if not journal.incomplete_transactions():
         return
     try:
@@ -53,7 +53,7 @@ def recover(files: Files, journal: Journal) -> None:
             for incomplete in journal.incomplete_transactions():
                 _recover_one(incomplete, files, journal)
     except Busy:
-        pass  # whoever holds it is alive: what looks incomplete may be what it is doing
+        pass  # the lock's owner is alive, and the incomplete transaction may be its own
 
 
 def _recover_one(incomplete: IncompleteTransaction, files: Files, journal: Journal) -> None:
@@ -61,7 +61,7 @@ def _recover_one(incomplete: IncompleteTransaction, files: Files, journal: Journ
         changed = files.recover(incomplete)
     except ToolError:
         log_swallowed()
-        return  # of a root that is not open here, or the machine will not have it: it stays open, for a later call
+        return  # its root is not open here, or the machine failed: a later call tries again
     if not incomplete.is_recorded:
         note = json.dumps({"left": changed}) if changed else None
         journal.record_outcome(incomplete.seq, Outcome("interrupted", None, 0.0, note), durable=True)

@@ -1,7 +1,7 @@
-"""Undo and redo: the same changes reversed, through the same commit.
+"""Undo and redo: reversed changes, committed like any other.
 
-Calls of the file tools add up to one change. A command stands by itself, since its files change places one at a time;
-so several calls with a command among them are undone step by step, the newest first, each step all or nothing.
+Consecutive calls of file tools are undone as one change. A command is a step of its own, since its files are moved one
+at a time. So several calls with a command among them are undone step by step, newest first, each step all or nothing.
 """
 
 import json
@@ -72,10 +72,10 @@ class UndoService:
         return Reply("success", text, facts, ui_extra=result.diff, result=result)
 
     def _reverse(self, direction: Direction, target: Target, *, preview: bool, keep_times: bool) -> UndoResult:
-        """Undo or redo what is meant. Refused where it would lose a later change, or today's policy denies it.
+        """Undo or redo a target. Refused if it would lose a later change, or today's policy denies it.
 
-        A file that gets other contents gets the time of now, so that whoever builds from it notices; with `keep_times`,
-        the time that it had. An index of git always keeps it (`renewable_paths`).
+        A file whose contents change gets the current time, so that build tools notice; with `keep_times`, its old
+        time. A git index always gets its old time (`renewable_paths`).
         """
         steps = [reverse_step(step) for step in reversed(self._steps(self._choose(direction, target)))]
         self._check_policy(steps)
@@ -102,7 +102,7 @@ class UndoService:
         return self._diff_visible([change for step in self._steps(chosen) for change in step.files])
 
     def _diff_visible(self, files: Sequence[FileChange]) -> str:
-        """Without contents that a file has which may not be read, under any name."""
+        """The diff without contents of files that may not be read, under any name."""
         hidden = self._hidden_contents(files, self._session.hidden_paths)
         return self._contents.diff(
             [change for change in files if not {hash_or_none(change.before), hash_or_none(change.after)} & hidden]
@@ -116,10 +116,10 @@ class UndoService:
     def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
         return history.build_undo_steps(self._journal, self._session.name, chosen)
 
-    # --- whether it may be done today
+    # --- whether the policy allows it
 
     def _check_policy(self, steps: Sequence[UndoStep]) -> None:
-        """Denied if it would touch what may not be read or changed, or bring such content under another name."""
+        """Denied if it would touch what may not be read or changed, or copy such content to another path."""
         files = [change for step in steps for change in (*step.files, *self._entries_within(step.files))]
         for change in files:
             for verb in (Verb.READ, classify_change(change)):
@@ -133,7 +133,7 @@ class UndoService:
             raise Denied(copied, "it would receive the content of a file that may not be read", "secrets")
 
     def _entries_within(self, files: Sequence[FileChange]) -> Iterator[FileChange]:
-        """What comes and goes with whole folders."""
+        """The entries of folders that are moved whole."""
         for change in files:
             for tree in (change.before, change.after):
                 if isinstance(tree, StagedContent) and tree.kind == "tree":
@@ -142,7 +142,7 @@ class UndoService:
                         yield FileChange(f"{change.path}/{escape_ambiguous(way)}", *sides)
 
     def _hidden_contents(self, files: Sequence[FileChange], hidden: HiddenPaths | None) -> set[str | None]:
-        """The hashes of files that are hidden today, as far as they are of a size with one of these."""
+        """The hashes of files that are hidden today and have the size of one of these."""
         if hidden is None:
             return set()
         sides = (side for change in files for side in (change.before, change.after))
@@ -156,10 +156,10 @@ class UndoService:
             if stat and stat.kind == "file" and stat.identity.size in sizes
         }
 
-    # --- whether it can be done
+    # --- whether it is possible
 
     def _check_undoable(self, steps: Sequence[UndoStep]) -> None:
-        """ContentDropped if what was there is no longer kept; UndoConflict if a path was changed since."""
+        """ContentDropped if an old content is no longer kept; UndoConflict if a path was changed since."""
         gone = tuple(change.path for step in steps for change in step.files if self._is_dropped(change))
         if gone:
             raise ContentDropped(gone)
@@ -182,18 +182,18 @@ class UndoService:
                 return not self._session.contents.has(content.hash)
 
     def _will_match(self, change: FileChange, projected: "ProjectedState") -> bool:
-        """Whether a path will be its `before` when its turn comes, as far as that can be told."""
+        """Whether a path will be its `before` when its step runs, as far as that is known now."""
         if change.path in projected.contents:
             return is_same_content(projected.contents[change.path], change.before)
-        # A folder around it, or a thing in it, goes or comes first: its own step will look.
+        # An earlier step changes a folder above it or something in it: its own step checks.
         if projected.affects(change.path):
             return True
         try:
             return is_current(self._files, change.path, change.before)
-        except PermissionDenied:  # a folder above is closed, as the command left it: the commit opens it and looks
+        except PermissionDenied:  # a command closed a folder above: the commit opens it and checks
             return True
 
-    # --- doing it
+    # --- committing
 
     def _commit(self, direction: Direction, target: Target, steps: Sequence[UndoStep], *, keep_times: bool) -> None:
         batch = self._journal.entries(last=1)[-1].seq if len(steps) > 1 else 0
@@ -241,12 +241,11 @@ class UndoService:
 
 
 def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
-    """What an undo or redo did, in a line."""
-    done = {"undo": "Taken back", "redo": "Done again"}[result.verb]
-    would = {"undo": "Would take back", "redo": "Would do again"}[result.verb]
+    """What an undo or redo did, in one line."""
+    done, would = {"undo": ("Undid", "Would undo"), "redo": ("Redid", "Would redo")}[result.verb]
     listed = ", ".join(shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
-    return f"{would if result.preview else done}: {', '.join(result.calls)} ({listed}{more})"
+    return f"{would if result.preview else done} {', '.join(result.calls)}: {listed}{more}"
 
 
 def reverse_step(step: UndoStep) -> UndoStep:
@@ -263,7 +262,7 @@ def name_calls(step: UndoStep) -> list[str]:
 
 
 def is_same_content(actual: Content | None, wanted: Content | None) -> bool:
-    """Whether what one step leaves is what the next one wants. Of a folder, its own step will see what is in it."""
+    """Whether one step leaves what the next one expects. The content of a folder is checked by its own step."""
     return (is_folder(actual) and is_folder(wanted)) or hash_or_none(actual) == hash_or_none(wanted)
 
 
@@ -274,7 +273,7 @@ def is_folder(content: Content | None) -> bool:
 
 
 class ProjectedState:
-    """What the steps before leave."""
+    """The contents that earlier steps leave."""
 
     def __init__(self) -> None:
         self.contents: dict[str, Content | None] = {}
@@ -283,7 +282,7 @@ class ProjectedState:
     def add(self, files: Sequence[FileChange]) -> None:
         for change in files:
             if any(isinstance(side, StagedContent) and side.kind == "tree" for side in (change.before, change.after)):
-                # What goes or comes along with a whole folder was told by no step so far.
+                # What is moved along with a whole folder is in no step so far.
                 self.contents = {
                     path: left for path, left in self.contents.items() if not path.startswith(f"{change.path}/")
                 }
@@ -291,7 +290,7 @@ class ProjectedState:
             self._parents.update(parent_folders(change.path))
 
     def affects(self, path: str) -> bool:
-        """Whether it lies in one of them, or one of them in it."""
+        """Whether an earlier step changes a folder above this path, or something in it."""
         return path in self._parents or any(folder in self.contents for folder in parent_folders(path))
 
 

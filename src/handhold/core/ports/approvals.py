@@ -22,31 +22,31 @@ ConsentName = Literal["no", "once", "session", "pattern"]
 
 @dataclass(frozen=True)
 class PendingApproval:
-    """A question that was put down for somebody to answer, in this process or another."""
+    """A question that waits in the store for an answer, from this process or another."""
 
-    id: str  # random; the store gives it
+    id: str  # random; assigned by the store
     hash: str  # of the request and the changes
     session: str
     at: float
     tool: str
     because: str
     command: str
-    diff: str  # what needs approval first; it says where it leaves something out
-    allows: tuple[str, ...] = ()  # the keys that an answer for the session would give
-    patterns: tuple[str, ...] = ()  # and for a pattern
+    diff: str  # starts with what needs approval; says where it is cut
+    allows: tuple[str, ...] = ()  # the keys that the answer "session" grants
+    patterns: tuple[str, ...] = ()  # the keys that the answer "pattern" grants
     answer: Consent | Literal[""] = ""
     by: str = ""
     spent: bool = False  # the approval was used
-    uncut: int = 0  # lines at the beginning of the diff that show what needs approval: they are never cut
+    uncut: int = 0  # lines at the start of the diff that show what needs approval and are never cut
 
 
 class ApprovalStore(Protocol):
-    """Questions and answers. An answer is good for what was asked, by its hash, and for nothing else."""
+    """Questions and answers. An answer is valid only for the question with the same hash."""
 
     def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
-        """Put down, or put again: under its id. An answer that was not used yet stays.
+        """Store a question, or store it again under the same id. An unused answer to it is kept.
 
-        None: there is no room for it beside the questions that wait, and none of them makes way.
+        None if there is no room: questions that wait are not evicted.
         """
         ...
 
@@ -55,40 +55,40 @@ class ApprovalStore(Protocol):
         ...
 
     def get_pending(self, which: str) -> PendingApproval:
-        """By its id or its hash. NoPendingApproval if there is none, or it was answered already."""
+        """The question with this id or hash. NoPendingApproval if there is none, or it was answered already."""
         ...
 
     def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
-        """NoPendingApproval as above. It says nothing to the session before that asks again."""
+        """Store an answer, which takes effect when the session sends the call again. NoPendingApproval as above."""
         ...
 
     def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
-        """The answer to exactly this, once; None if there is none. A `no` is an answer."""
+        """The answer to this question, usable once; None if there is none. A `no` is an answer."""
         ...
 
     def grant(self, session: str, key: str, *, by: str) -> None:
-        """From now on, for a session: one that outlives the process, for a day."""
+        """Allow a key for a session; it outlives the process and expires after a day."""
         ...
 
     def list_grants(self, session: str) -> Mapping[str, str]:
-        """What was, and by whom."""
+        """The keys that are granted to a session, with who granted each."""
         ...
 
 
 @dataclass(frozen=True)
 class Question:
-    """What an approver is shown: the change itself."""
+    """What an approver decides about: the change itself, or a command before it runs."""
 
     tool: str
     files: tuple[FileChange, ...]
     diff: str
     because: str
-    command: str = ""  # that did it, on a shadow; without files, that has not run yet
-    id: str = ""  # a hash of the request and of every change from end to end: an answer is for these and no others
+    command: str = ""  # the command that made these changes in the sandbox; without `files`, it has not run yet
+    id: str = ""  # a hash of the request and of every change; the answer is valid only for these
     rule: str = ""
-    session: str = ""  # what "session" would allow from now on, in words; empty: it cannot be said
-    patterns: tuple[str, ...] = ()  # what "pattern" would
-    uncut: int = 0  # lines at the beginning of the diff that show what needs approval: they are never cut
+    session: str = ""  # what the answer "session" would allow, in words; empty if it is not offered
+    patterns: tuple[str, ...] = ()  # what the answer "pattern" would allow
+    uncut: int = 0  # lines at the start of the diff that show what needs approval and are never cut
 
 
 class RunPaused(Exception):
@@ -103,10 +103,13 @@ ApproverReply = bool | Consent | ConsentName | None
 
 
 class Approver(Protocol):
-    """Whoever can be asked. One whose `present` is false cannot, just now; one with a `name` is called so."""
+    """A function that decides about questions, sync or async.
+
+    If it has a `present` that is false, nobody is asked now. The journal records its `name`, if it has one.
+    """
 
     def __call__(self, question: Question, /) -> ApproverReply | Awaitable[ApproverReply]:
-        """True is "once", False is "no". None: the answer will come later, and the question waits for it.
+        """True is "once", False is "no". None means that the answer comes later: the question waits in the store.
 
         An awaitable is awaited. Every other answer, and an exception other than RunPaused, refuses the call with
         APPROVER_INVALID.

@@ -1,4 +1,4 @@
-"""Images and PDFs as a model can take them."""
+"""Converts images and PDF files for a model."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from handhold.core.plans import Convert
 
 
 class Converter(Protocol):
-    """Makes of a file that is not text what a model can take. What it is handed may be made to do harm."""
+    """Converts a file that is not text into text and images. The file may be malicious."""
 
     def convert(self, convert: Convert) -> ConvertedImage | ConvertedPdf:
         """An image, or pages of a PDF.

@@ -12,29 +12,29 @@ from handhold.core.results import Reply, Result, ToolSpec
 
 @dataclass(frozen=True)
 class DialectOptions:
-    """What differs between dialects besides words."""
+    """How a dialect behaves, apart from its wording."""
 
     matching: Matching
     hints: bool
     requires_read: bool = True
-    lists_folders: bool = True  # a folder that is to be read is listed; else refused
-    folder_depth: int = 1  # and so many levels of it
+    lists_folders: bool = True  # reading a folder lists it; else it is refused
+    folder_depth: int = 1  # how many levels of it
     first_cell: int = 1  # the number of a notebook's first cell, where cells have no ids
-    records_write_as_read: bool = True  # whether a file that was written whole counts as seen; one that was edited does
-    absolute_paths: bool = False  # in what a search shows; else those of the first root are relative to it
-    search_seconds: float = 20.0  # the longest that a search may take
-    max_visited_entries: int | None = None  # the most that a search for names visits, in the order of paths; None: all
-    shell_persists: Literal["nothing", "folder", "exports"] = "nothing"  # what one command hands on to the next
+    records_write_as_read: bool = True  # whether a file that was written whole counts as read; an edited one does
+    absolute_paths: bool = False  # in search results; else paths in the first root are relative to it
+    search_seconds: float = 20.0  # when a search stops
+    max_visited_entries: int | None = None  # how many entries a search for names visits, in path order; None: all
+    shell_persists: Literal["nothing", "folder", "exports"] = "nothing"  # what one command passes on to the next
 
 
 @dataclass(frozen=True)
 class ReplyFrame:
-    """What stands around a reply, for a dialect whose replies are forms that tell it."""
+    """The context of a reply, for a dialect whose replies include it."""
 
     tool: str
     arguments: str  # canonical JSON
-    folder: str  # that relative paths begin at
-    resolve_path: Callable[[], str]  # the path that was asked about, as it really is; empty if there is none
+    folder: str  # that relative paths start from
+    resolve_path: Callable[[], str]  # the requested path, resolved; empty if there is none
 
 
 class Dialect(Protocol):
@@ -51,21 +51,21 @@ class Dialect(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What teaches a model to use these tools together, for its system prompt."""
+        """Instructions for the system prompt: how to use these tools together."""
         ...
 
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request: ...
 
     def decode_and_repair(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
-        """The same, and what had to be mended in these arguments."""
+        """The same, and what was repaired in the arguments."""
         ...
 
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:
-        """The words for a result. `call_id` is the call's id, fit to be shown; empty if the client gave none."""
+        """The text for a result. `call_id` is safe to show; empty if the client gave none."""
         ...
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str: ...
 
     def frame(self, reply: Reply, frame: ReplyFrame) -> str:
-        """The text of a reply as it leaves; for most dialects, as it is."""
+        """The final text of a reply; most dialects do not change it."""
         ...

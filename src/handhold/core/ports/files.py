@@ -15,7 +15,7 @@ from handhold.core.facts import (
 from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent
 from handhold.core.ports.journal import IncompleteTransaction
 
-MAX_EDITABLE_BYTES = 64 * 1024 * 1024  # larger files are read by page and never held whole
+MAX_EDITABLE_BYTES = 64 * 1024 * 1024  # larger files are read by page and never read whole
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class FileView(Protocol):
         ...
 
     def stat(self, path: str) -> FileStat | None:
-        """What stands there; None if nothing does."""
+        """File metadata at `path`, or None if it does not exist."""
         ...
 
     def read(self, path: str) -> FileSnapshot:
@@ -39,7 +39,7 @@ class FileView(Protocol):
         ...
 
     def read_head(self, path: str, count: int) -> FileHead:
-        """How a regular file begins: at most `count` bytes of it."""
+        """The first bytes of a regular file, at most `count`."""
         ...
 
     def read_page(
@@ -47,8 +47,7 @@ class FileView(Protocol):
     ) -> Page:
         """At most `limit` lines from line `offset` on, each cut to `width` characters.
 
-        Of the file as it is, or as it was read. PastEnd beyond the last line; a file without lines has a first page
-        with nothing on it.
+        Of the file now, or of `snapshot`. PastEnd beyond the last line; a file without lines has an empty first page.
         """
         ...
 
@@ -57,7 +56,7 @@ class FileView(Protocol):
         ...
 
     def declared_encoding(self, path: str) -> DeclaredEncoding | None:
-        """What is said about the encoding of a file, whether it is there or not. It raises nothing."""
+        """The encoding that is declared for a path, whether or not the file exists. It does not raise."""
         ...
 
     def fingerprint(self, path: str) -> tuple[FileIdentity, str]:
@@ -65,113 +64,115 @@ class FileView(Protocol):
         ...
 
     def is_writable(self, path: str) -> bool:
-        """Whether the root that a path lies in may be changed."""
+        """Whether the root that contains a path may be changed."""
         ...
 
     def suggest_paths(self, path: str) -> tuple[str, ...]:
-        """Paths that may be meant by one that leads to nothing, the likeliest first: beside it, or of the same name.
+        """Existing paths that a missing one may mean, likeliest first: in the same folder, or of the same name.
 
-        Found in a short time, and so not always all of them.
+        The search is short, so the list may be incomplete.
         """
         ...
 
     def has_outside_link(self, path: str) -> bool:
-        """Whether a file has another name, a hard link, that does not lie below the roots."""
+        """Whether a file has a hard link outside the roots."""
         ...
 
     def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> "HiddenPaths":
-        """What of the workspace `is_denied` names, of places really spelled; for as long as the workspace is open.
+        """The paths for which `is_denied` is true, given resolved paths; valid while the workspace is open.
 
-        With `local_only`, nothing is looked up in folders that another machine or process serves.
+        With `local_only`, network and FUSE mounts are not searched.
         """
         ...
 
 
 class HiddenPaths(Protocol):
-    """Files that may not be read, as of now: under the names that a rule is about, and under every other."""
+    """Files that may not be read now, under the names that a rule covers and under every other name."""
 
     def paths(self, until: float | None = None) -> Sequence[str]:
-        """Where they are, really spelled; of a folder that is hidden whole, the folder.
+        """Their resolved paths; for a folder that is hidden entirely, the folder.
 
-        TimeoutError if that is not known at `until`, on the monotonic clock.
+        TimeoutError if they are not known at `until`, on the monotonic clock.
         """
         ...
 
     def files(self, until: float | None = None) -> Sequence[str]:
-        """The files among them one by one, also those in folders that are hidden whole. TimeoutError likewise."""
+        """The hidden files one by one, including those in hidden folders. TimeoutError as above."""
         ...
 
     def hard_links(self) -> Mapping[tuple[int, int], str]:
-        """Those files that have several names, by device and inode: a denied one of each, really spelled."""
+        """Hidden files with several names, by device and inode, with the resolved path of a denied name."""
         ...
 
 
 class Transaction(Protocol):
-    """A set of changes whose `before`s were true when it was opened. Nobody else commits meanwhile."""
+    """A change set whose `before`s were current when it was opened. No other commit runs meanwhile."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def files(self) -> tuple[FileChange, ...]:
-        """The changes with what they bring along: directories to be made, the mode of what goes away."""
+        """The changes, with the directories to create and the modes of what is removed."""
         ...
 
     def apply(self) -> Mapping[str, FileIdentity]:
-        """All of them, durably, or none: what fails is taken back and raised. Identities of the files written."""
+        """Apply all changes durably, or roll back and raise. Returns the identities of the written files."""
         ...
 
     def roll_back(self) -> None:
-        """Undo `apply`, for when the journal could not say that it happened."""
+        """Undo `apply`, if the journal could not record it."""
         ...
 
     def clean_up(self, *, renew: Collection[str] = ()) -> None:
-        """Throw away what was kept for taking back. Files of `renew` that got other contents are of this moment."""
+        """Remove what was kept for a rollback. Files in `renew` whose contents changed get the current time."""
         ...
 
 
 class Files(FileView, Protocol):
-    """The workspace: the view, and the one door through which it changes."""
+    """The workspace: the view, and the transactions through which it changes."""
 
     def transaction(
         self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
     ) -> AbstractContextManager[Transaction]:
-        """Stale if a file is no longer its `before`. `times` are set once the changes of a command are made."""
+        """Stale if a file is no longer its `before`. `times` are set after the changes of a command."""
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold off every transaction on this workspace, of any process."""
+        """Block every transaction on this workspace, in any process."""
         ...
 
     def recover(self, incomplete: "IncompleteTransaction") -> tuple[str, ...]:
-        """Finish or take back what a dead process left; name the paths that somebody changed since. Call it alone."""
+        """Finish or roll back a dead process's transaction. Returns paths that were changed since. Hold `exclusive`."""
         ...
 
     def is_current(self, path: str, content: Content) -> bool:
-        """Whether this very thing is there: by its inode and time, else by what it holds and its mode."""
+        """Whether a path has this content: by inode and time, else by content and mode."""
         ...
 
     def read_staged(self, content: StagedContent, path: str) -> bytes | None:
-        """What a shelved file or link holds, in its slot or at its path; None if it is neither, or too large."""
+        """The bytes of a staged file or link, from its slot or its path; None if it is in neither, or too large."""
         ...
 
     def list_staged_tree(self, content: StagedContent, path: str, limit: int) -> Sequence[tuple[str, StagedContent]]:
-        """What lies in a shelved tree, in its slot or at its path, by the way there: the first of it, unread."""
+        """The first `limit` entries of a staged tree, by relative path, from its slot or its path; not read."""
         ...
 
     def exact_hash(self, content: StagedContent, path: str) -> str | None:
-        """Of all that a shelved thing is, in its slot or at its path: kind, mode, owner and content, of a tree of all
-        that is in it. The same hash means the same thing; None if it is in neither place."""
+        """A hash of kind, mode, owner and content of a staged entry, for a tree of everything in it.
+
+        None if it is neither in its slot nor at its path.
+        """
         ...
 
     def is_staged(self, content: StagedContent) -> bool:
-        """Whether its slot still holds it."""
+        """Whether it is still in its slot."""
         ...
 
     def with_io_timeout(self, work: Callable[[], T], raise_if_cancelled: Callable[[], None]) -> T:
-        """What this work gives, which reads here and changes nothing.
+        """The result of `work`, which only reads the workspace.
 
-        SystemFailure if what lies beneath falls silent; whatever `raise_if_cancelled` raises, meanwhile.
+        SystemFailure if the file system does not answer; or what `raise_if_cancelled` raises meanwhile.
         """
         ...
 

@@ -10,7 +10,7 @@ from handhold.core.plans import FileChange
 
 @dataclass(frozen=True)
 class Call:
-    """Who asked for what."""
+    """A call: who asked for what."""
 
     session: str
     turn: str
@@ -22,16 +22,16 @@ class Call:
 
 @dataclass(frozen=True)
 class CallDecision:
-    """Why a call went ahead, or did not."""
+    """Why a call was carried out or refused."""
 
     verdict: Literal["allowed", "approved", "refused"]
-    rule: str = ""  # with where it is written
+    rule: str = ""  # with the file that contains it
     by: str = ""  # who approved
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended. `reply` is what a repeated call gets again."""
+    """How a call ended. `reply` is sent again if the call is repeated."""
 
     status: str
     code: str | None
@@ -41,20 +41,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A call in the journal. `changed` counts files; `undone` tells whether it stands taken back."""
+    """A call in the journal. `changed` is the number of files; `undone` is whether its change is undone now."""
 
     seq: int
     at: float
     call: Call
-    decision: str  # the verdict; empty: it never came to one
-    rule: str  # that decided, with where it is written
+    decision: str  # the verdict; empty if none was reached
+    rule: str  # that decided, with the file that contains it
     approver: str
-    outcome: Outcome | None  # None: it never came to an end
+    outcome: Outcome | None  # None if it never finished
     paths: tuple[str, ...]  # the first hundred
     changed: int
-    takes_back: tuple[int, ...]  # for an undo or redo: the calls it is about
+    takes_back: tuple[int, ...]  # the calls that an undo or redo reversed
     undone: bool
-    kept: bool  # whether the contents for taking it back are still there
+    kept: bool  # whether the contents for its undo are still kept
 
     @property
     def succeeded(self) -> bool:
@@ -63,7 +63,7 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class IncompleteTransaction:
-    """A transaction that a dead process left: not settled, or settled and not cleaned up."""
+    """A transaction that a dead process left: without an outcome, or not cleaned up."""
 
     seq: int
     transaction: str
@@ -73,25 +73,25 @@ class IncompleteTransaction:
 
 @dataclass(frozen=True)
 class JournalVerification:
-    """What a look at every record of the journal found. Each is hashed with all that came before it.
+    """The result of checking every record of the journal. Each record is hashed with all records before it.
 
-    The head is the last of these hashes: noted elsewhere, it tells later whether anything up to it was rewritten.
+    The head is the last of these hashes. Kept elsewhere, it shows later whether any record up to it was rewritten.
     """
 
     count: int
     head: str
     problem: str | None = None
-    at: int | None = None  # the record where the trouble begins; None: it is in no single one
-    noted_at: int | None = None  # the record that the noted head is of, if it is in the chain
+    at: int | None = None  # the first bad record; None if the problem is in no single one
+    noted_at: int | None = None  # the record with the noted head, if it is in the chain
 
 
 class Journal(Protocol):
-    """Append-only: what each call set out to do, and what became of it."""
+    """Append-only: the intent of each call, and its outcome."""
 
     def begin(self, call: Call) -> int: ...
 
     def record_call(self, call: Call, outcome: Outcome, *, decision: CallDecision | None = None) -> None:
-        """Begin and settle at once: for a call that only read, or was refused before it could do anything."""
+        """Record a call and its outcome at once: for one that only read, or was refused before it changed anything."""
         ...
 
     def record_intent(
@@ -103,10 +103,10 @@ class Journal(Protocol):
         decision: CallDecision,
         reverses: Sequence[int] = (),
     ) -> Sequence[JournalEntry]:
-        """Durable before it returns, with the contents that are at hand.
+        """Record the changes durably, with the contents that they carry.
 
-        Returns the calls whose undo has to be given up for lack of room. Nothing of them is dropped before
-        `record_outcome` was told that the reply says so.
+        Returns the calls whose undo has to be given up for lack of room. They are dropped only after `record_outcome`
+        was called with them, that is, after the reply named them.
         """
         ...
 
@@ -119,14 +119,14 @@ class Journal(Protocol):
         decision: CallDecision | None = None,
         dropped_undo: Sequence[int] = (),
     ) -> None:
-        """The decision comes here for a call that had no intent: one that only read, or was refused.
+        """`decision` is for a call without an intent: one that only read, or was refused.
 
-        `dropped_undo` are the calls of which the reply says that their undo will be dropped: later intents may drop it.
+        `dropped_undo` are the calls whose undo the reply gives up: later intents may drop it.
         """
         ...
 
     def mark_cleaned_up(self, seq: int) -> None:
-        """Nothing of this transaction is left to clean up."""
+        """Record that a transaction is cleaned up."""
         ...
 
     def incomplete_transactions(self) -> Sequence[IncompleteTransaction]: ...
@@ -144,17 +144,17 @@ class Journal(Protocol):
         ...
 
     def last_writer(self, path: str, hash: str) -> str:
-        """The session that last gave this file this content; empty if it was none of ours."""
+        """The session that last wrote this content to this file; empty if none did."""
         ...
 
     def verify(self, noted_head: str = "") -> JournalVerification:
-        """Whether all of it is as it was written, in its order, and what the chain says of a head noted before."""
+        """Check that no record was changed, removed or reordered, and whether a noted head is in the chain."""
         ...
 
     def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
-        """Hold off every other holder on this state, of any thread or process. Not to be nested.
+        """Lock this state against every other thread and process. Do not nest it.
 
         Busy after half a minute, or at once without `wait`. A commit holds it from before `record_intent` until
-        `mark_cleaned_up`, so whoever holds it knows that what is incomplete has no living owner.
+        `mark_cleaned_up`, so under the lock an incomplete transaction has no living owner.
         """
         ...

@@ -1,4 +1,4 @@
-"""What decides about paths, commands and hosts."""
+"""The policy: decides about paths, commands and hosts."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,6 +6,8 @@ from typing import Literal, Protocol, cast
 
 
 class Verb(StrEnum):
+    """What a call would do to a path or host."""
+
     READ = "read"
     CHANGE = "change"
     CREATE = "create"
@@ -15,26 +17,28 @@ class Verb(StrEnum):
 
 
 class Verdict(StrEnum):
+    """The outcome of a decision."""
+
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
 
 
-INVALID_ANSWER = "invalid policy answer"  # the rule of a judgement that stands for an answer which was none
+INVALID_ANSWER = "invalid policy answer"  # the rule of a denial that replaces an invalid answer
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is decided, why, and by which rule: its name, and where it is written.
+    """A verdict, the reason, and the rule that decided, with the file that contains it.
 
-    The verdict may be given as a text. One that is unknown denies.
+    The verdict may be given as a string. An unknown one denies.
     """
 
     verdict: Verdict
     because: str
     rule: str = ""
     source: str = ""
-    remedy: str = ""  # how a person allows it, where there is a way
+    remedy: str = ""  # how a person can allow it, if there is a way
 
     def __post_init__(self) -> None:
         given = cast(object, self.verdict)
@@ -52,33 +56,37 @@ CommandClass = Literal["read-only", "workspace-change", "network", "dangerous", 
 
 @dataclass(frozen=True)
 class CommandAnalysis:
-    """What a command would do, as far as its text tells. Nothing of it has run."""
+    """What a command would do, as far as its text shows. The command has not run."""
 
     text: str
     kind: CommandClass
-    because: str  # what makes it one of these
-    commands: tuple[tuple[str, ...], ...] = ()  # every simple command in it, in its words, also behind wrappers
-    patterns: tuple[str, ...] = ()  # those that an approval of the like of it would name; none: only itself
-    invisible: str = ""  # characters in it that nobody could see: it is not even asked about
-    connects: str = ""  # what part of it uses the network, also where a worse part decides its class
-    contained: bool = False  # it would run on an overlay, without a network: its effects are judged later
+    because: str  # why it has this class
+    commands: tuple[tuple[str, ...], ...] = ()  # the words of every simple command, also behind wrappers
+    patterns: tuple[str, ...] = ()  # what the answer "pattern" would allow; empty: only this command
+    invisible: str = ""  # invisible characters in it, which deny it without a question
+    connects: str = ""  # the part that uses the network, even if another part decides the class
+    contained: bool = False  # it would run in the sandbox without a network; its changes are decided about later
 
 
 class Policy(Protocol):
+    """Decides what is allowed. An answer that is not a Decision, or an exception, denies."""
+
     @property
     def name(self) -> str: ...
 
     def decide(self, verb: Verb, target: str) -> Decision:
-        """A place, spelled really, or for `connect` a host."""
+        """Decide about a resolved path, or for `connect` about a host."""
         ...
 
-    def decide_command(self, analysis: CommandAnalysis) -> Decision: ...
+    def decide_command(self, analysis: CommandAnalysis) -> Decision:
+        """Decide about a command before it runs."""
+        ...
 
     @property
     def allows_hosts(self) -> bool:
-        """Whether a rule allows some host."""
+        """Whether a rule allows any host."""
         ...
 
     def has_rule_for(self, place: str) -> bool:
-        """Whether a rule is about this place in particular. Modes are about none: searches ask of every file."""
+        """Whether a rule covers this path in particular; a mode covers none. Searches ask this about every file."""
         ...

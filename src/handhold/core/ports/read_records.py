@@ -22,8 +22,8 @@ class SeenPage:
 class ReadRecord:
     """What a session last saw of a file. `hash` is None above MAX_EDITABLE_BYTES: only the pages shown are known.
 
-    `lines` are those that a read showed to their end, by the numbers that they still have; a file may be known as a
-    `is_complete` without any, if the session wrote it.
+    `lines` are ranges of lines that were shown uncut, by their current numbers. A file that the session wrote is
+    `is_complete` without any.
     """
 
     path: str
@@ -35,10 +35,10 @@ class ReadRecord:
 
 
 class ReadRecords(Protocol):
-    """The tracker's memory of one session."""
+    """The read records of one session."""
 
     def get(self, path: str, identity: FileIdentity | None) -> ReadRecord | None:
-        """The mark at this path, else at another name of the same file."""
+        """The record of this path, else of another name of the same file."""
         ...
 
     def put(self, record: ReadRecord) -> None: ...
@@ -46,5 +46,5 @@ class ReadRecords(Protocol):
     def drop(self, path: str) -> None: ...
 
     def paths(self) -> Collection[str]:
-        """Every path that has one."""
+        """Every path that has a record."""
         ...

@@ -1,4 +1,4 @@
-"""Looking for names and text."""
+"""Searches for names and text."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,13 +11,13 @@ from handhold.core.ports.files import HiddenPaths
 
 
 class Searcher(Protocol):
-    """Looks for names and for text, beneath the roots and nowhere else. It never hangs and leaves no process."""
+    """Searches for names and text, only below the roots. It never hangs and leaves no process behind."""
 
     def search(
         self, search: Search, *, visible: Callable[[str], bool], hidden: HiddenPaths | None = None
     ) -> SearchOutcome:
-        """What is there, as far as `visible` lets it be seen: no place that is not may be shown, or be told from.
+        """The matches in paths for which `visible` is true. Nothing may reveal the content of any other path.
 
-        Nor may a file that has several names, if `hidden` knows one of them.
+        A file with several names is left out if `hidden` has one of them.
         """
         ...

@@ -1,4 +1,4 @@
-"""Commands, and what a shell must know about paths."""
+"""Runs commands, and what a shell must know about paths."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -24,85 +24,87 @@ class JobState:
     running: bool
     exit_status: ExitStatus | None
     output: CommandOutput
-    offset: int  # where this output begins, and
-    next_offset: int  # where the next one would
+    offset: int  # where this output starts
+    next_offset: int  # where the next output starts
     sandbox: SandboxStatus
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """A command that came to its end. `effects` is None where it ran on the workspace itself."""
+    """A finished command. `effects` is None if it ran on the workspace itself."""
 
     exit_status: ExitStatus
     output: CommandOutput
     sandbox: SandboxStatus
     undo_scope: UndoScope
     effects: Effects | None
-    cwd: str  # where a lasting shell stands now
-    notes: tuple[str, ...] = ()  # what it was kept from
+    cwd: str  # the working directory of a persistent shell
+    notes: tuple[str, ...] = ()  # what it was prevented from
     set_aside: Callable[[FileChange], Conflict] = lambda change: Conflict(change.path, "changed")
-    """Keep the command's version of a change that somebody else got ahead of, to be read."""
+    """Keep the command's version of a file that was changed meanwhile, so that it can be read."""
 
 
 class PathGuard(Protocol):
-    """What a shell must know about paths of the workspace, each by its resolved spelling."""
+    """What a shell must know about paths of the workspace. Paths are resolved."""
 
     def needs_review(self, place: str) -> bool:
-        """Whether a change there must be shown by itself, and not go unseen in a folder that changes whole."""
+        """Whether a change there must be shown by itself, even if a whole folder changes."""
         ...
 
     def is_locked(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
-        """Whether a command that works on the workspace itself must not make or write what would be there."""
+        """Whether a command that runs on the workspace itself must not create or write this path."""
         ...
 
     def locked_paths(self) -> Sequence[str]:
-        """Of what exists, all that such a command must leave as it is."""
+        """Existing paths that such a command must not change."""
         ...
 
     def masked_paths(self) -> Sequence[str]:
-        """What a command may not see. SystemFailure where a file system does not answer: what is not found out there
-        could not be masked, should it come back."""
+        """The paths that a command may not see.
+
+        SystemFailure if a file system does not answer: its secret files could not be masked.
+        """
         ...
 
     def is_masked(self, place: str) -> bool:
-        """Whether what a command makes there may not be read by anybody, and is left out of its effects."""
+        """Whether a file that a command creates there may not be read, and is left out of its effects."""
         ...
 
     def redaction(self) -> "Redaction | None":
-        """What is replaced in the output of a command."""
+        """The secrets that are replaced in the output of a command."""
         ...
 
 
 class Shell(Protocol):
-    """Runs commands, contained and bounded. Nothing that it starts outlives it."""
+    """Runs commands in a sandbox, with limits. No process outlives it."""
 
     @property
     def sandbox(self) -> SandboxStatus: ...
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job runs, or the next command would begin elsewhere than the first one did."""
+        """Whether a job runs, or the working directory or the exports differ from the start."""
         ...
 
     def run(self, run: Run, *, on_output: Callable[[str], None] | None = None) -> AbstractContextManager[CommandResult]:
-        """The command has ended when the context is entered; what it did lies ready until the context is left.
+        """The command has ended when the context is entered; its effects exist until the context is left.
 
         `on_output` gets its output while it runs. A commit of the effects must happen inside the context.
         """
         ...
 
     def start(self, run: Run) -> JobState:
-        """In the background, on the workspace itself."""
+        """Start a command in the background, on the workspace itself."""
         ...
 
     def job(self, request: JobOutput | JobInput | JobStop) -> JobState: ...
 
     def restart(self) -> None:
-        """Where a shell lasts, it begins anew: in the first root, with nothing exported."""
+        """Reset a persistent shell: to the first root, with nothing exported."""
         ...
 
     def interrupt(self, thread: int | None = None) -> None:
-        """End what `run` is running now, in any thread or in this one."""
+        """End the commands of `run`, in one thread or in all."""
         ...
 
     def close(self) -> None: ...
