@@ -180,7 +180,7 @@ class DialectSuite:
     def test_whatever_can_be_read_is_shown_or_refused_in_words_and_within_the_budget(self):
         codes = {"broken.png": "BROKEN_FILE", "odd.txt": "PAGE_TOO_LONG", "nothing": "NOT_FOUND"}
         codes |= dict.fromkeys(("src", "many"), "IS_DIRECTORY")
-        with _TemporaryToolbox(self.dialect) as box:
+        with _TemporaryToolbox(self.dialect, crowded=True) as box:
             for tool, arguments, name in self._iter_read_calls():
                 for path in {*UNUSUAL_FILES, "book.ipynb", *codes}:
                     alone = not isinstance(arguments[name], list)
@@ -211,7 +211,7 @@ class DialectSuite:
     # --- budgets
 
     def test_nothing_is_over_budget(self):
-        with _TemporaryToolbox(self.dialect) as box:
+        with _TemporaryToolbox(self.dialect, crowded=True) as box:
             for call in (self.long_read, self.wide_search):
                 if call is not None:
                     reply = box.call(*call)
@@ -309,8 +309,9 @@ def _get_field_types(kind: Any) -> dict[str, Any]:
 class _TemporaryToolbox:
     """A toolbox of a dialect on a workspace of its own, on the disk, where commands can be run."""
 
-    def __init__(self, dialect: BaseDialect) -> None:
+    def __init__(self, dialect: BaseDialect, *, crowded: bool = False) -> None:
         self.dialect = dialect
+        self.files = 1500 if crowded else 1
         self.folder = TemporaryDirectory(prefix="dialect-")
 
     def __enter__(self) -> Toolbox:
@@ -322,7 +323,7 @@ class _TemporaryToolbox:
             (place / "ws" / name).write_bytes(data)
         (place / "ws/long.txt").write_text("".join(f"{n} {'word ' * (n % 900)}\n" for n in range(5000)))
         (place / "ws/many").mkdir()
-        for n in range(1500):
+        for n in range(self.files):
             (place / f"ws/many/{'long-name-' * 8}{n}.txt").write_text("needle\n")
         self.box = Toolbox.open(place / "ws", state=place / "state", dialect=self.dialect)
         return self.box
