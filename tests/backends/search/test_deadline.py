@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, perf_counter
+from typing import Any
 
 import pytest
 
+from handhold.backends.search.ripgrep import RipgrepSearchRun
 from handhold.backends.search.ripgrep_binary import ENV
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, SearchProcess
+from handhold.backends.search.search_run import LinesByFile
 from tests.backends.search.looking import Looking, children, descriptors, looking
 from tests.scale import scaled
 
@@ -73,6 +76,24 @@ def test_50_ms_are_enough_to_find_something(disk: Looking):
 @pytest.mark.timeout(180)
 def test_a_miss_is_told_as_unfinished_when_the_time_was_over(disk: Looking):
     scan = disk.grep("nowhere", timeout_seconds=0.02)
+    assert (scan.hits, scan.abort_reason, scan.has_more) == ((), "deadline", True)
+
+
+def test_time_that_ran_out_before_a_long_line_is_searched_again_ends_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A long line that a regular expression matches is searched again in the open file."""
+    (tmp_path / "long").write_text("x" * 3_000_000)
+    find_lines = RipgrepSearchRun.find_lines
+
+    def find_late(run: RipgrepSearchRun, *given: Any) -> LinesByFile:
+        yield from find_lines(run, *given)
+        run.until = monotonic()
+        raise DeadlineExceeded
+
+    monkeypatch.setattr(RipgrepSearchRun, "find_lines", find_late)
+    with looking(tmp_path, "ripgrep") as look:
+        scan = look.grep("x+", mode="content", sort="modified", regex=True)
     assert (scan.hits, scan.abort_reason, scan.has_more) == ((), "deadline", True)
 
 

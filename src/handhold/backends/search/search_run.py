@@ -179,9 +179,10 @@ class SearchRun(ABC):
     def _offer_held_lines(self, page: LinePage, held: dict[bytes, list[FoundLine]]) -> None:
         newest = NewestFiles(self.folder, len(held))
         newest.add([(name, 0) for name in held])
-        for name, _ in newest.list_newest():
-            if not page.offer(name, held[name]):
-                break
+        with self._record_abort():  # a file may have to be searched again, after the time ran out
+            for name, _ in newest.list_newest():
+                if not page.offer(name, held[name]):
+                    break
         page.checksum = newest.checksum
 
     def _fill_lines_of_newest(self, page: LinePage) -> None:
