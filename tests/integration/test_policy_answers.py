@@ -134,7 +134,7 @@ def test_r2_an_answer_that_is_none_denies_and_is_logged_once_for_the_developer(
     assert here.read("b.txt") is None
     errors = [record for record in caplog.records if record.levelno == logging.ERROR and ".decide:" in record.message]
     assert len(errors) == 1
-    assert errors[0].name == "handhold"
+    assert errors[0].name == "handhold.policy"
 
 
 def test_r2_a_command_does_not_run_by_an_answer_that_is_none(ground: Make):
