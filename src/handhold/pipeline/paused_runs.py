@@ -12,6 +12,7 @@ from handhold.core.errors import ToolError
 from handhold.core.ports.files import Files
 from handhold.core.ports.journal import Call
 from handhold.core.ports.shell import CommandResult
+from handhold.logs import log_swallowed
 
 MAX_PAUSED_RUNS = 16  # more are dropped, oldest first; a dropped command runs again
 
@@ -59,6 +60,7 @@ class PausedRuns:
             with self._files.transaction(finished.effects.files):
                 return True
         except ToolError:
+            log_swallowed()
             return False
 
     def close(self) -> None:
