@@ -4,9 +4,11 @@ import atexit
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -22,6 +24,7 @@ import handhold
 NOBODY = 65534
 USERS = ("root", "plain")
 ROOT = os.getuid() == 0
+OURS = os.getpid()
 
 
 @dataclass
@@ -94,7 +97,9 @@ class Person:
             "results": str(self.base / "state/results"),
             "hidden": [str(self.state)],
         } | options
-        return self.python(str(copies(built=self.launcher) / "confined.py"), json.dumps(given))
+        if self.within or os.getpid() != OURS:  # other namespaces, or a fork
+            return self.python(str(copies(built=self.launcher) / "confined.py"), json.dumps(given))
+        return server_of(self.name, built=self.launcher).run(json.dumps(given), self.variables(), self.base)
 
     def mkdtemp(self, name: str) -> Path:
         folder = Path(mkdtemp(prefix=name, dir=self.state))
@@ -118,6 +123,51 @@ class Person:
         return subprocess.run(
             command, env=env, cwd=cwd, capture_output=True, text=True, errors="replace", check=False, timeout=50, stdin=subprocess.DEVNULL
         )  # fmt: skip
+
+
+class Server:
+    """A process of a user's that has imported all that confines a command, and forks for each."""
+
+    def __init__(self, name: str, *, built: bool) -> None:
+        code = copies(built=built)
+        self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [*Person(name, Path("/")).dropped(), interpreter(), str(code / "confined.py"), "--serve"]
+        self._process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(code)}, cwd="/", stdin=asked)
+        asked.close()
+        atexit.register(self.end)
+
+    def run(self, given: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+        request = json.dumps({"given": given, "env": env, "cwd": str(cwd)}).encode()
+        assert len(request) < 100_000, "more than a socket takes at once"
+        pipes = [os.pipe(), os.pipe()]
+        socket.send_fds(self._asking, [request], [writes for _, writes in pipes])
+        for _, writes in pipes:
+            os.close(writes)
+        with ThreadPoolExecutor(2) as pool:
+            printed = [pool.submit(_read_all, reads) for reads, _ in pipes]
+            self._asking.settimeout(50)
+            try:
+                status = int(self._asking.recv(100))
+            except BaseException:
+                server_of.cache_clear()  # its answer would be taken for that to the next
+                self._process.kill()
+                raise
+            out, err = (each.result(50) for each in printed)
+        return subprocess.CompletedProcess([given], status, out, err)
+
+    def end(self) -> None:
+        self._asking.close()
+        self._process.wait()
+
+
+def _read_all(fd: int) -> str:
+    with open(fd, encoding="utf-8", errors="replace") as pipe:
+        return pipe.read()
+
+
+@cache
+def server_of(name: str, *, built: bool) -> Server:
+    return Server(name, built=built)
 
 
 def each_person(request: pytest.FixtureRequest) -> Iterator[Person]:
