@@ -19,7 +19,7 @@ PAGES = ("README.md", *(name(page) for page in sorted((PROJECT / "docs/start").g
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("page", sampled(PAGES, 2, lambda page: page.startswith("docs/")))
+@pytest.mark.parametrize("page", sampled(PAGES, 1))
 def test_a_page_alone_leads_from_nothing_to_an_edit_and_back(page: str, wheel: Path, tmp_path: Path):
     subprocess.run(["uv", "venv", "--quiet", "--seed", "--python", sys.executable, tmp_path / "new"], check=True)
     pip = {

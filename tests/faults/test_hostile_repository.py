@@ -249,7 +249,7 @@ def test_nothing_of_it_runs_when_it_is_opened_searched_and_edited(careless: Trap
             reply = box.call(tool, arguments)
             assert reply.status in ("success", "partial"), (tool, reply.text)
             engines_used.add(str(reply.data.get("engine", "")).partition(" 1")[0])
-        assert any(each.startswith(("ripgrep", "the walk")[ENGINES.index(engine)]) for each in engines_used)
+        assert any(each.startswith(("ripgrep", "the built-in search")[ENGINES.index(engine)]) for each in engines_used)
         box.undo()
     assert careless.sprung() == set()
 

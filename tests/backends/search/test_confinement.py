@@ -299,7 +299,7 @@ def test_r12_a_program_that_cannot_be_confined_is_not_asked(tmp_path: Path, monk
         failing.setattr("handhold.backends.search.confinement.can_start", lambda _: False)
         scan = look.grep("needle")
         assert look.names(scan) == ["a"]
-        assert scan.engine.startswith("the walk")
+        assert scan.engine.startswith("the built-in search")
         assert "does not start under Landlock" in scan.fallback_reason
         assert find_unconfined_reason(program.path)
     with looking(tmp_path) as look:

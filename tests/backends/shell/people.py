@@ -132,7 +132,9 @@ class Server:
         code = copies(built=built)
         self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [*Person(name, Path("/")).dropped(), interpreter(), str(code / "confined.py"), "--serve"]
-        self._process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(code)}, cwd="/", stdin=asked)
+        self._process = subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": str(code)}, cwd="/", stdin=asked.fileno()
+        )
         asked.close()
         atexit.register(self.end)
 
