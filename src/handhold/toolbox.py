@@ -37,9 +37,9 @@ class Toolbox:
     any time. A toolbox must not be shared across `fork`.
 
     `call`, `acall` and `stream` do not raise for errors of the model, the policy or the machine: the reply has them
-    (`reply.ok`, `reply.code`). They raise ToolboxClosed after `close`, and whatever an approver wraps in RunPaused.
-    Any other exception is a bug in Handhold or in a custom dialect, searcher or converter. Log records are under
-    `handhold` in the standard logging module.
+    (`reply.ok`, `reply.code`). They raise ToolboxClosed after `close`, and the exception that an approver passes in
+    RunPaused. Any other exception is a bug in Handhold or in a custom dialect, searcher or converter. Log records are
+    under `handhold` in the standard logging module.
     """
 
     def __init__(self, parts: "ToolboxParts") -> None:
@@ -318,11 +318,11 @@ class Toolbox:
         turn: str = "",
         cancel_token: CancelToken | None = None,
     ) -> Reply:
-        """Carry out a call of the model, or refuse it. The class says what is raised.
+        """Execute a call of the model, or refuse it. For exceptions, see the class.
 
         tool: a name from `specs`.
-        arguments: a JSON object, or the text that a free-form tool was given.
-        call_id: the model's id of the call. Sent again with the same id and turn, the call is not carried out twice.
+        arguments: a JSON object, or the plain text of a free-form tool.
+        call_id: the model's id of the call. Retrying with the same id and turn does not execute the call again.
         turn: a name for the calls of one answer, to undo them together with `Target.turn`.
         cancel_token: lets another thread receive a command's output, and cancel the call.
         """
@@ -343,7 +343,7 @@ class Toolbox:
                     ...
 
         The call starts with the first event. Leaving the block early cancels it: the command is ended, its changes are
-        discarded, and the block is left when that is done.
+        discarded, and only then is the block left.
         """
         events = run_streamed(lambda token: self._execute(tool, arguments, call_id, turn, token), self.interrupt)
         try:
@@ -371,7 +371,7 @@ class Toolbox:
     # --- decisions
 
     def decide(self, verb: Verb, path: str) -> Decision:
-        """The policy's decision about a path; of its several names, the strictest. Nothing is done."""
+        """The policy's decision about a path, the strictest if the file has several names. Nothing is executed."""
         with self._open_calls.enter():
             return self._parts.reviewer.decide_path(verb, path)
 
@@ -389,7 +389,7 @@ class Toolbox:
     def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[JournalEntry]:
         """The calls of this session, oldest first; with `everyone`, those of all sessions on this workspace.
 
-        last: only so many of the newest.
+        last: how many of the newest calls to return; by default all.
         """
         with self._open_calls.enter():
             return self.store.entries(session=None if everyone else self.session, last=last)
@@ -397,7 +397,7 @@ class Toolbox:
     def diff(self, target: Target | JournalEntry | None = None) -> str:
         """The changes of a target as a unified diff; without one, the last change.
 
-        Of a JournalEntry, this works for every session's calls. Files that may not be read today are left out.
+        A JournalEntry may be of any session. Files that the policy does not allow to read now are left out.
         Raises ToolError (NothingToUndo) if there is no such change.
         """
         with self._open_calls.enter():
@@ -410,7 +410,7 @@ class Toolbox:
 
         target: `Target.call(id)`, `Target.turn(name)`, `Target.session()`, or an entry of `log`.
         preview: only report what would be restored.
-        keep_times: give files their old modification times back. By default they get the current time, so that `make`
+        keep_times: restore modification times too. By default they get the current time, so that `make`
             rebuilds what depends on them.
 
         The reply refuses with UNDO_CONFLICT if a file was changed since, and with DENIED if the policy forbids it.
@@ -463,7 +463,7 @@ class Toolbox:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close in a thread: to wait for running calls would block the event loop."""
+        """Close in a thread, since waiting for running calls would block the event loop."""
         import asyncio
 
         await asyncio.to_thread(self.close)

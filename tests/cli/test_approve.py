@@ -54,7 +54,7 @@ def test_u21_a_refused_call_goes_ahead_once_it_was_approved(run: Run, tmp_path: 
     (question,) = waiting(run)
     assert question["id"] == refused["data"]["approval"]
     done = run("approve", str(question["id"]), "--yes", "--by", "ann@desk")
-    assert (done.exit_code, "Allowed once, by ann@desk" in done.output) == (0, True)
+    assert (done.exit_code, "Approved once, by ann@desk" in done.output) == (0, True)
     assert json.loads(write(run).output)["status"] == "success"
     assert (tmp_path / "ws/.git/hooks/pre-commit").read_text() == HOOK["content"]
     assert json.loads(run("log", "--json").output)[-1]["approver"] == "ann@desk"
@@ -154,7 +154,7 @@ def test_r15_show_shows_everything_and_answers_nothing(run: Run, store: SqliteSt
         assert told.exit_code == 0
         shown = "\n".join(line.removeprefix("    ") for line in told.output.splitlines())
         assert (
-            f"\n{LONG}\n-old\n+new\n--session would allow for the whole session: this command\n--pattern would allow for the whole session: run rm *"
+            f"\n{LONG}\n-old\n+new\n--session also allows, for the rest of the session: this command\n--pattern also allows, for the rest of the session: run rm *"
             in shown
         )
         assert json.loads(run("approve", "--show", question.id, "--json").output)["command"] == LONG

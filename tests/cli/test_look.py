@@ -324,7 +324,7 @@ def test_a_large_undo_shows_how_far_it_has_come(where: list[str], tmp_path: Path
     screen = Terminal.of([sys.executable, "-c", code, "undo", "--yes", *where])
     assert screen.end() == 0
     os.close(screen.ours)
-    assert "of 2,000 files looked at" in screen.seen
+    assert "of 2,000 files checked" in screen.seen
     assert "of 2,000 files put in place" in screen.seen
     assert screen.seen.rpartition("\x1b[K")[2].strip() == "Undid #1: restored many (2,000 files)."
     assert (tmp_path / "ws/many/7").read_text() == "1\n"

@@ -6,8 +6,8 @@
 With `approve_by_interrupt` as the approver, a run stops at each change that needs approval, and its interrupt shows the
 change. `Command(resume=True)` approves it. So does the value of its `change`, which also works in another process and
 in a graph of your own that makes several calls in one node. An approved command runs once: its changes wait for the
-answer. In another process, or if a file it changed was changed meanwhile, it runs again, and a different change is
-asked about again.
+answer. In another process, or if a file it changed was changed meanwhile, it runs again, and a different change needs
+approval again.
 
 Output of commands is streamed while they run: `agent.astream(…, stream_mode="custom")`. A sync agent streams no output.
 """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from handhold.core.ports.approvals import Question
 
 ANYWAY = "anyway"
-"""Approves the repeated call, whatever it changes."""
+"""Approves the repeated call even if its change is different."""
 
 
 def build_payload(question: "Question") -> dict[str, Any]:

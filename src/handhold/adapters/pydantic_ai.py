@@ -7,7 +7,7 @@ With `approve_by_deferral` as the approver, a run ends with DeferredToolRequests
 their metadata show the change. `agent.run(message_history=…, deferred_tool_results=results)` approves it, with
 `results = requests.build_results(approve_all=True, metadata=requests.metadata)`; without the metadata only in the
 process that was shown it. An approved command runs once: its changes wait for the answer. In another process, or if a
-file it changed was changed meanwhile, it runs again, and a different change is asked about again.
+file it changed was changed meanwhile, it runs again, and a different change needs approval again.
 
 Output of commands arrives as CommandPrinted events of the run, while they run.
 """

@@ -21,9 +21,9 @@ from handhold.core.text.display_text import iter_first_lines, iter_visible_lines
 
 MAX_PREVIEW_LINES = 6
 PROMPTS: dict[Consent, str] = {
-    Consent.ONCE: "Allow this once?",
-    Consent.SESSION: "Allow this for the rest of its session?",
-    Consent.PATTERN: "Allow this and similar commands for the rest of its session?",
+    Consent.ONCE: "Approve this once?",
+    Consent.SESSION: "Approve this for the rest of its session?",
+    Consent.PATTERN: "Approve this and similar commands for the rest of its session?",
 }
 
 
@@ -51,7 +51,7 @@ def approve(
     state: Path | None,
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Show a pending approval and allow its call once. Without ID, list the pending approvals.
+    """Show a pending approval and approve its call once. Without ID, list the pending approvals.
 
     The answer takes effect when the same call is sent again.
     """
@@ -89,7 +89,7 @@ def approve(
 
 def check_consent(approval: PendingApproval, consent: Consent) -> None:
     if (consent == "session" and not approval.allows) or (consent == "pattern" and not approval.patterns):
-        raise NoPendingApproval(approval.id, f"it cannot be approved with --{consent}, only once or not at all")
+        raise NoPendingApproval(approval.id, f"it cannot be approved with --{consent}, only once")
 
 
 def print_pending(pending: Sequence[PendingApproval], *, as_json: bool) -> None:
@@ -119,14 +119,14 @@ def format_approval(approval: PendingApproval) -> Iterator[str]:
             named = (
                 "this command" if approval.command and key.endswith(f"={approval.command}") else key for key in keys
             )
-            yield f"--{consent} would allow for the whole session: {', '.join(map(to_single_line, named))}"
+            yield f"--{consent} also allows, for the rest of the session: {', '.join(map(to_single_line, named))}"
 
 
 def format_outcome(approval: PendingApproval) -> str:
     how = {
-        "once": "Allowed once",
-        "session": f"Allowed for the session: {', '.join(approval.allows)}",
-        "pattern": f"Allowed for the session: {', '.join(approval.patterns)}",
+        "once": "Approved once",
+        "session": f"Approved for the session: {', '.join(approval.allows)}",
+        "pattern": f"Approved for the session: {', '.join(approval.patterns)}",
         "no": "Refused",
     }[approval.answer or "once"]
     return to_single_line(f"{how}, by {approval.by}. This takes effect when the same call is sent again.")

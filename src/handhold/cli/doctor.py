@@ -33,6 +33,7 @@ class CheckInfo(NamedTuple):
     install: str = ""
 
 
+MOUNT_FAILURE = "cannot be mounted on"  # bubblewrap can mount overlays, but not here: installing another does not help
 INSTALL_SHELL = "pip install 'handhold[shell]', or your system's bubblewrap 0.11 or later"
 INSTALL_COMPILER = "a C compiler, then: pip install --no-binary handhold --force-reinstall handhold"
 CHECKS = {
@@ -209,12 +210,12 @@ def check_overlay(bwrap: str, root: str) -> CheckResult:
     finally:
         os.close(opened.fd)
     if against:
-        return CheckResult("overlay", holds=False, detail=f"cannot be mounted on {root}: {against}")
+        return CheckResult("overlay", holds=False, detail=f"{MOUNT_FAILURE} {root}: {against}")
     done = run_in_sandbox(bwrap, ("--overlay-src", root, "--tmp-overlay", root), ("true",))
     if done is not None and done.returncode == 0:
         return CheckResult("overlay", holds=True, detail=f"on {root}")
     trouble = done.stderr.decode("utf-8", "replace").strip() if done else "no answer"
-    return CheckResult("overlay", holds=False, detail=f"cannot be mounted on {root}: {trouble}")
+    return CheckResult("overlay", holds=False, detail=f"{MOUNT_FAILURE} {root}: {trouble}")
 
 
 def check_search_confinement(root: str) -> CheckResult:
@@ -283,7 +284,10 @@ def format_findings(findings: Sequence[CheckResult]) -> Iterator[str]:
 
 def list_installs(findings: Sequence[CheckResult]) -> Iterator[str]:
     """What to install, without duplicates, in the order of the checks."""
-    missing = (CHECKS[each.what].install for each in findings if not each.holds)
+    has_overlays = any(each.what == "overlay" and each.detail.startswith(MOUNT_FAILURE) for each in findings)
+    missing = (
+        CHECKS[each.what].install for each in findings if not (each.holds or (each.what == "overlay" and has_overlays))
+    )
     yield from dict.fromkeys(each for each in missing if each)
 
 

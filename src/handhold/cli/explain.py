@@ -52,7 +52,7 @@ class Explanation:
 @click.option(
     "--verb",
     type=click.Choice([verb.value for verb in PATH_VERBS]),
-    help="What is done to the path. Default: the one with the strictest decision.",
+    help="What is done to the path. Default: the action with the strictest decision.",
 )
 @options.root
 @options.policy
@@ -126,7 +126,7 @@ def explain_path(box: Toolbox, path: str, verb: Verb | None) -> Explanation:
         place, stat = box.files.resolve(path), box.files.stat(path)
         verbs = tuple((each, box.decide(each, path)) for each in PATH_VERBS)
     except ToolError as error:  # outside the workspace, a symlink loop, or an invalid path: no rule applies
-        because = f"it is not a path in the workspace ({error.code})"
+        because = f"tools can reach only paths in the workspace ({error.code})"
         return Explanation(path, path, "outside", Decision(Verdict.DENY, because, "workspace"))
     kind = {"file": "file", "directory": "folder"}.get(stat.kind, stat.kind) if stat else "nothing"
     applicable_verbs = (Verb.READ, Verb.CHANGE, Verb.DELETE) if stat else (Verb.READ, Verb.CREATE)

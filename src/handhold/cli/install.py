@@ -45,6 +45,9 @@ class InstallTarget:
     entry: dict[str, Any]
 
 
+DIALECT_HELP = "Tool names, schemas and wording to use. Default: the dialect of the client's models."
+
+
 @click.command()
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.option("--user", is_flag=True, help="Install for all your projects, not only the one in the current directory.")
@@ -54,8 +57,8 @@ class InstallTarget:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Workspace root; repeat for several. Default: the folder in which the client starts the server.",
 )
-@click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the dialect of the client's models.")
-@click.option("--policy", type=click.Choice(MODES), help="Policy mode: what is allowed without asking.")
+@click.option("--dialect", type=click.Choice(DIALECTS), help=DIALECT_HELP)
+@click.option("--policy", type=click.Choice(MODES), help=options.POLICY_HELP)
 @click.option("--name", default="handhold", show_default=True, help="Name of the server in the configuration.")
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration entry and change nothing.")
 @click.option("--remove", is_flag=True, help="Remove Handhold from the configuration.")
@@ -82,6 +85,8 @@ def install(
     """
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise click.BadParameter("use only letters, digits, - and _", param_hint="--name")
+    if only_print and remove:
+        raise click.UsageError("--print and --remove cannot be combined.")
     mcp_client = CLIENTS[client]()
     is_project = bool(mcp_client.project_file) and not user
     file = os.path.join(

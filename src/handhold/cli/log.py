@@ -56,9 +56,13 @@ DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 @click.command()
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Number of calls to show.")
 @click.option("--everyone", is_flag=True, help="Show the calls of all sessions on this workspace.")
-@click.option("--verify", is_flag=True, help="Verify that the journal was not altered, and print its head.")
 @click.option(
-    "--head", "noted", default="", help="With --verify: also check that the chain contains this earlier head."
+    "--verify",
+    is_flag=True,
+    help="Verify that the journal was not altered, and print its head: the hash of its last record.",
+)
+@click.option(
+    "--head", "noted", default="", help="With --verify: also check that the journal contains this earlier head."
 )
 @add_toolbox_options
 def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001

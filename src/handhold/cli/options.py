@@ -1,6 +1,7 @@
 """Options that several commands share: the toolbox, the calls, and JSON output."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -13,7 +14,7 @@ from handhold.cli import candidates
 from handhold.cli.progress import show_progress
 from handhold.cli.state import open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
-from handhold.core.errors import ToolError
+from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, ToolError
 from handhold.core.ports.approvals import Approver
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
@@ -37,6 +38,10 @@ class ToolboxOptions(TypedDict):
     shell: Confinement
 
 
+POLICY_HELP = (
+    "Policy mode: what is allowed without asking. "
+    "Default: the mode in your settings, else ask if someone can answer, edit if not."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 root = click.option(
     "--root",
@@ -45,7 +50,9 @@ root = click.option(
     help="Workspace root; repeat for several. Default: the current directory.",
 )
 state = click.option(
-    "--state", type=click.Path(path_type=Path), help="Folder for the journal. Default: the user's state folder."
+    "--state",
+    type=click.Path(path_type=Path),
+    help="Folder for the journal, undo contents and approvals. Default: the user's state folder.",
 )
 dialect = click.option(
     "--dialect",
@@ -54,7 +61,7 @@ dialect = click.option(
     show_default=True,
     help="Tool names, schemas and wording to use.",
 )
-policy = click.option("--policy", type=click.Choice(MODES), help="Policy mode: what is allowed without asking.")
+policy = click.option("--policy", type=click.Choice(MODES), help=POLICY_HELP)
 session = click.option(
     "--session",
     default="default",
@@ -74,7 +81,7 @@ CALL_OPTIONS = (
         "--call",
         "one",
         default="",
-        help="Select one call, by id or #number.",
+        help="Select one call, by its id or its number in the log, such as '#7'.",
         shell_complete=candidates.complete_call_id,
     ),
     click.option("--turn", default="", help="Select all calls of a turn.", shell_complete=candidates.complete_turn),
@@ -93,6 +100,8 @@ def build_target(call: str, turn: str, *, all_of_it: bool) -> "Target | None":
     """The target that the options name; None for the last change."""
     from handhold.core.history import Target
 
+    if all_of_it and (call or turn):
+        raise click.UsageError("--all cannot be combined with --call or --turn.")
     if call:
         return Target.call(call, turn=turn)
     if turn:
@@ -161,8 +170,26 @@ def exit_with_error(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
 
 
 def format_error(error: ToolError | OSError) -> str:
-    text = f"{error.code}: {format_plain_error(error)}" if isinstance(error, ToolError) else str(error)
+    if isinstance(error, ToolError):
+        text = f"{error.code}: {format_tool_error(error)}"
+    elif error.filename and error.strerror:
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    else:
+        text = str(error)
     return escape_invisible(text)
+
+
+def format_tool_error(error: ToolError) -> str:
+    """The error for a person, who can do more about some of them than a model."""
+    match error:
+        case SettingsBroken(path=path, because=because):
+            return f"The settings in {path} are invalid: {because}. Correct or remove the file."
+        case NoPendingApproval(wanted=wanted, because=because):
+            return f"Cannot answer {wanted}: {because}. `handhold approve` lists the pending approvals."
+        case NothingToUndo(wanted=reason):
+            return f"There is nothing to show: {reason}. `handhold log` lists the calls."
+        case _:
+            return format_plain_error(error)
 
 
 def print_json(value: Any) -> None:

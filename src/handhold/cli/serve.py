@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from handhold.cli.options import format_error
 from handhold.cli.server_options import ServerOptions, add_server_options, build_config
 from handhold.core.errors import SettingsBroken
-from handhold.dialects.error_messages import format_plain_error
 
 if TYPE_CHECKING:
     from handhold.server.server_config import ServerConfig
@@ -92,7 +92,7 @@ def serve(
         has_token_file = bool(file) or (not (no_token or options["root"]) and os.path.lexists(token_file))
         tokens, printed_token = resolve_tokens(default, token_file if has_token_file else "", no_token=no_token)
     except SettingsBroken as error:
-        raise click.ClickException(format_plain_error(error)) from error
+        raise click.ClickException(format_error(error)) from error
 
     from handhold.server.admission import ServerLimits
     from handhold.server.http import LOOPBACK_HOSTS, HostAllowlist, HTTPApp, log_to_stderr

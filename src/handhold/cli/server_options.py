@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from handhold.cli.options import POLICY_HELP
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 
 if TYPE_CHECKING:
@@ -50,8 +51,12 @@ SERVER_OPTIONS = (
         help="Tool names, schemas and wording to use.",
     ),
     click.option("--model", default="", help="Model name, required by --dialect auto."),
-    click.option("--state", type=click.Path(), help="Folder for the journal. Default: the user's state folder."),
-    click.option("--policy", type=click.Choice(MODES), help="Policy mode: what is allowed without asking."),
+    click.option(
+        "--state",
+        type=click.Path(),
+        help="Folder for the journal, undo contents and approvals. Default: the user's state folder.",
+    ),
+    click.option("--policy", type=click.Choice(MODES), help=POLICY_HELP),
     click.option(
         "--shell",
         type=click.Choice(CONFINEMENTS),

@@ -1,7 +1,7 @@
 """`handhold undo` and `handhold redo`. At a terminal the change is shown and confirmed first."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Literal, Unpack
 
 import click
@@ -23,6 +23,7 @@ from handhold.cli.reply import print_reply
 from handhold.cli.reversal import format_reversal
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_text, is_stdout_terminal
+from handhold.core.errors import NothingToUndo
 from handhold.core.ports.approvals import Question
 from handhold.core.results import Reply
 
@@ -65,7 +66,11 @@ def build_command(direction: Direction) -> Callable[..., None]:
     ) -> int:
         with open_toolbox(options) as box:
             method = box.undo if direction == "undo" else box.redo
-            reverse = partial(method, build_target(one, turn, all_of_it=all_of_it), keep_times=keep_times)
+            target = build_target(one, turn, all_of_it=all_of_it)
+
+            def reverse(*, preview: bool = False) -> Reply:
+                return clarify(method(target, preview=preview, keep_times=keep_times), direction)
+
             should_ask = is_interactive() and not (sure or as_json)
             if sure or should_ask:  # the confirmation also answers what a rule or a protected name asks
                 box.approver = ConfirmedApprover()
@@ -96,6 +101,14 @@ def print_outcome(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:
         return print_reply(reply, as_json=as_json)
     click.echo(format_reversal(reply.data, parse_stats(reply.ui_extra), roots))
     return 0
+
+
+def clarify(reply: Reply, direction: Direction) -> Reply:
+    """The reply, with a text for a person if there is nothing to undo or redo."""
+    if reply.code != NothingToUndo.code:
+        return reply
+    text = f"There is nothing to {direction}: {reply.data['wanted']}. `handhold log` lists the calls."
+    return replace(reply, text=text)
 
 
 def print_preview(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:

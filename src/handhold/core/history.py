@@ -25,7 +25,7 @@ class Target:
     def call(cls, which: str | int, *, turn: str = "") -> Self:
         """One call, by its id, or by its number in the journal: `7` or `"#7"`.
 
-        Ids are unique within a turn. If the id was used in several turns, the last call is meant, or that of `turn`.
+        Ids are unique within a turn. If several turns used the id, `turn` selects one; the default is the last.
         """
         if which == "":
             raise ValueError("Target.call needs the id of a call, or its number in the journal")
@@ -45,15 +45,18 @@ class Target:
 
     @property
     def is_multiple(self) -> bool:
+        """Whether it selects several calls: a turn or the session."""
         return self.scope in ("turn", "session")
 
     def matches(self, entry: JournalEntry) -> bool:
+        """Whether it selects the call of this journal entry."""
         is_call = self.call_id in ("", entry.call.call_id, entry.seq, f"#{entry.seq}")
         return is_call and self.turn_name in ("", entry.call.turn)
 
     def __str__(self) -> str:
-        whole = "this session" if self.scope == "session" else "the last change"
-        return str(self.call_id) or self.turn_name or whole
+        if self.call_id != "":
+            return f"call {self.call_id}"
+        return f"turn {self.turn_name}" if self.turn_name else "this session"
 
 
 LAST_CHANGE = Target("last")
@@ -86,7 +89,10 @@ def find_changes(journal: Journal, session: str, target: Target, *, undone: bool
             return False
         return (undone is None or entry.undone is undone) and target.matches(entry)
 
-    return _find_latest(journal, session, is_selected, target)
+    reason = (
+        f"{target} changed nothing" if undone is None else f"no change of {target} is {'undone' if undone else 'left'}"
+    )
+    return _find_latest(journal, session, is_selected, target, reason)
 
 
 def find_undos(journal: Journal, session: str, target: Target) -> list[JournalEntry]:
@@ -96,14 +102,14 @@ def find_undos(journal: Journal, session: str, target: Target) -> list[JournalEn
         selected = {entry.seq for entry in find_changes(journal, session, target, undone=True)}
 
     def is_selected(entry: JournalEntry) -> bool:
-        stands = entry.call.tool == "undo" and entry.succeeded and not entry.undone
-        return stands and (selected is None or not selected.isdisjoint(entry.takes_back))
+        is_in_effect = entry.call.tool == "undo" and entry.succeeded and not entry.undone
+        return is_in_effect and (selected is None or not selected.isdisjoint(entry.takes_back))
 
-    found = _find_latest(journal, session, is_selected, target)
+    found = _find_latest(journal, session, is_selected, target, f"no change of {target} is undone")
     if not target.is_multiple:
         found = _find_batch(journal, session, is_selected, found[0])
     if selected is not None and any(not selected.issuperset(entry.takes_back) for entry in found):
-        raise NothingToUndo(f"{target} by itself: it was undone together with other calls")
+        raise NothingToUndo(f"{target} was undone together with other calls and can be redone only with them")
     return found
 
 
@@ -126,9 +132,12 @@ def get_batch(entry: JournalEntry) -> int:
 
 
 def _find_latest(
-    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], target: Target
+    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], target: Target, reason: str
 ) -> list[JournalEntry]:
-    """The last selected entry, or all of them. Reads further back until one is found."""
+    """The last selected entry, or all of them. Reads further back until one is found.
+
+    NothingToUndo with `reason` if there is none.
+    """
     last = None if target.is_multiple else INITIAL_LOOKBACK_ENTRIES
     while True:
         entries = journal.entries(session=session, last=last)
@@ -141,7 +150,7 @@ def _find_latest(
         if found:
             return found if target.is_multiple else found[-1:]
         if last is None or len(entries) < last:
-            raise NothingToUndo(str(target))
+            raise NothingToUndo(reason)
         last *= 20
 
 

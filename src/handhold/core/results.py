@@ -27,22 +27,22 @@ Status = Literal["success", "partial", "error"]
 class TextResult:
     """A page of a file.
 
-    `omitted_lines` counts the lines of the requested range that were left out, None if nobody counted them.
+    `omitted_lines` counts the lines of the requested range that were left out; None if they were not counted.
     """
 
     path: str
     first: int
     lines: tuple[PageLine, ...]
     omitted_lines: int | None
-    has_more: bool  # the file goes on after the last line shown
+    has_more: bool  # the file has lines after the last one shown
     total: int | None
     encoding: str
     has_undecodable_bytes: bool  # some bytes could not be decoded and are shown as U+FFFD
     diff_since_read: str = ""  # the diff, if the file is not what the session last saw
     is_stale: bool = False
-    notebook_error: str = ""  # why it is shown as text, though its name says that it has cells
-    encoding_source: str = "content"  # what the encoding rests on
-    rejected_encoding: str = ""  # the encoding that was declared, where the bytes say otherwise
+    notebook_error: str = ""  # why it is shown as text although its name is that of a notebook
+    encoding_source: str = "content"  # where the encoding comes from
+    rejected_encoding: str = ""  # the declared encoding, if the bytes contradict it
     ends_with_newline: bool = False  # whether the last line shown is the file's last and ends with one
     split_width: int = 0  # where a dialect splits long lines instead of cutting them: characters of a part
     mtime_ns: int = 0  # of the file
@@ -76,7 +76,7 @@ class TextResult:
 
 @dataclass(frozen=True)
 class UnchangedResult:
-    """A page that was asked for only if it changed, and did not: the session was shown it as it is."""
+    """A page that was requested only if it changed, and did not: the session has already seen it."""
 
     path: str
     first: int
@@ -99,7 +99,7 @@ class UnchangedResult:
 
 @dataclass(frozen=True)
 class ReadManyResult:
-    """Several files, in the order asked for: of each a page, or why there is none."""
+    """Several files, in the requested order: a page of each, or the error."""
 
     files: tuple[TextResult | PathError, ...]
 
@@ -120,17 +120,17 @@ def _build_file_facts(file: TextResult | PathError) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageResult:
-    """An image, as it is sent: upright, not larger than models take, without anything else that was in the file."""
+    """An image as it is sent: upright, no larger than models accept, and without metadata."""
 
     path: str
     medium: Medium
-    claimed_medium: str  # what its name says it is; empty if that is the same, or nothing
+    claimed_medium: str  # the type that its name suggests; empty if that is the same, or there is none
     size: tuple[int, int]  # of the image itself, upright
     sent_size: tuple[int, int]
     mime: str
     is_rotated: bool
-    frames: int | None  # None: several, and nobody counted them
-    is_stale: bool  # the session saw another content of it before
+    frames: int | None  # None: several, not counted
+    is_stale: bool  # the session has seen other content of it
     images: "tuple[Block, ...]" = field(repr=False)
     mtime_ns: int = 0
 
@@ -159,7 +159,7 @@ class ImageResult:
 class PdfResult:
     """Pages of a PDF.
 
-    `omitted_ranges` are those that were asked for and are not here; `stop_reason` is why, if not by their number.
+    `omitted_ranges` were requested and are not included; `stop_reason` says why, unless there were too many.
     """
 
     path: str
@@ -199,25 +199,25 @@ class PdfResult:
 
 @dataclass(frozen=True)
 class CellOutput:
-    """Something that a cell put out: text, of a long one both ends, or a picture of the reply, by its number.
+    """An output of a cell: text, shortened to both ends if it is long, or the number of a picture in the reply.
 
-    `other_formats` are forms of the same that are not shown.
+    `other_formats` are formats of the same output that are not shown.
     """
 
     kind: Literal["stdout", "stderr", "result", "display", "error"]
     text: str = field(default="", repr=False)
     tail: str = field(default="", repr=False)
-    omitted_chars: int = 0  # characters between the two
+    omitted_chars: int = 0  # characters between `text` and `tail`
     picture_number: int = 0
-    mime: str = ""  # of a picture, whether it is shown
-    omitted_reason: str = ""  # or why not
-    size: tuple[int, int] = (0, 0)  # pixels of one that is
+    mime: str = ""  # of a picture, shown or not
+    omitted_reason: str = ""  # why the picture is not shown
+    size: tuple[int, int] = (0, 0)  # pixels of a picture that is shown
     other_formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell of a notebook; `name` is how a call means it, empty if none can."""
+    """A cell of a notebook; `name` is how a call refers to it; empty if it cannot."""
 
     number: int
     name: str
@@ -249,7 +249,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class NotebookResult:
-    """Cells of a notebook, from the one that was asked for on."""
+    """Cells of a notebook, starting with the requested one."""
 
     path: str
     first: int
@@ -258,8 +258,8 @@ class NotebookResult:
     language: str
     version: tuple[int, int]
     is_editable: bool
-    has_numbered_cells: bool  # some cells have no id, and are called by their number
-    requested_count: int  # how many cells were asked for and are there
+    has_numbered_cells: bool  # some cells have no id and are referred to by number
+    requested_count: int  # how many of the requested cells exist
     is_stale: bool
     diff_since_read: str = field(repr=False)
     images: "tuple[Block, ...]" = field(repr=False)
@@ -292,16 +292,16 @@ class NotebookResult:
 
 @dataclass(frozen=True)
 class NotebookEditResult:
-    """One cell of a notebook was changed. `name` is what it is called now, or was when it went."""
+    """One cell of a notebook was changed. `name` is its name now, or before it was deleted."""
 
     path: str
     action: CellAction
     number: int
     name: str
     kind: str
-    total: int  # cells that there are now
-    outputs_cleared: bool  # it had put something out, which is gone
-    cells_renumbered: bool  # cells behind it that are called by number are called otherwise now
+    total: int  # cells in the notebook now
+    outputs_cleared: bool  # it had outputs, which were removed
+    cells_renumbered: bool  # later cells that are referred to by number have new numbers
     encoding: str
     diff: str = field(repr=False)
     status: Status = "success"
@@ -330,7 +330,7 @@ class Snippet:
 @dataclass(frozen=True)
 class WriteResult:
     path: str
-    resolved_path: str  # where that really is
+    resolved_path: str  # the real path
     created: bool
     size: int
     lines: int
@@ -352,19 +352,19 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class AppliedReplacement:
-    """One replacement as it was carried out."""
+    """One replacement that was made."""
 
     old: str = field(repr=False)
     new: str = field(repr=False)
     every: bool
     match_count: int
     matched_by: str
-    repairs: tuple[str, ...] = ()  # what was taken back in the texts, and what was fitted in the new one
+    repairs: tuple[str, ...] = ()  # corrections to the texts of the call, and adjustments of the new text
 
 
 @dataclass(frozen=True)
 class EditResult:
-    """`steps` in order; a file that an empty first text made has `created`."""
+    """`steps` are in order; `created` is set if an edit with an empty old text created the file."""
 
     path: str
     resolved_path: str
@@ -391,7 +391,7 @@ class EditResult:
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """What a patch did to one file. `source` is where a moved one was; `matched_by` has a rung for each hunk."""
+    """What a patch did to one file. `source` is the old path of a moved file; `matched_by` has a strategy per hunk."""
 
     verb: Literal["added", "deleted", "updated", "moved"]
     path: str
@@ -439,17 +439,17 @@ SearchHint = Literal["", "regex", "literal", "deeper"]
 
 @dataclass(frozen=True)
 class SearchSummary:
-    """How a search went, apart from what it found. Paths are spelled as the dialect's tools take them."""
+    """How a search went, without its results. Paths are spelled as the dialect's tools accept them."""
 
-    path: str  # where it looked
+    path: str  # where it searched
     outcome: SearchOutcome = field(repr=False)
     start: int  # how many items earlier pages showed
-    shown_count: int  # how many this one does; matching lines where lines are shown, else files
-    has_more: bool  # there are, or may be, others behind them
-    cursor: str  # to go on from; empty if that was all, or nobody could
+    shown_count: int  # items on this page: matching lines if lines are shown, else files
+    has_more: bool  # there are, or may be, more
+    cursor: str  # where the next page starts; empty if there is none or it cannot be continued
     status: Status
     hint: SearchHint = ""
-    timeout_seconds: float = 0.0  # that it had
+    timeout_seconds: float = 0.0  # its time limit
 
     def facts(self) -> dict[str, Any]:
         outcome = self.outcome
@@ -498,13 +498,13 @@ class GlobResult:
 
 @dataclass(frozen=True)
 class GrepResult:
-    """Files with their rows (`content`), their counts (`count`), or by themselves."""
+    """Files with their lines (`content`), with their counts (`count`), or alone."""
 
     summary: SearchSummary
     pattern: str
     mode: GrepMode
     files: tuple[tuple[str, SearchHit], ...]
-    glob: str = ""  # which files were searched alone
+    glob: str = ""  # only files that match it were searched
 
     @property
     def status(self) -> Status:
@@ -532,12 +532,12 @@ ChangeVerb = Literal["created", "changed", "deleted", "moved"]
 
 @dataclass(frozen=True)
 class ChangedPath:
-    """A path that a command changed; `source` is where a moved one was."""
+    """A path that a command changed; `source` is the old path of a moved one."""
 
     verb: ChangeVerb
     path: str
     kind: Literal["file", "link", "folder", "other"] = "file"
-    entry_count: int = 1  # of a folder that came or went whole: everything in it, and itself
+    entry_count: int = 1  # of a folder that was created or deleted as a whole: everything in it, and itself
     source: str = ""
 
     def facts(self) -> dict[str, Any]:
@@ -548,7 +548,7 @@ class ChangedPath:
 
 @dataclass(frozen=True)
 class SeenFileDiff:
-    """A file that the session had read and a command changed: how, as far as there was room to show it."""
+    """A file that the session had read and a command changed, with as much of the diff as there was room for."""
 
     path: str
     diff: str = field(repr=False)
@@ -557,24 +557,26 @@ class SeenFileDiff:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A command that came to its end, and what became of what it did."""
+    """A command that ended, and what happened to its changes."""
 
     command: str
     exit_status: ExitStatus
     output: CommandOutput = field(repr=False)
     sandbox: SandboxStatus = field(repr=False)
     undo_scope: UndoScope
-    applied: Literal["all", "preview", "nothing"]  # whether the workspace is as the command left it
+    applied: Literal["all", "preview", "nothing"]  # which of its changes were applied to the workspace
     changed_paths: tuple[ChangedPath, ...] = ()  # the first hundred
     totals: Mapping[ChangeVerb, int] = field(default_factory=dict["ChangeVerb", int])
-    conflicts: tuple[tuple[str, ConflictKind, str], ...] = ()  # paths that stay as they were; why; where its version is
+    conflicts: tuple[
+        tuple[str, ConflictKind, str], ...
+    ] = ()  # paths that were not changed; why; where the command's version is
     protected: tuple[str, ...] = ()
     seen_diffs: tuple[SeenFileDiff, ...] = ()
-    undiffed_paths: tuple[str, ...] = ()  # files that the session had read, too, and that there was no room to show
+    undiffed_paths: tuple[str, ...] = ()  # more files that the session had read, for which there was no room
     notes: tuple[str, ...] = ()
-    cwd: str = ""  # where a lasting shell stands now
+    cwd: str = ""  # the working directory of a persistent shell
     diff: str = field(default="", repr=False)
-    sandbox_known: bool = False  # the session has been told about this sandbox, so the reply does not repeat it
+    sandbox_known: bool = False  # an earlier reply described this sandbox, so this one does not
 
     @property
     def status(self) -> Status:
@@ -602,7 +604,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class JobResult:
-    """A command in the background, as it was asked about."""
+    """The state of a background command."""
 
     job: str
     running: bool
@@ -622,7 +624,7 @@ class JobResult:
 
     @property
     def has_more(self) -> bool:
-        """Whether it has printed more than is shown here."""
+        """Whether it printed more than is shown here."""
         return self.output.total_bytes > self.next_offset - self.offset
 
     def facts(self) -> dict[str, Any]:
@@ -640,7 +642,7 @@ class JobResult:
 
 @dataclass(frozen=True)
 class RestartResult:
-    """A lasting shell has forgotten where it stood."""
+    """A persistent shell was restarted in its first working directory."""
 
     status: Status = "success"
 
@@ -674,7 +676,7 @@ def build_output_facts(output: CommandOutput) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """What a command printed just now; `dropped_chars` counts what came after it faster than it was taken."""
+    """Output of a running command. `dropped_chars` counts what was dropped after `text` because the reader was slow."""
 
     text: str
     dropped_chars: int = 0
@@ -712,25 +714,33 @@ class Block:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a call: `text` and `images` are for the model, the rest is for the application."""
+    """The answer to a call: `text` and `images` are for the model, the rest is for the application.
 
-    status: Status  # "partial": done, but something was cut, skipped or left out; `text` says what
-    text: str
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])  # the facts behind the text, as JSON can hold them
-    code: str | None = None  # of an error, such as "NOT_FOUND"
-    error_source: str | None = None  # who caused the error: "model", "policy", "tool" or "infra"
-    ui_extra: str = ""  # for people: the diff of a change
-    images: tuple[Block, ...] = ()
-    replayed: bool = False  # the call was carried out before; this is the reply it got then
-    result: Result | UndoResult | None = field(default=None, repr=False, compare=False)
-    """The facts as a typed value, such as `EditResult`.
-
-    None after an error. None also in a replayed reply: the journal keeps the text and the data, not the typed value.
+    status: "success", "error", or "partial" if something was cut, skipped or left out; `text` says what.
+    text: what the model reads.
+    data: the facts behind the text, as JSON values.
+    code: of an error, such as "NOT_FOUND".
+    error_source: who caused the error: "model", "policy", "tool" or "infra".
+    ui_extra: for people: the diff of a change.
+    images: what the model sees after the text.
+    replayed: the call was executed before, and this is the reply it got then.
+    result: the facts as a typed value, such as `EditResult`. None after an error, and in a replayed reply: the journal
+        keeps the text and the data, not the typed value.
     """
+
+    status: Status
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    code: str | None = None
+    error_source: str | None = None
+    ui_extra: str = ""
+    images: tuple[Block, ...] = ()
+    replayed: bool = False
+    result: Result | UndoResult | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
-        """Whether the call was carried out, at least in part."""
+        """Whether the call succeeded, at least in part."""
         return self.status != "error"
 
     @property
@@ -739,14 +749,14 @@ class Reply:
         return (Block("text", self.text), *self.images)
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field except `result`, as JSON can hold it."""
+        """Every field except `result`, as JSON values."""
         kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "result"}
         return {**kept, "data": dict(self.data), "images": [asdict(image) for image in self.images]}
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool as a model is told of it."""
+    """A tool as it is declared to a model."""
 
     name: str
     title: str

@@ -1,8 +1,7 @@
-"""The border where answers of a user's policy enter: an answer that is not a judgement denies.
+"""Checks the answers of a user's policy: an answer that is not a valid Decision denies.
 
-Code behind this border compares verdicts by identity, and may: `Decision` turns every verdict into a member of
-`Verdict`, and what is not a judgement at all never gets past here. The developer finds each kind of mistake in the log
-once, under `handhold`.
+The rest of the code may compare verdicts by identity: `Decision` turns every verdict into a member of `Verdict`, and
+everything else is replaced here. Each kind of mistake is logged once, under `handhold`.
 """
 
 from collections.abc import Callable
@@ -16,12 +15,12 @@ TEXT_FIELDS = ("because", "rule", "source", "remedy")
 
 
 def check_policy(policy: Policy) -> Policy:
-    """The policy itself if it is one of ours, else the same with its answers checked."""
+    """The policy itself if it is built in, else a wrapper that checks its answers."""
     return policy if type(policy) in (ModePolicy, RulePolicy, CheckedPolicy) else CheckedPolicy(policy)
 
 
 class CheckedPolicy:
-    """A user's policy whose every answer is a judgement, whatever it returns or raises."""
+    """A user's policy with checked answers: `decide` returns a valid Decision even if the policy does not."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -53,7 +52,7 @@ class CheckedPolicy:
             verb = "raised" if isinstance(answer, Exception) else "returned"
             decision = Decision(Verdict.DENY, f"the policy {verb} {type(answer).__name__}", INVALID_ANSWER)
         elif not all(isinstance(getattr(answer, name), str) for name in TEXT_FIELDS):
-            because = f"the policy returned a judgement in which one of {', '.join(TEXT_FIELDS)} is not a text"
+            because = f"the policy returned a Decision in which one of {', '.join(TEXT_FIELDS)} is not a string"
             decision = Decision(Verdict.DENY, because, INVALID_ANSWER)
         else:
             decision = Decision(answer.verdict, answer.because, answer.rule, answer.source, answer.remedy)
@@ -62,10 +61,10 @@ class CheckedPolicy:
         return decision
 
     def _ask(self, name: str, ask: Callable[[], object]) -> object:
-        """What the policy answers; the exception if it raises one, which is nobody's allow."""
+        """The answer of the policy, or the exception that it raised."""
         try:
             answer = ask()
-        except Exception as error:  # noqa: BLE001 — foreign code: whatever goes wrong in it allows nothing
+        except Exception as error:  # noqa: BLE001 — user code: an error in it must not allow anything
             self._log(name, f"the policy raised {type(error).__name__}", error)
             return error
         if iscoroutine(answer):
@@ -73,9 +72,9 @@ class CheckedPolicy:
         return answer
 
     def _log(self, name: str, problem: str, error: Exception | None = None) -> None:
-        """Once for each kind: a search asks of every file."""
+        """Log each kind once: a search asks about every file."""
         if (message := f"{type(self._policy).__name__}.{name}: {problem}") not in self._logged:
             self._logged.add(message)
             from logging import getLogger
 
-            getLogger("handhold.policy").error("%s; Handhold denies what it was asked about", message, exc_info=error)
+            getLogger("handhold.policy").error("%s; Handhold denies the call", message, exc_info=error)

@@ -1,4 +1,4 @@
-"""Tells in a reply which earlier calls lose their undo for lack of room."""
+"""Reports in a reply which earlier calls can no longer be undone, for lack of room."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

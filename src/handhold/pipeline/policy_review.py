@@ -1,6 +1,6 @@
-"""What the policy says of a change, and what is protected whatever the policy says: names, git directories, hard links.
+"""Findings about a change: the policy's decisions, and built-in protection of names, git directories and hard links.
 
-Nobody is asked here: `authorization.py` decides what becomes of the findings.
+No person is asked here: `authorization.py` decides what to do with the findings.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from handhold.pipeline.approver import find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.session import Session
 
-MAX_UNASKED_LOSSES = 30  # files that were there before: losing more at once is asked about, if somebody can answer
+MAX_UNASKED_LOSSES = 30  # files that existed before: losing more at once needs approval, if there is an approver
 RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
-CHANGES_KEY = "changes"  # the key of changes in the workspace that nothing sets apart
+CHANGES_KEY = "changes"  # the key of changes in the workspace that no rule or protected name covers
 
 OUTSIDE_LINK = Decision(
     Verdict.ASK, "it is hard-linked outside the workspace and would change there too", "hard links", "built in"
@@ -66,9 +66,9 @@ class PolicyReviewer:
     def review_changes(
         self, files: Sequence[FileChange], *, by_command: bool, within: Sequence[str], privileged: Sequence[str]
     ) -> list[PolicyFinding]:
-        """`within` are places in folders that come or go whole, which a rule or a protected name may be about.
+        """`within` are places in folders that are created or deleted whole, which a rule or protected name may cover.
 
-        `privileged` are files that would grant privileges to whoever runs them: asked about each time, in every mode.
+        `privileged` are files that would grant privileges to any user who runs them: they need approval in every mode.
         """
         repositories = self._repositories(files)
         policy = self._command_policy if by_command else self._session.policy
@@ -89,15 +89,15 @@ class PolicyReviewer:
         return findings
 
     def review_reversal(self, files: Sequence[FileChange], within: Sequence[FileChange]) -> list[PolicyFinding]:
-        """For undo and redo; `within` are the entries of folders that come or go whole.
+        """For undo and redo; `within` are the entries of folders that are created or deleted whole.
 
-        The host who asks for it is enough where only the mode would ask. A rule, a protected name or a file that would
-        run as somebody else is still a question.
+        The host's request is enough if only the mode would ask. A rule, a protected name or a file that would run as
+        another user still needs approval.
         """
         every = (*files, *within)
         repositories = self._repositories(every)
         policy = self._command_policy
-        # Nobody obeys what is deleted: there the policy alone decides, and no protected name.
+        # Programs cannot follow a deleted file: only the policy decides, not the protected names.
         deleted = [each.path for each in every if each.after is None]
         findings = [make_finding(Verb.DELETE, place, policy.decide(Verb.DELETE, place)) for place in deleted]
         findings += [
@@ -114,7 +114,7 @@ class PolicyReviewer:
     def decide(
         self, verb: Verb, place: str, repositories: Repositories | None = None, policy: Policy | None = None
     ) -> Decision:
-        """The policy's decision; but what other programs obey is not changed without a question, whatever the mode.
+        """The policy's decision, except that files which other programs follow need approval in every mode.
 
         Without a `policy` it is the one for file tools.
 
@@ -136,9 +136,9 @@ class PolicyReviewer:
         return self._protection.find_reason(place)
 
     def _find_loss(self, files: Sequence[FileChange]) -> PolicyFinding | None:
-        """Many files deleted or overwritten that this session did not make, where somebody can be asked about it.
+        """Many deleted or overwritten files that this session did not create, if there is an approver to ask.
 
-        Where nobody can, it is undone if it was wrong, like every change.
+        Without an approver the change is applied; it can be undone like any other.
         """
         session = self._session
         if find_present_approver(session.approver) is None or session.policy.name == "open":
@@ -163,7 +163,7 @@ class PolicyReviewer:
     # --- questions about places
 
     def paths_to_ask_about(self, files: Sequence[FileChange], within: Sequence[str]) -> tuple[str, ...]:
-        """Those of the places `within` that do not change without a question, or at all."""
+        """The places in `within` whose change needs approval or is denied."""
         repositories = self._repositories(files)
         decided = (
             (place, self.decide(verb, place, repositories, self._command_policy))
@@ -172,9 +172,9 @@ class PolicyReviewer:
         return tuple(dict.fromkeys(place for place, decision in decided if decision.verdict is not Verdict.ALLOW))
 
     def allowed_times(self, effects: Effects) -> tuple[FolderMtime, ...]:
-        """Those that a command may set unasked: of folders in which its changes are, and of others that it may change.
+        """The folder times that a command may set: of folders that contain its changes, and of others it may change.
 
-        A time is not worth a question.
+        Times alone never need approval.
         """
         around = {change.path.rpartition("/")[0] for change in effects.files}
         policy = self._command_policy
@@ -185,7 +185,7 @@ class PolicyReviewer:
         )
 
     def is_set_apart(self, place: str, root: str) -> bool:
-        """Whether a name or a rule sets a place apart from its root: it must not go unseen in a folder that changes."""
+        """Whether a protected name or a stricter rule covers a place, so that a change of its folder reviews it."""
         if self._protection.covers(place) or place.endswith("/HEAD"):  # the folder may be a repository
             return True
         return self._is_stricter(place, root)

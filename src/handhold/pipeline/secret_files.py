@@ -1,8 +1,8 @@
-"""Secret files of a workspace: what commands may not read of them, and what of them is redacted where it is printed.
+"""Secret files of a workspace: which of them commands may not read, and which values are redacted in output.
 
 File tools show none of them. With `secrets="usable"` commands may read and move those that the built-in rules name, and
 values that look secret are redacted in their output and in search hits. What the user's own rules deny is withheld from
-commands in either mode, and so is what lies outside the workspace.
+commands in either mode, and so are paths outside the workspace.
 """
 
 from collections.abc import Iterator, Sequence

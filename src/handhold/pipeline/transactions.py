@@ -25,8 +25,8 @@ def commit(
 ) -> Mapping[str, FileIdentity]:
     """Call it with the journal held exclusively. A change that is not recorded as committed is rolled back.
 
-    `conclude` gets the calls whose undo is dropped to make room for this one: the outcome holds a reply that says so.
-    Files of `renew` that come back with other contents get the time of now. `times` are set with the changes.
+    `conclude` gets the calls whose undo is dropped to make room for this one: the outcome has a reply that says so.
+    Files of `renew` whose contents change get the current time. `times` are set with the changes.
     """
     with files.transaction(changes, times) as transaction:
         dropped = journal.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=reverses)

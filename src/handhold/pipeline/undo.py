@@ -166,7 +166,7 @@ class UndoService:
         projected = ProjectedState()
         changed: list[str] = []
         for step in steps:
-            files = track(step.files, "files looked at")
+            files = track(step.files, "files checked")
             changed += [change.path for change in files if not self._will_match(change, projected)]
             projected.add(step.files)
         if changed:
@@ -241,11 +241,12 @@ class UndoService:
 
 
 def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
-    """What an undo or redo did, in one line."""
-    done, would = {"undo": ("Undid", "Would undo"), "redo": ("Redid", "Would redo")}[result.verb]
+    """What an undo or redo did, in one line. A redo names the undos that it reverses."""
+    done, would = {"undo": ("Undid", "Would undo"), "redo": ("Redid what", "Would redo what")}[result.verb]
+    calls = ", ".join(result.calls) + (" undid" if result.verb == "redo" else "")
     listed = ", ".join(shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
-    return f"{would if result.preview else done} {', '.join(result.calls)}: {listed}{more}"
+    return f"{would if result.preview else done} {calls}: {listed or 'only folders changed'}{more}."
 
 
 def reverse_step(step: UndoStep) -> UndoStep:
@@ -261,9 +262,9 @@ def name_calls(step: UndoStep) -> list[str]:
     return [history.format_call_id(entry) for entry in step.entries]
 
 
-def is_same_content(actual: Content | None, wanted: Content | None) -> bool:
+def is_same_content(actual: Content | None, expected: Content | None) -> bool:
     """Whether one step leaves what the next one expects. The content of a folder is checked by its own step."""
-    return (is_folder(actual) and is_folder(wanted)) or hash_or_none(actual) == hash_or_none(wanted)
+    return (is_folder(actual) and is_folder(expected)) or hash_or_none(actual) == hash_or_none(expected)
 
 
 def is_folder(content: Content | None) -> bool:

@@ -9,12 +9,16 @@ from handhold.core.plans import FileChange
 
 
 class Consent(StrEnum):
-    """A person's answer to a question."""
+    """A person's answer to a question.
+
+    NO refuses the call. ONCE approves this call only. SESSION also approves the same thing for the rest of the session,
+    and PATTERN all similar commands.
+    """
 
     NO = "no"
-    ONCE = "once"  # this call only
-    SESSION = "session"  # and do not ask about this again in the session
-    PATTERN = "pattern"  # and do not ask about commands like it in the session
+    ONCE = "once"
+    SESSION = "session"
+    PATTERN = "pattern"
 
 
 ConsentName = Literal["no", "once", "session", "pattern"]
@@ -77,18 +81,30 @@ class ApprovalStore(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """What an approver decides about: the change itself, or a command before it runs."""
+    """What an approver decides about: a change, or a command before it runs.
+
+    tool: the tool that was called.
+    files: the changes; empty for a command that has not run yet.
+    diff: the changes as a unified diff.
+    because: why approval is needed.
+    command: the command that made these changes in the sandbox, or would run.
+    id: a hash of the request and of every change; the answer is valid only for these.
+    rule: the rule that requires approval.
+    session: what the answer "session" would approve, in words; empty if it is not offered.
+    patterns: what the answer "pattern" would approve; empty if it is not offered.
+    uncut: how many lines at the start of the diff show what needs approval and are never cut.
+    """
 
     tool: str
     files: tuple[FileChange, ...]
     diff: str
     because: str
-    command: str = ""  # the command that made these changes in the sandbox; without `files`, it has not run yet
-    id: str = ""  # a hash of the request and of every change; the answer is valid only for these
+    command: str = ""
+    id: str = ""
     rule: str = ""
-    session: str = ""  # what the answer "session" would allow, in words; empty if it is not offered
-    patterns: tuple[str, ...] = ()  # what the answer "pattern" would allow
-    uncut: int = 0  # lines at the start of the diff that show what needs approval and are never cut
+    session: str = ""
+    patterns: tuple[str, ...] = ()
+    uncut: int = 0
 
 
 class RunPaused(Exception):
@@ -103,15 +119,15 @@ ApproverReply = bool | Consent | ConsentName | None
 
 
 class Approver(Protocol):
-    """A function that decides about questions, sync or async.
+    """A function, sync or async, that answers a Question.
 
-    If it has a `present` that is false, nobody is asked now. The journal records its `name`, if it has one.
+    It may have two attributes: while `present` is false it is not called, and `name` is recorded in the journal.
     """
 
     def __call__(self, question: Question, /) -> ApproverReply | Awaitable[ApproverReply]:
-        """True is "once", False is "no". None means that the answer comes later: the question waits in the store.
+        """Return True for "once", False for "no", a Consent, or None if the answer comes later.
 
-        An awaitable is awaited. Every other answer, and an exception other than RunPaused, refuses the call with
-        APPROVER_INVALID.
+        With None, the question stays pending in the store. An awaitable is awaited. Any other answer, and any exception
+        except RunPaused, refuses the call with APPROVER_INVALID.
         """
         ...

@@ -69,13 +69,15 @@ class CommandAnalysis:
 
 
 class Policy(Protocol):
-    """Decides what is allowed. An answer that is not a Decision, or an exception, denies."""
+    """Decides what is allowed. If a method raises, or returns something that is not a Decision, the call is denied."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the policy or mode."""
+        ...
 
     def decide(self, verb: Verb, target: str) -> Decision:
-        """Decide about a resolved path, or for `connect` about a host."""
+        """Decide about a resolved path, or a host if the verb is `connect`."""
         ...
 
     def decide_command(self, analysis: CommandAnalysis) -> Decision:
@@ -88,5 +90,5 @@ class Policy(Protocol):
         ...
 
     def has_rule_for(self, place: str) -> bool:
-        """Whether a rule covers this path in particular; a mode covers none. Searches ask this about every file."""
+        """Whether a rule, not only the mode, applies to this path. Searches call it for every file."""
         ...
