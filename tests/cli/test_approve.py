@@ -82,7 +82,7 @@ def test_what_waits_is_listed_with_its_first_lines(run: Run):
     assert run("approve").output == "No pending approvals.\n"
     write(run)
     told = run("approve").output
-    assert "write_file: a protected name" in told
+    assert "write_file: it is protected" in told
     assert str(waiting(run)[0]["id"]) in told
     assert "+echo\\x1b[2J" in told
     assert "\x1b" not in told

@@ -85,6 +85,8 @@ def serve(
             return
         if file and (no_token or options["root"]):
             raise click.UsageError("--tokens cannot be combined with --no-token or --root: the file sets the roots.")
+        if file and not os.path.lexists(file):
+            raise click.ClickException(f"{file} does not exist. Create it with --tokens {file} --new-token NAME.")
         if no_token and not is_loopback(host):
             raise click.UsageError("--no-token requires a loopback address such as 127.0.0.1.")
         if not (is_loopback(host) or allow_host):
