@@ -39,152 +39,107 @@ MADE = "<!-- Made by checks/reference.py: change the code, then run `just refere
 
 # --- words that only people have
 
-TWO_VENDORS = "[decision 14](../decisions/0014-dialects-of-two-vendors.md)"
-FOLLOWS = {  # what a dialect follows, as of when, and for whom it is; sources are those of the contract
-    "handhold": ("our own contract", "this version", "models without a family of their own, and people"),
-    "claude": (
-        "source 002: Read, Edit and MultiEdit letter by letter, the other tools in the same manner",
-        "undated, read in November 2026; Claude Code of today has no LS, MultiEdit, BashOutput and KillShell",
-        "Claude models in an agent of your own",
-    ),
-    "codex": (
-        "source 000, 5.3: apply_patch and its call by `shell`",
-        "undated, read in November 2026; Codex CLI of today has exec_command and write_stdin instead of shell",
-        "GPT and Codex models, which know this patch format",
-    ),
-    "deepagents": (
-        "source 000, 5.1, 5.2, 5.4 and 5.5: a chapter on file tools, commands and large output",
-        "undated, read in November 2026",
-        "agents that are built like deepagents; the framework itself has an adapter",
-    ),
-    "tiny": (
-        "source 001: four tools of an agent written in Go, in Chinese",
-        "a published design, undated, read in November 2026",
-        "agents that follow that series; models that are addressed in Chinese",
-    ),
-    "hello": (
-        "source 003: three tools of an agent written in TypeScript and its registry, in Chinese",
-        "a published design, undated, read in November 2026",
-        "agents that follow that tutorial; models that are addressed in Chinese",
-    ),
-    "mycode": (
-        "source 004: LS, Glob, Grep and Read, whose replies are JSON, in Chinese",
-        "a published design, undated, read in November 2026",
-        "agents that only look around, and parse what they get",
-    ),
-    "anthropic": (
-        "the vendor's tool types text_editor_20250728 and bash_20250124: " + TWO_VENDORS,
-        "July and January 2025, read in November 2026",
-        "Claude models by the vendor's API, in the words of today",
-    ),
-    "gemini": (
-        "the vendor's pages on the tools of its command line: " + TWO_VENDORS,
-        "undated, several versions, read in November 2026",
-        "Gemini models",
-    ),
-}
 OPENS = {
-    "root": ("the folder, or several; a path that is relative means the first", ""),
-    "state": ("where the journal lives", "the user's state folder"),
-    "read_only": ("further roots that are read and never written", "none"),
+    "root": ("a folder, or several; relative paths belong to the first", ""),
+    "state": ("folder for the journal", "the user's state folder"),
+    "read_only": ("additional roots that are never written", "none"),
     "encodings": (
-        "globs, and the encodings of the files that they cover: [encodings](../concepts/reading.md#encodings)",
+        "encodings by glob: [encodings](../concepts/reading.md#encodings)",
         "by mark, `.editorconfig`, likelihood",
     ),
     "undo_bytes": (
         "bytes kept for undo: [what is kept](../concepts/journal.md#what-is-kept-for-undo)",
         "`undo_bytes` of the user's settings, else a quarter of the free disk",
     ),
-    "dialect": ("the tool names and words of a family, by name, or a dialect of your own", "`handhold`"),
-    "model": ('with `dialect="auto"`: the model\'s name, which decides', ""),
-    "session": ("the conversation: what it has seen, and what it did", "a new one"),
+    "dialect": ("a dialect's name, `auto`, or your own dialect", "`handhold`"),
+    "model": ('the model\'s name, for `dialect="auto"`', ""),
+    "session": ("name of the session; the same name continues it", "a new one"),
     "policy": (
-        "how much happens without a question: [modes](../concepts/policy.md#modes)",
+        "what is allowed without asking: [modes](../concepts/policy.md#modes)",
         "`ask` with an approver, else `edit`",
     ),
-    "rules": ("rules of your own: [rules](../concepts/policy.md#rules)", "none"),
-    "settings": ("whether the user's file and the project's count, or which file instead of the user's", "`True`"),
+    "rules": ("your own rules: [rules](../concepts/policy.md#rules)", "none"),
+    "settings": ("whether settings files are read, or the file to read instead of the user's", "`True`"),
     "approver": (
-        "called with the change itself when the policy asks; answers `once`, `session`, `pattern` or `no`"
+        "called with the change when the policy asks; returns `once`, `session`, `pattern` or `no`"
         " ([all answers](../start/python.md#approvals))",
         "nobody",
     ),
     "matching": (
-        "`exact`, `safe` or `bold`: how far an edit goes to find its place: [edits](../concepts/edits.md)",
+        "how closely an edit must quote the file (`exact`, `safe`, `bold`): [edits](../concepts/edits.md)",
         "by dialect",
     ),
-    "hints": ("whether replies say more than the dialect's source does", "by dialect"),
+    "hints": ("add hints that the dialect's source does not have", "by dialect"),
     "shell": (
-        "what confines commands: `contained` (by us), `external` (by what we run in), `unconfined`",
+        "what confines commands: `contained` (Handhold), `external` (what Handhold runs in) or `unconfined` (nothing)",
         "`contained`",
     ),
     "network": (
-        "whether commands have one, or the hosts that they may reach: [network](../concepts/commands.md#network)",
+        "`True`, or the hosts that commands may reach: [network](../concepts/commands.md#network)",
         "`False`",
     ),
     "secrets": (
-        "whether commands may use files that the built-in secret rules name (`usable`) or not (`strict`):"
-        " [secrets](../concepts/policy.md#secrets)",
+        "whether commands may use secret files (`usable`) or not (`strict`): [secrets](../concepts/policy.md#secrets)",
         "`usable`",
     ),
-    "hidden": ("folders and files that commands do not see, besides the usual ones", "none"),
-    "memory": ("bytes that a command may take", "as many as there are"),
-    "processes": ("processes that a command may have at once", "as many as there are"),
-    "tracing": ("whether a command may trace its own processes, as `strace` and `gdb` do", "`False`"),
-    "search_seconds": ("the longest that a search may take", "by dialect"),
-    "searcher": ("another search engine than ours", "ours"),
-    "converter": ("another decoder of images and PDFs than ours", "ours"),
+    "hidden": ("additional files and folders to hide from commands", "none"),
+    "memory": ("memory limit of a command, in bytes", "none"),
+    "processes": ("process limit of a command", "none"),
+    "tracing": ("let commands trace their own processes (`strace`, `gdb`)", "`False`"),
+    "search_seconds": ("time limit of a search", "by dialect"),
+    "searcher": ("your own search backend", "built in"),
+    "converter": ("your own decoder of images and PDFs", "built in"),
 }
 RULES = {
-    "name": "what it is called, where it decided something",
+    "name": "shown where the rule decided",
     "verdict": "`allow`, `ask` or `deny`",
     "verbs": "`read`, `change`, `create`, `delete`; or `run`; or `connect`",
-    "because": "shown to whoever is refused or asked",
-    "covers": "examples that it is about, at least one",
-    "does_not_cover": "examples that it is not about, at least one",
+    "because": "shown in refusals and questions",
+    "covers": "examples that the rule covers, at least one",
+    "does_not_cover": "examples that it does not cover, at least one",
     "paths": "globs, for the verbs about files",
     "commands": "the words that a command begins with, for `run`",
     "hosts": "names, for `connect`",
-    "exclude": "paths that it leaves alone",
-    "ignore_case": "takes `A` and `a` for one",
+    "exclude": "globs of exceptions",
+    "ignore_case": "ignore upper and lower case in paths",
 }
 VARIABLES = {
-    "HANDHOLD_CONFIG": "the user's settings, instead of the usual file; it must be there",
+    "HANDHOLD_CONFIG": "the user's settings file, instead of the default one; it must exist",
     "XDG_CONFIG_HOME": "where the user's settings are: `handhold/handhold.toml` below it, else below `~/.config`",
     "XDG_STATE_HOME": "where journals are: `handhold` below it, else below `~/.local/state`",
-    "NO_COLOR": "no colours at the terminal; `TERM=dumb` says the same",
-    "COLUMNS": "how wide the terminal is, whatever it says itself",
+    "NO_COLOR": "turns colours off; so does `TERM=dumb`",
+    "COLUMNS": "width of the terminal, overriding its own",
     "CODEX_HOME": "where `handhold install codex --user` finds Codex's settings, else `~/.codex`",
 }
 EXTRAS = {
     "all": "all of them",
     "anthropic": "the adapter for Anthropic's client",
-    "codex": "reads shell commands, to tell a call of apply_patch from every other",
+    "codex": "parses shell commands, to recognise apply_patch",
     "deepagents": "the backend for deepagents",
     "images": "shows images",
     "langchain": "the adapter for LangChain and LangGraph",
-    "mcp": "the server: `handhold mcp`, `handhold serve`",
+    "mcp": "`handhold mcp`, `handhold serve`",
     "numpy": "builds the line index of a large file faster",
     "openai": "the adapter for OpenAI's client",
     "openai-agents": "the adapter for the OpenAI Agents SDK",
     "pdf": "shows the pages of a PDF",
     "pydantic-ai": "the adapter for Pydantic AI",
     "search": "ripgrep, where the system has none",
-    "shell": "what confines commands, and what reads them before they run",
+    "shell": "sandbox and parser of commands",
 }
 ERROR_SOURCES = {
-    ErrorSource.MODEL: ("the call was wrong", "Hand the text to the model: it says what would be right."),
+    ErrorSource.MODEL: ("the call was wrong", "Give the text to the model: it says what to do."),
     ErrorSource.POLICY: (
-        "the call was understood, and is not allowed",
-        "Ask a person, or let the model say what it would do.",
+        "the call is not allowed",
+        "Ask a person, or let the model describe the change.",
     ),
     ErrorSource.TOOL: (
         "a limit or a defect of Handhold",
-        "Do not score it against the model; if it is a defect, report it.",
+        "Do not score it against the model. Report defects.",
     ),
     ErrorSource.INFRA: (
         "the machine: a disk, a permission, a lock",
-        "Do not score it against the model. The same call, under the same id, may be sent again.",
+        "Do not score it against the model. Retry with the same call id.",
     ),
 }
 # What the facts of an example are, by the name of the field.
@@ -197,7 +152,7 @@ FACTS: dict[str, Any] = {
     "got": "a text",
     "wanted": "a whole number",
     "call_id": "call-7",
-    "because": "the reason stands here",
+    "because": "REASON",
     "roots": ("/home/ann/shop",),
     "size": 80_000_000,
     "most": 67_108_864,
@@ -341,16 +296,16 @@ def first_sentence(text: str) -> str:
 
 
 def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
-    yield "The same operations under the names, schemas and words of nine families and designs."
+    yield "The tools of each dialect, and its defaults."
     yield table(
-        ("dialect", "tools", "matching", "hints", "a search takes", "from one command to the next lasts"),
+        ("dialect", "tools", "matching", "hints", "search limit", "kept between commands"),
         (
             (
                 f"[`{name}`](tools-{name}.md)",
                 ", ".join(code(spec.name) for spec in each.specs),
                 code(each.options.matching),
                 "yes" if each.options.hints else "no",
-                f"{each.options.search_seconds:g} s at most",
+                f"{each.options.search_seconds:g} s",
                 {"nothing": "nothing", "folder": "the folder", "exports": "folder and exports"}[
                     each.options.shell_persists
                 ],
@@ -358,45 +313,26 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
             for name, each in dialects.items()
         ),
     )
-    agreed("dialects", dialects, FOLLOWS)
-    yield "## What each one follows, and for whom it is"
-    yield (
-        "Sources 000 to 004 are five documents: what each promises, and the test that holds it, is in "
-        "[the contract](../contract.md)."
-    )
-    yield table(("dialect", "follows", "as of", "for"), ((code(name), *FOLLOWS[name]) for name in dialects))
+    yield "What each one follows, and for which models: [dialects](../concepts/dialects.md)."
     yield "## Which one a model knows best"
-    yield (
-        f'With `dialect="auto"` and `model="…"` the first row that fits decides; without one it is `{DEFAULT_DIALECT}`.'
-    )
+    yield (f'`dialect="auto"` with `model="…"` selects the first row that matches the name, else `{DEFAULT_DIALECT}`.')
     yield table(
         ("in the model's name", "dialect", "because"),
         ((code(k.pattern), code(k.dialect), k.because) for k in MODEL_FAMILIES),
     )
 
 
-NOTES = {
-    "claude": (
-        'The repeated sentence, "line number + tab" where replies have `→`, and the reminder after each read are '
-        "the source's own words and stay. For today's words use the dialect [`anthropic`](tools-anthropic.md); "
-        "`hints=True` adds notes on what to do next."
-    ),
-}
-
-
 def of_dialect(dialect: Dialect) -> Iterator[str]:
     options = dialect.options
     yield (
         f"{len(dialect.specs)} tools, matching `{options.matching}`, hints {'on' if options.hints else 'off'}. "
-        f"Names, descriptions and schemas as a model is given them: `handhold tools --dialect {dialect.name} --json`."
+        f"As JSON: `handhold tools --dialect {dialect.name} --json`."
     )
-    if dialect.name in NOTES:
-        yield NOTES[dialect.name]
     for spec in dialect.specs:
         yield f"## {spec.name}"
         yield from of_tool(spec)
     yield "## Instructions"
-    yield "What goes into the system prompt with these tools (`box.instructions`):"
+    yield "For the system prompt (`box.instructions`):"
     yield quoted(dialect.instructions)
 
 
@@ -440,13 +376,13 @@ def configuration() -> Iterator[str]:
     yield "## Toolbox.open"
     memory = inspect.signature(Toolbox.in_memory).parameters
     left_out = ", ".join(code(name) for name in names if name not in memory)
-    yield f"`Toolbox.in_memory(files, …)` takes the same, without {left_out}, on files in a dictionary."
+    yield f"`Toolbox.in_memory(files, …)` takes the same options, except {left_out}."
     yield table(("option", "meaning", "default"), ((code(name), *OPENS[name]) for name in names))
     fields = list(inspect.signature(Rule).parameters)
     agreed("fields of a rule", fields, RULES)
     yield "## handhold.toml"
-    keys = "`mode`, `undo_bytes` (as above; in the user's file only) and any number of `[[rule]]`"
-    yield f"{keys}. Which file counts when: [settings](../concepts/policy.md#settings)."
+    keys = "`mode`, `secrets`, `undo_bytes` (user's file only) and any number of `[[rule]]`"
+    yield f"{keys}. Which file applies when: [settings](../concepts/policy.md#settings)."
     yield table(("field of a rule", "meaning"), ((code(name), RULES[name]) for name in fields))
     yield "## Environment"
     yield table(("variable", "meaning"), ((code(name), words) for name, words in VARIABLES.items()))
@@ -467,7 +403,7 @@ def configuration() -> Iterator[str]:
 def commands() -> Iterator[str]:
     context = click.Context(handhold)
     every = {name: handhold.get_command(context, name) for name in handhold.list_commands(context)}
-    yield "Every command with its options. What they are for, with pictures: [from the command line](../start/cli.md)."
+    yield "Every command with its options. Guide: [from the command line](../start/cli.md)."
     status = re.findall(r"^ +(\d) +(.*)$", EXIT_STATUS_HELP, re.MULTILINE)
     yield table(("exit status", "meaning"), ((code(number), words) for number, words in status))
     yield table(("command", "meaning"), ((f"[`{name}`](#handhold-{name})", COMMANDS[name].help) for name in every))
@@ -506,14 +442,9 @@ def meaning(option: click.Option) -> str:
 def codes() -> Iterator[str]:
     yield "`reply.code` names the error, `reply.error_source` says who caused it, and `reply.data` has the facts."
     agreed("error sources", ErrorSource, ERROR_SOURCES)
-    yield table(
-        ("error source", "what it means", "what to do"), ((code(each), *ERROR_SOURCES[each]) for each in ErrorSource)
-    )
+    yield table(("error source", "meaning", "what to do"), ((code(each), *ERROR_SOURCES[each]) for each in ErrorSource))
     every = sorted({each.code: each for each in iter_error_types() if each.__module__ == errors.__name__}.items())
-    yield (
-        f"{len(every)} codes. A model reads them in its dialect; here are the plain words that each dialect falls "
-        "back on, with made-up facts in them."
-    )
+    yield (f"{len(every)} codes, with an example of the plain message. Dialects word some of them differently.")
     rows = (
         (
             code(name),
@@ -523,8 +454,8 @@ def codes() -> Iterator[str]:
         )
         for name, each in every
     )
-    yield table(("code", "error source", "facts", "what is said, and what to do"), rows)
-    yield "`INTERNAL` (source `tool`) is what adapters answer where Handhold itself failed: please report it."
+    yield table(("code", "error source", "facts", "message"), rows)
+    yield "`INTERNAL` (source `tool`) means that Handhold itself failed: please report it."
 
 
 def example(error: type[ToolError]) -> ToolError:
