@@ -35,7 +35,7 @@ from handhold.toolbox import Toolbox
 
 PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
-MADE = "<!-- Made by checks/reference.py: change the code, then run `just reference`. -->\n"
+MADE = "<!-- Made by checks/reference.py (`just reference`). -->\n"
 
 # --- words that only people have
 
