@@ -39,6 +39,33 @@ MADE = "<!-- Made by checks/reference.py (`just reference`). -->\n"
 
 # --- words that only people have
 
+FOLLOWS = {  # what a dialect follows, as of when, and for whom it is; sources are those of the contract
+    "handhold": ("our own contract", "this version", "any model"),
+    "claude": (
+        "source 002: Read, Edit and MultiEdit verbatim, the other tools in its style",
+        "undated; today's Claude Code has no LS, MultiEdit, BashOutput or KillShell",
+        "Claude models in your own agent",
+    ),
+    "codex": (
+        "source 000, section 5.3",
+        "undated; today's Codex CLI has `exec_command` and `write_stdin` instead of `shell`",
+        "GPT and Codex models",
+    ),
+    "deepagents": (
+        "source 000, other sections",
+        "undated",
+        "agents built like deepagents; the framework itself has an [adapter](../how-to/frameworks.md)",
+    ),
+    "tiny": ("source 001, in Chinese", "undated", "agents of that published design"),
+    "hello": ("source 003, in Chinese", "undated", "agents of that published design"),
+    "mycode": ("source 004, in Chinese", "undated", "agents of that published design"),
+    "anthropic": (
+        "the vendor's tool types `text_editor_20250728` and `bash_20250124`",
+        "July and January 2025",
+        "Claude models through the vendor's API",
+    ),
+    "gemini": ("the vendor's documentation of its command line", "undated", "Gemini models"),
+}
 OPENS = {
     "root": ("a folder, or several; relative paths belong to the first", ""),
     "state": ("folder for the journal", "the user's state folder"),
@@ -313,7 +340,13 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
             for name, each in dialects.items()
         ),
     )
-    yield "What each one follows, and for which models: [dialects](../concepts/dialects.md)."
+    agreed("dialects", dialects, FOLLOWS)
+    yield "## What each one follows"
+    yield (
+        "Sources 000 to 004 are five documents: [what each promises](../contract.md). On vendors: "
+        "[decision 14](../decisions/0014-dialects-of-two-vendors.md). All were read in November 2026."
+    )
+    yield table(("dialect", "follows", "as of", "for"), ((code(name), *FOLLOWS[name]) for name in dialects))
     yield "## Which one a model knows best"
     yield (f'`dialect="auto"` with `model="…"` selects the first row that matches the name, else `{DEFAULT_DIALECT}`.')
     yield table(
@@ -323,11 +356,7 @@ def tools(dialects: Mapping[str, Dialect]) -> Iterator[str]:
 
 
 def of_dialect(dialect: Dialect) -> Iterator[str]:
-    options = dialect.options
-    yield (
-        f"{len(dialect.specs)} tools, matching `{options.matching}`, hints {'on' if options.hints else 'off'}. "
-        f"As JSON: `handhold tools --dialect {dialect.name} --json`."
-    )
+    yield f"{len(dialect.specs)} tools. As JSON: `handhold tools --dialect {dialect.name} --json`."
     for spec in dialect.specs:
         yield f"## {spec.name}"
         yield from of_tool(spec)
