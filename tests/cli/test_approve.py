@@ -121,8 +121,8 @@ def test_an_id_that_names_no_open_question_is_refused(run: Run, store: SqliteSto
         one, other = put(store, asked("one")), put(store, asked("other"))
         store.answer(one.id, "once", by="ann")
     for wanted, because in (
-        ("0000-0000-0000", "there is no question with this id"),
-        (other.id[:4], "there is no question with this id"),
+        ("0000-0000-0000", "no question has this id"),
+        (other.id[:4], "no question has this id"),
         (one.id, "already answered: once, by ann"),
     ):
         told = run("approve", wanted, "--yes")

@@ -307,8 +307,8 @@ def test_a_large_file_and_a_journal_are_looked_at_under_somebodys_eyes(where: li
         assert run("call", "read_file", '{"path": "large", "offset": 999999}', *where).exit_code == 0
         assert run("log", "--verify", *where).exit_code == 0
     told = {what: (done, of) for what, done, of in seen}
-    assert told["bytes looked at"][1] == 5_000_000
-    assert told["records looked at"][0] > 3
+    assert told["bytes scanned"][1] == 5_000_000
+    assert told["records checked"][0] > 3
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ because = "so"
 covers = ["private"]
 spares = ["docs/a.md"]
 """
-UNTRUSTED = "handhold.toml is not trusted: its 1 allow rule does not count"
+UNTRUSTED = "handhold.toml is not trusted: its 1 allow rule is ignored"
 
 
 @pytest.fixture

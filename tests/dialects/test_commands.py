@@ -187,7 +187,7 @@ def test_a_folder_that_was_closed_is_not_put_down_to_somebody_else():
 @BOTH
 def test_u8_what_undo_does_not_cover_is_said(dialect):
     text = said(ran("x\n", undo_scope="file tools only", sandbox=DIRECT), dialect)
-    assert "[undo: file tools only. The command ran directly on the workspace (no overlay here)" in text
+    assert "[The command ran directly on the workspace (no overlay here)" in text
 
 
 @BOTH
@@ -232,7 +232,7 @@ def job(**facts) -> JobResult:
 def test_c85_a_started_job_says_how_to_go_on_and_that_it_cannot_be_taken_back():
     text = said(job(action="start"))
     assert "[job-1 runs in the background. Read its output with bash_output; stop it with bash_stop.]" in text
-    assert "undo: file tools only" in text
+    assert "so its changes cannot be undone" in text
     assert "with BashOutput; stop it with KillShell" in said(job(action="start"), claude)
 
 

@@ -172,8 +172,8 @@ def test_what_moved_meanwhile_is_told():
 @pytest.mark.parametrize(
     ("skipped", "told"),
     [
-        (SkippedFiles("ignore file", 12, ".gitignore", 3, "*.log"), "12 files by .gitignore:3 (*.log)"),
-        (SkippedFiles("ignore file", 1), "1 file by an ignore file"),
+        (SkippedFiles("ignore file", 12, ".gitignore", 3, "*.log"), "12 files ignored by .gitignore:3 (*.log)"),
+        (SkippedFiles("ignore file", 1), "1 file ignored by an ignore file"),
         (SkippedFiles("hidden", 4), "4 hidden files"),
         (SkippedFiles("hidden", 1000, at_least=True), "at least 1,000 hidden files"),
         (SkippedFiles("heavy folder", 2), "2 heavy folders such as node_modules"),
@@ -201,7 +201,7 @@ def test_u11_a_miss_names_the_argument_that_includes_it(rule: Any, way: str):
 def test_u11_many_rules_are_told_in_part():
     many = tuple(SkippedFiles("ignore file", 50 - n, ".gitignore", n, "x") for n in range(MAX_LISTED_SKIPS + 5))
     text = said(globbed(searched_count=1, skipped=many))
-    assert "[Not searched: 50 files by .gitignore:0 (x), 49 files" in text
+    assert "[Not searched: 50 files ignored by .gitignore:0 (x), 49 files" in text
     assert " and 5 more." in text
 
 
@@ -222,7 +222,7 @@ def test_c70_a_listing_always_says_what_it_leaves_out():
     [
         (
             globbed(searched_count=12),
-            "No match for *.py in the workspace. 12 files were searched, and no file that was left out matches.",
+            "No match for *.py in the workspace. 12 files were searched, and the files left out do not match either.",
         ),
         (
             grepped(searched_count=12),

@@ -129,7 +129,7 @@ def test_deleting_the_last_entries_is_found(root: Path, state: Path):
         drop_last_records(connection, 2, rewinds_head=False)
     status, output = verified(root, state)
     assert status == 1
-    assert "is gone" in output
+    assert "is missing" in output
 
 
 def test_deleting_the_last_entries_and_rewinding_the_head_is_found_by_a_head_noted_elsewhere(root: Path, state: Path):

@@ -365,7 +365,7 @@ def test_c29_pictures_are_blocks_in_the_order_of_their_numbers():
         assert [(block.type, block.mime, block.base64) for block in reply.blocks[1:]] == [
             ("image", "image/png", PICTURE)
         ]
-        assert "picture 1 below" in reply.text
+        assert "image 1 below" in reply.text
 
 
 def test_c29_offset_and_limit_count_cells():

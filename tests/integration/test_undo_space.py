@@ -257,7 +257,7 @@ def test_e1_the_bound_is_a_setting_of_the_user_and_not_of_a_project(tmp_path: Pa
     with opened(tmp_path, undo_bytes=MIB) as box:  # the code goes before the settings
         assert not given_up(write(box, "a", text(1)))
     (tmp_path / "ws/handhold.toml").write_text("undo_bytes = 200000\n")
-    with pytest.raises(SettingsBroken, match="undo_bytes counts only in the user's own settings"):
+    with pytest.raises(SettingsBroken, match="undo_bytes is only allowed in the user's own settings"):
         opened(tmp_path)
 
 

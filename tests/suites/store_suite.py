@@ -604,7 +604,7 @@ class StoreSuite:
     @pytest.mark.parametrize("answer", ["deny", "yes", "", "Once"])
     def test_r1_only_a_documented_answer_is_kept(self, store: Store, answer: Any):
         question = put(store, asked("one"))
-        with pytest.raises(ValueError, match="an answer is one of"):
+        with pytest.raises(ValueError, match="the answer must be one of"):
             store.answer(question.id, answer, by="ann")
         assert store.consume_approval(question.hash, question.session) is None
 

@@ -230,7 +230,7 @@ def _describe_content(content: Content | None, path: str, source: ContentSource)
         case None:
             return "nothing"
         case StagedContent(kind="tree", entry_count=entries, size=size):
-            return f"a folder (mode {content.mode & 0o7777:o}, {entries - 1:,} entries in it, {size:,} bytes)"
+            return f"a folder (mode {content.mode & 0o7777:o}, {entries - 1:,} entries, {size:,} bytes)"
         case StagedContent(kind="link"):
             target = source.read_content(content, path)
             return f"a link to {target.decode('utf-8', 'backslashreplace')}" if target is not None else "a link"

@@ -73,6 +73,9 @@ def _make_sample(name: str, schema: Mapping[str, Any]) -> Any:
         case {"type": "object", **rest}:
             known = rest.get("properties", {})
             return {each: _make_sample(each, known.get(each, {})) for each in rest.get("required", ())}
+        case {"type": "integer" | "number"} if "timeout" in name:
+            # One second or millisecond would be valid, but kill most commands.
+            return 60_000 if name.endswith("ms") or "millisecond" in schema.get("description", "") else 60
         case {"type": "integer" | "number"}:
             return 1
         case {"type": "boolean"}:

@@ -69,7 +69,7 @@ def _format_notes(result: RunResult) -> Iterator[str]:
         return
     yield from _format_hidden_paths(result.sandbox)
     if result.undo_scope != "all":
-        yield f"[undo: file tools only. {_explain_no_undo(result.sandbox)}]"
+        yield f"[{_explain_no_undo(result.sandbox)}]"
 
 
 def format_status(result: RunResult) -> str:
@@ -241,7 +241,7 @@ def _format_job_status(result: JobResult, names: JobToolNames) -> Iterator[str]:
         if not result.sandbox_known:
             yield from _format_hidden_paths(result.sandbox)
         yield f"[{name} runs in the background. Read its output with {names.output}; stop it with {names.stop}.]"
-        yield "[undo: file tools only. It runs directly on the workspace, so its changes cannot be undone.]"
+        yield "[It runs directly on the workspace, so its changes cannot be undone.]"
     else:
         sent = "Sent. " if result.action == "input" else ""
         yield f"[{sent}{silence}{name} is still running.]"

@@ -29,9 +29,9 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.NotFound():
             return f"{path} does not exist."
         case e.IsDirectory():
-            return f"{path} is a directory. Give the path of a file in it."
+            return f"{path} is a folder. Give the path of a file in it."
         case e.NotDirectory():
-            return f"Part of the path {path} is a file, not a directory. Check the path."
+            return f"Part of the path {path} is a file, not a folder. Check the path."
         case e.RollbackIncomplete(paths=paths):
             return f"A change to {format_list(paths)} failed halfway and is not rolled back yet. It will be rolled back before the next call; then try again."
         case e.NotRegularFile():
@@ -96,7 +96,7 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so they cannot all be replaced. Quote a longer text."
         # --- notebooks
         case e.NotNotebook(because=because):
-            return f"{path} cannot be edited by cells: {truncate(because)}. Nothing was changed."
+            return f"{path} cannot be edited cell by cell: {truncate(because)}. Nothing was changed."
         case e.NoSuchCell(cell=cell, known=known):
             there = f"Its cells are {format_list(known, max_items=10)}." if known else "It has no cells."
             return f'{path} has no cell "{truncate(cell)}", so nothing was changed. {there}'
@@ -107,9 +107,11 @@ def format_plain_error(error: e.ToolError) -> str:
             found = f'"{truncate(text)}"' if text.strip() else "empty"
             return f"Line {line} of the patch is {found}; expected {wanted}. Nothing was changed. Correct the patch and send all of it again."
         case e.HunkMismatch(hunk=hunk, line=line, scope=scope) if scope:
-            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{truncate(scope.strip())}" after @@, but there is no such line where it should be. No file was changed.'
+            after = " after the previous hunk" if hunk > 1 else ""
+            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{truncate(scope.strip())}" after @@, but no such line was found{after}. No file was changed. Quote that line exactly as it is in the file, or leave it out.'
         case e.HunkMismatch(hunk=hunk, line=line):
-            return f"The old lines of hunk {hunk} of {path} (line {line} of the patch) were not found in the scope that @@ names, after the previous hunk. No file was changed. Quote them exactly as they are in the file."
+            after = " after the previous hunk" if hunk > 1 else ""
+            return f"The old lines of hunk {hunk} of {path} (line {line} of the patch) were not found{after}. No file was changed. Quote them exactly as they are in the file, below the line after @@ if there is one."
         case e.HunkAmbiguous(hunk=hunk, line=line, lines=lines):
             return f"Hunk {hunk} of {path} (line {line} of the patch) fits in {len(lines)} places: lines {format_list(lines)}. No file was changed. Quote more lines around the one you mean, or name its class or function after @@."
         case e.IsLink(target=target):
@@ -129,7 +131,9 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.NoShell(because=because):
             return f"The command was not run: {because}."
         case e.NoSuchJob(job=job, known=known):
-            there = f"The background commands are {format_list(known)}." if known else "There are none now."
+            there = (
+                f"The background commands are {format_list(known)}." if known else "There are no background commands."
+            )
             return f"No background command is named {truncate(job)}. {there}"
         case e.UnkillableProcess():
             return "The command could not be killed: one of its processes hangs in the kernel, perhaps waiting for a file system that does not respond. If it ran in the sandbox, its changes were discarded; if it ran directly on the workspace, they may remain."
@@ -149,7 +153,7 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.SettingsBroken(because=because):
             return f"The settings in {path} are invalid: {because}. Nothing was done. Ask the user to correct them."
         case e.ApproverInvalid(because=because):
-            return f"{format_subject(error)} needs approval, but the program that should ask a person gave no valid answer, so nothing was done. Reason for asking: {format_reason(because)}. Tell the user that its approver is broken."
+            return f"{format_subject(error)} needs approval, but the program that should ask a person gave no valid answer, so nothing was done. Reason for asking: {format_reason(because)}. Tell the user that the approver is broken."
         case e.NotApproved(because=because, asked=True):
             return f"{format_subject(error)} was shown to a person, who did not approve it. Reason for asking: {format_reason(because)}. Do not try again; ask what they want instead."
         case e.NotApproved(because=because, approval=approval, unasked=unasked):
@@ -158,7 +162,7 @@ def format_plain_error(error: e.ToolError) -> str:
                 how = f" A person can allow exactly this with `handhold approve {approval}`; then send it again."
             elif unasked:
                 how = f" The question was not kept: {unasked}."
-            return f"{format_subject(error)} needs approval, and nobody is there to give it. Reason: {format_reason(because)}. Describe what you would do instead.{how}"
+            return f"{format_subject(error)} needs approval, and nobody is there to give it. Reason: {format_reason(because)}. Tell the user what you wanted to do.{how}"
         case e.NoPendingApproval(wanted=wanted, because=because):
             return f"No question is waiting under {truncate(wanted)}: {because}."
         case e.ReadOnly():

@@ -29,7 +29,7 @@ MAX_REGION_LINE_CHARS = 160
 MAX_DIFFERENCE_BLOCK_CHARS = 500
 MAX_DIFFERENCE_QUOTE_CHARS = 60
 ENCODING_REASONS = {
-    "mark": "by its byte order mark",
+    "mark": "from its byte order mark",
     "likelihood": "guessed from its bytes",
     "settings": "from the settings",
     ".editorconfig": "from .editorconfig",
@@ -168,7 +168,7 @@ def _format_no_match_notes(error: NoMatch) -> Iterator[str]:
         where = f" from line {error.nearest.first}" if error.nearest else ""
         yield f"[The same call failed just before and will fail again. Read the file again{where} and quote what is there.]"
     if error.nearest is None:
-        yield "[Not in the file: none of its lines is there.]"
+        yield "[None of its lines is in the file.]"
         return
     yield f"[{NO_MATCH_REASONS[error.kind]}:]"
     yield from _format_region(error.nearest)
@@ -201,7 +201,7 @@ def _limit_chars(rows: Iterable[str], remaining: int) -> Iterator[str]:
 
 def _format_hunk_mismatch_notes(old: str, nearest: Region | None) -> Iterator[str]:
     if nearest is None:
-        yield "[Not in the file: none of its lines is there.]"
+        yield "[None of its lines is in the file.]"
         return
     if _remove_whitespace(split_lines(old)) in _remove_whitespace(nearest.lines):
         yield "[Only whitespace differs from these lines:]"

@@ -116,7 +116,7 @@ def format_output_header(output: CellOutput) -> str:
     """The kind and format of an output, in a few words."""
     words = [output.kind]
     if output.picture_number:
-        words.append(f"picture {output.picture_number} below ({output.mime}, {output.size[0]}x{output.size[1]})")
+        words.append(f"image {output.picture_number} below ({output.mime}, {output.size[0]}x{output.size[1]})")
     if output.omitted_reason:
         words.append(f"{output.mime} left out: {output.omitted_reason}")
     if output.other_formats:

@@ -30,6 +30,7 @@ class SearchPhrases:
     explicit_path: str  # a file that is named itself is always searched
     regex: str
     literal: str
+    counts_results: bool = True  # False where the result itself begins with its count
     timed_out: str = ""  # the message of a source at the time limit, with {seconds} in it
 
 
@@ -127,7 +128,7 @@ def format_empty_result(found: AnySearchResult) -> str:
 def describe_omitted(found: GlobResult | GrepResult) -> str:
     """What is known about the files that were left out. With a glob, only those that it matches are reported."""
     if isinstance(found, GlobResult):
-        return "no file that was left out matches"
+        return "the files left out do not match either"
     return "none of them was left out" if found.glob else "none was left out"
 
 
@@ -165,7 +166,7 @@ def format_search_notes(found: AnySearchResult, phrases: SearchPhrases) -> Itera
 def format_page_notes(found: AnySearchResult, phrases: SearchPhrases) -> Iterator[str]:
     search = found.summary
     if not search.has_more and not search.start:
-        if not isinstance(found, ListResult):
+        if phrases.counts_results and not isinstance(found, ListResult):
             several_files = len(found.paths if isinstance(found, GlobResult) else found.files) > 1
             yield f"[{format_counts(found)}{describe_order(found) if several_files else ''}.]"
         return
@@ -246,9 +247,9 @@ def describe_skipped(skipped: SkippedFiles, one: str, many: str) -> str:
     noun = one if skipped.files == 1 else many
     match skipped.rule:
         case "ignore file" if skipped.source:
-            return f"{some} {noun} by {skipped.source}:{skipped.line} ({truncate(skipped.pattern)})"
+            return f"{some} {noun} ignored by {skipped.source}:{skipped.line} ({truncate(skipped.pattern)})"
         case "ignore file":
-            return f"{some} {noun} by an ignore file"
+            return f"{some} {noun} ignored by an ignore file"
         case "hidden" | "binary":
             return f"{some} {skipped.rule} {noun}"
         case "heavy folder":

@@ -165,7 +165,7 @@ def test_a_wrong_example_is_named_with_its_file_and_its_rule(home: Path, root: P
     users(home, rule("deny", "a").replace('covers = ["a"]', 'covers = ["b"]'))
     with pytest.raises(SettingsBroken) as broken:
         loaded(root)
-    assert broken.value.because == "rule 'r': it should cover 'b', and does not"
+    assert broken.value.because == "rule 'r': it should cover 'b', but does not"
 
 
 # --- keys of a rule that had another name

@@ -123,7 +123,7 @@ def test_r6_a_call_obeys_the_denials_of_a_file_that_is_not_trusted(root: Path, c
         assert reply.data["because"].endswith(": so")
         (warning,) = box.warnings
     why = "has changed since it was trusted" if changed else "is not trusted"
-    told = f"{root}/{FILE_NAME} {why}: its 1 allow rule does not count. Review it with `handhold trust {root}`."
+    told = f"{root}/{FILE_NAME} {why}: its 1 allow rule is ignored. Review it with `handhold trust {root}`."
     assert warning == told
 
 

@@ -254,15 +254,15 @@ def test_c91_what_is_wrong_is_told_with_its_place(tmp_path: Path):
             connection.execute("UPDATE changes SET path = x'2f' WHERE seq = 2 AND n = 0")
             told = hash_chain.verify_chain(connection, "")
             assert (told.at, told.count) == (4, 3)
-            assert told.problem == "record 4, what call #2 set out to do, is not as it was written"
+            assert told.problem == "record 4, the intent of call #2, was changed after it was written"
         with tried(connection):
             connection.execute("DELETE FROM outcomes WHERE seq = 1")
             told = hash_chain.verify_chain(connection, "")
-            assert (told.at, told.problem) == (2, "record 2 is gone")
+            assert (told.at, told.problem) == (2, "record 2 is missing")
         with tried(connection):
             connection.execute("DELETE FROM outcomes WHERE seq = 3")
             told = hash_chain.verify_chain(connection, "")
-            assert (told.at, told.problem) == (8, "record 8 is gone, with all that came after it")
+            assert (told.at, told.problem) == (8, "record 8 is missing, and so is everything after it")
 
 
 # --- a head that was noted elsewhere

@@ -123,7 +123,7 @@ def test_nasty_52_another_version_is_refused_and_left_alone(folder: Path, versio
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     before = contents_of(folder)
-    with pytest.raises(StateDamaged, match=f"version {version}; this Handhold knows version {SCHEMA_VERSION}"):
+    with pytest.raises(StateDamaged, match=f"version {version}; this Handhold supports version {SCHEMA_VERSION}"):
         SqliteStore(folder)
     assert contents_of(folder) == before
 

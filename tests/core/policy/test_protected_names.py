@@ -44,7 +44,7 @@ def test_r10_packages_may_ship_what_they_like_except_repositories(dependencies: 
 def test_a_wrong_pattern_cannot_be_loaded():
     with pytest.raises(ValueError, match="should cover"):
         ProtectedName(r"\.x", "x", covers=("x",), does_not_cover=())
-    with pytest.raises(ValueError, match="should spare"):
+    with pytest.raises(ValueError, match="should not cover"):
         ProtectedName(r"\.x", "x", covers=(), does_not_cover=("a/.x/b",))
 
 

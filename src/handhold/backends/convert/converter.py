@@ -57,7 +57,7 @@ class ConfinedConverter:
         try:
             result = self.run_job(build_job(convert), convert.snapshot.data)
         except OSError as error:
-            raise SystemFailure(convert.request.path, f"the converter does not start: {error.strerror}") from error
+            raise SystemFailure(convert.request.path, f"the converter did not start: {error.strerror}") from error
         try:
             records = list(iter_records(result.stdout))
             return (

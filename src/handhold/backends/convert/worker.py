@@ -62,7 +62,7 @@ def install_seccomp_filter(program: bytes) -> None:
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         or prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_program), 0, 0)
     ):
-        raise OSError(ctypes.get_errno(), "the kernel takes no filter")
+        raise OSError(ctypes.get_errno(), "the kernel does not accept the filter")
 
 
 def emit_record(record: dict[str, Any], data: bytes = b"") -> None:

@@ -170,7 +170,7 @@ class DiskTree:
             if is_virtual(fd):
                 del self._open_folders[rel_path]
                 os.close(fd)
-                raise OSError(errno.EACCES, "a door into the kernel")
+                raise OSError(errno.EACCES, "a virtual file system of the kernel")
             self._allowed_devices.add(device)
 
 

@@ -105,7 +105,7 @@ class LineIndex:
                 scanned += len(block)
             self.checkpoints.append(self.checkpoints[-1] + here)
             at += self.step
-            report("bytes looked at", min(at, self.size), self.size)
+            report("bytes scanned", min(at, self.size), self.size)
 
     def _read_blocks(self, source: DiskSource, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Bytes from `start` on, in blocks, skipping holes, which contain no newlines."""

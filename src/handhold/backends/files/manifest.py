@@ -250,7 +250,7 @@ class _ManifestWalk:
                         fd, below = os.open("..", LIST_FLAGS, dir_fd=fd), fd
                         os.close(below)
                         if file_id(os.fstat(fd)) != above[-1][2]:
-                            raise OSError(errno.ESTALE, "a directory was moved while it was looked through", rel_path)
+                            raise OSError(errno.ESTALE, "a folder was moved while it was read", rel_path)
         finally:
             os.close(fd)
 

@@ -225,7 +225,7 @@ def _open_private(folder: str, directory: int | None = None) -> int:
     found = os.fstat(fd)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         os.close(fd)
-        raise PermissionError(errno.EPERM, "a shelf must be for its owner alone")
+        raise PermissionError(errno.EPERM, "the staging folder must be accessible only to its owner")
     return fd
 
 

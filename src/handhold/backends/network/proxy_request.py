@@ -46,7 +46,7 @@ def parse_request(head: bytes) -> ProxyRequest:
     first, *rest = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if not line:
-        raise BadRequest("its first line is not one of HTTP")
+        raise BadRequest("its first line is not an HTTP request line")
     headers = [_parse_header(each) for each in rest]
     method, target = line[1].decode(), line[2].decode()
     host_headers = [value for name, value in headers if name == "host"]
@@ -59,7 +59,7 @@ def parse_request(head: bytes) -> ProxyRequest:
         return ProxyRequest(host, port)
     absolute = _ABSOLUTE_URL.fullmatch(target)
     if not absolute:
-        raise BadRequest("it asks for no http:// address; https goes through CONNECT")
+        raise BadRequest("it does not request an http:// URL; https needs CONNECT")
     host, port = _parse_authority(absolute[1], default="80")
     if host_headers and _parse_authority(host_headers[0], default="80") != (host, port):
         raise BadRequest("it names two hosts")
@@ -70,7 +70,7 @@ def parse_request(head: bytes) -> ProxyRequest:
 def _parse_header(line: bytes) -> tuple[str, str]:
     found = _HEADER_LINE.fullmatch(line)
     if not found:
-        raise BadRequest("a header of it is not one")
+        raise BadRequest("one of its headers is malformed")
     return found[1].decode().lower(), found[2].decode("latin-1")
 
 
@@ -85,7 +85,7 @@ def _parse_body_length(headers: Sequence[tuple[str, str]]) -> tuple[int, bool]:
     lengths = [value for name, value in headers if name == "content-length"]
     codings = [value.lower() for name, value in headers if name == "transfer-encoding"]
     if len(lengths) + len(codings) > 1 or codings not in ([], ["chunked"]):
-        raise BadRequest("it says in two ways how long it is")
+        raise BadRequest("it gives its length in two ways")
     if lengths and not re.fullmatch(r"[0-9]{1,15}", lengths[0]):
         raise BadRequest("its length is not a number")
     return int(lengths[0]) if lengths else 0, bool(codings)

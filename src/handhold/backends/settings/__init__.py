@@ -131,10 +131,8 @@ def load_project_settings(root: str) -> tuple[RuleSet, FileSettings, str]:
 def _format_warning(root: str, ignored: int, *, changed: bool) -> str:
     """Quotes nothing of the file: this text reaches people, logs and models."""
     why = "has changed since it was trusted" if changed else "is not trusted"
-    rules = "1 allow rule does" if ignored == 1 else f"{ignored} allow rules do"
-    text = (
-        f"{os.path.join(root, FILE_NAME)} {why}: its {rules} not count. Review it with `handhold trust {quote(root)}`."
-    )
+    rules = "1 allow rule is" if ignored == 1 else f"{ignored} allow rules are"
+    text = f"{os.path.join(root, FILE_NAME)} {why}: its {rules} ignored. Review it with `handhold trust {quote(root)}`."
     return to_single_line(text)
 
 
@@ -173,7 +171,7 @@ def _protect_own_files(roots: Sequence[str], file: str, state: Path | None) -> I
                 name,
                 Verdict.DENY,
                 verbs,
-                because="what Handhold goes by is not for its own tools",
+                because="Handhold's tools may not access its own settings and state",
                 paths=tuple(map(escape_glob, inside)),
                 covers=tuple(inside),
                 does_not_cover=("README.md",),

@@ -66,7 +66,7 @@ def parse_settings(data: bytes, file: str, *, is_project: bool = False) -> FileS
             raise ValueError(f"a line has more than {MAX_DOTS_PER_LINE} dots")
         return _parse_table(tomllib.loads(data.decode()), is_project=is_project)
     except RecursionError:
-        raise SettingsBroken(file, "it is nested too deep") from None
+        raise SettingsBroken(file, "it is nested too deeply") from None
     except ValueError as error:  # also for what is not text, and not TOML
         raise SettingsBroken(file, str(error)) from None
 
@@ -76,18 +76,18 @@ def _parse_table(table: Mapping[str, Any], *, is_project: bool) -> FileSettings:
         raise ValueError(f"unknown key {unknown[0]!r}. {suggest(unknown[0], TOP_KEYS)}")
     mode = table.get("mode")
     if mode is not None and mode not in MODES:
-        raise ValueError(f"no mode is called {mode!r}; there are {', '.join(MODES)}")
+        raise ValueError(f"mode must be one of {', '.join(MODES)} (got {mode!r})")
     secrets = table.get("secrets")
     if secrets is not None and secrets not in SECRETS:
         raise ValueError(f"secrets must be one of {', '.join(SECRETS)} (got {secrets!r})")
     tables: Any = table.get("rule", [])
     if not isinstance(tables, list):
-        raise ValueError("a rule begins with [[rule]]")
+        raise ValueError("each rule must be a [[rule]] table")
     max_characters = MAX_TEXT_CHARACTERS if is_project else MAX_FILE_BYTES
     rules = tuple(_parse_rule(each, max_characters) for each in cast(list[Any], tables))
     names = [rule.name for rule in rules]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"two rules are called {twice!r}")
+        raise ValueError(f"two rules have the name {twice!r}")
     if is_project:
         for rule in rules:
             if elsewhere := next((each for each in (*rule.paths, *rule.exclude) if each.startswith(("/", "~"))), None):
@@ -98,7 +98,7 @@ def _parse_table(table: Mapping[str, Any], *, is_project: bool) -> FileSettings:
 def _parse_undo_bytes(table: Mapping[str, Any], *, is_project: bool) -> int | None:
     value = table.get("undo_bytes")
     if value is not None and is_project:
-        raise ValueError("undo_bytes counts only in the user's own settings")
+        raise ValueError("undo_bytes is only allowed in the user's own settings")
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
         raise ValueError(f"undo_bytes must be a whole number above 0 (got {value!r})")
     return value
@@ -106,7 +106,7 @@ def _parse_undo_bytes(table: Mapping[str, Any], *, is_project: bool) -> int | No
 
 def _parse_rule(table: Any, max_characters: int) -> Rule:
     if not isinstance(table, dict):
-        raise ValueError("a rule begins with [[rule]]")
+        raise ValueError("each rule must be a [[rule]] table")
     given = cast(dict[str, Any], table)
     name = given.get("name")
     if not isinstance(name, str):
@@ -115,18 +115,18 @@ def _parse_rule(table: Any, max_characters: int) -> Rule:
         raise ValueError(f"rule {name!r}: unknown key {unknown[0]!r}. {suggest(unknown[0], RULE_KEYS)}")
     for old, new in RENAMED_KEYS.items():
         if old in given and new in given:  # whichever won, the rule might cover more than it says
-            raise ValueError(f"rule {name!r}: {old} and {new} are the same; give one")
+            raise ValueError(f"rule {name!r}: {old} and {new} are the same key; give only one")
     renamed = {RENAMED_KEYS.get(key, key): value for key, value in given.items()}
     for key in ("verdict", "verbs", "because", "covers", "does_not_cover"):
         if key not in renamed:
-            raise ValueError(f"rule {name!r}: it has no {key}")
+            raise ValueError(f"rule {name!r}: {key} is missing")
     for key, value in given.items():
         if key in LIST_KEYS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):  # pyright: ignore[reportUnknownVariableType]
-            raise ValueError(f"rule {name!r}: {key} is a list of texts")
+            raise ValueError(f"rule {name!r}: {key} must be a list of strings")
         if key not in LIST_KEYS and not isinstance(value, str):
-            raise ValueError(f"rule {name!r}: {key} is a text")
+            raise ValueError(f"rule {name!r}: {key} must be a string")
         if any(len(text) > max_characters for text in ([value] if isinstance(value, str) else cast(list[str], value))):
             raise ValueError(
-                f"rule {name[:max_characters]!r}: {key} has a text of more than {max_characters} characters"
+                f"rule {name[:max_characters]!r}: {key} has a string of more than {max_characters} characters"
             )
     return Rule(**renamed)

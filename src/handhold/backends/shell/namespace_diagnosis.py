@@ -81,7 +81,7 @@ def diagnose(
         )
     if not is_root and settings[UNPRIVILEGED_CLONE_SYSCTL] == 0:
         return Cause(
-            f"{UNPRIVILEGED_CLONE_SYSCTL} is 0: only root may make user namespaces",
+            f"{UNPRIVILEGED_CLONE_SYSCTL} is 0: only root may create user namespaces",
             _format_sysctl_remedy(UNPRIVILEGED_CLONE_SYSCTL, 1),
         )
     if not is_root and settings[APPARMOR_SYSCTL] == 1:

@@ -86,7 +86,7 @@ def _create_namespace(bubblewrap: str) -> int:
             if not select.select([process.stdout], [], [], PROBE_TIMEOUT_SECONDS)[0]:
                 raise TimeoutError
             if not (more := os.read(process.stdout.fileno(), 4096)):
-                raise OSError("bubblewrap made no user namespace")
+                raise OSError("bubblewrap did not create a user namespace")
             info += more
         inside = Path("/proc", child[1].decode())
         for ids in ("uid_map", "gid_map"):
@@ -114,4 +114,4 @@ def _verify_namespace(bubblewrap: str, namespace: int) -> None:
     if subprocess.run(
         command, pass_fds=(namespace,), capture_output=True, timeout=PROBE_TIMEOUT_SECONDS, check=False
     ).returncode:
-        raise OSError("bubblewrap does not join it")
+        raise OSError("bubblewrap cannot join it")

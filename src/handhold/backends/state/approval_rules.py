@@ -37,7 +37,7 @@ def find_pending(id_or_hash: str, questions: Iterable[PendingApproval]) -> Pendi
         case [PendingApproval(answer=answer, by=by)]:
             raise NoPendingApproval(id_or_hash, f"it was already answered: {answer}, by {by}")
         case []:
-            raise NoPendingApproval(id_or_hash, "there is no question with this id, or it was dropped since")
+            raise NoPendingApproval(id_or_hash, "no question has this id, or it has been dropped")
         case several:
             raise NoPendingApproval(id_or_hash, f"{len(several)} questions match it")
 
@@ -47,7 +47,7 @@ def parse_answer(answer: str) -> Consent:
     try:
         return Consent(answer)
     except ValueError:
-        raise ValueError(f"an answer is one of {', '.join(Consent)}, not {answer!r}") from None
+        raise ValueError(f"the answer must be one of {', '.join(Consent)} (got {answer!r})") from None
 
 
 def has_room(session: tuple[int, int], total: tuple[int, int], size: int) -> bool:

@@ -116,7 +116,7 @@ class Database:
         logged = log.exists() and log.stat().st_size
         size = self.path.stat().st_size if self.path.exists() else 0
         if size == 1 or (logged and not size) or (not logged and size % PAGE_BYTES):
-            raise StateDamaged(str(self.path), "a part of it is gone")
+            raise StateDamaged(str(self.path), "part of it is missing")
 
     def _create_private_file(self) -> None:
         # Only if it is new: closing a second descriptor of an open database would release SQLite's locks on it.
@@ -137,9 +137,9 @@ class Database:
                 if self._is_new():  # another process may have been faster
                     _create_schema(connection, schema, version)
         if self._fetch_value("PRAGMA application_id") != APPLICATION_ID:
-            raise StateDamaged(str(self.path), "it is a database, but not of Handhold")
+            raise StateDamaged(str(self.path), "it is a database of another program")
         if (found := self._fetch_value("PRAGMA user_version")) != version:
-            raise StateDamaged(str(self.path), f"it has version {found}; this Handhold knows version {version}")
+            raise StateDamaged(str(self.path), f"it has version {found}; this Handhold supports version {version}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._full_sync = False
         self._connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")

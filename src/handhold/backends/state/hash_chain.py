@@ -23,7 +23,7 @@ from handhold.progress import report
 START_HASH = bytes(32)  # the predecessor of the first record
 RECORD_LABELS = {
     "calls": "the beginning of call #{}",
-    "intents": "what call #{} set out to do",
+    "intents": "the intent of call #{}",
     "outcomes": "the outcome of call #{}",
     "finished": "the end of call #{}",
 }
@@ -66,7 +66,7 @@ class JournalChain:
             case [(int(last), bytes(digest))]:
                 return last, digest
             case _:
-                raise StateDamaged(self._path, "the head of the journal's chain is gone")
+                raise StateDamaged(self._path, "the head of the journal's chain is missing")
 
 
 @cache
@@ -101,11 +101,11 @@ class ChainVerifier:
     def _check_records(self) -> Iterator[tuple[str, int]]:
         for record, table, seq, digest in self._connection.execute(SELECT_ALL_RECORDS):
             if record != self._count + 1:
-                yield f"record {self._count + 1} is gone", self._count + 1
+                yield f"record {self._count + 1} is missing", self._count + 1
             if self._compute_digest(table, seq) != digest:
-                yield f"record {record}, {RECORD_LABELS[table].format(seq)}, is not as it was written", record
+                yield f"record {record}, {RECORD_LABELS[table].format(seq)}, was changed after it was written", record
             self._count, self._last = record, digest
-            report("records looked at", record, 0)
+            report("records checked", record, 0)
             if digest.hex() == self._known_head:
                 self._known_head_at = record
 
@@ -123,15 +123,15 @@ class ChainVerifier:
             return
         match heads:
             case [(int(claimed), _)] if claimed > self._count:
-                yield f"record {self._count + 1} is gone, with all that came after it", self._count + 1
+                yield f"record {self._count + 1} is missing, and so is everything after it", self._count + 1
             case _:
-                yield f"the chain ends with record {self._count}, and its head says something else", None
+                yield f"the chain ends with record {self._count}, but its head does not match it", None
 
     def _check_details(self) -> Iterator[tuple[str, None]]:
         for table in DETAIL_TABLES:
             rows = self._connection.execute(f"SELECT seq FROM {table} WHERE seq NOT IN (SELECT seq FROM intents)")
             for (seq,) in rows:
-                yield f"{table} has a row of call #{seq} that no record speaks of", None
+                yield f"{table} has a row of call #{seq} that no record mentions", None
 
 
 def _decode_any(data: bytes) -> str:

@@ -120,11 +120,11 @@ def read_record(connection: sqlite3.Connection, table: str, seq: int) -> Journal
     *row, _, _ = connection.execute(f"SELECT * FROM {table} WHERE seq = ?", (seq,)).fetchone()
     record = _decode_record(connection, table, row)
     if table != "calls" and encode_row(record) != (table, tuple(row)):  # arguments can be compressed in several ways
-        raise ValueError(f"a row of {table} is not as it was written")
+        raise ValueError(f"a row of {table} was changed after it was written")
     for each, rows in encode_details(record):
         stored = connection.execute(f"SELECT * FROM {each} WHERE seq = ? ORDER BY {DETAIL_TABLES[each]}", (seq,))
         if any(one != other for one, other in zip_longest(rows, stored)):
-            raise ValueError(f"a row of {each} is not as it was written")
+            raise ValueError(f"a row of {each} was changed after it was written")
     return record
 
 

@@ -58,5 +58,5 @@ def find_state_root() -> Path | None:
 def _record_path(root: str) -> Path:
     state = find_state_root()
     if state is None:
-        raise FileNotFoundError("there is no home to remember it in")
+        raise FileNotFoundError("there is no home folder to store it in")
     return state / "trusted" / digest(os.fsencode(os.path.realpath(root)))

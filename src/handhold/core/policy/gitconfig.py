@@ -67,7 +67,7 @@ def _parse_value(rest: str, lines: Sequence[str], at: int) -> tuple[str, int]:
                     rest, at = lines[at], at + 1
                     break
                 if escaped not in _ESCAPES:
-                    raise ValueError(f"there is no escape {escaped!r}")
+                    raise ValueError(f"the escape {escaped!r} is not valid")
                 value += _ESCAPES[escaped]
                 kept_length = len(value)
             elif char == '"':
@@ -168,7 +168,7 @@ def find_objection(before: bytes | None, after: bytes, is_inside: Callable[[str]
     if old == new:
         return ""
     changed = next((mine or yours for mine, yours in _pair_settings(old, new) if mine != yours), None)
-    return f"git follows its configuration, and {_format_key(changed)} would change" if changed else ""
+    return f"it would change {_format_key(changed)} in git's configuration, which git follows" if changed else ""
 
 
 def _pair_settings(old: Sequence[Setting], new: Sequence[Setting]) -> list[tuple[Setting | None, Setting | None]]:

@@ -139,7 +139,7 @@ def find_objection(
     if obeyed in ({"config"}, {"config.worktree"}):
         return _check_config(before, after, data, is_inside)
     if state:
-        return "a rebase would run a command that is written there" if _can_run_command(state[1], data) else ""
+        return "a rebase would run a command from this file" if _can_run_command(state[1], data) else ""
     return "" if _is_worktree_pointer(folded_path, data, is_inside) else OBEYED_REASON
 
 

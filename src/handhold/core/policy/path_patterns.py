@@ -217,10 +217,10 @@ def _parse_pattern(pattern: str, home: str) -> GlobLine | None:
     """Parse a pattern; None for a `~/…` pattern without a home. Raise ValueError if it is invalid."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or "\0" in pattern or ".." in parts:
-        raise ValueError(f"{pattern!r} is no pattern for paths: it names nothing, leads up or holds a NUL")
+        raise ValueError(f"{pattern!r} is not a valid path pattern: it is empty, contains '..' or contains a NUL")
     if pattern.startswith("~"):
         if parts[0] != "~" or len(parts) < 2:
-            raise ValueError(f"{pattern!r} is no pattern for paths: only ~/… is the home")
+            raise ValueError(f"{pattern!r} is not a valid path pattern: '~' is only supported as '~/…'")
         if not home:
             return None
         parts[0] = escape_glob(home.strip("/"))
@@ -230,4 +230,4 @@ def _parse_pattern(pattern: str, home: str) -> GlobLine | None:
     try:
         return GlobLine(pattern, 0, validate_glob(glob) if _GLOB_CHARS.search(pattern) else glob)
     except BadGlob as bad:
-        raise ValueError(f"{pattern!r} is no pattern for paths: {bad.because}") from None
+        raise ValueError(f"{pattern!r} is not a valid path pattern: {bad.because}") from None

@@ -32,10 +32,10 @@ class ProtectedName:
     def __post_init__(self) -> None:
         for relative_path in (*self.covers, *self.literal_names):
             if not self.matches(relative_path):
-                raise ValueError(f"{self.pattern} should cover {relative_path}, and does not")
+                raise ValueError(f"{self.pattern} should cover {relative_path}, but does not")
         for relative_path in self.does_not_cover:
             if self.matches(relative_path):
-                raise ValueError(f"{self.pattern} should spare {relative_path}, and does not")
+                raise ValueError(f"{self.pattern} should not cover {relative_path}, but does")
 
     @cached_property
     def _expression(self) -> re.Pattern[str]:

@@ -61,7 +61,7 @@ class RulePolicy:
                 hits, self.mode.decide(verb, target), closed_by_default=self.name != "read-only"
             )
         if verb is Verb.RUN:
-            raise ValueError("a command is judged whole: decide_command")
+            raise ValueError("a command is decided as a whole: use decide_command")
         place = unescape_ambiguous(target)
         if not self._ruled_paths.covers(place):
             return self.mode.decide(verb, target)
@@ -227,7 +227,7 @@ def replace_ask_with_deny(decision: Decision) -> Decision:
     """Deny instead of asking: before a read there is nothing to show a person."""
     if decision.verdict is not Verdict.ASK:
         return decision
-    because = f"{decision.because} (a rule that asks about reading denies it)"
+    because = f"{decision.because} (nobody can be asked about a read, so it is denied)"
     return replace(decision, verdict=Verdict.DENY, because=because)
 
 

@@ -66,7 +66,7 @@ class Rule:
         try:
             for field, value in lists.items():
                 if isinstance(value, str):
-                    raise ValueError(f"{field} is a list, even of one")
+                    raise ValueError(f"{field} must be a list, even with one item")
                 object.__setattr__(self, field, tuple(map(Verb, value) if field == "verbs" else value))
             for field, value in {
                 "name": name,
@@ -86,20 +86,20 @@ class Rule:
 
     def _find_problem(self) -> str:
         if not self.name.strip() or not self.because.strip():
-            return "it has a name, and says because of what"
+            return "it needs a name and a reason (because)"
         if self.name.startswith(MODE_RULE_PREFIX):
-            return f"a name that begins with {MODE_RULE_PREFIX!r} is a mode's"
+            return f"names that start with {MODE_RULE_PREFIX!r} are reserved for modes"
         if not self.verbs or {TARGET_BY_VERB[verb] for verb in self.verbs} != {self.target}:
-            return "its verbs are read, change, create and delete, or run, or connect"
+            return "its verbs must be some of read, change, create and delete, or only run, or only connect"
         given = {name for name in ("paths", "commands", "hosts") if getattr(self, name)}
         if given != {self.target}:
             return f"the verb {self.verbs[0]} needs {self.target}, and nothing else"
         if not all(pattern.strip() for pattern in self.commands):
-            return "a command has a word at least"
+            return "a command must have at least one word"
         if self.exclude and self.target != "paths":
-            return "only a rule about paths leaves some alone with `exclude`"
+            return "only a rule about paths can have `exclude`"
         if not self.covers or not self.does_not_cover:
-            return "it needs an example at least of what it covers, and one of what it spares"
+            return "it needs at least one example in `covers` and one in `does_not_cover`"
         try:
             return self._find_wrong_example()
         except ValueError as error:
@@ -110,10 +110,10 @@ class Rule:
         matcher = self.build_example_matcher()
         for example in self.covers:
             if not matcher.covers(example):
-                return f"it should cover {example!r}, and does not"
+                return f"it should cover {example!r}, but does not"
         for example in self.does_not_cover:
             if matcher.covers(example):
-                return f"it should spare {example!r}, and does not"
+                return f"it should not cover {example!r}, but does"
         return ""
 
     def build_example_matcher(self) -> "ExampleMatcher":
@@ -210,6 +210,6 @@ class ResolvedRule:
 
     def to_decision(self, remedy: str = "") -> Decision:
         because = (
-            self.rule.because if self.rule_set.trusted else f"a rule of an untrusted settings file: {self.rule.because}"
+            self.rule.because if self.rule_set.trusted else f"from an untrusted settings file: {self.rule.because}"
         )
         return Decision(self.rule.verdict, because, self.rule.name, self.rule_set.source, remedy)

@@ -50,11 +50,11 @@ class ReplyImages:
         if len(encoded) > MAX_IMAGE_BASE64_CHARS:
             because = "it is too large"
         elif size is None:
-            because = f"it is no {mime}"
+            because = f"it is not a valid {mime}"
         elif max(size) > MAX_IMAGE_SIDE_PIXELS:
-            because = f"it has {size[0]}x{size[1]} pixels, and at most {MAX_IMAGE_SIDE_PIXELS:,} a side are shown"
+            because = f"it has {size[0]}x{size[1]} pixels; the limit is {MAX_IMAGE_SIDE_PIXELS:,} per side"
         elif len(self.blocks) >= MAX_IMAGES:
-            because = f"a reply has at most {MAX_IMAGES} pictures"
+            because = f"a reply has at most {MAX_IMAGES} images"
         else:
             self.blocks.append(Block("image", mime=mime, base64=encoded))
             return CellOutput("display", picture_number=len(self.blocks), mime=mime, size=size)

@@ -57,7 +57,7 @@ def resolve_encoding(name: str, by: DeclarationSource) -> DeclaredEncoding:
     except LookupError:
         codec = ""
     if codec not in EDITABLE_ENCODINGS:
-        raise ValueError(f"files cannot be edited in an encoding called {name!r}")
+        raise ValueError(f"the encoding {name!r} is not supported")
     is_wide = codec.startswith(("utf-16", "utf-32"))
     return DeclaredEncoding(codec, next(bom for bom, each in BOMS if each == codec) if has_bom or is_wide else b"", by)
 
@@ -70,7 +70,7 @@ class EncodingSettings:
         try:
             self._globs = GlobSet([_parse_file_glob(glob, n) for n, glob in enumerate(encodings)], lenient=False)
         except BadGlob as bad:
-            raise ValueError(f"{bad.pattern!r} is no pattern: {bad.because}") from None
+            raise ValueError(f"{bad.pattern!r} is not a valid pattern: {bad.because}") from None
 
     def find_encoding(self, relative_path: str) -> DeclaredEncoding | None:
         """The declared encoding of a root-relative path."""
@@ -82,7 +82,7 @@ class EncodingSettings:
 def _parse_file_glob(glob: str, number: int) -> GlobLine:
     line = parse_glob_line(glob, number)
     if line is None or line.is_negated or line.is_directory_only:
-        raise ValueError(f"{glob!r} is no pattern for files")
+        raise ValueError(f"{glob!r} is not a valid pattern for files")
     return line
 
 
@@ -182,7 +182,7 @@ def _expand_braces(pattern: str) -> str:
             return f"\\{{{found[1]}\\}}"
         low, high = sorted((int(numbers[1]), int(numbers[2])))
         if high - low >= MAX_BRACE_NUMBERS:
-            raise BadGlob(pattern, "it stands for too many numbers")
+            raise BadGlob(pattern, "it expands to too many numbers")
         return "{" + ",".join(map(str, range(low, high + 1))) + "}"
 
     return _SINGLE_BRACE_ITEM.sub(expand, pattern)

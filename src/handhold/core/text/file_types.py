@@ -46,7 +46,7 @@ def detect_medium(head: bytes, path: str) -> Medium | None:
     if named == "pdf" and b"%PDF-" in head[:MAX_PDF_OFFSET_BYTES]:
         return "pdf"
     if named and head and b"\0" in head and not any(head.startswith(bom) for bom, _ in BOMS):
-        raise BrokenFile(path, named, f"it does not begin as a {named.upper()} does")
+        raise BrokenFile(path, named, f"it does not start like a {named.upper()} file")
     return None
 
 

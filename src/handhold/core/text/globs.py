@@ -63,7 +63,7 @@ class GlobParser:
                     self.parse_bracket()
                 case "{":
                     if len(self.groups) > MAX_BRACE_DEPTH:
-                        raise self.error("its braces are nested too deep")
+                        raise self.error("its braces are nested too deeply")
                     self.groups.append([[]])
                 case "}":
                     self.close_group()
@@ -95,7 +95,7 @@ class GlobParser:
 
     def close_group(self) -> None:
         if len(self.groups) == 1:
-            raise self.error("a '}' closes nothing")
+            raise self.error("a '}' has no matching '{'")
         branches = tuple(tuple(branch) for branch in self.groups.pop() if branch)
         self.push(Alternatives(branches or ((),)))
 
@@ -142,7 +142,7 @@ class GlobParser:
             if in_range:
                 ranges[-1] = (ranges[-1][0], char)
                 if char < ranges[-1][0]:
-                    raise self.error(f"'{ranges[-1][0]}-{char}' is no range")
+                    raise self.error(f"'{ranges[-1][0]}-{char}' is not a valid range")
                 in_range = False
             elif char == "-" and not first:
                 in_range = True

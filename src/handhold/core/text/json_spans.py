@@ -69,7 +69,7 @@ class JsonChild(NamedTuple):
 def parse_json(text: str, *, depth: int) -> JsonNode:
     """Parse the only value of the text, `depth` levels deep; raise BadJson if it is invalid."""
     if estimate_value_count(text) > MAX_VALUES:
-        raise BadJson(f"it holds more than {MAX_VALUES:,} values", 1)
+        raise BadJson(f"it contains more than {MAX_VALUES:,} values", 1)
     node = parse_value(text, _skip_whitespace(text, 0), depth)
     end = _skip_whitespace(text, node.end)
     if end < len(text):

@@ -73,14 +73,14 @@ def remove(text: str, path: tuple[str, str]) -> list[TextEdit]:
 def parse_object(text: str) -> dict[str, Any]:
     found = parse_jsonc(text)
     if not isinstance(found, dict):
-        raise BadJson("it holds no object", 1)
+        raise BadJson("it is not a JSON object", 1)
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
 def get_object(outer: dict[str, Any], name: str) -> dict[str, Any]:
     inner = outer.get(name, {})
     if not isinstance(inner, dict):
-        raise BadJson(f"{name} is no object", 1)
+        raise BadJson(f"{name} is not an object", 1)
     return inner  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -134,7 +134,7 @@ def _plan_put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
 def _find_unique(node: JsonNode, name: str) -> JsonChild | None:
     """The member of that name; raise BadJson if there are two, since JSON readers differ on which one wins."""
     if sum(part.name == name for part in node.children) > 1:
-        raise BadJson(f"{name} stands there twice", 1)
+        raise BadJson(f"{name} appears twice", 1)
     return node.find_child(name)
 
 

@@ -72,12 +72,12 @@ def parse_notebook(text: Text, *, first_number: int = 1) -> Notebook:
 
 def _find_cells_node(root: JsonNode, major: int) -> JsonNode:
     if major < min(LEGACY_VERSIONS):
-        raise InvalidNotebook(f"it is of version {major}, which is not read as cells")
+        raise InvalidNotebook(f"it has nbformat {major}, which is not supported")
     holder = root
     if major in LEGACY_VERSIONS:
         worksheets = root.find_child("worksheets")
         if worksheets is None or not isinstance(worksheets.node.value, list) or len(worksheets.node.children) != 1:
-            raise InvalidNotebook(f"it is of version {major}, and has not one worksheet")
+            raise InvalidNotebook(f"it has nbformat {major}, but not exactly one worksheet")
         holder = worksheets.node.children[0].node
         _require_object(holder, "its worksheet")
     cells = holder.find_child("cells")

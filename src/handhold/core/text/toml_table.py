@@ -68,7 +68,7 @@ def omit_key(table: dict[str, Any], name: str) -> dict[str, Any]:
 def get_table(outer: dict[str, Any], name: str) -> dict[str, Any]:
     inner = outer.get(name, {})
     if not isinstance(inner, dict):
-        raise BadToml(f"{name} is no table")
+        raise BadToml(f"{name} is not a table")
     return inner  # pyright: ignore[reportUnknownVariableType]
 
 

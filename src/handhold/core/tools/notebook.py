@@ -160,7 +160,7 @@ def parse_editable(text: Text, path: str, files: GuardedView) -> Notebook:
     except InvalidNotebook as error:
         raise NotNotebook(path, str(error)) from None
     if not book.is_editable:
-        raise NotNotebook(path, f"it is of version {book.version[0]}, and only cells of version 4 can be edited")
+        raise NotNotebook(path, f"it has nbformat {book.version[0]}, and only nbformat 4 is supported")
     return book
 
 

@@ -34,7 +34,7 @@ def require_glob(pattern: str) -> None:
 def explain_unusable(pattern: str) -> str:
     """Why no engine can take this pattern; empty if it is usable."""
     if "\0" in pattern:
-        return "it contains a NUL, which no text and no file name has"
+        return "it contains a NUL"
     if len(pattern) > MAX_PATTERN_CHARS:
         return f"it has {len(pattern):,} characters; the limit is {MAX_PATTERN_CHARS:,}"
     if any("\ud800" <= char <= "\udfff" for char in pattern):

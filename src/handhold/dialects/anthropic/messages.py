@@ -88,8 +88,10 @@ def format_error(error: e.ToolError, *, hints: bool) -> str:
             return f"old_str is not in {truncate(error.path)}, so nothing was replaced. Quote it exactly as it is in the file, without line numbers."
         case e.Ambiguous(lines=lines):
             return f"old_str is in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the one you mean."
+        case e.NotFound():
+            return f"{truncate(error.path)} does not exist. View its folder to find the path."
         case e.Unread():
-            return f"{truncate(error.path)} has not been viewed yet. View it before changing it."
+            return f'{truncate(error.path)} has not been viewed yet. View it with command="view" before changing it.'
         case e.Stale(complete=True) if hints:
             return f"{truncate(error.path)} has changed since you last read it, so nothing was written."
         case e.PastEnd(offset=offset, lines=lines):

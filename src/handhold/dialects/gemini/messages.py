@@ -42,6 +42,7 @@ SEARCH_PHRASES = SearchPhrases(
     explicit_path="Give such a file as dir_path to search it.",
     regex="",
     literal="To match special characters literally, escape them with a backslash.",
+    counts_results=False,
 )
 PHRASES_BY_RESULT = {
     ListResult: SEARCH_PHRASES,
@@ -136,7 +137,11 @@ def format_error(error: e.ToolError, *, hints: bool) -> str:
         case e.Ambiguous(lines=lines):
             return f"Failed to edit, expected 1 occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Quote more of the lines around the one you mean, or set expected_replacements."
         case e.UnexpectedCount(wanted=wanted, lines=lines):
-            return f"Failed to edit, expected {wanted} occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed."
+            return f"Failed to edit, expected {wanted} occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Set expected_replacements={len(lines)} to replace all of them, or quote more lines around those you mean."
+        case e.NotFound():
+            return f"{truncate(error.path)} does not exist. Find the path with glob or list_directory."
+        case e.Unread():
+            return f"{truncate(error.path)} has not been read yet. Read it with read_file before changing it."
         case e.BinaryFile():
             return f"Cannot display content of binary file: {truncate(error.path)}"
         case e.Stale(complete=True) if hints:

@@ -39,6 +39,7 @@ from handhold.dialects.searches import (
 )
 
 MAX_SNIPPET_LINES = 40  # of a snippet
+MAX_QUOTED_CHARS = 80  # of the text to replace that a refusal quotes
 MAX_LISTED_FILES = 150  # of a patch
 MAX_FILE_HEADER_CHARS, MAX_FILE_NOTES_CHARS = (
     120,
@@ -184,6 +185,14 @@ def format_snippet(edited: EditResult) -> Iterator[str]:
 # --- errors
 
 
+def name_old_string(tool: str, old: str) -> str:
+    """Name the text to replace; quote its start where one call has several."""
+    if tool != "multi_edit":
+        return "old_string"
+    first_line = old.strip().partition("\n")[0]
+    return f'The old_string that starts with "{truncate(first_line, MAX_QUOTED_CHARS)}"'
+
+
 def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.AlreadyExists() if tool == "apply_patch":
@@ -196,6 +205,10 @@ def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
             return f"Only part of {truncate(error.path)} has been read (a truncated line counts as unread). Read the rest with read_file before overwriting it, or change the part you have read with edit_file."
         case e.NeedsSeparateRead():
             return f"{truncate(error.path)} is not plain text. Read it on its own with read_file."
+        case e.IsDirectory():
+            return f"{truncate(error.path)} is a folder. List it with list_files, or give the path of a file in it."
+        case e.NotNotebook():
+            return f"{format_plain_error(error)} Change its text with edit_file instead."
         case e.NotDirectory() if tool in ("list_files", "glob"):
             return (
                 f"{truncate(error.path)} is not a folder. Give the folder that contains it, or read it with read_file."
@@ -213,8 +226,8 @@ def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
         case e.NoChange():
             return "old_string and new_string are the same, so there is nothing to change."
         case e.NoMatch(old=old) if old:
-            return f"old_string is not in {truncate(error.path)}, so nothing was changed. Quote it exactly as it is in the file, without line numbers."
-        case e.Ambiguous(lines=lines):
-            return f"old_string is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the one you mean, or set replace_all=true to change all of them."
+            return f"{name_old_string(tool, old)} is not in {truncate(error.path)}, so nothing was changed. Quote it exactly as it is in the file, without line numbers."
+        case e.Ambiguous(old=old, lines=lines):
+            return f"{name_old_string(tool, old)} is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the one you mean, or set replace_all=true to change all of them."
         case _:
             return format_plain_error(error)

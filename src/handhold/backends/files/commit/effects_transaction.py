@@ -317,7 +317,7 @@ def recover_slots(ops: FileOps, slots: Slots, incomplete: IncompleteTransaction)
     swapper.make_folders_writable(folders)
     changed: list[str] = []
     failed: ToolError | None = None
-    for step in track(steps, "files taken back"):
+    for step in track(steps, "files restored"):
         try:
             if not swapper.swap_back(step, deep=True):
                 changed.append(step.path)

@@ -30,7 +30,7 @@ class WriteRecovery:
     def _roll_back(self) -> tuple[str, ...]:
         changed: list[str] = []
         failed: ToolError | None = None
-        for index, change in track(list(enumerate(self._incomplete.files))[::-1], "files taken back"):
+        for index, change in track(list(enumerate(self._incomplete.files))[::-1], "files restored"):
             try:
                 if not self._roll_back_change(change, temp_name(self._incomplete.transaction, index)):
                     changed.append(change.path)

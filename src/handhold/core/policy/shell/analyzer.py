@@ -201,7 +201,7 @@ class ShellAnalyzer(ControlFlow):
         self, assignments: Sequence["Node"], nodes: Sequence["Node"], inherited: InheritedContext
     ) -> None:
         if nodes and self.expander.tree.get_text(nodes[0]) in RESERVED_WORDS:
-            raise AnalysisError("a shell keyword is in the place of a program")
+            raise AnalysisError("a shell keyword is where the name of a program should be")
         with self._subshell() if nodes else _current_shell():
             for node in assignments:
                 self._visit_assignment(node)

@@ -121,7 +121,7 @@ class ControlFlow(StateTracker, ABC):
             case "function_definition":
                 self._visit_function(node, inner)
             case kind:
-                raise AnalysisError(f"it holds a {kind.replace('_', ' ')}, which is not analyzed")
+                raise AnalysisError(f"it contains a {kind.replace('_', ' ')}, which is not analyzed")
 
     def _visit_list(self, node: "Node", inherited: InheritedContext) -> None:
         """`a && b || c`: later commands may not run."""

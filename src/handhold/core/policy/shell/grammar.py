@@ -117,7 +117,7 @@ def parse(text: str) -> SyntaxTree:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_COMMAND_BYTES:
         raise AnalysisError("it is too long to analyze")
     if text.count("<<") > MAX_HEREDOCS:
-        raise AnalysisError("it has too many here-documents to analyze")
+        raise AnalysisError("it has too many heredocs to analyze")
     if "<<" not in text and len(_SEPARATORS.findall(_QUOTED.sub("", text))) > MAX_SEPARATORS:
         raise AnalysisError("it chains too many commands to analyze")  # found before the parser spends a second on them
     tree = SyntaxTree.from_text(text)
@@ -156,7 +156,7 @@ def _check_limits(root: "Node") -> None:
 
 def _check_node(tree: SyntaxTree, node: "Node") -> None:
     if node.type == "comment" and not _BEFORE_COMMENT.search(tree.data[: node.start_byte][-2:]):
-        raise AnalysisError("what looks like a comment may be none")
+        raise AnalysisError("what looks like a comment may not be one")
     if node.is_missing:
         raise AnalysisError("it is incomplete")
     parent = node.parent.type if node.parent is not None else ""
@@ -166,7 +166,7 @@ def _check_node(tree: SyntaxTree, node: "Node") -> None:
     if is_reserved_word and not _BLANK_AFTER.match(tree.data, node.end_byte):
         raise AnalysisError(f"what looks like a `{node.type}` of the shell's grammar may be a word")
     if node.type == "file_descriptor" and not _DESCRIPTOR.fullmatch(tree.get_text(node)):
-        raise AnalysisError("what looks like the number of a file may be a word")
+        raise AnalysisError("what looks like a file descriptor may be a word")
     if node.type == "variable_name" and not _NAME.fullmatch(tree.get_text(node)):
         raise AnalysisError("what looks like a variable may be a word")
     if node.type in TEXT_NODES or (not node.children and node != tree.root):

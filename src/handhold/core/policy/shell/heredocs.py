@@ -45,20 +45,20 @@ def read_heredoc(node: "Node", expander: "WordExpander") -> str | None:
     """The text that a command gets as input; None if it is not known before it runs."""
     parts = {part.type: part for part in node.children}
     if "heredoc_start" not in parts or "heredoc_end" not in parts:
-        raise AnalysisError("a here-document in it is incomplete")
+        raise AnalysisError("a heredoc in it is incomplete")
     document = Heredoc(expander.tree, parts["heredoc_start"], strip_tabs="<<-" in parts)
     if any(part.end_byte >= document.body_start for part in node.children if part.type not in _BODY_NODES):
-        raise AnalysisError("a here-document in it begins in an unexpected place")
+        raise AnalysisError("a heredoc in it begins in an unexpected place")
     if "<<" in document.rest_of_line or "#" in document.rest_of_line:
-        raise AnalysisError("two here-documents, or one and a comment, are on one line")
+        raise AnalysisError("two heredocs, or a heredoc and a comment, are on one line")
     if expander.tree.get_slice(document.body_end, document.body_end + 1) == "\t":
         document.body_end += len(expander.tree.get_slice(document.body_end, parts["heredoc_end"].start_byte))
     body = parts.get("heredoc_body")
     if parts["heredoc_end"].start_byte != document.body_end or (body and body.end_byte > document.body_end):
-        raise AnalysisError("a here-document in it ends in an unexpected place")
+        raise AnalysisError("a heredoc in it ends in an unexpected place")
     if not document.has_expansions:
         return document.body
     if body is None:
-        raise AnalysisError("a here-document in it cannot be parsed")
+        raise AnalysisError("a heredoc in it cannot be parsed")
     expander.check_substitutions(body)
     return None

@@ -191,7 +191,7 @@ class _ScriptParser:
                 unexpected = (part.type for part in node.children if part.type not in ('"', "string_content"))
                 raise AnalysisError(REASONS.get(next(unexpected, "expansion"), REASONS["expansion"]))
             case kind:
-                raise AnalysisError(REASONS.get(kind, f"it holds a {kind.replace('_', ' ')}"))
+                raise AnalysisError(REASONS.get(kind, f"it contains a {kind.replace('_', ' ')}"))
 
     # --- heredocs
 

@@ -168,7 +168,7 @@ def analyze_interpreter(command: SimpleCommand) -> None:
     elif command.stdin is not None and command.stdin.file and name in ("python", "node", "perl", "ruby"):
         _analyze_script_file(command, Word(command.stdin.file))
     elif command.stdin is not None:
-        command.report_unknown(f"code at the input of `{command.name}` cannot be analyzed")
+        command.report_unknown(f"code on the standard input of `{command.name}` cannot be analyzed")
     elif command.arguments and not any(word.text == "-" for word in command.arguments):
         command.report_change()  # `--version`, `--test`: nothing is read from standard input
     else:

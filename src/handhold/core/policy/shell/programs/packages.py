@@ -50,7 +50,7 @@ class PackageManager:
         if options.has_option(*self.exec_options) or any(
             word.text.partition("=")[0] in self.exec_options for word in options.operands
         ):
-            command.report_dangerous(f"`{command.name}` runs another program by an option")
+            command.report_dangerous(f"`{command.name}` runs another program through an option")
         if not options.operands:
             if self.installs_by_default and not options.options:
                 command.report_network(name)

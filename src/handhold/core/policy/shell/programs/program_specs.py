@@ -42,7 +42,7 @@ class ProgramSpec:
         if any(
             word.text.partition("=")[0] in self.exec_options for word in command.arguments
         ):  # long options with a single dash
-            command.report_dangerous(f"`{command.name}` runs another program by an option")
+            command.report_dangerous(f"`{command.name}` runs another program through an option")
         self._analyze_operands(command, options.operands, has_text_option=options.has_option(*self.text_options))
         if options.has_option(*self.in_place_options):
             for word in options.operands[
@@ -52,7 +52,7 @@ class ProgramSpec:
 
     def _check_startup_keys(self, command: SimpleCommand, keys: list[str]) -> None:
         if not all(_PAGER_MOVE.fullmatch(each) for each in keys):
-            command.report_dangerous(f"`{command.name}` would run a command of its own at its start")
+            command.report_dangerous(f"`{command.name}` would run one of its own commands when it starts")
 
     def _analyze_option(self, command: SimpleCommand, name: str, value: Word | None) -> None:
         option = ProgramArguments(((name, value),), ())

@@ -126,7 +126,7 @@ def analyze_env(command: SimpleCommand) -> None:
         if found := re.match(r"(?:-[iv0]*S|--split-string=?)(.*)", text, re.DOTALL):
             rest = [Word(found[1])] if found[1] else words[1:2]
             if not rest or not rest[0].is_known or re.search(r"[\\'\"$#]", rest[0].text):
-                command.report_unknown("`env -S` would run a text that is not known before it runs")
+                command.report_unknown("`env -S` would run a command line that is not known before it runs")
                 return
             words = [*map(Word, rest[0].text.split()), *words[1 if found[1] else 2 :]]
         elif text in ("-u", "--unset", "-C", "--chdir"):
