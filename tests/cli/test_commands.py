@@ -114,7 +114,9 @@ def test_c91_a_journal_that_was_altered_is_told_with_its_place(run: Run, tmp_pat
         connection.commit()
     told = run("log", "--verify", "--head", noted)
     assert told.exit_code == 1
-    assert "The journal was altered: record 5, the outcome of call #2, was changed after it was written.\n" in told.output
+    assert (
+        "The journal was altered: record 5, the outcome of call #2, was changed after it was written.\n" in told.output
+    )
     assert "not in the intact part" in told.output
     found = json.loads(run("log", "--verify", "--json").output)
     assert (found["whole"], found["at"], found["count"]) == (False, 5, 4)

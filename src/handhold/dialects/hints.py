@@ -168,7 +168,7 @@ def _format_no_match_notes(error: NoMatch) -> Iterator[str]:
         where = f" from line {error.nearest.first}" if error.nearest else ""
         yield f"[The same call failed just before and will fail again. Read the file again{where} and quote what is there.]"
     if error.nearest is None:
-        yield "[None of its lines is in the file.]"
+        yield "[Not in the file: none of its lines is there.]"
         return
     yield f"[{NO_MATCH_REASONS[error.kind]}:]"
     yield from _format_region(error.nearest)
@@ -201,7 +201,7 @@ def _limit_chars(rows: Iterable[str], remaining: int) -> Iterator[str]:
 
 def _format_hunk_mismatch_notes(old: str, nearest: Region | None) -> Iterator[str]:
     if nearest is None:
-        yield "[None of its lines is in the file.]"
+        yield "[Not in the file: none of its lines is there.]"
         return
     if _remove_whitespace(split_lines(old)) in _remove_whitespace(nearest.lines):
         yield "[Only whitespace differs from these lines:]"

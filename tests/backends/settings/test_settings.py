@@ -187,7 +187,7 @@ def test_a_rule_means_the_same_under_the_old_keys_and_the_new(does_not_cover: st
 def test_the_old_and_the_new_key_in_one_rule_are_refused(old: str, new: str):
     with pytest.raises(SettingsBroken) as broken:
         parse_settings(keys() + f'{old} = ["db/a"]\n'.encode(), "f")
-    assert broken.value.because == f"rule 'r': {old} and {new} are the same; give one"
+    assert broken.value.because == f"rule 'r': {old} and {new} are the same key; give only one"
 
 
 @pytest.mark.parametrize("key", ["folds", "ignore_case"])
