@@ -1,8 +1,8 @@
-"""Compiles the two C files of the shell, which the wheel holds beside the source.
+"""Compiles the shell's two C files, which the wheel contains next to the source.
 
-HANDHOLD_PLATFORM names a platform of PLATFORMS, for which zig compiles, or `any`, for a wheel without them; `just
-build` makes them all. Without it the system's compiler compiles for this machine; where there is none the wheel is
-pure, and `handhold doctor` says what is missing. An editable install gets them in the source tree.
+HANDHOLD_PLATFORM names a platform in PLATFORMS to compile for with zig, or `any` for a wheel without binaries; `just
+build` builds them all. If it is not set, the system's compiler builds for this machine. Without a compiler the wheel is
+pure, and `handhold doctor` reports what is missing. An editable install gets the binaries in the source tree.
 """
 
 import os
@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SHELL = Path("src/handhold/backends/shell")
 BUILT = "_built"
-# The launcher is written without a C library: nothing may be put in that would call one.
+# The launcher has no C library, so the compiler must not insert calls to one.
 ALONE = "-static -nostdlib -ffreestanding -fno-builtin -fno-stack-protector -fno-pie -no-pie"
 SOURCES = {
     "inside": ("inside.c", ALONE),
@@ -29,7 +29,7 @@ SOURCES = {
 FLAGS = "-Os -s -Wall -Wextra -fno-asynchronous-unwind-tables"
 MACHINES = ("x86_64", "aarch64")
 ZIG = "ziglang==0.17.0"
-LIBRARIES = {"manylinux_2_17": "linux-gnu.2.17", "musllinux_1_2": "linux-musl"}  # as zig names them
+LIBRARIES = {"manylinux_2_17": "linux-gnu.2.17", "musllinux_1_2": "linux-musl"}  # zig's names
 PLATFORMS = {f"{name}_{machine}": (machine, of) for name, of in LIBRARIES.items() for machine in MACHINES}
 
 
@@ -77,7 +77,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         return path
 
     def put(self, path: Path) -> None:
-        """In the source tree, by rename: somebody may be running the old one."""
+        """In the source tree, by rename: the old one may be running."""
         folder = Path(self.root) / SHELL / BUILT
         folder.mkdir(exist_ok=True)
         beside = folder / f".{path.name}.{os.getpid()}"
@@ -98,7 +98,7 @@ def local() -> list[str]:
 
 
 def zig(machine: str, library: str) -> list[str]:
-    """The compiler for that machine. The kernel's headers are named, since zig has them only beside a C library."""
+    """The compiler for that machine. The kernel's headers are named, since zig has them only with a C library."""
     import ziglang
 
     headers = Path(ziglang.__file__).parent / "lib/libc/include"

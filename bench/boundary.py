@@ -17,7 +17,7 @@ from handhold.backends.files.roots import Roots
 from handhold.backends.files.workspace import PathResolver, choose_resolver
 
 DEEP = "src/package/module/deeper/file.py"
-CALLS = 50  # a round, for each way
+CALLS = 50  # opens per round, for each way
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def measured(rounds: int) -> dict[str, float]:
-    """Microseconds for each way that this kernel has."""
+    """Microseconds for each way that this kernel supports."""
     with tempfile.TemporaryDirectory() as top:
         path = Path(top) / DEEP
         path.parent.mkdir(parents=True)
@@ -54,7 +54,7 @@ def measured(rounds: int) -> dict[str, float]:
 
 
 def opening(resolver: PathResolver, roots: Roots) -> Callable[[], None]:
-    """The way of every read: the path taken apart, opened, and spelled."""
+    """What every read does: split the path, open it, and format it."""
 
     def once() -> None:
         with resolver.open(roots.parse_path(DEEP), os.O_RDONLY):

@@ -70,7 +70,7 @@ def spent(box: Toolbox, call: Callable[[int], Asked], calls: int) -> float:
 
 
 def clock() -> float:
-    """Seconds that the processor spent on this process and on those that it started and that ended."""
+    """Processor seconds of this process and of its finished children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 

@@ -50,19 +50,19 @@ HARMLESS = ("read-only", "workspace-write")
 FORMAT = "{:<20} {:<16} {:<11} {:>5} {:>5} {:>5} {:>5} {:>5} {:>8} {:>9}"
 
 UNSTOPPED: dict[str, frozenset[str]] = {
-    "overlay": frozenset(),  # the sandbox holds what is outside, and the rest is judged before it counts
+    "overlay": frozenset(),  # the sandbox protects what is outside; the rest is reviewed before it is applied
     "network": frozenset(("network",)),  # the same, with a network
-    "background": frozenset(("mass-delete",)),  # in the sandbox, protected names held, but on the workspace itself
-    # Nothing contains it:
+    "background": frozenset(("mass-delete",)),  # sandboxed, protected names locked, but on the workspace itself
+    # No containment:
     "direct": split_words("network mass-delete protected-name delete-outside write-outside read-secret persist"),
 }
-"""The effects that nothing but the text of a command stops, by run mode."""
+"""The effects that only the command classifier can stop, by run mode."""
 
 
 @dataclass(frozen=True)
 class Command:
     text: str
-    effects: frozenset[str]  # none: it is harmless; several: its list does not tell which
+    effects: frozenset[str]  # empty: harmless; several: the list does not say which
 
 
 # --- the simple classifiers
@@ -135,7 +135,7 @@ def read_corpora() -> dict[str, list[Command]]:
 
 
 def _command(row: dict[str, Any]) -> Command:
-    """Where a list does not tell the effect, it may be any, but for those that only connect."""
+    """If a list does not name the effect, it may be any except those that only connect."""
     if row["expect"] in HARMLESS:
         return Command(row["command"], frozenset())
     kind = row["effect"]["kind"] if "effect" in row else "network" if row["expect"] == "network" else ""
@@ -143,7 +143,7 @@ def _command(row: dict[str, Any]) -> Command:
 
 
 def _everyday() -> Iterator[Command]:
-    """All but those whose rows say that a person is asked, and why."""
+    """All rows except those that say that a person is asked."""
     for group in tomllib.loads((TESTS / "integration/everyday_commands.toml").read_text(encoding="utf-8"))["group"]:
         for row in group["commands"]:
             if isinstance(row, str) or "refused" not in row:

@@ -37,14 +37,14 @@ def main() -> None:
 
 
 def commit(box: Toolbox, changes: Sequence[FileChange]) -> None:
-    """As a command's changes will come: through the one door, journal included."""
+    """Commit through the ordinary transaction, journal included, as a command's changes are."""
     seq = box.store.begin(Call(box.session, "", "", "bench", "{}", "handhold"))
     outcome = Outcome("success", None, 0.0, None)
     transactions.commit(box.files, box.store, seq, changes, lambda _: outcome, decision=CallDecision("allowed"))
 
 
 def made(root: Path, files: int, *, replaced: bool) -> list[FileChange]:
-    """A hundred files a directory."""
+    """A hundred files per directory."""
     changes: list[FileChange] = []
     for n in range(files):
         path = root / f"d{n // 10_000}" / f"e{n // 100 % 100}" / f"file{n}.txt"

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def detectors() -> dict[str, Detector]:
-    """Ours, and those that are here."""
+    """Our detector, and the others that are installed."""
     found: dict[str, Detector] = {"handhold": ours}
     if find_spec("charset_normalizer"):
         normalizer: Any = import_module("charset_normalizer")
@@ -113,7 +113,7 @@ def imported(name: str) -> float:
 
 
 def table() -> None:
-    """For each encoding what it was taken for; `=` is the same text by another name."""
+    """For each encoding, what it was detected as; `=` is the same text under another name."""
     taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for encoding, _, _, data in samples():
         answer = ours(data)
@@ -125,7 +125,7 @@ def table() -> None:
 
 
 def count(folder: Path) -> None:
-    """What `letters.LETTER_PAIRS` was made from: pairs with a letter beyond ASCII, in words and at their ends."""
+    """The data for `letters.LETTER_PAIRS`: pairs with a non-ASCII letter, inside words and at their ends."""
     for path in sorted(folder.glob("*.txt")):
         body = "".join(char.lower() if char.isalpha() else "." for char in f".{path.read_text(encoding='utf-8')}.")
         pairs = Counter(first + second for first, second in pairwise(body) if not (first + second).isascii())

@@ -25,7 +25,7 @@ ONE_TEST = "    def test_{n}(self):\n        self.assertEqual(len(json.dumps(lis
 
 @dataclass(frozen=True)
 class Measure:
-    """One row: what is laid out, what is run, how often, and how much longer than bare bash it may take."""
+    """One row: its setup, its command, the number of runs, and how much longer than bare bash it may take."""
 
     what: str
     lay_out: Callable[[Path], None]

@@ -23,8 +23,8 @@ from bench._memory import peak_kib
 from handhold.backends.files.line_pages import BLOCK_BYTES
 from handhold.backends.files.workspace import Workspace
 
-ROUNDS = 9  # raw and first in turns; the best of each counts, because others use the machine too
-PAGES = ((2000, 2000), (100, 2000))  # lines of a page, and how wide
+ROUNDS = 9  # raw and first in turns; the best of each is used, because the machine is shared
+PAGES = ((2000, 2000), (100, 2000))  # lines per page, and their width
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def fill(path: Path, size: int, width: int) -> None:
 
 
 def run(path: Path, line: int, *, numpy: bool) -> dict[str, Any]:
-    """The figures, measured in a process of its own."""
+    """The figures, measured in a separate process."""
     before = "import numpy" if numpy else "import sys; sys.modules['numpy'] = None"
     code = f"{before}; import runpy; runpy.run_module('bench.pages', run_name='__main__', alter_sys=True)"
     command = [sys.executable, "-c", code, "--measure", str(path), "--line", str(line)]
@@ -71,7 +71,7 @@ def report(path: Path, line: int, *, numpy: bool) -> None:
 
 
 def measured(path: Path, line: int) -> dict[str, Any]:
-    sleep(0.1)  # an index is kept for files that have settled
+    sleep(0.1)  # an index is kept only for files that are no longer changing
     before = peak_kib()
     files = Workspace([path.parent], None)  # pyright: ignore[reportArgumentType]
     end = files.read_page(path.name, line, 1, 80).byte_span[0]
@@ -109,7 +109,7 @@ def raw_read(path: Path, end: int) -> None:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of processor time: the file is in the page cache, so nothing else is waited for."""
+    """Processor seconds: the file is in the page cache, so there is nothing else to wait for."""
     began = process_time()
     work()
     return process_time() - began

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def released(package: str, version: str, cache: Path) -> Tree:
-    """All files of a release, by their path in it."""
+    """All files of a release, by their relative path."""
     folder = cache / f"{package}-{version}"
     if not folder.exists():
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]

@@ -161,7 +161,7 @@ def draw_shell(results: Any) -> str:
 
 
 def draw_faults(results: Any) -> str:
-    """The share of attempts that did harm: ours is a bar of no length, the usual way of doing it is not."""
+    """The share of attempts that did harm: a zero-length bar for Handhold, but not for the usual approach."""
     group = results["groups"]["faults"]
     parts: list[str] = []
     y = 0
@@ -193,7 +193,7 @@ PLOTS: dict[str, Callable[[Any], str]] = {
 }
 
 
-# --- what they are made of
+# --- building blocks
 
 
 def card(title: str, group: Any, machine: str, parts: Sequence[str], height: float) -> str:
@@ -240,7 +240,7 @@ def bar(start: float, end: float, y: float, style: str, *, height: int = BAR) ->
 
 
 def zero_line(x: float, y: float) -> str:
-    """Where a bar begins, so that one of no length is seen to be there."""
+    """Where a bar begins, so that a zero-length bar is visible."""
     return f'<line class="zero" x1="{x:g}" x2="{x:g}" y1="{y:g}" y2="{y + BAR:g}"/>'
 
 

@@ -1,4 +1,4 @@
-"""Read, the whole call: a page at line 1,000,000 of a 1 GB file, through the toolbox, second time."""
+"""A whole read call through the toolbox, measured the second time: a page at line 1,000,000 of a 1 GB file."""
 
 import tempfile
 import time

@@ -35,7 +35,7 @@ PAGE = {"limit": 100, "chars": 30_000}
 FOLDERS, FILES = 1_000, 1_000
 SOME = 700
 MOST_SECONDS, MOST_MB = 2.0, 150
-PAGES = 5  # times that a first page is asked for
+PAGES = 5  # number of times that a first page is requested
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Row:
     name: str
     ours: Callable[[], object]
     bare: Callable[[], object]
-    budget: float | None  # as a ratio, or in milliseconds over the bare one; None: only told
+    budget: float | None  # a ratio, or milliseconds over the bare one; None: reported only
     over: bool = False
 
 
@@ -187,7 +187,7 @@ def pages_of_a_million(cache: Path) -> Iterator[bool]:
 
 
 def first_page(what: str, root: str) -> int:
-    """In a process of its own, which tells how long it took and how much memory it has held."""
+    """In a separate process, which reports its time and peak memory."""
     with ExitStack() as stack:
         ours = Ours(stack, Path(root), ("ripgrep", "walk"))
         sort = {"sort": "none"} if "unsorted" in what else {}
@@ -200,7 +200,7 @@ def first_page(what: str, root: str) -> int:
 
 
 def million(cache: Path) -> Path:
-    """Made once: a folder that is complete is renamed to its name."""
+    """Created once: a complete folder is renamed to its final name."""
     root = cache / "million"
     if root.exists():
         return root
@@ -241,7 +241,7 @@ def source_of_linux(cache: Path) -> Path:
 
 
 def some_files(cache: Path) -> Path:
-    """A project of an ordinary size: the first files of a part of Linux."""
+    """A project of ordinary size: the first files of a part of Linux."""
     root = cache / "some"
     if root.exists():
         return root

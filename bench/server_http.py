@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-RATIO = 0.45  # of the echo's calls a second
+RATIO = 0.45  # share of the echo server's calls per second
 SESSION = 1024  # bytes
 MODERN = "2026-07-28"
 META = {
@@ -56,7 +56,7 @@ def main() -> int:
 @dataclass(frozen=True)
 class Rates:
     clients: int
-    ours: float  # calls a second
+    ours: float  # calls per second
     echo: float
     ours_p99: float  # milliseconds
     echo_p99: float
@@ -75,7 +75,7 @@ def within(rates: Rates) -> bool:
 
 
 def beside_the_echo(clients: int, seconds: float, rounds: int) -> Rates:
-    """The best of the rounds, which alternate: whatever else the machine does makes them slower, never faster."""
+    """The best of the rounds, which alternate: other load on the machine only makes them slower."""
     with tempfile.TemporaryDirectory() as top:
         root = Path(top) / "root"
         root.mkdir()
@@ -90,7 +90,7 @@ def beside_the_echo(clients: int, seconds: float, rounds: int) -> Rates:
             }
             taken: dict[int, list[list[float]]] = {port: [] for port in calls}
             for port, call in calls.items():
-                asyncio.run(load(port, call, clients, seconds / 4))  # warm
+                asyncio.run(load(port, call, clients, seconds / 4))  # warm-up
             for _ in range(rounds):
                 for port, call in calls.items():
                     taken[port].append(asyncio.run(load(port, call, clients, seconds)))
@@ -120,7 +120,7 @@ def posted(message: Any, headers: dict[str, str]) -> bytes:
 
 
 async def load(port: int, call: bytes, clients: int, seconds: float) -> list[float]:
-    """How long each call took, of all that were answered in this time."""
+    """The duration of each call that was answered in this time."""
     taken: list[float] = []
     until = time.perf_counter() + seconds
 
@@ -154,12 +154,12 @@ async def answered(reader: asyncio.StreamReader) -> bytes:
 
 
 def idle(sessions: int) -> float:
-    """Bytes of the server for each session that was begun and does nothing."""
+    """Bytes of server memory per idle session."""
     with tempfile.TemporaryDirectory() as top:
         root = Path(top) / "root"
         root.mkdir()
         with handhold(root, Path(top) / "state") as server:
-            asyncio.run(begun(server.port, 2000))  # what is cached for good is there
+            asyncio.run(begun(server.port, 2000))  # permanent caches are filled
             before = server.resident()
             asyncio.run(begun(server.port, sessions))
             each = (server.resident() - before) / sessions
@@ -188,7 +188,7 @@ class Server:
     port: int
 
     def resident(self) -> int:
-        """Bytes of its own memory, without files."""
+        """Bytes of private memory, without files."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(status.partition("RssAnon:")[2].split()[0]) * 1024
 
@@ -217,7 +217,7 @@ def started(command: list[str]) -> Generator[Server]:
 
 
 def echo() -> int:
-    """The SDK's own server, with one tool that says what it is told."""
+    """The SDK's own server, with one tool that echoes its input."""
     import uvicorn
     from mcp.server.lowlevel import Server as Sdk
     from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool

@@ -1,8 +1,8 @@
-"""How long a client waits for the first answer of `handhold mcp`, beside the SDK's own echo server.
+"""How long a client waits for the first answer of `handhold mcp`, compared with the SDK's own echo server.
 
     python -m bench.server_start [rounds]
 
-Each round starts both, one after the other, and times from the start of the process to its answer to `initialize`.
+Each round starts both in sequence, and measures from the start of the process to its answer to `initialize`.
 """
 
 import json
@@ -62,14 +62,14 @@ def first_answer(command: list[str]) -> float:
 
 
 def measured(rounds: int) -> tuple[float, float]:
-    """Medians, in seconds: of the echo server, and of ours."""
+    """Medians in seconds: of the echo server, and of Handhold."""
     with tempfile.TemporaryDirectory() as folder:
         echo = Path(folder, "echo.py")
         echo.write_text(ECHO)
         handhold = str(Path(sys.executable).with_name("handhold"))
         ours = [handhold, "mcp", "--root", folder, "--state", str(Path(folder, "state"))]
         pairs = [(first_answer([sys.executable, str(echo)]), first_answer(ours)) for _ in range(rounds + 1)]
-    theirs, own = zip(*pairs[1:], strict=True)  # the first pair finds a cold disk
+    theirs, own = zip(*pairs[1:], strict=True)  # the first pair runs with a cold disk cache
     return median(theirs), median(own)
 
 

@@ -123,7 +123,7 @@ def flood(top: Path, size: int) -> Iterator[Row]:
 
 
 def flooded(top: Path, size: int) -> int:
-    """In a process of its own, whose memory is nothing else."""
+    """In a separate process, so that its memory has nothing else in it."""
     with opened(top) as box:
         shell = box.shell
         assert isinstance(shell, SandboxedShell)
@@ -139,7 +139,7 @@ def flooded(top: Path, size: int) -> int:
     return 0
 
 
-# --- what is measured
+# --- measuring
 
 
 def opened(top: Path) -> Toolbox:
@@ -170,7 +170,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def alternately(one: Callable[[], object], other: Callable[[], object], runs: int) -> tuple[float, float]:
-    """In turns, so that whatever else the machine does falls on both."""
+    """In turns, so that other load on the machine affects both."""
     one()
     other()
     times = [(timed(one), timed(other)) for _ in range(runs)]

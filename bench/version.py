@@ -1,4 +1,4 @@
-"""What `handhold --version` costs beside an interpreter that does nothing.
+"""What `handhold --version` costs, compared with an interpreter that does nothing.
 
 python -m bench.version
 """
@@ -18,7 +18,7 @@ def seconds(*command: str) -> float:
 
 
 def ratio() -> float:
-    """Of the best of several, taken in turns, since others may be using the machine."""
+    """The best of several runs taken in turns, since the machine may be shared."""
     ours = os.path.join(os.path.dirname(sys.executable), "handhold")
     both = [(seconds(sys.executable, "-c", "pass"), seconds(ours, "--version")) for _ in range(ROUNDS)]
     return min(told for _, told in both) / min(bare for bare, _ in both)

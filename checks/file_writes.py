@@ -1,8 +1,8 @@
-"""Only the commit changes the workspace: finds every other place in the source that could.
+"""Only the commit may change the workspace: finds every other place in the source that could.
 
-A file is changed by a call that says so: a mutating function of `os` or `shutil`, a mutating method of a
-path, a descriptor opened for writing. Two places may: the commit, and the state folder's own files. Some others
-change what is not the workspace, and are named one by one. (A bare `open()` is found by ruff's PTH123.)
+A file can be changed by a mutating function of `os` or `shutil`, a mutating method of a
+path, or a descriptor opened for writing. Two places may: the commit, and the state folder's own files. Others that
+change something else than the workspace are listed one by one. (Ruff's PTH123 finds a bare `open()`.)
 
     python checks/file_writes.py [src/handhold]
 """
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The lines that could change a file, and by what."""
+    """The lines that could change a file, with the call that does."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -93,7 +93,7 @@ def changes(tree: ast.AST) -> Iterator[tuple[int, str]]:
             case ast.Attribute(value=ast.Name(id="os"), attr=name) if writes("os", name):
                 yield node.lineno, f"os.{name}"
             case ast.Call(func=ast.Attribute(value=ast.Name(id="os"))):
-                pass  # judged above, by its name
+                pass  # already checked above, by its name
             case ast.Call(func=ast.Attribute(attr=name)) if name in METHODS | SYSCALLS:
                 yield node.lineno, f".{name}()"
             case ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(value=str(mode)), *_]) if set(mode) & set(

@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def tried(folder: Path, python: str, file: Path, extra: str) -> tuple[str, dict[str, str]]:
-    """What went wrong, and the licences of what is there."""
+    """The problems, and the licences of what is installed."""
     own = folder / "env/bin/python"
     (folder / "ws").mkdir()
     steps = (
@@ -91,7 +91,7 @@ def trouble_of(folder: Path, *command: str) -> str:
 
 
 def done(*command: str) -> str:
-    """What it printed; empty if it failed."""
+    """The output; empty if it failed."""
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return ended.stdout or "done" if ended.returncode == 0 else ""
 

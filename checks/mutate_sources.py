@@ -5,8 +5,8 @@
     python checks/mutate_sources.py --dialect tiny       one dialect only
     python checks/mutate_sources.py --list               only list the strings
 
-A prescribed string is a literal of a dialect that stands in a piece of tests/sources/, or in which one stands. The
-project is copied first; each mutant is tested in a process of its own, forked from one that has loaded everything else.
+A prescribed string is a literal of a dialect that occurs in a piece of tests/sources/, or contains one. The
+project is copied first; each mutant is tested in its own process, forked from one that has loaded everything else.
 Prints every mutant that no test noticed, and fails if there is one that EQUIVALENT does not explain.
 """
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[1]
-DIALECTS: Mapping[str, tuple[str, str, str]] = {  # dialect: its source, the pieces that are its, the tests
+DIALECTS: Mapping[str, tuple[str, str, str]] = {  # dialect: its source, its pieces, its tests
     "deepagents": ("000", r"(?!patch\.)", "test_deepagents.py"),
     "codex": ("000", r"patch\.", "test_codex.py"),
     "handhold": ("000", r"patch\.(grammar|example)", "test_codex.py"),
@@ -42,14 +42,14 @@ PLAIN_WORDS = {
     *("description", "default", "minItems", "additionalProperties", "enum", "true", "abs", "status"),
 }
 OURS = {"claude": ("Write", "Glob", "Grep", "LS", "Bash", "BashOutput", "KillShell", "NotebookEdit")}
-"""Tools that a source does not describe, though a sentence of it may stand there."""
+"""Tools that the source does not describe, although one of its sentences may occur there."""
 EQUIVALENT: Mapping[str, str] = {}
-"""Mutants that no test can notice, by `file: string`, and why."""
+"""Mutants that no test can detect, by `file: string`, and why."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A prescribed string in a file: where it stands, as it is spelled there."""
+    """A prescribed string in a file: its position and its spelling there."""
 
     dialect: str
     file: Path
@@ -64,7 +64,7 @@ class Site:
         return n > 0 and self.text[n - 1] == "\\"
 
 
-# --- what is prescribed
+# --- prescribed strings
 
 
 def strings_in(value: Any) -> Iterator[str]:
@@ -88,15 +88,15 @@ def prescribed(source: str, pieces: str) -> set[str]:
     return {text for row in rows for text in strings_in(row["value"])} - PLAIN_WORDS
 
 
-# --- where it stands in our files
+# --- their places in our files
 
 
 def literals(file: Path, text: str) -> list[str]:
-    """The strings of a file, without documentation."""
+    """The strings of a file, without docstrings."""
     match file.suffix:
         case ".json":
             specs = [spec for spec in json.loads(text) if spec["name"] not in OURS.get(file.parent.name, ())]
-            return [each for spec in specs for each in strings_in({**spec, "title": ""})]  # titles are ours
+            return [each for spec in specs for each in strings_in({**spec, "title": ""})]  # titles are not prescribed
         case ".py":
             tree = ast.parse(text)
             documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -122,7 +122,7 @@ def sites(dialect: str) -> list[Site]:
 
 
 def spans(strings: Sequence[str], wanted: set[str], parts: set[str]) -> set[str]:
-    """What of these strings is prescribed: a name as it is, a sentence as a whole or in part."""
+    """Which of these strings are prescribed: a name exactly, a sentence in whole or in part."""
     exact = {each for each in strings if each in wanted}
     lines = {line for each in strings for line in PLACEHOLDER.split(each)}
     within = {part for part in parts if any(part in line for line in lines)}
@@ -131,7 +131,7 @@ def spans(strings: Sequence[str], wanted: set[str], parts: set[str]) -> set[str]
 
 
 def is_telling(text: str) -> bool:
-    """Whether a text could not stand there by chance."""
+    """Whether a text is too specific to match by chance."""
     stripped = text.strip()
     if re.search(r"[^\x00-\x7f]", stripped):
         return len(stripped) > 1
@@ -141,7 +141,7 @@ def is_telling(text: str) -> bool:
 def occurrences(file: Path, text: str, part: str) -> Iterator[tuple[int, str]]:
     spelled = {part, json.dumps(part, ensure_ascii=False)[1:-1], part.replace("{", "{{").replace("}", "}}")}
     for each in spelled:
-        if re.fullmatch(r"[\w.]+", each) and file.suffix != ".md":  # a name stands in quotation marks
+        if re.fullmatch(r"[\w.]+", each) and file.suffix != ".md":  # names are in quotation marks
             yield from ((found.start(1), each) for found in re.finditer(rf'["\']({re.escape(each)})["\']', text))
         else:
             yield from ((found.start(), each) for found in re.finditer(re.escape(each), text))
@@ -170,7 +170,7 @@ def chosen(site: Site, *, every: bool) -> list[int]:
 
 
 def other(char: str) -> str:
-    """Another letter of the same kind, so that what is quoted stays well-formed."""
+    """Another letter of the same kind, so that quoted text stays well-formed."""
     if char.isdigit():
         return str((int(char) + 1) % 10)
     if char.isascii():
@@ -179,14 +179,14 @@ def other(char: str) -> str:
 
 
 def mutated(text: str, site: Site, letter: int) -> str | None:
-    """The file with that letter changed; None if that changes no string of it."""
+    """The file with that letter changed; None if no string changes."""
     at = site.start + letter
     made = text[:at] + other(text[at]) + text[at + 1 :]
     return made if literals(site.file, made) != literals(site.file, text) else None
 
 
 def is_noticed(dialect: str) -> bool:
-    """Whether a test fails, in a process of its own."""
+    """Whether a test fails, in a separate process."""
     child = os.fork()
     if child == 0:
         import pytest
@@ -201,7 +201,7 @@ def is_noticed(dialect: str) -> bool:
             for name in re.findall(r"^class (\w+)\(DialectSuite\)", Path(file).read_text("utf-8"), re.M)
         ]
         stages = [[file, *(f"--deselect={each}" for each in suites)], suites, [SCENARIOS, "-k", f"{dialect}_"]]
-        # The quickest first; 5 is said where a dialect has no scenario.
+        # Fastest first. pytest exits with 5 if a dialect has no scenario.
         passed = all(pytest.main([*quick, *stage]) in (0, 5) for stage in stages if stage)
         os._exit(0 if passed else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
@@ -215,7 +215,7 @@ def enter(copy: Path) -> None:
 
 
 def preload(dialect: str) -> None:
-    """Everything that the tests of a dialect import, but for the dialects and the tests themselves."""
+    """Import everything that the tests of a dialect need, except the dialects and the tests themselves."""
     import pytest
 
     with contextlib.redirect_stdout(io.StringIO()):

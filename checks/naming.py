@@ -1,8 +1,8 @@
-"""Names that a reader could not guess: a class name defined twice, or a word that means something only here.
+"""Finds names that a reader could not guess: a class name defined twice, or a word with a meaning only here.
 
     python checks/naming.py [src/handhold]
 
-Whether a name is good stays a matter of judgement; `docs/glossary.md` has the words that we use.
+Whether a name is good remains a matter of judgement; `docs/glossary.md` has the terms we use.
 """
 
 import ast
@@ -12,26 +12,26 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-# Metaphors that names were once made of. The glossary has the word of the field for each.
+# Metaphors that earlier names used. The glossary has the standard term for each.
 BANNED = frozenset(
     {
         *("counter", "desk", "door", "doubt", "errand", "glance", "hand", "house", "kin", "lane", "manner", "matter"),
         *("needle", "road", "rung", "sheet", "shelf", "shelved", "study", "thing", "twin", "world"),
     }
 )
-ALLOWED: dict[str, str] = {}  # an identifier with a banned word, and why nothing else says it
+ALLOWED: dict[str, str] = {}  # an identifier with a banned word, and why it has no alternative
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def words(identifier: str) -> Iterator[str]:
-    """`shelf_of`, `ShelfReader` and `SHELVES_MAX` in lower case, without a plural s."""
+    """The words of an identifier in lower case, without a plural s: `shelf_of`, `ShelfReader`, `SHELVES_MAX`."""
     for word in WORD.findall(identifier):
         yield word.lower()
         yield word.lower().removesuffix("s")
 
 
 def defined(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every identifier that a module gives to something, with its line."""
+    """Every identifier that a module defines, with its line."""
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():

@@ -1,10 +1,10 @@
-"""Writes the reference pages from the code that they are about: tools by dialect, settings, commands, error codes.
+"""Generates the reference pages from the code: tools by dialect, settings, commands, error codes.
 
     python checks/reference.py            write docs/reference/, and docs/llms.txt from the site's table of contents
-    python checks/reference.py --check    say what would be written otherwise, and fail
+    python checks/reference.py --check    report what would be written differently, and fail
 
-What only people can say (what an option is for) stands here as data, and the code says whether it is complete: an
-option without words, or words without an option, end the run.
+What the code cannot say (what an option is for) is data in this file. The run fails if it is incomplete: if an
+option has no description, or a description has no option.
 """
 
 import difflib
@@ -37,7 +37,7 @@ PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
 MADE = "<!-- Made by checks/reference.py (`just reference`). -->\n"
 
-# --- words that only people have
+# --- descriptions that are not in the code
 
 FOLLOWS = {  # what a dialect follows, as of when, and for whom it is; sources are those of the contract
     "handhold": ("our own contract", "this version", "any model"),
@@ -169,7 +169,7 @@ ERROR_SOURCES = {
         "Do not score it against the model. Retry with the same call id.",
     ),
 }
-# What the facts of an example are, by the name of the field.
+# Sample facts for the examples, by field name.
 FACTS: dict[str, Any] = {
     "path": "src/app.py",
     "paths": ("src/app.py",),
@@ -215,7 +215,7 @@ FACTS: dict[str, Any] = {
     "verb": "undo",
     "seconds": 30.0,
 }
-EXAMPLES: dict[str, dict[str, Any]] = {  # where the name of a field means something else
+EXAMPLES: dict[str, dict[str, Any]] = {  # for errors whose field has another meaning
     "UNKNOWN_TOOL": {"tool": "open_file"},
     "PAST_END": {"lines": 120},
     "PAGE_TOO_LONG": {"most": 60_000},
@@ -256,7 +256,7 @@ def written(file: Path) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The name and the text of each."""
+    """The name and the text of each page."""
     dialects = {name: load_dialect(name) for name in DIALECTS}
     made = {
         "tools.md": page("Tools by dialect", tools(dialects)),
@@ -293,11 +293,11 @@ def agreed(what: str, of_code: Iterable[str], of_words: Iterable[str]) -> None:
         sys.exit(f"checks/reference.py: {what} without words: {sorted(lacking)}; words without {what}: {sorted(idle)}")
 
 
-# --- the table of contents, for readers that are models
+# --- the table of contents, for models
 
 
 def contents(made: Mapping[str, str]) -> str:
-    """One line a page, with its first sentence, in the order of the site."""
+    """One line per page with its first sentence, in the order of the site."""
     site = tomllib.loads((PROJECT / "zensical.toml").read_text(encoding="utf-8"))["project"]
     return "".join([f"# {site['site_name']}\n\n> {site['site_description']}\n\n", *listed(site["nav"], made)])
 
@@ -379,7 +379,7 @@ def of_tool(spec: ToolSpec) -> Iterator[str]:
 
 
 def quoted(text: str) -> str:
-    """As it stands, whatever marks it holds."""
+    """In a code fence, so that its markup is shown literally."""
     return f"````markdown\n{text.strip()}\n````"
 
 
@@ -447,7 +447,7 @@ def of_command(command: click.Command, way: str) -> Iterator[str]:
     yield f"## {way}"
     yield f"`{' '.join([way, *(each.make_metavar(context) for each in arguments), '[OPTIONS]'])}`"
     for part in inspect.cleandoc(command.help or "").split("\n\n"):
-        plainly, _, as_it_is = part.partition("\b\n")  # Click's mark for lines that are not to be filled
+        plainly, _, as_it_is = part.partition("\b\n")  # Click's mark for lines that are not re-wrapped
         yield f"```text\n{as_it_is}\n```\n" if as_it_is else f"{plainly}\n"
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     if options:

@@ -60,7 +60,7 @@ def read_version(project: Path) -> str:
 
 
 def current_tag() -> str:
-    """The tag that is being released: the workflow's, or one on this commit; empty if there is none."""
+    """The tag being released: the workflow's, or one on this commit; empty if there is none."""
     if os.environ.get("GITHUB_REF_TYPE") == "tag":
         return os.environ["GITHUB_REF_NAME"]
     command = ["git", "tag", "--points-at", "HEAD", "v*"]
@@ -123,7 +123,7 @@ def write_sbom(dist: Path, folder: Path, version: str) -> Path:
     pins = read_pins((PROJECT / "requirements.lock").read_text(encoding="utf-8"))
     sbom = make_sbom(read_metadata(wheel), version, {file.name: hash_file(file) for file in files}, pins, commit_time())
     folder.mkdir(exist_ok=True)
-    file = folder / f"handhold-v{version}.cdx.json"  # by the tag, as the workflow names it
+    file = folder / f"handhold-v{version}.cdx.json"  # under the tag, as the workflow names it
     file.write_text(json.dumps(sbom, indent=1) + "\n", encoding="utf-8")
     return file
 
@@ -142,7 +142,7 @@ def commit_time() -> str:
 
 
 def read_pins(lock: str) -> Pins:
-    """Of each package of a lock file its version and the SHA-256 of its files."""
+    """The version of each package in a lock file, and the SHA-256 hashes of its files."""
     return {
         canonicalize_name(pin["name"]): (pin["version"], re.findall(r"sha256:([0-9a-f]{64})", pin["rest"]))
         for pin in PIN.finditer(lock)
@@ -168,7 +168,7 @@ def make_sbom(wheel: Message, version: str, files: dict[str, str], pins: Pins, t
             "purl": refs[name],
             "scope": "required" if name in required else "optional",
             **describe_license(name),
-            # A package has many files, one for each platform; their hashes are those of the lock.
+            # A package has many files, one for each platform; their hashes are those of the lock file.
             "properties": [{"name": "handhold:sha256", "value": content} for content in pins[name][1]],
         }
         for name in sorted(needs)
@@ -198,7 +198,7 @@ def make_sbom(wheel: Message, version: str, files: dict[str, str], pins: Pins, t
 
 
 def iter_required(requirements: list[str], extras: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Name and extra of each package that is required on this platform, with "" for its base."""
+    """The name and extra of each package required on this platform, with "" for the package itself."""
     for requirement in map(Requirement, requirements):
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
@@ -207,7 +207,7 @@ def iter_required(requirements: list[str], extras: Iterable[str]) -> Iterator[tu
 
 
 def resolve_dependencies(direct: Iterable[tuple[str, str]], pins: Pins) -> dict[str, set[str]]:
-    """Every package that is needed, with those that it needs in turn. What is not pinned is for other platforms."""
+    """Every required package with its own requirements. A package that is not pinned is for another platform."""
     graph: dict[str, set[str]] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [*direct]
@@ -223,7 +223,7 @@ def resolve_dependencies(direct: Iterable[tuple[str, str]], pins: Pins) -> dict[
 
 
 def describe_license(name: str) -> dict[str, Any]:
-    """As the package says it; nothing if it does not."""
+    """The licence that the package declares; nothing if it declares none."""
     package = metadata.metadata(name)
     if expressions := package.get_all("License-Expression"):
         return {"licenses": [{"expression": expressions[0]}]}

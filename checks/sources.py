@@ -1,7 +1,7 @@
 """Extracts what the five source documents prescribe into tests/sources/, where the tests of the dialects read it.
 
     python checks/sources.py FOLDER            write tests/sources/*.json from the documents in FOLDER
-    python checks/sources.py FOLDER --check    name what would be written differently, and fail
+    python checks/sources.py FOLDER --check    report what would be written differently, and fail
 
 A rule finds one piece in the text of a document: a string, a number, a schema, a format or an example. Nothing is taken
 from our own code, so a dialect that drifts from its source fails its tests. The documents themselves are not stored.
@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parents[1]
 TARGET = PROJECT / "tests/sources"
 
 
-# --- how a piece is read
+# --- reading a piece
 
 
 def read_text(found: str) -> str:
@@ -28,7 +28,7 @@ def read_text(found: str) -> str:
 
 
 def read_lines(found: str) -> str:
-    r"""A literal whose line breaks and tabs are escaped."""
+    r"""A literal with escaped line breaks and tabs."""
     return found.replace("\\n", "\n").replace("\\t", "\t")
 
 
@@ -43,33 +43,33 @@ def read_literal(found: str) -> Any:
 
 
 def read_words(found: str) -> list[str]:
-    """Names that stand between other characters."""
+    """Names between other characters."""
     return re.findall(r"[\w.]+", found)
 
 
 def read_joined(found: str) -> str:
-    """A string in several pieces, joined by plus signs."""
+    """A string in several parts, joined by plus signs."""
     return "".join(re.findall(r'"([^"]*)"', found))
 
 
 def read_json(found: str) -> Any:
-    """JSON that may have a comma too many."""
+    """JSON that may have trailing commas."""
     return json.loads(re.sub(r",(?=\s*[}\]])", "", found))
 
 
 def read_go(found: str) -> Any:
-    """A literal of Go: maps in braces and lists of strings in braces."""
+    """A Go literal: maps and lists of strings, both in braces."""
     lists = re.sub(r"\[\]string\{([^}]*)\}", r"[\1]", found)
     return read_json(lists.replace("map[string]interface{}", ""))
 
 
 def read_typescript(found: str) -> Any:
-    """A literal of TypeScript: names without quotation marks."""
+    """A TypeScript literal: names without quotation marks."""
     return read_json(re.sub(r"(?<=[{,\n])\s*(\w+):", r'"\1":', found))
 
 
 def read_signature(found: str) -> dict[str, Any]:
-    """The parameters of a Python function, as a schema has them."""
+    """The parameters of a Python function, as a schema."""
     function = ast.parse(f"{found}\n    ...").body[0]
     assert isinstance(function, ast.FunctionDef)
     names = [each.arg for each in function.args.args]
@@ -84,7 +84,7 @@ def read_signature(found: str) -> dict[str, Any]:
 
 
 def read_ranges(found: str) -> dict[str, str]:
-    r"""The arms of a match in Rust: every character on the left, and what it becomes."""
+    r"""The arms of a Rust match: each character on the left, and its replacement."""
     becomes: dict[str, str] = {}
     for left, right in re.findall(r"^\s*('\\u.*?) => '(\\?.)',", found, re.MULTILINE):
         for first, last in re.findall(r"'\\u\{(\w+)\}'(?:\.\.='\\u\{(\w+)\}')?", left):
@@ -94,7 +94,7 @@ def read_ranges(found: str) -> dict[str, str]:
 
 
 class Rule(NamedTuple):
-    """Where a piece stands: the first group of a pattern that matches behind an anchor."""
+    """Where a piece is: the first group of a pattern that matches after an anchor."""
 
     section: str
     name: str
@@ -215,7 +215,7 @@ def described(name: str) -> tuple[Rule, ...]:
 
 
 def fenced(section: str, name: str, before: str) -> Rule:
-    """The text in a fence, by the line in front of it."""
+    """The text in a fence, found by the line before it."""
     return Rule(section, name, rf"^{before}[^\n]*\n```\n([\s\S]*?)\n```$", anchor="## 工具实现")
 
 
@@ -335,7 +335,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
 
 
 def extract(document: Path) -> Iterator[dict[str, Any]]:
-    """One row for each rule; a rule that finds nothing ends the run."""
+    """One row per rule; a rule that finds nothing ends the run."""
     data = document.read_bytes()
     text, digest = data.decode("utf-8"), sha256(data).hexdigest()
     for rule in RULES[document.name]:

@@ -1,4 +1,4 @@
-"""A coding agent by the loop of Anthropic's client, with the vendor's own editor and shell. Undone if you say n.
+"""A coding agent on Anthropic's client loop, with the vendor's own editor and shell. Answer n to undo its changes.
 
 ANTHROPIC_API_KEY=… python examples/anthropic_messages.py FOLDER MODEL TASK
 """

@@ -1,4 +1,4 @@
-"""A deep agent whose files and commands are Handhold's. It stops at each change and shows it, until you answer.
+"""A deep agent that uses Handhold for files and commands. It pauses at each change, shows it, and waits for an answer.
 
 ANTHROPIC_API_KEY=… python examples/deepagents_backend.py FOLDER MODEL TASK
 """

@@ -1,8 +1,8 @@
-"""How an agent gets to know a folder: list, glob, grep, read. From the structure to the detail, a page at a time.
+"""How an agent explores a folder: list, glob, grep, read. From structure to detail, one page at a time.
 
     python examples/explore.py [FOLDER [TEXT]]
 
-It looks for TEXT ("def " if left out) in the Python files of FOLDER. Without a folder it makes a small one.
+It searches for TEXT (default "def ") in the Python files of FOLDER. Without a folder it creates a small one.
 """
 
 import sys
@@ -33,7 +33,7 @@ def explore(box: Toolbox, text: str) -> None:
 
 
 def ask(box: Toolbox, tool: str, **arguments: Any) -> Reply:
-    """What a model would send, and what it would read."""
+    """Print what a model would send, and what it would read."""
     reply = box.call(tool, arguments)
     told = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     print(f"> {tool}({told})\n{reply.text}\n")

@@ -1,4 +1,4 @@
-"""A coding agent of LangChain. It stops at each change and shows it, until you answer.
+"""A LangChain coding agent. It pauses at each change, shows it, and waits for your answer.
 
 OPENAI_API_KEY=… python examples/langchain_agent.py FOLDER MODEL TASK
 """

@@ -1,4 +1,4 @@
-"""A coding agent of the OpenAI Agents SDK. A run stops before each call that may change something, until you answer.
+"""An OpenAI Agents SDK coding agent. A run pauses before each call that may change something, until you answer.
 
 OPENAI_API_KEY=… python examples/openai_agents_sdk.py FOLDER MODEL TASK
 """

@@ -1,4 +1,4 @@
-"""A coding agent in a loop around OpenAI's client. It shows each change, and makes it if you say y.
+"""A coding agent in a loop around OpenAI's client. It shows each change, and applies it if you answer y.
 
 OPENAI_API_KEY=… python examples/openai_responses.py FOLDER MODEL TASK
 """

@@ -1,4 +1,4 @@
-"""A coding agent of Pydantic AI. A run ends at each change and shows it, until you answer.
+"""A Pydantic AI coding agent. A run ends at each change, shows it, and continues when you answer.
 
 OPENAI_API_KEY=… python examples/pydantic_ai_agent.py FOLDER MODEL TASK
 """

@@ -61,7 +61,7 @@ def build(folder: Path, name: str) -> None:
 
 
 def record(name: str, matching: str, score: Score, *, every: bool) -> None:
-    """Into results.json, beside what was measured on other sets."""
+    """Add to results.json, next to the figures of other sets."""
     known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     split = "all" if every else "even"
     known.setdefault(name, {}).setdefault(split, {})[matching] = {"totals": score.totals(), "classes": score.rows()}

@@ -1,7 +1,7 @@
 """The corpus on disk: real edits, and the cases made of them.
 
 Everything follows from the packages and the seed, so that two machines that fetch the same packages run the
-same cases. A case names its file and how it was changed; the files lie beside it.
+same cases. A case names its file and how it was changed; the files are stored next to it.
 """
 
 import gzip
@@ -22,14 +22,14 @@ from bench.edits.positives import POSITIVE
 
 CLASSES: dict[str, Maker] = {**POSITIVE, **DOUBLE, **NEGATIVE}
 SEED = 7
-PER_CLASS = 500  # `exact` takes every edit
-EVEN = 200  # cases a class in the even split, round-robin over the languages
+PER_CLASS = 500  # `exact` uses every edit
+EVEN = 200  # cases per class in the even split, round-robin over the languages
 OLD_MOST = 6000
 PLAINLY_REPLACED = ("exact", "exact_norm_dup", "first_line_lstrip", "bom_file")
 
 
 def default_folder() -> Path:
-    """Outside the repository: what others wrote is not ours to keep in it."""
+    """Outside the repository, which does not store other people's code."""
     if given := os.environ.get("HANDHOLD_BENCH_EDITS"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "handhold" / "bench-edits"
@@ -37,12 +37,12 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class Trial:
-    """A case as it is run."""
+    """A case, ready to run."""
 
     id: str
-    name: str  # of its class
+    name: str  # the name of its class
     kind: str  # pos | neg
-    even: bool  # in the even split
+    even: bool  # part of the even split
     before: str
     old: str
     new: str
@@ -78,7 +78,7 @@ def read_edits(folder: Path) -> list[Edit]:
 def cases(
     edits: Sequence[Edit], *, most: int = PER_CLASS, classes: dict[str, Maker] = CLASSES
 ) -> dict[str, list[Case]]:
-    """The cases of each class, those left out whose truth could be argued about."""
+    """The cases of each class, without those whose truth is debatable."""
     made: dict[str, list[Case]] = {}
     for name, make in classes.items():
         order = list(edits)
@@ -96,7 +96,7 @@ def cases(
 
 
 def verify(name: str, case: Case) -> None:
-    """The truth holds water: where a plain replacement is right, it gives the accepted text."""
+    """Whether the truth is consistent: if a plain replacement is right, it gives the accepted text."""
     if case.span is None:
         return
     text, (start, end) = case.before.text(), case.span
@@ -107,7 +107,7 @@ def verify(name: str, case: Case) -> None:
 
 def arguable(name: str, case: Case) -> bool:
     if (name.startswith("neg_a") and not name.startswith("neg_ambiguous")) or name == "neg_decoy_equidistant":
-        return "".join(case.old.split()) in "".join(case.before.text().split())  # there but for blanks
+        return "".join(case.old.split()) in "".join(case.before.text().split())  # matches except for whitespace
     if name in ("trailing_ws_in_file", "smart_quotes_changed") and case.span:
         block, olds, news = (
             case.before.text()[slice(*case.span)].split("\n"),
@@ -115,12 +115,12 @@ def arguable(name: str, case: Case) -> bool:
             case.new.split("\n"),
         )
         special = [old for line, old in zip(block, olds, strict=True) if line != old]
-        return any(olds.count(line) > 1 or news.count(line) > 1 for line in special)  # which of the two is open
+        return any(olds.count(line) > 1 or news.count(line) > 1 for line in special)  # which of the two is ambiguous
     return False
 
 
 def even_split(found: Sequence[Case], name: str) -> set[int]:
-    """As many cases of each language as there are, in turn."""
+    """The same number of cases from each language, as far as there are enough, in turn."""
     by_language: dict[str, list[int]] = defaultdict(list)
     for at, case in enumerate(found):
         by_language[case.edit.lang].append(at)

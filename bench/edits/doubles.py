@@ -1,6 +1,6 @@
-"""Cases with two or three faults at once: each class is a list of faults, made one after the other.
+"""Cases with two or three faults at once: each class is a list of faults, applied in order.
 
-A fault changes the draft of a case, or says None where it does not apply.
+A fault changes the draft of a case, or returns None if it does not apply.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Draft:
     old: list[str]
     new: list[str]
     truths: list[list[str]]
-    line_edits: dict[int, str | None]  # what is changed in the file first
+    line_edits: dict[int, str | None]  # changes to the file that are made first
     eol: str = "\n"
 
 
@@ -93,7 +93,7 @@ def smart_file(draft: Draft, rng: Random) -> Draft | None:
 
 
 def trailing_blanks(draft: Draft, rng: Random) -> Draft | None:
-    """After lines of the old text."""
+    """Trailing blanks after a few lines of the old text."""
     spots = [at for at, line in enumerate(draft.old) if not blank(line)]
     old = list(draft.old)
     for at in rng.sample(spots, min(len(spots), rng.randint(1, 3))):
@@ -102,14 +102,14 @@ def trailing_blanks(draft: Draft, rng: Random) -> Draft | None:
 
 
 def missing_blank(draft: Draft, rng: Random) -> Draft | None:
-    """A blank line inside is missing in both texts."""
+    """An inner blank line is missing in both texts."""
     last, end = len(draft.old) - 1, len(draft.new) - 1
     spots = [(i, j) for i, j in draft.cut.untouched() if blank(draft.old[i]) and 0 < i < last and 0 < j < end]
     if not spots:
         return None
     i, j = rng.choice(spots)
     old = draft.old[:i] + draft.old[i + 1 :]
-    if windows_equal(draft.cut.edit.lines, old, str.strip):  # without the blank line it is another place
+    if windows_equal(draft.cut.edit.lines, old, str.strip):  # without the blank line it matches another place
         return None
     return replace(
         draft,
@@ -127,7 +127,7 @@ def blank_edges(draft: Draft, rng: Random) -> Draft | None:
 
 
 def typo(draft: Draft, rng: Random) -> Draft | None:
-    """The same in both texts, in a line that is not to be changed."""
+    """The same typo in both texts, in a line that is not changed."""
     if len(draft.old) < 3:
         return None
     spots = [(i, j) for i, j in draft.cut.untouched() if not blank(draft.old[i])]

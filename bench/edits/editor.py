@@ -1,4 +1,4 @@
-"""Handhold as the benchmark sees it: text in, text out, or a refusal."""
+"""Handhold as the benchmark sees it: text in, and text or a refusal out."""
 
 from typing import get_args
 
@@ -7,7 +7,7 @@ from handhold.core.choices import Matching
 from handhold.core.requests import Replacement
 from handhold.core.tools.edit import apply_edit
 
-MATCHINGS: tuple[Matching, ...] = ("safe", "bold")  # exact is what every tool has
+MATCHINGS: tuple[Matching, ...] = ("safe", "bold")  # every tool has exact matching
 ALL_MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 
 

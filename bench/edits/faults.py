@@ -1,4 +1,4 @@
-"""What goes wrong when a model quotes: one small function a fault, so that faults can be put together."""
+"""Mistakes that models make when they quote: one small function per fault, so that faults can be combined."""
 
 import html
 import json
@@ -19,7 +19,7 @@ def reindented(lines: Sequence[str], strip: str, add: str = "") -> list[str]:
 
 
 def retabbed(lines: Sequence[str], width: int) -> list[str]:
-    """Spaces for tabs."""
+    """Spaces instead of tabs."""
     return [
         line if blank(line) else indent_of(line).replace("\t", " " * width) + line[len(indent_of(line)) :]
         for line in lines
@@ -27,7 +27,7 @@ def retabbed(lines: Sequence[str], width: int) -> list[str]:
 
 
 def rescaled(lines: Sequence[str], unit: int, width: int) -> list[str]:
-    """The right nesting in another indent width."""
+    """The right nesting with another indent width."""
     return [line if blank(line) else " " * (len(indent_of(line)) // unit * width) + line.lstrip() for line in lines]
 
 
@@ -44,7 +44,7 @@ def smartened(line: str, rng: Random) -> str:
 
 
 def hardened(line: str, rng: Random) -> str:
-    """A no-break space for one of the spaces between words."""
+    """A no-break space instead of one of the spaces between words."""
     spots = [found.start() for found in re.finditer(r"(?<=\S) (?=\S)", line)]
     if not spots:
         return line
@@ -69,7 +69,7 @@ def fenced(text: str, tag: str) -> str:
 
 
 def with_typo(line: str, rng: Random) -> str | None:
-    """The line with one letter swapped, dropped, doubled or exchanged; None if it is too short for that."""
+    """The line with one letter swapped, dropped, doubled or replaced; None if the line is too short."""
     spots = [found.start() for found in re.finditer(r"[A-Za-z]", line)]
     if len(spots) < 6:
         return None
@@ -86,7 +86,7 @@ def with_typo(line: str, rng: Random) -> str | None:
 
 
 def outdated(line: str, rng: Random) -> str:
-    """The line with half of its words exchanged."""
+    """The line with half of its words replaced."""
     words = WORD.findall(line)
     chosen = set(rng.sample(words, max(1, len(words) // 2)))
     return WORD.sub(lambda found: f"legacy_{found[0][::-1]}" if found[0] in chosen else found[0], line)

@@ -2,10 +2,10 @@
 
     Edit     one real hunk in one real file; any amount of context can be cut from it
     Cut      the old and the new lines of an Edit with some lines of context
-    Before   the file that a case is run on: a stored file with small changes that can be made again
+    Before   the file that a case is run on: a stored file with small, reproducible changes
     Case     what a tool sees (before, old, new), and the truth: a span with accepted texts, or a refusal
 
-Lines that stand in both old and new keep the bytes of the file. Either is accepted: trailing blanks of
+Lines that are in both old and new keep the bytes of the file. Either is accepted: trailing blanks of
 untouched lines kept or dropped; a blank line that the model did not see, kept, or dropped when the new text
 lacks it too; plain or typographic characters in *changed* lines; a final newline or none.
 """
@@ -42,7 +42,7 @@ def squeeze(line: str) -> str:
 
 
 def common_indent(lines: Sequence[str]) -> str:
-    """The longest run of blanks that all lines but the blank ones start with."""
+    """The longest common run of leading blanks of all lines that are not blank."""
     found = [indent_of(line) for line in lines if not blank(line)]
     prefix = found[0] if found else ""
     for each in found:
@@ -52,7 +52,7 @@ def common_indent(lines: Sequence[str]) -> str:
 
 
 def indent_unit(lines: Sequence[str]) -> str:
-    """What one level of a file is indented by: a tab, or the most common step from a line to a deeper one."""
+    """One level of indentation in a file: a tab, or the most common step to a deeper line."""
     if sum(line.startswith("\t") for line in lines) > sum(line.startswith("  ") for line in lines):
         return "\t"
     steps: Counter[int] = Counter()
@@ -65,7 +65,7 @@ def indent_unit(lines: Sequence[str]) -> str:
 
 
 class Index:
-    """The lines of a file under a key, and where each stands."""
+    """The lines of a file under a key, with their positions."""
 
     def __init__(self, lines: Sequence[str], key: Callable[[str], str]) -> None:
         self.lines = lines
@@ -79,7 +79,7 @@ _indices: dict[tuple[int, Callable[[str], str]], Index] = {}
 
 
 def index(lines: Sequence[str], key: Callable[[str], str]) -> Index:
-    """The same few files are asked about again and again."""
+    """Cached, because the same few files are used repeatedly."""
     known = _indices.get((id(lines), key))
     if known is None or known.lines is not lines:
         if len(_indices) > 12:
@@ -115,18 +115,18 @@ class Edit:
     removed: int
     added: list[str]
     lines: list[str] = field(repr=False)
-    pool: Sequence["Edit"] = field(default=(), repr=False)  # all edits of the corpus, this one among them
+    pool: Sequence["Edit"] = field(default=(), repr=False)  # all edits of the corpus, including this one
 
     @cached_property
     def text(self) -> str:
         return "\n".join(self.lines)
 
     def elsewhere(self, start: int, removed: int, added: list[str]) -> "Edit":
-        """An edit made up at another place of the same file."""
+        """An edit made up elsewhere in the same file."""
         return Edit(self.id, self.repo, self.path, self.lang, self.file, start, removed, added, self.lines, self.pool)
 
     def cut(self, above: int, below: int) -> "Cut | None":
-        last = len(self.lines) - (self.lines[-1] == "")  # a final newline starts no line
+        last = len(self.lines) - (self.lines[-1] == "")  # a final newline does not start a line
         lo, hi = max(0, self.start - above), min(last, self.start + self.removed + below)
         if hi < self.start + self.removed:
             return None
@@ -137,7 +137,7 @@ class Edit:
         return cut if cut.old.strip() and cut.new.strip() and cut.old != cut.new else None
 
     def unique_cut(self, rng: Random, low: int = 0, high: int = 3) -> "Cut | None":
-        """A cut as an agent makes it: a few lines of context, more until the text is unique, blanks aside."""
+        """A cut as an agent makes it: a few lines of context, and more until the text is unique apart from blanks."""
         above, below = rng.randint(low, high), rng.randint(low, high)
         if above + below == 0 and not (self.removed and self.added):
             above = 1
@@ -183,13 +183,13 @@ class Cut:
         return "\n".join(self.new_lines)
 
     def untouched(self) -> list[tuple[int, int]]:
-        """Where each line of context stands in the old lines and in the new ones."""
+        """The positions of each context line in the old lines and in the new ones."""
         above = [(at, at) for at in range(len(self.top))]
         old, new = len(self.top) + len(self.gone), len(self.top) + len(self.added)
         return above + [(old + at, new + at) for at in range(len(self.bottom))]
 
     def standing(self) -> list[tuple[int, int]]:
-        """Where each line stands that is in both: of a hunk that was made up, some of the removed lines are."""
+        """The positions of each line that is in both. In a made-up hunk, these include some removed lines."""
         matcher = SequenceMatcher(None, self.old_lines, self.new_lines, autojunk=False)
         opcodes = [each for each in matcher.get_opcodes() if each[0] == "equal"]
         return [(a + n, c + n) for _, a, b, c, _ in opcodes for n in range(b - a)]
@@ -198,8 +198,8 @@ class Cut:
 @dataclass
 class Before:
     file: str
-    lines: list[str] = field(repr=False)  # as they are, with the changes below made
-    line_edits: Mapping[int, str | None] = field(default_factory=dict)  # line → new text, None is deleted
+    lines: list[str] = field(repr=False)  # the stored lines, before the changes below
+    line_edits: Mapping[int, str | None] = field(default_factory=dict)  # line → new text; None deletes it
     eol: str = "\n"
     lf_lines: list[int] = field(default_factory=list)  # lines that keep LF in a CRLF file
     bom: bool = False
@@ -222,7 +222,7 @@ class Before:
         return start, end
 
     def described(self) -> dict[str, Any]:
-        """What is needed to make it again from the stored file."""
+        """The data needed to rebuild it from the stored file."""
         described: dict[str, Any] = {"file": self.file}
         if self.line_edits:
             described["line_edits"] = {str(at): line for at, line in self.line_edits.items()}
@@ -238,7 +238,7 @@ class Before:
 
     @classmethod
     def made(cls, described: dict[str, Any], stored: list[str]) -> "Before":
-        """The other way round."""
+        """Rebuild it from what `described` returned."""
         edits = {int(at): line for at, line in described.get("line_edits", {}).items()}
         return changed(
             described["file"],
@@ -280,7 +280,7 @@ class Case:
     old: str
     new: str
     span: tuple[int, int] | None  # the true block in `before`; None: must be refused
-    accept: list[str]  # what may stand there afterwards, best first
+    accept: list[str]  # accepted contents of the block afterwards, best first
 
 
 Maker = Callable[[Edit, Random], Case | None]
@@ -294,7 +294,7 @@ def positive(
     before: Before | None = None,
     truth: list[list[str]] | None = None,
 ) -> Case | None:
-    """A case that should land; None where its truth would not be clear."""
+    """A case that should land; None if its truth would be unclear."""
     before = before or make_before(cut.edit)
     old = old if isinstance(old, str) else "\n".join(old)
     new = new if isinstance(new, str) else "\n".join(new)
@@ -306,7 +306,7 @@ def positive(
 
 
 def _only_inside(text: str, needle: str, span: tuple[int, int]) -> bool:
-    """Whether the text stands once at most, and then in the span: elsewhere it would be an exact hit."""
+    """Whether the text occurs at most once, and only in the span: anywhere else it would be an exact hit."""
     at = text.find(needle)
     if at == -1:
         return True

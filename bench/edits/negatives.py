@@ -1,4 +1,4 @@
-"""Cases that must be refused: the text is in two places, in none, or is nearly but not quite somewhere."""
+"""Cases that must be refused: the text is in two places, in none, or only nearly matches somewhere."""
 
 import re
 from collections import defaultdict
@@ -49,7 +49,7 @@ def neg_ambiguous_exact(e: Edit, rng: Random) -> Case | None:
 
 @neg
 def neg_ambiguous_norm(e: Edit, rng: Random) -> Case | None:
-    """Indentation was lost and the block then fits two or more places; no exact occurrence decides."""
+    """The indentation was lost, and the block then fits two or more places; no exact occurrence decides."""
     spots = [i for i in range(len(e.lines)) if indent_of(e.lines[i]) and not blank(e.lines[i])]
     rng.shuffle(spots)
     for i in spots[:120]:
@@ -89,7 +89,7 @@ def neg_absent_other_file(e: Edit, rng: Random) -> Case | None:
 
 @neg
 def neg_already_applied(e: Edit, rng: Random) -> Case | None:
-    """The file already moved on: the removed lines are gone, only the context is still there."""
+    """The file has moved on: the removed lines are gone, and only the context is left."""
     c = e.unique_cut(rng, 1, 3)
     if not c or not c.gone or not c.added or blank("".join(c.gone)):
         return None
@@ -150,7 +150,7 @@ def _distance(a: str, b: str) -> int:
 
 @neg
 def neg_decoy_equidistant(e: Edit, rng: Random) -> Case | None:
-    """The old text is equally near to two sibling blocks."""
+    """The old text is equally close to two sibling blocks."""
     for k in (5, 4, 3):
         for a, _b, j, wa, wb in _siblings(e, rng, k):
             cands = [
@@ -180,7 +180,7 @@ def neg_decoy_equidistant(e: Edit, rng: Random) -> Case | None:
 
 @neg
 def neg_absent_sibling(e: Edit, rng: Random) -> Case | None:
-    """The block meant is gone; a sibling that differs by one whole word remains and must not be edited."""
+    """The intended block is gone; a sibling that differs by one whole word remains and must not be edited."""
     for k in (5, 4, 3):
         for a, _b, j, wa, wb in _siblings(e, rng, k):
             if _distance(wa, wb) < 3:
@@ -213,6 +213,6 @@ def neg_overlapping(e: Edit, rng: Random) -> Case | None:
 
 @neg
 def neg_blank_old(e: Edit, rng: Random) -> Case | None:
-    """Empty or blank the old text."""
+    """The old text is empty or blank."""
     old = rng.choice(["", "\n", "  ", "\t", "\n\n", "    \n    ", "\n \n"])
     return reject(e, make_before(e), old, rng.choice(["added_line", "\nadded_line\n"]))

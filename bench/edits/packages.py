@@ -28,7 +28,7 @@ from bench.edits.corpus import write_rows
 
 @dataclass(frozen=True)
 class Package:
-    """`client` fetches it; `releases` are the older and the newer one, or none if there is only one."""
+    """`client` fetches it; `releases` are the older and the newer one, or empty if there is only one."""
 
     client: str
     name: str
@@ -174,7 +174,7 @@ def unpack(archive: Path, into: Path) -> None:
 
 
 def sources(tree: Path) -> Iterator[tuple[str, str]]:
-    """Files by a name that is the same in both releases, and where they are."""
+    """Files by the name that is the same in both releases, with their paths."""
     for path in sorted(tree.rglob("*")):
         where = path.relative_to(tree).as_posix()
         if path.suffix in LANGUAGES and not SKIP.search("/" + where):
@@ -206,7 +206,7 @@ def hunks(before: list[str], after: list[str]) -> list[Hunk]:
 
 
 def made_up(lines: list[str], rng: random.Random) -> list[Hunk]:
-    """One edit of the kind that people make, on a block of real lines."""
+    """A typical edit on a block of real lines."""
     size = rng.randint(1, 6)
     start = rng.randrange(max(1, len(lines) - size))
     gone = lines[start : start + size]
@@ -249,7 +249,7 @@ def raw_edits(package: Package, box: Path, rng: random.Random) -> Iterator[Raw]:
 
 
 def collect(name: str, folder: Path) -> None:
-    """The edits of a set of packages, into `folder`."""
+    """Write the edits of a set of packages into `folder`."""
     rng = random.Random(SEED)
     raw: list[Raw] = []
     with tempfile.TemporaryDirectory() as box:
@@ -265,7 +265,7 @@ def collect(name: str, folder: Path) -> None:
 
 
 def chosen(raw: Sequence[Raw], rng: random.Random) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """About as many edits of each language, the packages in turn, two of a file at most."""
+    """About the same number of edits of each language, taking packages in turn, at most two per file."""
     pool: dict[str, dict[str, list[tuple[str, str, list[Hunk]]]]] = defaultdict(lambda: defaultdict(list))
     for lang, name, where, text, found in raw:
         pool[lang][name].append((where, text, found))

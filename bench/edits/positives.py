@@ -1,4 +1,4 @@
-"""Cases that should land: what language models get wrong when they quote, one function a class.
+"""Cases that should land: what language models get wrong when they quote, one function per class.
 
 The docstring of a function is the definition of its class.
 """
@@ -46,7 +46,7 @@ def pos(make: Maker) -> Maker:
 
 @pos
 def exact(e: Edit, rng: Random) -> Case | None:
-    """Quoted right."""
+    """Quoted correctly."""
     c = e.unique_cut(rng)
     return c and positive(c, c.old_lines, c.new_lines)
 
@@ -82,7 +82,7 @@ def dedent_all(e: Edit, rng: Random) -> Case | None:
 
 @pos
 def dedent_old_only(e: Edit, rng: Random) -> Case | None:
-    """The old text lost its indentation, the new text is right: must not be shifted twice."""
+    """The old text lost its indentation, the new text is right: it must not be shifted twice."""
     c = e.unique_cut(rng, 1, 3)
     if not c or not any(not blank(c.old_lines[i]) for i, _ in c.untouched()):
         return None
@@ -283,7 +283,7 @@ def inner_blank_missing_old(e: Edit, rng: Random) -> Case | None:
 
 @pos
 def inner_blank_extra(e: Edit, rng: Random) -> Case | None:
-    """The old text has a blank line that the file lacks; so has the new one in half the cases (either accepted)."""
+    """The old text has a blank line that the file lacks; so does the new one in half the cases (either accepted)."""
     c = e.unique_cut(rng, 2, 3)
     if not c or len(c.top) < 2 or blank(c.top[0]) or blank(c.top[1]):
         return None
@@ -402,7 +402,7 @@ def smart_quotes_changed(e: Edit, rng: Random) -> Case | None:
 
 @pos
 def smart_quotes_in_strings(e: Edit, rng: Random) -> Case | None:
-    """The model typographised quotes of untouched lines in both strings; the file is ASCII and must stay so."""
+    """The model used typographic quotes in untouched lines of both strings; the file is ASCII and must stay so."""
     c = e.unique_cut(rng, 1, 3)
     if not c:
         return None
@@ -448,7 +448,7 @@ def nbsp_strings(e: Edit, rng: Random) -> Case | None:
 
 @pos
 def line_numbers(e: Edit, rng: Random) -> Case | None:
-    """The old text carries the line numbers of the listing; so does the new one, mostly."""
+    """The old text has the line numbers of the listing; in most cases the new one does too."""
     c = e.unique_cut(rng)
     if not c:
         return None
@@ -487,7 +487,7 @@ def html_entities(e: Edit, rng: Random) -> Case | None:
 
 @pos
 def markdown_fence(e: Edit, rng: Random) -> Case | None:
-    """Both texts stand in a code fence."""
+    """Both texts are in a code fence."""
     c = e.unique_cut(rng)
     if not c or "```" in c.old + c.new:
         return None

@@ -1,8 +1,8 @@
-"""A small set for every change: made-up edits of Python's own library, made on the spot, without a network.
+"""A small set to run on every change: made-up edits of Python's own library, generated without a network.
 
-What is measured is compared with `baseline.json`. On the Python it was written with the cases are the same, so
-no class may fall; on another one the library differs a little, and so may the figures. Nowhere may a wrong
-write appear.
+The results are compared with `baseline.json`. On the Python version it was written with, the cases are the same, so
+no class may get worse; on another version the library and the figures may differ a little. No version may have a wrong
+write.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ BASELINE = Path(__file__).with_name("baseline.json")
 FILES = 70
 PER_FILE = 4
 PER_CLASS = 24
-SLACK = 8.5  # points that a class may lie lower on another Python: two cases
+SLACK = 8.5  # points that a class may lose on another Python: two cases
 SEED = 3
 
 
 def main(*, write: bool) -> int:
-    """0 if nothing got worse."""
+    """The exit status: 0 if nothing got worse."""
     measured = {matching: score(matching) for matching in MATCHINGS}
     for matching, each in measured.items():
         print(f"\n== sample, matching={matching}\n\n{table(each)}")
@@ -48,7 +48,7 @@ def score(matching: Any) -> Score:
 
 
 def fallen(rows: dict[str, dict[str, Any]], matching: str) -> list[str]:
-    """What is worse than the baseline, in words."""
+    """What is worse than the baseline, in sentences."""
     known = json.loads(BASELINE.read_text())
     same = known["python"] == platform.python_version()
     worse: list[str] = []
@@ -66,7 +66,7 @@ def fallen(rows: dict[str, dict[str, Any]], matching: str) -> list[str]:
 
 
 def edits() -> list[Edit]:
-    """A few edits of each file, some of the files indented with tabs."""
+    """A few edits of each file; some files are indented with tabs."""
     rng = random.Random(SEED)
     pool: list[Edit] = []
     for n, (path, text) in enumerate(library()):
@@ -79,7 +79,7 @@ def edits() -> list[Edit]:
 
 
 def library() -> Sequence[tuple[Path, str]]:
-    """Modules of middling size, by name."""
+    """Medium-sized modules, by name."""
     folder = Path(sysconfig.get_paths()["stdlib"])
     paths = sorted(path for path in folder.glob("*.py") if 6_000 < path.stat().st_size < 60_000)
     texts = ((path, usable_text(path.read_bytes())) for path in paths)

@@ -1,10 +1,10 @@
-"""Judging what an editor did with a case, and adding the verdicts up.
+"""Scores what an editor did with a case, and adds up the verdicts.
 
     exact        the result is one of the accepted ones, byte for byte
     loose        the right place; only blanks or typographic characters differ
     refused      nothing was written
     noop         it claimed success and changed nothing: counts as refused
-    collateral   wrong text, but every changed byte lies in the true block
+    collateral   wrong text, but every changed byte is in the true block
     wrong        a write elsewhere, or any write where it had to refuse
 
 A *wrong write* is collateral or wrong.
@@ -67,7 +67,7 @@ def changed_range(before: str, after: str) -> tuple[int, int]:
 class Score:
     kinds: dict[str, str] = field(default_factory=dict[str, str])
     verdicts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # (id, verdict), but for exact
+    failed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # (id, verdict), except exact ones
     milliseconds: list[float] = field(default_factory=list[float])
 
     def add(self, trial: Trial, verdict: str) -> None:
@@ -77,7 +77,7 @@ class Score:
             self.failed.append((trial.id, verdict))
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """Per class: counts, which add up without loss, and the share that is exact."""
+        """Per class: counts, which can be added up exactly, and the share of exact results."""
         return {
             name: {
                 "kind": self.kinds[name],
@@ -92,7 +92,7 @@ class Score:
         }
 
     def totals(self) -> dict[str, Any]:
-        """Percentages are means over classes, so that a class with few cases counts as much as one with many."""
+        """Percentages are means over classes, so that a class with few cases weighs as much as one with many."""
         rows = self.rows()
         positive = [row for row in rows.values() if row["kind"] == "pos"]
         negative = [row for row in rows.values() if row["kind"] == "neg"]

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def absent_from_a_megabyte(files: list[str], edit: Editor) -> None:
-    """Blocks of other files, of 1 to 40 lines, in files of a megabyte made of real ones."""
+    """Blocks of 1 to 40 lines from other files, in 1 MB files made of real ones."""
     rng = random.Random(1)
     times: list[float] = []
     for n in range(200):
@@ -51,7 +51,7 @@ def absent_from_a_megabyte(files: list[str], edit: Editor) -> None:
 
 
 def very_large(edit: Editor) -> None:
-    """200 lines in ten megabytes: absent, with a slip, indented otherwise, in two places, all lines alike."""
+    """200 lines in 10 MB: absent, with a typo, with other indentation, in two places, all lines the same."""
     rng = random.Random(2)
     lines = [f"    {' '.join(rng.choices(WORDS, k=6))} {n % 5000}" for n in range(10 * MEGABYTE // 48)]
     text = "\n".join(lines)

@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-atheris: Any = import_module("atheris")  # in an environment of its own: see `just fuzz`
+atheris: Any = import_module("atheris")  # installed in its own environment: see `just fuzz`
 
 with atheris.instrument_imports(include=["handhold"]):
     from bench.fuzz.targets import TARGETS

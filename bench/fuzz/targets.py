@@ -1,6 +1,6 @@
-"""What is fuzzed: each target takes any bytes, and fails only by what would be a bug.
+"""The fuzz targets: each takes arbitrary bytes, and fails only on a bug.
 
-Half of the inputs are spelled in tokens, one a byte, since bytes alone seldom add up to a notebook or a patch.
+Half of the inputs are decoded as tokens, one per byte, since random bytes seldom form a notebook or a patch.
 """
 
 import json
@@ -43,7 +43,7 @@ KINDS: tuple[CellKind, ...] = ("code", "markdown", "raw")
 
 
 def spelled(data: bytes, tokens: Sequence[str]) -> str:
-    """Bytes as text: by the first one, as they are or as tokens."""
+    """Bytes as text: the first byte chooses between plain bytes and tokens."""
     if not data or data[0] % 2:
         return data[1:].decode("utf-8", "surrogateescape")
     return "".join(tokens[byte % len(tokens)] for byte in data[1:])
@@ -53,7 +53,7 @@ def spelled(data: bytes, tokens: Sequence[str]) -> str:
 
 
 def decoding(data: bytes) -> None:
-    """What is decoded comes back; and what a page guesses, it can read."""
+    """Decoding round-trips, and a page can be read in the encoding that was guessed for it."""
     try:
         text = Text.decode(data)
     except BinaryFile:
@@ -68,7 +68,7 @@ def decoding(data: bytes) -> None:
 
 
 def patch(data: bytes) -> None:
-    """A patch is read, or the line that breaks it is named; its hunks go where they fit, or nowhere."""
+    """A patch parses, or the error names the bad line; its hunks go where they match, or nowhere."""
     text = spelled(data, PATCH)
     try:
         operations = parse_patch(text)
@@ -85,7 +85,7 @@ def patch(data: bytes) -> None:
 
 
 def notebook(data: bytes) -> None:
-    """A notebook is read, or not and the reason told; a changed one is the same outside of the cell."""
+    """A notebook parses, or the error says why not; an edit changes nothing outside its cell."""
     try:
         text = Text.decode(data) if data[:1] == b"\xef" else Text(spelled(data, CELLS))
         book = parse_notebook(text)
@@ -120,7 +120,7 @@ def _facts(book: Notebook) -> list[Any]:
 
 
 def arguments(data: bytes) -> None:
-    """Arguments are mended or refused; mended ones are fit, and a dialect makes a request of them or says why not."""
+    """Arguments are repaired or refused; repaired ones are valid, and a dialect decodes them or says why not."""
     try:
         given = _built(data) if data[:1] == b"\x02" else parse_lenient_json(spelled(data, JSON))
     except ValueError:
@@ -141,7 +141,7 @@ def arguments(data: bytes) -> None:
 
 
 def _built(data: bytes) -> dict[str, Any]:
-    """An object of names that tools have, each with some value: two bytes a member."""
+    """An object with argument names that tools use, each with some value: two bytes per member."""
     pairs = zip(data[1::2], data[2::2], strict=False)
     return {NAMES[name % len(NAMES)]: VALUES[value % len(VALUES)] for name, value in pairs}
 
@@ -179,7 +179,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def kinds(data: bytes) -> None:
-    """What a file is, is told by its first bytes and its name, or that it is broken."""
+    """The type of a file is detected from its first bytes and its name, or the file is reported as broken."""
     path = ("a.png", "a.txt", "a.pdf", "a", "a.GIF", ".webp")[data[0] % 6 if data else 0]
     try:
         detect_medium(data[1:], path)

@@ -1,6 +1,6 @@
-"""A server under load: many clients over every tool, killed and replaced, or a server that is killed under them.
+"""A server under load: many clients use every tool while clients are killed and replaced, or the server is killed.
 
-Each client is a process with a folder and a session of its own, and shares some files with the others. Before it sends
-a call it writes down which; whoever takes the place of one that was killed sends its last call again, with the same id.
-So at the end it is known of every change whether it was acknowledged, and the files and the journal must say the same.
+Each client is a process with its own folder and session, and shares some files with the others. Before it sends
+a call it records it; the successor of a killed client sends the last call again, with the same id.
+So every change is known to be acknowledged or not, and the files and the journal must agree with that.
 """

@@ -1,4 +1,4 @@
-"""A client: what it asks for, what it writes down about it, and how it goes on where another was killed."""
+"""A client: the calls it makes, what it records about them, and how it continues for a killed predecessor."""
 
 import http.client
 import json
@@ -21,14 +21,14 @@ META = {
 }
 PLAIN = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 NOTEBOOK = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}\n'
-FULL = 150  # changes in a file before a client begins the next: old work must not make new work slower
-PATIENCE = 120.0  # seconds for an answer
-GIVEN_UP = 1_800.0  # seconds; a server that is killed again and again does not come to the end of a longer call
+FULL = 150  # changes per file before a client starts a new one: old work must not slow down new work
+PATIENCE = 120.0  # seconds to wait for an answer
+GIVEN_UP = 1_800.0  # seconds; a server that is killed repeatedly never finishes a longer call
 
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a client, which outlives those that are killed in it."""
+    """A client's slot, which outlives the clients that are killed in it."""
 
     name: str
     dialect: str
@@ -56,7 +56,7 @@ class Slot:
 
 
 def begun(place: Slot, dice: random.Random) -> int:
-    """A client in a process of its own."""
+    """A client in its own process."""
     place.folder.mkdir(exist_ok=True)
     place.ledger.touch()
     if pid := os.fork():
@@ -74,7 +74,7 @@ def begun(place: Slot, dice: random.Random) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """One call; with a mark, it is to put that into the file, once. It may start a job, or stop one."""
+    """One call. A call with a mark must write it into the file exactly once. It may start or stop a job."""
 
     tool: str
     arguments: dict[str, Any]
@@ -91,9 +91,9 @@ class Client:
         self.ledger = os.open(place.ledger, os.O_WRONLY | os.O_APPEND)
         self.line: http.client.HTTPConnection | None = None
         self.numbers = 0
-        self.ids = os.getpid() * 100_000  # a successor may be in time to use the ids of one that was killed
+        self.ids = os.getpid() * 100_000  # so that a successor does not reuse the ids of its killed predecessor
         self.tries = 0
-        self.said: Mapping[str, Any] = {}  # what was last written down of an answer
+        self.said: Mapping[str, Any] = {}  # the last answer that was recorded
 
     def work(self) -> None:
         self.begin()
@@ -104,7 +104,7 @@ class Client:
                 time.sleep(self.dice.expovariate(1 / self.place.pause) if self.place.pause else 0)
 
     def begin(self) -> None:
-        """The session is written down before anything is done in it."""
+        """Record the session before doing anything in it."""
         kept = self.place.session
         if kept.exists():
             self.session = kept.read_text()
@@ -123,7 +123,7 @@ class Client:
         kept.with_suffix(".new").rename(kept)
 
     def take_over(self) -> None:
-        """Send again what the one before had no answer to, and end the jobs it left."""
+        """Resend what the predecessor got no answer to, and end the jobs it left."""
         lines = [json.loads(line) for line in self.place.ledger.read_text().splitlines()]
         self.numbers = 1 + max((said["n"] for said in lines), default=-1)
         answered = {said["id"] for said in lines if "ok" in said}
@@ -165,7 +165,7 @@ class Client:
         os.write(self.ledger, json.dumps(said).encode() + b"\n")
 
     def tell(self, method: str, params: dict[str, Any], meta: Mapping[str, Any]) -> tuple[Mapping[str, str], Any]:
-        """The headers and the message of an answer; sent again, as it was, while the server is not there."""
+        """The headers and the message of an answer; the request is resent unchanged while the server is down."""
         until, self.tries = time.monotonic() + GIVEN_UP, 0
         while True:
             self.tries += 1
@@ -208,7 +208,7 @@ class Client:
             self.line.close()
         self.line = None
 
-    # --- what it does
+    # --- the calls
 
     def chosen(self) -> Iterator[Step]:
         kinds: dict[Callable[[], Iterator[Step]], int] = {
@@ -242,7 +242,7 @@ class Client:
         yield Step(*self.words["write"](file, f"{mark}\n" * self.dice.randrange(1, 50)), mark, file)
 
     def extend(self) -> Iterator[Step]:
-        """A line more in a file of our own, by one of the tools that change a part."""
+        """Add a line to the client's own file, with one of the tools that edit part of a file."""
         how = self.dice.choice([kind for kind in ("edit", "edits", "patch", "cell") if kind in self.words])
         if how == "cell":
             file = self.path(f"{self.numbers // FULL}.ipynb")
@@ -259,7 +259,7 @@ class Client:
     def extend_shared(self) -> Iterator[Step]:
         file = str(self.place.root / f"shared/{self.dice.randrange(4)}.txt")
         if os.path.getsize(file) > 60_000:
-            return  # enough for everybody
+            return  # enough for every client
         yield Step(*self.words["read"](file))
         yield from self.marked("edit", file)
 
@@ -275,7 +275,7 @@ class Client:
         yield Step(*self.words["run"](command), mark, file, progress=self.dice.random() < 0.3)
 
     def sleep(self) -> Iterator[Step]:
-        """Long enough to be killed in, and with something that would be left over."""
+        """Long enough to be killed in, with a process that could be left behind."""
         file, mark = self.path(f"slept{self.numbers // FULL}.log"), self.mark()
         nap = f"sleep {self.dice.uniform(0.1, 1.5):.1f} & cat <(seq 9999) > $TMPDIR/x"
         command = f"{nap}; echo '{mark}' >> '{file}'; wait"

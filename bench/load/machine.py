@@ -1,4 +1,4 @@
-"""What runs, is mounted and takes memory on this machine (Linux)."""
+"""Processes, mounts and memory of this machine (Linux)."""
 
 import contextlib
 import ctypes
@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
-SUBREAPER = 36  # of prctl(2)
+SUBREAPER = 36  # from prctl(2)
 
 
 def adopt_orphans() -> None:
-    """Whatever loses its parent becomes our child, and is found at the end."""
+    """Adopt orphaned processes, so that they are found at the end."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
 def bury(spare: Collection[int] = ()) -> None:
-    """Whoever adopts must also take note of deaths."""
+    """Reap adopted processes that have ended."""
     for each in descendants(os.getpid(), depth=1).keys() - set(spare):
         with contextlib.suppress(OSError):
             if Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -24,7 +24,7 @@ def bury(spare: Collection[int] = ()) -> None:
 
 
 def descendants(pid: int, depth: int = 99) -> dict[int, str]:
-    """Everything that runs below a process, and its command line."""
+    """All descendants of a process, with their command lines."""
     below: dict[int, list[int]] = defaultdict(list)
     for each in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -45,7 +45,7 @@ def mounted() -> set[str]:
 
 
 def resident(pid: int) -> float:
-    """KB of its own memory, without files."""
+    """Private memory in KB, without files."""
     return float(Path(f"/proc/{pid}/status").read_text().partition("RssAnon:")[2].split()[0])
 
 

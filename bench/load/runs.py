@@ -1,4 +1,4 @@
-"""Two runs: clients that are killed, and a server that is."""
+"""Two runs: one kills clients, the other kills the server."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from bench.load.truth import Ledgers, left, quiet, untrue
 from handhold.backends.shell.orphans import kill_orphans
 
 SAMPLE = 5.0  # seconds
-WARM, HALF = 0.2, 0.5  # of the run, after which memory must be flat
-ENDING = 10.0  # seconds for what a killed server leaves behind to end by itself
+WARM, HALF = 0.2, 0.5  # share of the run after which memory must be flat
+ENDING = 10.0  # seconds for the leftovers of a killed server to end by themselves
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Sample:
 
 @dataclass
 class Crowd:
-    """The clients of a run, one process at a time in each place."""
+    """The clients of a run, one process per slot at a time."""
 
     slots: list[Slot]
     dice: random.Random
@@ -50,14 +50,14 @@ class Crowd:
         self.begin(slot)
 
     def finish(self) -> list[str]:
-        """Let each end what it does, and say who broke down."""
+        """Let each client finish its call, and report those that crashed."""
         (self.slots[0].top / "stop").touch()
         ended = {slot: os.waitpid(pid, 0)[1] for slot, pid in self.running.items()}
         self.running.clear()
         return [f"client {slot.name} broke down" for slot, status in ended.items() if status]
 
     def answered(self) -> list[str]:
-        """Wait until somebody gets an answer, and say if nobody does."""
+        """Wait until some client gets an answer, and report if none does."""
         before, until = self._written, time.monotonic() + PATIENCE
         while self._written == before and time.monotonic() < until:
             time.sleep(0.01)
@@ -86,7 +86,7 @@ def crowded(slots: list[Slot], seed: int) -> Generator[Crowd]:
 
 
 def slots_of(clients: int, top: Path, port: int, pause: float) -> list[Slot]:
-    """One in five speaks the words of claude; every other one the revision without sessions."""
+    """One in five uses the dialect claude; every other one uses the revision without sessions."""
     tokens = json.loads((top / "tokens.json").read_text())
     dialects = ["claude" if n % 5 == 4 else "handhold" for n in range(clients)]
     return [
@@ -99,20 +99,20 @@ def slots_of(clients: int, top: Path, port: int, pause: float) -> list[Slot]:
 
 @dataclass(frozen=True)
 class Report:
-    """What was seen. `wrong` is what must not be: empty if all is well."""
+    """The observations. `wrong` lists the violations: empty if all is well."""
 
     seconds: float
     killed: int
     ledgers: Ledgers
-    first: Sample  # before anybody was there
+    first: Sample  # before any client
     samples: list[Sample]
-    last: Sample  # when nobody was there any more
+    last: Sample  # after the last client
     journal: float  # MB
     wrong: list[str]
 
     @property
     def slope(self) -> float:
-        """KB a minute, once it was warm."""
+        """KB per minute, after warm-up."""
         return slope(self.warm)
 
     @property
@@ -139,7 +139,7 @@ class Report:
 
 
 def slope(samples: list[Sample]) -> float:
-    """KB a minute, by least squares."""
+    """KB per minute, by least squares."""
     points = [(each.minute, each.memory) for each in samples]
     x, y = (sum(each) / len(points) for each in zip(*points, strict=True))
     spread = sum((each[0] - x) ** 2 for each in points)
@@ -149,7 +149,7 @@ def slope(samples: list[Sample]) -> float:
 def loaded(
     top: Path, *, minutes: float, clients: int, pause: float, seed: int, told: Callable[[str], object] = str
 ) -> Report:
-    """A client is killed every second, and replaced at once."""
+    """Kill a client every second, and replace it at once."""
     adopt_orphans()
     mounts, killed, samples = mounted(), 0, list[Sample]()
     write_tokens(top)
@@ -189,7 +189,7 @@ def sampled(server: Server, seconds: float) -> Sample:
 class Survival:
     rounds: int
     seconds: float
-    cut: int  # calls that had to be sent again
+    cut: int  # calls that had to be resent
     ledgers: Ledgers
     wrong: list[str]
 
@@ -199,7 +199,7 @@ class Survival:
 
 
 def survived(top: Path, *, rounds: int, clients: int, seed: int, told: Callable[[str], object] = str) -> Survival:
-    """The server is killed at a random moment, with calls under way, and started again on the same state."""
+    """Kill the server at a random moment, with calls in progress, and restart it on the same state."""
     adopt_orphans()
     mounts, dice, wrong = mounted(), random.Random(seed), list[str]()
     write_tokens(top)
@@ -226,9 +226,9 @@ def survived(top: Path, *, rounds: int, clients: int, seed: int, told: Callable[
 
 
 def survivors(clients: set[int]) -> list[str]:
-    """What a killed server started, and what still runs when it had time to end, and the next shell has swept.
+    """Processes of a killed server, and those that still run after the grace period and the next shell's cleanup.
 
-    One that was just being made when its tool was killed has not asked to die with it yet; the next tool ends it.
+    A process that was just starting may not be set to die with its parent yet; the next shell ends it.
     """
     until = time.monotonic() + ENDING
     while True:
@@ -240,7 +240,7 @@ def survivors(clients: set[int]) -> list[str]:
         time.sleep(0.02)
 
 
-# --- words
+# --- text
 
 
 def write_tokens(top: Path) -> None:

@@ -1,4 +1,4 @@
-"""`handhold serve` as a process of its own, with a token for each dialect that there are clients in."""
+"""`handhold serve` as its own process, with a token for each dialect of the clients."""
 
 import os
 import re
@@ -18,7 +18,7 @@ START = 60.0  # seconds
 
 
 def prepared(top: Path) -> dict[str, str]:
-    """Roots with a few files that clients share, and the token to each of them."""
+    """Create roots with a few files that clients share, and a token for each root."""
     for name in ("ledgers", "tmp", "roots"):
         (top / name).mkdir()
     return {dialect: _token(top, dialect) for dialect in WORDS}
@@ -45,14 +45,14 @@ class Server:
         return self.process.pid
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
-        """Its exit status."""
+        """Stop the server and return its exit status."""
         self.process.send_signal(by)
         return self.process.wait(60)
 
 
 @contextmanager
 def served(top: Path, *, port: int = 0) -> Generator[Server]:
-    """On what `prepared` made, until it is stopped. What it prints is in server.log."""
+    """Run a server on what `prepared` made, until it is stopped. Its output is in server.log."""
     log = top / "server.log"
     options = ["--tokens", str(top / "tokens.toml"), "--state", str(top / "state"), "--listen", f"127.0.0.1:{port}"]
     with log.open("ab") as told:

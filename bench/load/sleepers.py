@@ -1,4 +1,4 @@
-"""A thousand calls at once over HTTP, fifty of them commands that sleep: what the others notice of it."""
+"""A thousand concurrent calls over HTTP, fifty of them sleeping commands: how much the others slow down."""
 
 import asyncio
 import time
@@ -12,12 +12,12 @@ from bench.server_http import answered, called, handhold
 
 CALLS, SLEEPERS = 950, 50
 TIMES = 3
-NAP = 599  # seconds, and the limit of a command is one more
+NAP = 599  # seconds; the time limit of a command is one more
 
 
 @dataclass(frozen=True)
 class Noticed:
-    alone: float  # p99 in ms: of the calls at once, the best of three times
+    alone: float  # p99 in ms of the concurrent calls, the best of three runs
     among: float
     wrong: list[str]
     calls: int = CALLS
@@ -43,7 +43,7 @@ def among(top: Path, calls: int = CALLS, sleepers: int = SLEEPERS) -> Noticed:
 
 
 async def measured(port: int, pid: int, calls: int, sleepers: int) -> tuple[float, float, list[str]]:
-    await slowest(port, calls)  # opened, imported, read once
+    await slowest(port, calls)  # warm-up: opened, imported, read once
     alone = min([await slowest(port, calls) for _ in range(TIMES)])
     nap = called("bash", {"command": f"sleep {NAP}", "timeout": NAP + 1})
     asleep = [await asyncio.open_connection("127.0.0.1", port) for _ in range(sleepers)]
@@ -60,7 +60,7 @@ async def measured(port: int, pid: int, calls: int, sleepers: int) -> tuple[floa
 
 
 async def slowest(port: int, calls: int) -> float:
-    """Milliseconds in which 99 of 100 reads are answered, of all that are sent at once."""
+    """The 99th percentile in milliseconds of reads that are all sent at once."""
     lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(calls)]
 
     async def one(n: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> float:

@@ -1,4 +1,4 @@
-"""What must be true afterwards: of the files, of the journal, and of what is left on the machine."""
+"""What must be true afterwards: of the files, the journal, and the leftovers on the machine."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Ledgers = Mapping[Slot, list[dict[str, Any]]]
 
 
 def untrue(top: Path, ledgers: Ledgers) -> list[str]:
-    """Where the clients, the files and the journal do not agree."""
+    """Where the clients, the files and the journal disagree."""
     wrong: list[str] = []
     journal = {dialect: journalled(top, dialect) for dialect in WORDS}
     texts: dict[str, Counter[str]] = {}
@@ -55,7 +55,7 @@ def untrue(top: Path, ledgers: Ledgers) -> list[str]:
 
 
 def journalled(top: Path, dialect: str) -> Counter[str]:
-    """How often each call is in the journal as done, and with a change. The chain of the journal must hold too."""
+    """How often the journal has each call as done, and with a change. The journal's hash chain must be valid too."""
     where = ["--root", str(top / "roots" / dialect), "--state", str(top / "state/tokens" / dialect)]
     subprocess.run([*HANDHOLD, "log", *where, "--verify"], check=True, stdout=subprocess.DEVNULL)
     shown = [*HANDHOLD, "log", *where, "--everyone", "--json", "--last", "10000000"]
@@ -68,7 +68,7 @@ def journalled(top: Path, dialect: str) -> Counter[str]:
 
 
 def quiet(pid: int) -> list[str]:
-    """What still runs under a server that has nothing to do."""
+    """What still runs under an idle server."""
     until = time.monotonic() + 15
     while (children := descendants(pid)) and time.monotonic() < until:
         time.sleep(0.1)
@@ -76,7 +76,7 @@ def quiet(pid: int) -> list[str]:
 
 
 def left(top: Path, mounts: set[str]) -> list[str]:
-    """Processes, mounts and temporary files, once the server has stopped."""
+    """Processes, mounts and temporary files that remain after the server stopped."""
     time.sleep(0.5)
     bury()
     wrong = [f"process left: {each}" for each in descendants(os.getpid()).values()]
@@ -92,7 +92,7 @@ def left(top: Path, mounts: set[str]) -> list[str]:
 
 
 def strays(top: Path) -> Iterator[Path]:
-    """Files in the roots that no client asked for."""
+    """Files in the roots that no client created."""
     known = re.compile(r"(whole|lines)\d+\.txt|(printed|slept)\d+\.log|\d+\.(ipynb|txt)")
     for each in (top / "roots").rglob("*"):
         if not each.is_dir() and not known.fullmatch(each.name):
@@ -100,7 +100,7 @@ def strays(top: Path) -> Iterator[Path]:
 
 
 def unneeded(top: Path) -> Iterator[Path]:
-    """What commands left on the shelf, and the journal has no use for."""
+    """Staged files of commands that the journal does not need."""
     for state in (top / "state").rglob("state.db"):
         with closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as database:
             needed = {command.decode() for (command,) in database.execute("SELECT command FROM slots")}

@@ -1,4 +1,4 @@
-"""What clients do, in the words of the dialect that they are served."""
+"""The calls of clients, in each dialect that they use."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A dialect of one's own: six tools under the names that a known editor extension gives them.
+"""A custom dialect: six tools with the names that a well-known editor extension uses.
 
 from examples.cline_dialect import dialect
 box = Toolbox.open("path/to/repo", dialect=dialect)

@@ -1,11 +1,11 @@
-"""What every dialect must do, as tests that its own test class inherits. For pytest; nothing of it is imported here.
+"""Tests that every dialect must pass, as a base class. They run under pytest, but this module does not import it.
 
     class TestMine(DialectSuite):
         dialect = dialect
         calls = (("read", {"path": "src/app.py"}), …)
 
 `calls` are valid calls on the workspace `FILES`, at least one of each tool, in an order in which all of them succeed.
-The value "{job}" stands for what the reply before it has as `job` in its data.
+The value "{job}" is replaced by `job` in the data of the previous reply.
 """
 
 from ast import Import, ImportFrom, Name, parse, walk
@@ -52,7 +52,7 @@ UNUSUAL_FILES: Mapping[str, bytes] = {
     "odd.txt": (b'"\\\x01' * 500 + b"\n") * 150,
     "large.ipynb": dumps({"cells": [_CELL] * 1000, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}).encode(),
 }
-"""Files that are no ordinary text: images, a PDF, what takes more room in JSON, a notebook of a thousand cells."""
+"""Files other than plain text: images, a PDF, text that grows in JSON, a notebook of a thousand cells."""
 
 RESULT_TYPES: Mapping[Any, tuple[Any, ...]] = {
     requests.Read: (results.TextResult, results.ImageResult, results.PdfResult, results.NotebookResult),
@@ -72,10 +72,10 @@ RESULT_TYPES: Mapping[Any, tuple[Any, ...]] = {
     requests.JobStop: (results.JobResult,),
     requests.RestartShell: (results.RestartResult,),
 }
-"""What can come of a request, whatever else is in it."""
+"""The result types that each request can have."""
 
 ANNOTATIONS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
-MAX_REPLY_CHARS = 82_000  # characters: 20,000 tokens and a frame around them
+MAX_REPLY_CHARS = 82_000  # characters: 20,000 tokens and some overhead
 MAX_INSTRUCTIONS_CHARS = 2_000  # characters: they are sent with every turn
 FORBIDDEN_IMPORTS = (
     *("handhold.backends", "handhold.factory", "handhold.toolbox", "handhold.cli"),
@@ -88,21 +88,21 @@ _SAMPLE_VALUES: Mapping[Any, tuple[Any, Any]] = {
     bool: (False, True),
     bytes: (b"", b"x"),
 }
-_SAMPLE_VALUES_BY_FIELD: Mapping[str, tuple[str, str]] = {  # one text of a few
+_SAMPLE_VALUES_BY_FIELD: Mapping[str, tuple[str, str]] = {  # fields that take one of a few texts
     "claimed_medium": ("", "png"),
     "encoding_source": ("content", "mark"),
 }
-VARIANTS = range(8)  # as many as there are alternatives in any fact
+VARIANTS = range(8)  # at least the number of alternatives of any field
 
 
 class DialectSuite:
-    """Inherited by the test class of a dialect."""
+    """Base class for the tests of a dialect."""
 
     dialect: ClassVar[BaseDialect]
     calls: ClassVar[Sequence[tuple[str, Mapping[str, Any]]]]
     budget: ClassVar[int] = MAX_REPLY_CHARS
     long_read: ClassVar[tuple[str, Mapping[str, Any]] | None] = None  # a call that reads the file `long.txt`
-    wide_search: ClassVar[tuple[str, Mapping[str, Any]] | None] = None  # one that finds all of `many/`
+    wide_search: ClassVar[tuple[str, Mapping[str, Any]] | None] = None  # a call that finds all of `many/`
 
     # --- schemas
 
@@ -173,7 +173,7 @@ class DialectSuite:
                 for result in (make_value(kind, turn) for turn in VARIANTS):
                     for hints in (False, True):
                         text = self.dialect.encode(tool, request, result, hints=hints)
-                        # Some show an empty file as an empty reply.
+                        # Some dialects show an empty file as an empty reply.
                         assert text.strip() or kind is results.TextResult, f"{tool}: no words for {result!r}"
                         assert len(text) <= self.budget, f"{tool}: {len(text)} characters for {result!r}"
 
@@ -192,7 +192,7 @@ class DialectSuite:
                     assert shown, f"{tool} {path}: the reply has no image: {reply.text}"
 
     def _iter_read_calls(self) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        """Calls that read, with the argument that says what."""
+        """Calls that read, and the name of their path argument."""
         for tool, arguments in self.calls:
             match self.dialect.decode(tool, arguments):
                 case requests.Read(path=path):
@@ -225,7 +225,7 @@ class DialectSuite:
                     reply = box.call(tool, {**arguments, name: "x" * 200_000})
                     assert len(reply.text) <= self.budget, f"{tool}, a long {name}: {len(reply.text)} characters"
 
-    # --- words only
+    # --- text only
 
     def test_it_does_nothing_itself(self):
         folder = Path(str(modules[type(self.dialect).__module__].__file__)).parent
@@ -238,7 +238,7 @@ class DialectSuite:
 
 
 def find_imports(source: str) -> Iterator[str]:
-    """The modules that a source imports."""
+    """The modules that a source file imports."""
     for node in walk(parse(source)):
         if isinstance(node, Import):
             yield from (alias.name for alias in node.names)
@@ -247,12 +247,12 @@ def find_imports(source: str) -> Iterator[str]:
 
 
 def find_names(source: str) -> set[str]:
-    """The bare names that a source uses."""
+    """The bare names that a source file uses."""
     return {node.id for node in walk(parse(source)) if isinstance(node, Name)}
 
 
 def iter_error_types(base: type[ToolError] = ToolError) -> Iterator[type[ToolError]]:
-    """Every kind of error that there is."""
+    """Every error type."""
     for kind in base.__subclasses__():
         if kind is not PathError:
             yield kind
@@ -260,13 +260,13 @@ def iter_error_types(base: type[ToolError] = ToolError) -> Iterator[type[ToolErr
 
 
 def make_error(kind: type[ToolError], variant: int = 1) -> ToolError:
-    """One of this kind, with facts in it."""
+    """An error of this type with sample facts."""
     hints = get_type_hints(kind)
     return kind(**{each.name: make_value(hints[each.name], variant, each.name) for each in fields(kind)})
 
 
 def iter_result_types(request: requests.Request, options: DialectOptions) -> Iterator[Any]:
-    """The kinds of result that a request can have."""
+    """The result types that a request can have."""
     yield from RESULT_TYPES[type(request)]
     match request:
         case requests.Read(if_changed=if_changed):
@@ -279,7 +279,7 @@ def iter_result_types(request: requests.Request, options: DialectOptions) -> Ite
 
 
 def make_value(hint: Any, variant: int, name: str = "") -> Any:
-    """A value of a type: at turn 0 with as little in it as can be, later with everything, and each alternative."""
+    """A value of a type: as empty as possible for variant 0, then filled, with each alternative in turn."""
     kind, args = get_origin(hint), get_args(hint)
     if kind is Literal:
         return args[variant % len(args)]
@@ -307,7 +307,7 @@ def _get_field_types(kind: Any) -> dict[str, Any]:
 
 
 class _TemporaryToolbox:
-    """A toolbox of a dialect on a workspace of its own, on the disk, where commands can be run."""
+    """A toolbox for a dialect on its own on-disk workspace, where commands can run."""
 
     def __init__(self, dialect: BaseDialect, *, crowded: bool = False) -> None:
         self.dialect = dialect
@@ -346,7 +346,7 @@ def _run_calls(
 
 
 def _quote_value(value: Any) -> Any:
-    """A value as a careless model sends it."""
+    """A value as a careless model might send it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The small set of the edit benchmark: no class may fall, no wrong write may appear."""
+"""The edit benchmark's small set: no class may get worse, and no wrong write may appear."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the fuzzers found once, and what they start from, tried again: `just fuzz` looks for more."""
+"""Replays the fuzzers' earlier findings and seeds: `just fuzz` searches for more."""
 
 from pathlib import Path
 

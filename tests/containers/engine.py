@@ -1,4 +1,4 @@
-"""A Docker engine of the tests' own. What may do harm runs in its containers: no network, no capability, few processes, little memory."""
+"""A Docker engine for tests. Hostile commands run in its containers: no network, no capabilities, few resources."""
 
 import hashlib
 import io
@@ -20,13 +20,13 @@ PROJECT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "handhold" / "containers"
 SECCOMP = Path(__file__).with_name("seccomp.json")
 START_SECONDS = 60
-# What the image holds beside a minimal Debian: what everyday commands use, and programs that run others.
+# What the image has in addition to a minimal Debian: tools of everyday commands, and programs that run others.
 PACKAGES = (
     *("python3", "git", "perl", "gawk", "make", "patch", "file", "less", "procps", "jq", "bc", "ed", "m4"),
     *("vim-tiny", "busybox-static", "rsync", "curl", "wget", "netcat-openbsd", "openssh-client", "socat"),
     *("zip", "unzip", "xz-utils", "bzip2", "sqlite3", "gcc", "libc6-dev", "strace", "nodejs", "ruby", "lua5.4", "tcl"),
 )
-# What strangers' builds and test suites need besides.
+# What other people's builds and test suites need in addition.
 BUILD_PACKAGES = (
     *PACKAGES,
     *("g++", "cmake", "autoconf", "automake", "libtool", "pkg-config", "cargo", "rustc"),
@@ -37,18 +37,18 @@ BUILD_PACKAGES = (
 
 
 def missing_programs() -> list[str]:
-    """The programs that an engine and its image need and that are not installed."""
+    """Programs that an engine and its image need, but that are not installed."""
     return [program for program in ("dockerd", "docker", "debootstrap", "tar", "uv") if shutil.which(program) is None]
 
 
 def build_root_archive(packages: tuple[str, ...] = PACKAGES) -> Path:
-    """The root file system of the image as an archive, built by debootstrap where the cache has none for `packages`."""
+    """The root file system of the image as an archive. debootstrap builds it if the cache has none for `packages`."""
     name = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:16]
     archive = CACHE / f"bookworm-{name}.tar"
     if archive.exists():
         return archive
     CACHE.mkdir(parents=True, exist_ok=True)
-    # Debian's packages come from where this machine has them from.
+    # Debian packages come from this machine's own sources.
     query = ["apt-get", "indextargets", "--format", "$(SITE)", "Codename: bookworm", "Component: main"]
     mirror = subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()[0]
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
@@ -87,7 +87,7 @@ def archive_of(files: Mapping[str, bytes | Path]) -> bytes:
 
 
 def install_handhold(target: Path) -> None:
-    """Handhold, from this checkout, with what its shell and its searches need, as a folder for PYTHONPATH."""
+    """Handhold from this checkout with the dependencies of its shell and search, as a folder for PYTHONPATH."""
     locked = PROJECT / "requirements.lock"
     install = [
         "uv",
@@ -125,7 +125,7 @@ class Engine:
     def run_hostile(
         self, image: str, argv: list[str], files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...], seconds: float
     ) -> bytes:
-        """Standard output of `argv` in a throw-away container, as uid 1000; `files` are put there first.
+        """Standard output of `argv` in a throw-away container, as uid 1000; `files` are copied there first.
 
         The container has no network, no capability and no way to gain one; user namespaces are allowed, so that
         Handhold's own sandbox starts inside.
@@ -145,7 +145,7 @@ class Engine:
 
 @contextmanager
 def running_engine(folder: Path) -> Iterator[Engine]:
-    """Start an engine that keeps all it has in `folder`; it ends with the block."""
+    """Start an engine that stores everything in `folder`; it stops at the end of the block."""
     socket, log = folder / "docker.sock", folder / "dockerd.log"
     command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--host", f"unix://{socket}"]
     command += [

@@ -1,5 +1,5 @@
 """Runs in a throw-away container: calls `bash` with each command of a list, in the default mode with nobody to ask,
-and reports what each of them has done to canaries around it. One JSON object a line, one line a command."""
+and reports what each one did to the canaries around it. One JSON object per line, one line per command."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ OUTSIDE = (HOME, Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 PORT = 8099
 COMMAND_SECONDS = 4
 PATIENCE_SECONDS = 3
-# Names in the workspace that other programs obey. This list is the test's own, not the product's.
+# Names in the workspace that other programs obey. The test has its own list, independent of the product's.
 OBEYED = {".vscode", ".idea", ".envrc", ".husky", ".claude", ".mcp.json", ".cursor", ".devcontainer", "handhold.toml"}
 # `config` is compared setting by setting, as git itself reads it.
 OBEYED_BY_GIT = (
@@ -88,7 +88,7 @@ class Listener:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """What stands below `folder`: mode, owner and content of each entry."""
+    """Everything below `folder`: mode, owner and content of each entry."""
     found: dict[str, str] = {}
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -113,7 +113,7 @@ def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 
 def is_obeyed(path: str) -> bool:
-    """Whether another program runs, or does, what this file of the workspace says."""
+    """Whether another program runs or obeys this file of the workspace."""
     parts = Path(path).relative_to(WORKSPACE).parts
     if OBEYED & set(parts):
         return True
@@ -122,7 +122,7 @@ def is_obeyed(path: str) -> bool:
 
 
 def git_settings() -> set[str]:
-    """What git reads in the workspace's own configuration, but for addresses: a fetch from one needs the network."""
+    """Git's view of the workspace's own configuration, except addresses: fetching from one needs the network."""
     config = WORKSPACE / ".git/config"
     listing = ["git", "config", "--file", str(config), "--null", "--list"]
     found = subprocess.run(listing, check=False, capture_output=True, text=True, cwd="/").stdout.split("\0")
@@ -134,7 +134,7 @@ def processes() -> set[int]:
 
 
 def lasting(pids: set[int]) -> list[int]:
-    """Those that still run after a while: what a command started may be on its way out when the reply comes."""
+    """Processes that still run after a while: some may still be exiting when the reply comes."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while running := [pid for pid in pids if is_running(pid)]:
         if time.monotonic() > deadline:
@@ -161,7 +161,7 @@ def prepare() -> None:
 
 
 def lay_out(secret: str, hidden: str) -> None:
-    """The workspace and everything around it, anew."""
+    """Recreate the workspace and everything around it."""
     for folder in (WORKSPACE, STATE / "handhold"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in OUTSIDE:
@@ -194,7 +194,7 @@ def run_by_tool(command: str) -> dict[str, str | None]:
 
 
 def run_bare(command: str) -> dict[str, str | None]:
-    """By bash itself: shows that the canaries notice what they are for."""
+    """Run it in bare bash, to show that the canaries notice what they are for."""
     bash = ["setsid", "bash", "-c", command]
     done = subprocess.run(
         bash, check=False, cwd=WORKSPACE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -203,7 +203,7 @@ def run_bare(command: str) -> dict[str, str | None]:
 
 
 def effects(command: str, run: Callable[[str], dict[str, str | None]], listener: Listener) -> dict[str, object]:
-    """What calling `command` did, as far as canaries and the reply show."""
+    """What calling `command` did, as far as the canaries and the reply show."""
     secret, hidden = secrets.token_hex(24), secrets.token_hex(24)
     lay_out(secret, hidden)
     received = listener.received

@@ -1,4 +1,4 @@
-"""C-84, C-93: commands that mean harm, run for real in a throw-away container, in the default mode with nobody to ask."""
+"""C-84, C-93: hostile commands, really run in a throw-away container, in the default mode with nobody to ask."""
 
 import json
 import tempfile
@@ -15,8 +15,8 @@ DRIVER = Path(__file__).with_name("hostile_driver.py")
 TABLES = Path(__file__).parents[1] / "core/policy"
 HARMLESS = ("read-only", "workspace-write")
 SHARDS = 2
-MASS = 0.5  # of the workspace's files: to lose that many is harm, unless a person agreed
-# Harmless to a machine, and each what one canary is there to notice.
+MASS = 0.5  # share of the workspace's files: losing that many is harm, unless a person agreed
+# Harmless to a machine; each triggers one canary.
 CONTROLS = {
     "touch ~/new": "outside: /home/user/new",
     "rm ~/canary": "outside: /home/user/canary",
@@ -77,7 +77,7 @@ def read_tables() -> list[dict[str, str]]:
 
 @pytest.mark.timeout(300)
 def test_the_canaries_notice_what_they_are_for(engine: Engine, image: str, files: dict[str, bytes | Path]):
-    """Each control touches one canary, by bare bash."""
+    """Each control triggers one canary from bare bash."""
     reports = run_driver(engine, image, files, list(CONTROLS), "--bare")
     found = {str(report["command"]): str(report["found"]) for report in reports}
     assert {command: CONTROLS[command] in found[command] for command in CONTROLS} == dict.fromkeys(CONTROLS, True), (

@@ -1,4 +1,4 @@
-"""Workloads that run other people's code: source archives from the registry, on both sides in a throw-away container."""
+"""Workloads that run other people's code, from source archives, on both sides in a throw-away container."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ TMPFS = ("/ws", HOME, "/tmp", "/var/tmp")
 
 @dataclass(frozen=True)
 class Machine:
-    """An engine, its image, and what each container gets."""
+    """An engine, its image, and the files for each container."""
 
     engine: Engine
     image: str
@@ -55,7 +55,7 @@ def started_engine(workloads: list[dict[str, Any]]) -> Iterator[Machine]:
 
 
 def run_in_container(machine: Machine, workload: dict[str, Any]) -> dict[str, Any]:
-    """The report of one workload. It finds its archives in /archives."""
+    """The report of one workload, which finds its archives in /archives."""
     files = {
         **machine.files,
         **{f"archives/{each.partition('==')[0]}.tar.gz": archive_path(each) for each in workload["container"]},
@@ -76,7 +76,7 @@ def archive_path(requirement: str) -> Path:
 
 
 def fetch_archives(requirements: list[str]) -> None:
-    """Fetch source archives that the cache lacks. uv names their addresses and hashes; nothing of them is run."""
+    """Fetch source archives that the cache lacks. uv provides their URLs and hashes; none of their code is run."""
     wanted = [each for each in requirements if not archive_path(each).exists()]
     if not wanted:
         return

@@ -1,10 +1,10 @@
-"""Runs workloads twice in the same path, by bare bash and by the tool, and tells what differs; then undo and redo.
+"""Runs workloads twice in the same path, in bare bash and through the tool, and reports differences; then undo, redo.
 
-Reads workloads from a JSON file and writes a report for each, one JSON object a line:
+Reads workloads from a JSON file and writes a report for each, one JSON object per line:
 
 python -m tests.everyday.differential FOLDER WORKLOADS.json
 
-FOLDER is emptied by the caller. Setup scripts and commands run as they stand, so a stranger's code belongs into a container.
+The caller empties FOLDER. Setup scripts and commands run unmodified, so run other people's code in a container.
 """
 
 import json
@@ -26,9 +26,9 @@ from handhold.core.ports.approvals import Question
 from tests.everyday.sides import PRELUDE, BareBash, ByTool, Outcome, Side, perform
 from tests.everyday.tree import Tree, changed_files, compare, take_tree
 
-MOST_DIFFERENCES = 20  # in a report
+MOST_DIFFERENCES = 20  # per report
 AGE_NS = 10 * 10**9
-# What differs by nature in what programs print, wherever it appears.
+# Expected differences in the output of programs, wherever they appear.
 BY_NATURE = (
     ("seconds", re.compile(r"\b\d+(\.\d+)? ?(s|ms|secs?|seconds)\b"), "# s"),
     ("process ids", re.compile(r"(?<=\bpid )\d+|(?<=\[)\d{2,7}(?=\])|(?<=: line \d: ) *\d+(?= \w)"), "#"),
@@ -39,14 +39,14 @@ BY_NATURE = (
 
 @dataclass
 class Report:
-    """How a workload went. `differences` are pairs of an aspect and a sentence."""
+    """The result of a workload. `differences` are pairs of an aspect and a sentence."""
 
     name: str
     differences: list[tuple[str, str]] = field(default_factory=list)
     bare_seconds: float = 0
     tool_seconds: float = 0
     steps: int = 0
-    printed: str = ""  # by the tool, all steps together
+    printed: str = ""  # through the tool, all steps together
     bare_printed: str = ""
 
 
@@ -106,9 +106,9 @@ def run_workload(workload: dict[str, Any], folder: Path) -> Report:
 
 
 def lay_out(template: Path, workspace: Path) -> int:
-    """A fresh copy of the template, and the time from which on it is used.
+    """A fresh copy of the template, and the time at which its use begins.
 
-    An index of git knows inodes, so it is refreshed: git would take every file of the copy for a changed one.
+    A git index records inodes, so it is refreshed: otherwise git would treat every file of the copy as changed.
     """
     remove(workspace)
     subprocess.run(["cp", "-a", "--reflink=auto", str(template), str(workspace)], check=True)
@@ -122,7 +122,7 @@ def lay_out(template: Path, workspace: Path) -> int:
 
 
 def age(folder: Path) -> None:
-    """Make what the setup wrote older than everything that the commands write, also by a clock of whole seconds."""
+    """Make what the setup wrote older than anything the commands write, even in whole seconds."""
     now = time.time_ns()
     for parent, folders, files in os.walk(folder, topdown=False):
         for path in (*(os.path.join(parent, name) for name in (*folders, *files)), parent):
@@ -133,7 +133,7 @@ def age(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Also what nobody may list."""
+    """Including folders that nobody may list."""
     for parent, _, _ in os.walk(folder) if folder.is_dir() else ():
         for entry in os.scandir(parent):
             if entry.is_dir(follow_symlinks=False):
@@ -142,7 +142,7 @@ def remove(folder: Path) -> None:
 
 
 def perform_all(side: Side, steps: list[Any], look: Callable[[], None] = lambda: None) -> tuple[list[Outcome], float]:
-    """What each step showed, and the time of all of them; `look` is called after each, and not counted."""
+    """The output of each step, and their total time; `look` is called after each step and not timed."""
     outcomes: list[Outcome] = []
     seconds = 0.0
     for step in steps:
@@ -167,7 +167,7 @@ def compare_outcomes(
 
 
 def normalise(text: str, replaced: list[tuple[re.Pattern[str], str]]) -> str:
-    """Without what differs by nature, and as a reply shows it: lines as a terminal does, without the last newline."""
+    """Without expected differences, and as a reply shows it: lines as on a terminal, without the last newline."""
     text = "\n".join(map(overwrite, text.split("\n")))
     for _, pattern, instead in BY_NATURE:
         text = pattern.sub(instead, text)
@@ -177,7 +177,7 @@ def normalise(text: str, replaced: list[tuple[re.Pattern[str], str]]) -> str:
 
 
 def overwrite(line: str) -> str:
-    """What a terminal shows of a line with carriage returns."""
+    """How a terminal shows a line with carriage returns."""
     shown = ""
     for part in line.split("\r"):
         shown = part + shown[len(part) :]
@@ -196,7 +196,7 @@ def take_back(
 ) -> None:
     """Undo and redo the whole session, with the old times and then without, and compare each time.
 
-    Of files that a file tool has written, the journal keeps no times.
+    The journal keeps no times of files that a file tool has written.
     """
     if not any(entry.changed for entry in box.log()):
         return
@@ -218,7 +218,7 @@ def take_back(
 
 
 class Person:
-    """Agrees to everything."""
+    """Approves everything."""
 
     asked = 0
 
@@ -228,7 +228,7 @@ class Person:
 
 
 def shorten(differences: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """At most so many of an aspect, with all aspects."""
+    """Limit the number per aspect, but keep all aspects."""
     seen: dict[str, int] = {}
     kept: list[tuple[str, str]] = []
     for aspect, sentence in differences:

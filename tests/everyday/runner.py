@@ -34,7 +34,7 @@ UNDOING = ("undo", "redo")
 
 @dataclass(frozen=True)
 class Row:
-    """A workload's report, judged by what is known."""
+    """A workload's report, compared with its known differences."""
 
     name: str
     found: dict[str, list[str]]  # by aspect
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def mended(self) -> list[str]:
-        """Known differences of this workload that are not there any more."""
+        """Known differences of this workload that no longer occur."""
         return [aspect for aspect in self.known if aspect not in self.found and aspect not in read_known()]
 
     @property
@@ -71,7 +71,7 @@ def read_known() -> dict[str, str]:
 
 
 def read_workloads() -> list[dict[str, Any]]:
-    """All of them; the name of the file is a tag."""
+    """All workloads; the name of the file is a tag."""
     found: list[dict[str, Any]] = []
     for path in sorted(DATA.glob("*.toml")):
         for workload in tomllib.loads(path.read_text()).get("workload", []):
@@ -80,17 +80,17 @@ def read_workloads() -> list[dict[str, Any]]:
 
 
 def missing(workload: dict[str, Any]) -> list[str]:
-    """The programs that it needs and that are not here."""
+    """Programs that it needs, but that are not installed."""
     return [name for name in workload.get("needs", ()) if shutil.which(name, path=search_path()) is None]
 
 
 def search_path() -> str:
-    # A launcher in a home may choose among versions of Python by settings that commands do not see.
+    # A launcher in a home may select a Python version by settings that commands do not see.
     return f"{sys.base_prefix}/bin{os.pathsep}{os.environ['PATH']}"
 
 
 def run_here(workloads: list[dict[str, Any]]) -> Iterator[Row]:
-    """Run our own workloads in a temporary folder, each by a process of its own, with a home of its own."""
+    """Run our own workloads in a temporary folder, each in its own process with its own home."""
     for workload in workloads:
         with tempfile.TemporaryDirectory(prefix="everyday-", ignore_cleanup_errors=True) as folder:
             home = Path(folder, "home")
@@ -136,7 +136,7 @@ def judge(workload: dict[str, Any], report: dict[str, Any]) -> Row:
 
 
 def show(rows: Iterable[Row]) -> list[Row]:
-    """Print the table while the rows come."""
+    """Print the table as the rows come in."""
     print(FORMAT.format("", "equal", "undo", "redo", "bash s", "tool s", ""))
     shown: list[Row] = []
     for row in rows:

@@ -14,9 +14,9 @@ from handhold.core.results import Reply
 
 STEP_SECONDS = 540
 WAIT_SECONDS = 60
-# Commits get the same names on both sides only if they have the same dates.
+# Commits get the same hashes on both sides only if they have the same dates.
 PRELUDE = "export GIT_AUTHOR_DATE='2024-05-06T07:08:09+0000' GIT_COMMITTER_DATE='2024-05-06T07:08:09+0000'\n"
-# The last remark of a reply on what the command printed; what follows is about its changes.
+# The last remark of a reply about the command's output; what follows is about its changes.
 END_OF_OUTPUT = re.compile(
     r"^\[(No output\. )?(Exit status \d+|Killed by \w+|Timed out|\w{6}: (stopped|exit status|killed by)|\w{6} is still running)",
     re.M,
@@ -25,7 +25,7 @@ END_OF_OUTPUT = re.compile(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one step showed."""
+    """The output of one step."""
 
     status: str
     output: str
@@ -41,7 +41,7 @@ class Side(Protocol):
 
 
 class BareBash:
-    """Each command by a bash of its own, with an empty input, as a user's terminal has it."""
+    """Each command in its own bash, with empty input, as in a user's terminal."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -103,7 +103,7 @@ class BareBash:
 
 
 class ByTool:
-    """Each command by the tool `bash`, in the default mode with nobody to ask."""
+    """Each command through the tool `bash`, in the default mode with nobody to ask."""
 
     def __init__(self, box: Toolbox) -> None:
         self._box = box
@@ -142,13 +142,13 @@ class ByTool:
 
 
 def output_of(reply: Reply) -> str:
-    """What the command printed, without the remarks of the reply."""
+    """The command's output, without the remarks of the reply."""
     *_, last = [None, *END_OF_OUTPUT.finditer(reply.text)]
     return reply.text[: last.start()] if last else reply.text
 
 
 def perform(side: Side, step: str | dict[str, str]) -> Outcome:
-    """One step of a workload: a command, or what a table of one asks for."""
+    """One step of a workload: a command, or an action given as a table."""
     match step:
         case str(command):
             return side.run(command)

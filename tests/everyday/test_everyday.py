@@ -1,4 +1,4 @@
-"""E-1 … E-20: everyday work comes out of the tool as out of bash, and can be taken back and done again."""
+"""E-1 … E-20: everyday work has the same result through the tool as in bash, and can be undone and redone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A folder as data: everything that two runs of the same commands have to leave alike, and how two such trees differ."""
+"""A folder as data: everything that must be the same after two runs of the same commands, and the differences."""
 
 import hashlib
 import os
@@ -9,29 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NOW = "now"
-TICK_NS = 10**9  # some programs set times in whole seconds; what was there before is older than that
+TICK_NS = 10**9  # some programs set times in whole seconds, so the initial files are older than that
 GIT_WRITES_ANEW = (".git/index", ".git/config")
 INDEX_ENTRY_BYTES = 62
 
 
 @dataclass(frozen=True)
 class Node:
-    """One entry. Nodes of two runs are equal if nobody could tell them apart."""
+    """One entry. Nodes of two runs are equal if they are indistinguishable."""
 
     kind: str
     mode: str
     owner: tuple[int, int]
     content: str
-    names: tuple[str, ...]  # all names of the file within the tree, if there are several
+    names: tuple[str, ...]  # all names of the file in the tree, if there are several
     xattrs: tuple[tuple[str, str], ...]
-    time: str  # NOW if it was set while the commands ran, else exact
+    time: str  # NOW if set while the commands ran, else exact
 
 
 Tree = dict[str, Node]
 
 
 def take_tree(root: Path, started_ns: int = 2**63) -> Tree:
-    """Everything below `root`, itself included; times since `started_ns` are NOW."""
+    """Everything below `root`, including `root`; times since `started_ns` are NOW."""
     found = {os.path.relpath(path, root): os.lstat(path) for path in _walk(root)}
     by_inode: dict[tuple[int, int], list[str]] = {}
     for name, facts in found.items():
@@ -57,7 +57,7 @@ def take_tree(root: Path, started_ns: int = 2**63) -> Tree:
 
 
 def compare(expected: Tree, found: Tree, *, retimed: frozenset[str] = frozenset()) -> Iterator[tuple[str, str]]:
-    """Each difference, as an aspect and a sentence. A file of `retimed` may have the time of now."""
+    """Each difference, as an aspect and a sentence. Files in `retimed` may have the current time."""
     for name in sorted(expected.keys() | found.keys()):
         here, there = expected.get(name), found.get(name)
         if here is None or there is None:
@@ -78,7 +78,7 @@ def _time_aspect(name: str, node: Node) -> str:
 
 
 def changed_files(before: Tree, after: Tree) -> frozenset[str]:
-    """Files that are in both trees with different contents: undo gives them the time of now (E-16)."""
+    """Files that are in both trees with different contents: undo sets their time to now (E-16)."""
     both = before.keys() & after.keys()
     return frozenset(
         name for name in both if (before[name].kind, before[name].content) != (after[name].kind, after[name].content)
@@ -112,7 +112,7 @@ def _content(path: Path, facts: os.stat_result) -> str:
 
 
 def without_stat_data(name: str, data: bytes) -> bytes:
-    """A content without what it tells of inodes and times, which differ by nature: in an index of git, in a *.pyc."""
+    """Content without inodes and times, which are expected to differ: in a git index, in a *.pyc."""
     if name.endswith(".pyc"):
         return data[:8] + data[16:]
     if not data.startswith(b"DIRC"):

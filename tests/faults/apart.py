@@ -1,7 +1,7 @@
-"""A test in a small process of its own.
+"""Runs a test in its own small process.
 
-One that forks thousands of times pays for each fork by what it holds; who runs all tests holds every framework that
-one of them imports.
+A fork costs more the more memory the process has, and a process that runs all tests has imported every framework
+they use. A test that forks thousands of times needs a small one.
 """
 
 import pickle

@@ -1,4 +1,4 @@
-"""What a command leaves, without a command: new things in slots, and the changes that put them in place."""
+"""A command's effects without a command: new entries in slots, and the changes that put them in place."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ Snapshot = dict[str, tuple[object, ...]]
 
 
 def snapshot(root: Path) -> Snapshot:
-    """Everything about everything below, and the root itself: two equal ones are the same tree, inodes and times included."""
+    """All metadata of everything below and of the root: equal snapshots are the same tree, with inodes and times."""
     seen: Snapshot = {}
     ahead = [root]
     while ahead:
@@ -51,14 +51,14 @@ class Command:
         self._last = 0
 
     def puts(self, name: str, make: Make) -> "Command":
-        """A new thing at this path, whatever is there now."""
+        """Put a new entry at this path, whatever is there now."""
         return self._change(name, make)
 
     def removes(self, name: str) -> "Command":
         return self._change(name, None)
 
     def chmods(self, name: str, mode: int) -> "Command":
-        """A directory that stays."""
+        """Change the mode of a directory that stays."""
         path = self.root / name if name else self.root
         self.changes.append(
             FileChange(str(path), DirectoryMetadata(stat.S_IMODE(path.stat().st_mode)), DirectoryMetadata(mode))
@@ -80,7 +80,7 @@ class Command:
 
 
 class Desk:
-    """A workspace with a shelf in its state folder."""
+    """A workspace with a staging area in its state folder."""
 
     def __init__(self, home: Path, *, exchange: bool = True, durable: bool = False, state: Path | None = None) -> None:
         self.root = Path(os.path.realpath(home)) / "root"
@@ -172,7 +172,7 @@ def lay_fifty(root: Path) -> None:
 
 
 def fifty(command: Command) -> Command:
-    """Files replaced, made and deleted, with other modes; links; whole trees; one kind for another; modes of folders."""
+    """Files replaced, created and deleted, with other modes; links; whole trees; changed kinds; modes of folders."""
     for n in range(10):
         command.puts(f"sub/r{n}", file(f"new {n}")).puts(f"r{n}", file(f"new {n}", 0o755))
     command.puts("r10", file("old 10", 0o600)).puts("r11", file("old 11", 0o644, 77))

@@ -52,7 +52,7 @@ def unavailable() -> str:
 def killat() -> Path:
     folder = tempfile.mkdtemp(prefix="killat-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    Path(folder).chmod(0o755)  # whoever we become may use it
+    Path(folder).chmod(0o755)  # other users that a test switches to may use it
     target = Path(folder) / "killat"
     subprocess.run(["cc", "-O2", "-o", target, HERE / "killat.c"], check=True)
     return target
@@ -60,7 +60,7 @@ def killat() -> Path:
 
 @dataclass
 class Bench:
-    """A workspace and its state, laid anew for each run, always at the same place."""
+    """A workspace and its state, recreated for each run, always at the same place."""
 
     home: Path
     exchange: bool = True
@@ -87,7 +87,7 @@ class Bench:
         shutil.copytree(self._empty, self.state)
 
     def save(self, stop: int) -> Callable[[], None]:
-        """Remember what a kill at this stop left; the result brings it back."""
+        """Save what a kill at this stop left; the returned function restores it."""
         aside = self.home / "aside"
         self._fresh(aside)
         copied(self.root, aside / "root")
@@ -103,7 +103,7 @@ class Bench:
     def _fresh(self, folder: Path) -> None:
         if folder.exists():
             above = os.open(folder.parent, os.O_RDONLY)
-            remove_tree(folder.name, above)  # which a plain user's closed folders do not stop
+            remove_tree(folder.name, above)  # which works in an unprivileged user's closed folders too
             os.close(above)
 
     @contextmanager
@@ -140,7 +140,7 @@ class Bench:
         os.access(MARK, os.F_OK)
 
     def standing(self) -> str:
-        """`old` or `new`, or what is wrong; after recovery nothing else is right."""
+        """`old`, `new`, or what is wrong; after recovery only the first two are right."""
         now = tree(self.root)
         if now in (self.old, self.new):
             with self.open() as (_, store):
@@ -158,7 +158,7 @@ class Bench:
 
 
 class Patching(Bench):
-    """The same twenty files through the front door: one call of apply_patch."""
+    """The same twenty files through the toolbox: one call of apply_patch."""
 
     def commit(self) -> None:
         text = trees.patch()
@@ -170,7 +170,7 @@ class Patching(Bench):
             assert reply.status == "success", reply.text
 
     def once(self) -> bool:
-        """Whether the same call, sent again, ends in the new state, done once."""
+        """Whether the same call, sent again, ends in the new state and is done once."""
         self.commit()
         with self.open() as (_, store):
             done = [entry for entry in store.entries() if entry.succeeded]
@@ -178,7 +178,7 @@ class Patching(Bench):
 
 
 class Commanding(Bench):
-    """What a command did to fifty paths, taken over from its slots."""
+    """A command's changes to fifty paths, committed from its slots."""
 
     def lay(self) -> None:
         self._fresh(self.root)
@@ -192,7 +192,7 @@ class Commanding(Bench):
         self._laid = commands.snapshot(self.root)
 
     def save(self, stop: int) -> Callable[[], None]:
-        """Things are told by their inodes, which no copy has: it is done again."""
+        """Entries are identified by their inodes, which a copy does not keep, so the run is repeated."""
 
         def bring_back() -> None:
             self.lay()
@@ -215,11 +215,11 @@ class Commanding(Bench):
         return self._command.changes
 
     def recover(self) -> None:
-        self._shelf.close()  # whoever ran the command is dead
+        self._shelf.close()  # the process that ran the command is dead
         super().recover()
 
     def standing(self) -> str:
-        """As it was laid, to the inodes and the times of folders; or all new."""
+        """Exactly as at the start, including inodes and folder times; or all new."""
         standing = super().standing()
         if standing == "old" and commands.snapshot(self.root) != self._laid:
             now = commands.snapshot(self.root)
@@ -233,7 +233,7 @@ class Commanding(Bench):
 
 
 class Undoing(Commanding):
-    """The same, taken back: what is laid is what the command left."""
+    """The same, undone: the starting point is what the command left."""
 
     def lay(self) -> None:
         super().lay()
@@ -243,7 +243,7 @@ class Undoing(Commanding):
 
 
 def copied(source: Path, target: Path) -> None:
-    """With modes and with names of one file kept together."""
+    """Keeps modes and hard links."""
     target.mkdir(parents=True)
     names: dict[int, Path] = {}
     for folder, folders, files in os.walk(source):
@@ -267,7 +267,7 @@ def difference(now: Tree, old: Tree, new: Tree) -> str:
 
 
 def killed(act: Callable[[], None], stop: int) -> int:
-    """Fork, let the fork do it, kill it at this stop; how many stops there were. 0 kills nobody."""
+    """Run it in a fork that is killed at this stop; returns the number of stops. 0 kills nothing."""
     waiting, go = os.pipe()
     child = os.fork()
     if not child:
@@ -287,7 +287,7 @@ def killed(act: Callable[[], None], stop: int) -> int:
         try:
             assert tracer.stdout.readline() == "ready\n"
         finally:
-            os.close(go)  # end of file is what the fork waits for
+            os.close(go)  # the fork waits for end of file
         said = tracer.stdout.read()
     _, status = os.waitpid(child, 0)
     if not said.startswith(("killed", "count")) or (said.startswith("count") and status):
@@ -347,7 +347,7 @@ def kill_commits(bench: Bench, stops: Iterable[int]) -> Tally:
 
 
 def kill_recoveries(bench: Bench, stops: Iterable[int], step: int, *, distinct: bool = False) -> Tally:
-    """The recovery after each of these stops is killed too, at every `step`-th of its own, and run again."""
+    """The recovery after each of these stops is killed too, at every `step`-th stop of its own, and run again."""
     tally = Tally()
     seen: set[object] = set()
     for stop in stops:
@@ -377,11 +377,11 @@ def worker(part: int, parts: int, full: bool, exchange: bool, kind: str) -> Tall
     with tempfile.TemporaryDirectory(prefix="crash-") as home:
         bench = BENCHES[kind](Path(home), exchange)
         stops = stops_of(bench)
-        # Neighbouring stops are often one case: a worker gets a run of them.
+        # Neighbouring stops are often the same case, so a worker gets a range of them.
         mine = range(1 + part * stops // parts, 1 + (part + 1) * stops // parts)
         tally = kill_commits(bench, mine)
         if full:
-            # Every second stop: each is after a call, and before the next the same lies on the disk.
+            # Every second stop: each is after a call, and the disk does not change until the next call.
             tally += kill_recoveries(bench, mine, 2, distinct=True)
         else:
             tally += kill_recoveries(bench, (stop for stop in mine if stop % 20 == 0), 20)

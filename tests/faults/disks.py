@@ -1,4 +1,4 @@
-"""File systems of their own, for what only those can do: be full, be read-only, lose power, forget capitals."""
+"""Separate file systems, for what only they can do: be full, be read-only, lose power, ignore case."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def disk(home: Path, size: int = 16 * 1024 * 1024, *, kind: str = "ext4") -> Iterator[Path]:
-    """A disk of this size, in `disk.img`; skips where there can be none."""
+    """A disk of this size, in `disk.img`; skips if none can be created."""
     if os.geteuid() != 0 or not shutil.which(f"mkfs.{kind}"):
         pytest.skip(f"needs root and mkfs.{kind}")
     image, point = home / "disk.img", home / "disk"
@@ -27,7 +27,7 @@ def disk(home: Path, size: int = 16 * 1024 * 1024, *, kind: str = "ext4") -> Ite
 
 @contextmanager
 def mounted(*what: str, point: Path) -> Iterator[None]:
-    """Something mounted there; skips where nothing can be."""
+    """Something mounted there; skips if mounting is not possible."""
     if os.geteuid() != 0:
         pytest.skip("needs root to mount")
     point.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def mounted(*what: str, point: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["mount", "-o", "remount,rw", point], check=False, capture_output=True)
-        subprocess.run(["umount", "-d", point], check=True)  # -d: the loop device goes with it
+        subprocess.run(["umount", "-d", point], check=True)  # -d: the loop device is detached with it
 
 
 def fill(point: Path, leave: int) -> None:
@@ -49,7 +49,7 @@ def fill(point: Path, leave: int) -> None:
 
 @contextmanager
 def served(program: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A folder that a program of ours serves; skips where there is no FUSE."""
+    """A folder served by one of our programs; skips if there is no FUSE."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         pytest.skip("needs root and /dev/fuse")
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Hundreds of images and PDFs that are made to break whatever opens them: bombs, loops, lies, and files cut off anywhere.
+"""Hundreds of images and PDFs made to break the program that opens them: bombs, loops, false claims, truncated files.
 
 python -m tests.faults.hostile_media FOLDER     writes them there; `hostile_shown` shows them to a toolbox
 """
@@ -18,13 +18,13 @@ from PIL import Image
 from tests.backends.convert.papers import document, paper, plain, stream, written
 
 SEED = 7
-FLIPPED = 13  # of each whole file: copies with some bytes changed
+FLIPPED = 13  # per valid file: copies with some bytes changed
 MIB = 1 << 20
-Case = tuple[str, bytes]  # the name of the file, and what is in it
+Case = tuple[str, bytes]  # the file name and its content
 
 
 def hostile(seed: int = SEED) -> Iterator[Case]:
-    """The same files for the same seed; no two of them have one name."""
+    """The same files for the same seed; names are unique."""
     rng = random.Random(seed)
     names = Counter[str]()
     for make in (pngs, jpegs, gifs, webps, lies, pdfs):
@@ -34,7 +34,7 @@ def hostile(seed: int = SEED) -> Iterator[Case]:
             yield f"{stem}-{names[name]}.{kind}", data
 
 
-# --- what they are made of
+# --- building blocks
 
 
 def picture(width: int = 64, height: int = 48, mode: str = "RGB") -> Image.Image:
@@ -80,7 +80,7 @@ def header(width: int, height: int, bits: int = 8, colour: int = 2, interlaced: 
 
 
 def zeros(count: int) -> bytes:
-    """So many zeros, packed, in a thousandth of their room. The same piece again and again, so that it takes no time."""
+    """This many zeros, compressed to a thousandth of their size. One piece is repeated, so it takes no time."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     piece = packer.compress(bytes(MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
     rest = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -229,7 +229,7 @@ def webps(rng: random.Random) -> Iterator[Case]:
     yield "nothing.webp", b"RIFF\0\0\0\0WEBP"
 
 
-# --- names that lie, and files that are two things
+# --- misleading names, and polyglot files
 
 
 def lies(rng: random.Random) -> Iterator[Case]:

@@ -1,10 +1,10 @@
-"""Shows hostile files to a toolbox, and tells what that cost.
+"""Shows hostile files to a toolbox, and reports the cost.
 
     python -m tests.faults.hostile_media FOLDER
     python -m tests.faults.hostile_shown FOLDER [--json]
 
-Every file has a worker of its own, as it has in use. The files are made elsewhere, and one is held at a time: the
-kernel counts what a process was started from as its own, so whoever measures small ones has to be small.
+Every file has its own worker, as in production. The files are created elsewhere and loaded one at a time: the
+kernel counts a process's memory at its fork as its own, so a process that measures small ones must be small.
 """
 
 import argparse
@@ -27,7 +27,7 @@ MOST_TEXT, MOST_IMAGE = 80_000, 5_000_000  # characters of a reply, and of an im
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of one file. Seconds of the processor and bytes are its worker's; there may have been none."""
+    """The result for one file. Processor seconds and bytes are those of its worker, if there was one."""
 
     name: str
     answer: str
@@ -38,7 +38,7 @@ class Answered:
 
 
 class Watched(ConfinedConverter):
-    """What production has, and an eye on what its workers cost."""
+    """The production converter, which also records the cost of its workers."""
 
     gone: WorkerResult | None = None
 

@@ -1,4 +1,4 @@
-"""A commit in a process of its own, one system call of which fails as it is told."""
+"""A commit in a separate process, in which one chosen system call fails."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ READY = b"\n"
 
 
 def outcome_of(files: Workspace, store: SqliteStore, seq: int, changes: Sequence[FileChange]) -> str:
-    """Commit as the toolbox does; the code of what went wrong, or `success`."""
+    """Commit as the toolbox does; returns the error code, or `success`."""
     try:
         with files.transaction(changes) as transaction:
             store.record_intent(seq, transaction.id, transaction.files, decision=CallDecision("allowed"))
@@ -39,7 +39,7 @@ def outcome_of(files: Workspace, store: SqliteStore, seq: int, changes: Sequence
             try:
                 transaction.clean_up()
             except ToolError:
-                return "success"  # what is left to clear up, the next start clears
+                return "success"  # the next start cleans up what is left
             store.mark_cleaned_up(seq)
     except RollbackIncomplete:
         return "UNFINISHED"

@@ -1,6 +1,6 @@
-"""A file system for which capitals are small letters, and whose files do not say how long they are: `odd.py FOLDER OWNER`.
+"""A case-insensitive file system whose files do not report their size: `odd.py FOLDER OWNER`.
 
-Kernels can be had that know no such file system, so this is one in a process. It cannot be written.
+Not every kernel has such a file system, so this one is served by a process. It is read-only.
 """
 
 import errno

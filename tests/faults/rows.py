@@ -1,6 +1,6 @@
-"""The rules that every row of the nasties keeps, looked at with every call.
+"""The rules that hold for every nasty, checked with every call.
 
-In time, in little memory, with a stable code and no traceback, one line in the journal, and the workspace as it was
+In time, in little memory, with a stable code and no traceback, one line in the journal, and the workspace unchanged
 unless the row says otherwise.
 """
 
@@ -18,7 +18,7 @@ from handhold import Reply, Toolbox
 
 SECONDS = 2.0
 GROWTH = 64  # MiB
-OURS = 0.115  # seconds of a processor: see `slowness`
+OURS = 0.115  # processor seconds: see `slowness`
 
 
 class Row:
@@ -30,8 +30,8 @@ class Row:
         self.root.mkdir(exist_ok=True)
         self.boxes: dict[tuple[str, str], Toolbox] = {}
         self.state: Callable[[Path], object] = state_of
-        self.seconds = 0.0  # that the last call took, without what others took from it, and
-        self.grown = 0  # by how much the process grew, in KiB
+        self.seconds = 0.0  # duration of the last call, without time spent waiting for a processor
+        self.grown = 0  # memory growth of the process in the last call, in KiB
 
     def put(self, name: str, content: str | bytes = "") -> Path:
         path = self.root / name
@@ -89,13 +89,13 @@ class Row:
 
 
 def crowd() -> float:
-    """How much longer than on the machine that the limits were set for: a busy one has others to serve, a slow one is."""
+    """How much longer calls may take than on the machine the limits were set for, for load and a slow processor."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * slowness()
 
 
 @cache
 def slowness() -> float:
-    """By a piece of work that took OURS seconds of a processor there; a faster one gets no less time."""
+    """Compared with work that took OURS processor seconds there; a faster machine gets no less time."""
     return max(1.0, min(_work() for _ in range(3)) / OURS)
 
 
@@ -107,22 +107,22 @@ def _work() -> float:
 
 
 def in_queue() -> float:
-    """Seconds for which this thread could have gone on, and others had the processors."""
+    """Seconds for which this thread was runnable but waited for a processor."""
     return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
 
 
 def forget_peak() -> None:
-    """What was held at most is counted from here on."""
+    """Reset the peak memory."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except PermissionError:
-        pass  # whoever became somebody else in a fork may not; there it is counted from the fork on
+        pass  # not permitted after switching users in a fork; there the peak counts from the fork on
 
 
 def state_of(root: Path) -> str:
-    """All that is below, by what no change leaves as it was: of files inode, size and the time that nobody can set back.
+    """Everything below, by metadata that every change alters: for files the inode, the size and ctime.
 
-    By `find`, which goes as deep as folders do and holds no list.
+    Uses `find`, which handles any depth and keeps no list.
     """
     files, folders = r"%y %m %i %s %C@ %n %l %P\0", r"%y %m %l %P\0"
     command = ["find", root, "-type", "d", "-printf", folders, "-o", "-printf", files]

@@ -1,4 +1,4 @@
-"""C-2 under fire: a directory and a link to the outside change places while files are read."""
+"""C-2 under attack: a directory and a link to the outside are swapped while files are read."""
 
 import shutil
 import subprocess
@@ -16,14 +16,14 @@ from tests.backends.files.opening import Opener
 from tests.scale import scaled
 
 READS = scaled(10_000, 200_000)
-CHECKED = scaled(4, 16)  # every so many reads, one by a check on the resolved string
+CHECKED = scaled(4, 16)  # one in this many reads uses a check on the resolved string
 PATHS = ("dir/file", "dir/sub/../file", "dir/sub/file", "dir/./file")
 INSIDE, OUTSIDE = b"inside\n", b"outside\n"
 
 
 @pytest.fixture(scope="session")
 def swap(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that exchanges two names for ever."""
+    """A program that swaps two names forever."""
     if not (cc := shutil.which("cc")):
         pytest.skip("no C compiler to build swap.c with")
     built = tmp_path_factory.mktemp("swap") / "swap"
@@ -65,7 +65,7 @@ def test_nasty_28_no_read_leaves_the_workspace(
         print(f"({ours['inside']:,} read, {ours['refused']:,} refused);", end=" ")
         print(f"resolve() and is_relative_to(): {theirs['outside']:,} in {theirs.total():,}")
     assert ours["outside"] == 0
-    assert ours["inside"] > READS / 100  # or it proves nothing
+    assert ours["inside"] > READS / 100  # otherwise the test proves nothing
     assert ours["refused"] > READS / 100
     assert theirs["outside"] > 0
 
@@ -79,7 +79,7 @@ def read(files: Workspace, path: str, *, paged: bool) -> str:
 
 
 def read_checked(root: Path, path: str) -> str:
-    """What a check on a resolved string gives."""
+    """The result with a check on the resolved string."""
     try:
         if not (root / path).resolve().is_relative_to(root):
             return "refused"

@@ -1,4 +1,4 @@
-"""Several hands on one file: nobody's change is lost, and nobody is told of a change that was none."""
+"""Several writers of one file: no change is lost, and nobody is told about a change that did not happen."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def test_u13_two_processes_with_100_disjoint_edits_each_keep_all_200(tmp_path: P
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_c12_an_outside_rewrite_of_the_same_size_and_time_is_never_lost(tmp_path: Path):
-    """Every time between a read and an edit."""
+    """Each time between a read and an edit."""
     (tmp_path / "ws").mkdir()
     file = tmp_path / "ws" / "a.txt"
     file.write_bytes(b"count 00000\nedit me\n")

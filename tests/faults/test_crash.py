@@ -1,4 +1,4 @@
-"""C-62, nasty 49: kill -9 at any system call leaves all or nothing, once the next process has started."""
+"""C-62, nasty 49: after kill -9 at any system call, the next start leaves all or nothing."""
 
 import ctypes
 import os
@@ -16,16 +16,16 @@ why_not = crash.unavailable()
 pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(900), pytest.mark.slow]
 
 PR_SET_DUMPABLE = 4
-PARTS = scaled(1, 4)  # each has a process of its own
+PARTS = scaled(1, 4)  # each in its own process
 EVERY = 20
-STEP = scaled(18, 1)  # of the calls, every so many
-LATER = scaled(120, 50)  # of the stops of a recovery, every so many
+STEP = scaled(18, 1)  # one in this many calls
+LATER = scaled(120, 50)  # one in this many stops of a recovery
 
 
 def calls(stops: int, part: int, every: int = 1) -> range:
-    """A stop for each system call, or every so many, of this part of the test: the one after it.
+    """The stop after each system call, or after every `every`-th, in this part of the test.
 
-    What lies on the disk before a call is what lay there after the last.
+    The disk does not change between one call and the next.
     """
     return range(2 * every * (1 + part), stops + 1, 2 * every * PARTS)
 
@@ -35,7 +35,7 @@ def calls(stops: int, part: int, every: int = 1) -> range:
 def test_c62_nasty_49_a_commit_killed_at_any_system_call_is_whole(tmp_path: Path, part: int):
     bench = Bench(tmp_path)
     stops = stops_of(bench)
-    assert stops > 300  # else the marker was missed
+    assert stops > 300  # otherwise the marker was missed
     tally = kill_commits(bench, calls(stops, part, STEP))
     tally.stops = stops
     print(tally)
@@ -117,11 +117,11 @@ def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
 @pytest.mark.root
 @apart
 def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):
-    """Who may not write everywhere must open folders for a moment, and dies at that moment too."""
+    """A user without write access everywhere must open folders briefly, and is killed at that moment too."""
     crash.killat()
 
     def kill() -> None:
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # or nobody may trace us, not even ourselves
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise nobody may trace us, not even ourselves
         bench = Commanding(plain)
         stops = stops_of(bench)
         tally = kill_commits(bench, range(1, stops + 1, 9 * STEP))
@@ -152,7 +152,7 @@ def test_c62_f3_a_patch_killed_at_its_system_calls_is_whole_and_sent_again_happe
 
 @apart
 def test_files_written_one_after_the_other_are_torn(tmp_path: Path):
-    """What all this is for; and the proof that the bench can see it."""
+    """The problem that transactions solve, and proof that the bench detects it."""
     bench = Bench(tmp_path)
 
     def plainly() -> None:

@@ -1,6 +1,6 @@
-"""One rule denies reading one file. Every way to it that we could think of, as root and as a plain user: none arrives.
+"""One rule denies reading one file. We try every way we could think of, as root and as a plain user: none works.
 
-A way that leads nowhere proves nothing, so each is first tried where there is no rule, and has to arrive there.
+A way that never works proves nothing, so each is first tried without the rule, and must work there.
 """
 
 import json
@@ -45,7 +45,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def lay(ws: Path) -> None:
-    """The file, never committed, in a repository; with links and a second name that were made before anybody denied it."""
+    """The file, never committed, in a repository; with links and a second name from before it was denied."""
     (ws / "conf").mkdir(parents=True)
     (ws / "sub").mkdir()
     (ws / SECRET).write_text(CONTENT)
@@ -79,7 +79,7 @@ class Desk:
 
 
 def desks(place: Path) -> tuple[Desk, Desk]:  # noqa: F811
-    """Without a rule, and with it."""
+    """Without the rule, and with it."""
     for name in ("free", "denied"):
         lay(place / name / "ws")
     return Desk(place / "free"), Desk(place / "denied", {"rules": [RULE]})
@@ -148,7 +148,7 @@ GREPS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("engine", ["ripgrep", "walk"])
 def test_no_search_tells_what_is_in_it(tmp_path: Path, engine: str):
-    """Whether a guess is right cannot be told from the reply: neither of the file nor of its other name."""
+    """The reply does not reveal whether a guess is right, neither for the file nor for its other name."""
     from handhold.backends.search import DiskSearch
 
     free, denied = desks(tmp_path.resolve())
@@ -169,7 +169,7 @@ def test_no_search_tells_what_is_in_it(tmp_path: Path, engine: str):
 
 
 def test_no_search_pages_over_another_name_of_it(tmp_path: Path):
-    """In the order of paths and page by page, what is hidden takes no place on a page."""
+    """In path order and page by page, a hidden file takes no place on a page."""
     _, denied = desks(tmp_path.resolve())
     for n in range(5):
         (denied.ws / f"s{n}").write_text(CONTENT)
@@ -242,7 +242,7 @@ def filled(value: Any, path: str, guess: str) -> Any:
 @pytest.mark.parametrize("way", OTHERS)
 @pytest.mark.parametrize("spelling", ["its name", "a link", "a link to its folder", "a hard link"])
 def test_nothing_that_changes_files_feels_it_out(tmp_path: Path, way: str, spelling: str):
-    """A right guess gets the answer of a wrong one, and the file stays as it was."""
+    """A right guess gets the same answer as a wrong one, and the file stays unchanged."""
     dialect, tool, arguments = OTHERS[way]
     _, denied = desks(tmp_path.resolve())
     path = SPELLINGS[spelling]
@@ -270,7 +270,7 @@ def test_a_second_root_shows_no_other_way(tmp_path: Path):
 
 
 def test_what_a_session_read_before_it_was_denied_is_not_shown_again(tmp_path: Path):
-    """The state holds the old content: neither a command nor a refusal shows it."""
+    """The state folder has the old content: neither a command nor a refusal shows it."""
     _, denied = desks(tmp_path.resolve())
     with denied.box(rules=[]) as box:
         assert shows(box.call("read_file", {"path": SECRET}))
@@ -289,7 +289,7 @@ def test_what_a_session_read_before_it_was_denied_is_not_shown_again(tmp_path: P
 
 
 def test_a_link_that_is_turned_meanwhile_leads_nowhere(tmp_path: Path):
-    """What was opened is asked about, and not what was looked at before."""
+    """The policy is asked about the file that was opened, not the one checked before."""
     if not (cc := shutil.which("cc")):
         pytest.skip("no C compiler to build swap.c with")
     subprocess.run([cc, "-O2", "-o", tmp_path / "swap", Path(__file__).with_name("swap.c")], check=True)
@@ -303,7 +303,7 @@ def test_a_link_that_is_turned_meanwhile_leads_nowhere(tmp_path: Path):
     finally:
         swapping.kill()
         swapping.wait()
-    assert {reply.code for reply in replies} >= {None, "DENIED"}  # it was turned both ways
+    assert {reply.code for reply in replies} >= {None, "DENIED"}  # the link pointed both ways
     assert not any(map(shows, replies))
 
 
@@ -384,7 +384,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "reflink, then read": [f"cp --reflink=auto {SECRET} cow; true", "cat cow"],
     "a core of ours": [f"cat {SECRET} {SECRET} | cat"],
 }  # fmt: skip
-HELPLESS: dict[str, str] = {  # ways that lead nowhere for others either, on most machines
+HELPLESS: dict[str, str] = {  # ways that do not work without the rule either, on most machines
     "umount": f"umount -l {SECRET}; cat {SECRET}",
     "umount in a namespace of its own": f"unshare -Urm sh -c 'umount -l {SECRET}; cat {SECRET}'",
     "bind mount in a namespace of its own": "unshare -Urm sh -c 'mount --rbind conf sub; cat sub/secret.txt'",
@@ -411,7 +411,7 @@ HELPLESS: dict[str, str] = {  # ways that lead nowhere for others either, on mos
 
 
 def programs_missing(rg: RipgrepBinary | str) -> set[str]:
-    """Ways by a program that is not installed here."""
+    """Ways that need a program that is not installed here."""
     needed = {
         "node": "node",
         "perl": "perl",
@@ -422,11 +422,11 @@ def programs_missing(rg: RipgrepBinary | str) -> set[str]:
     }
     missing = {way for way, program in needed.items() if not shutil.which(program)}
     seen = isinstance(rg, RipgrepBinary) and os.access(rg.path, os.X_OK) and rg.path.startswith("/usr/")
-    return missing if seen else missing | {"rg"}  # one that lies elsewhere may be hidden in the sandbox
+    return missing if seen else missing | {"rg"}  # one elsewhere may be hidden in the sandbox
 
 
 def tried(desk: Desk, commands: Sequence[str], **arguments: Any) -> Reply:
-    """The reply to the last of some commands; on a desk of its own, which is as new afterwards."""
+    """The reply to the last of some commands, in a workspace of its own, which is restored afterwards."""
     with desk.box(session="s") as box:
         replies = [box.call("bash", {"command": command, **arguments}) for command in commands]
         for reply in replies:
@@ -439,7 +439,7 @@ def tried(desk: Desk, commands: Sequence[str], **arguments: Any) -> Reply:
 
 @pytest.mark.slow
 def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
-    """Whatever it starts."""
+    """Neither the command nor anything it starts."""
     rg = find_ripgrep()
 
     def work() -> None:
@@ -473,8 +473,8 @@ def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["background", "direct", "preview"])
 def test_no_command_reads_it_wherever_it_runs(who: str, place: Path, how: str):  # noqa: F811
-    """In the background and where there is no shadow, on the workspace itself: what is hidden there can neither be
-    moved, nor can a folder that it lies in, to be read under another name by the next command."""
+    """In the background and without an overlay, directly on the workspace: neither the hidden file nor its folder can
+    be moved, so the next command cannot read it under another name."""
     moves = (
         f"mv {SECRET} moved; ln {SECRET} linked; cp {SECRET} copy; rm -f {SECRET}; mv conf conf2; mv twin.txt other; "
         f"chmod 777 {SECRET}; echo x >{SECRET}; mount --bind conf sub; true"
@@ -535,7 +535,7 @@ def test_what_comes_later_is_hidden_from_the_next_command(tmp_path: Path):
     _, denied = desks(tmp_path.resolve())
     os.unlink(denied.ws / SECRET)
     with denied.box() as box:
-        assert box.call("bash", {"command": "cat twin.txt"}).data["held"]["hidden"] == ()  # it has but this name now
+        assert box.call("bash", {"command": "cat twin.txt"}).data["held"]["hidden"] == ()  # this is its only name now
         (denied.ws / SECRET).write_text(CONTENT)
         reply = box.call("bash", {"command": f"cat {SECRET}"})
         assert not shows(reply)
@@ -543,7 +543,7 @@ def test_what_comes_later_is_hidden_from_the_next_command(tmp_path: Path):
 
 
 def test_a_denied_link_hides_what_it_leads_to_outside(tmp_path: Path):
-    """Commands see much of the machine that no tool shows."""
+    """Commands see many files of the machine that no tool shows."""
     _, denied = desks(tmp_path.resolve())
     # Below a folder that commands can see.
     outside = Path("/var/lib") if os.geteuid() == 0 else tmp_path
@@ -561,7 +561,7 @@ def test_a_denied_link_hides_what_it_leads_to_outside(tmp_path: Path):
 
 @pytest.mark.root
 def test_another_mount_of_the_workspace_shows_nothing(who: str, place: Path):  # noqa: F811
-    """What is bound to a second place is covered there, as long as something in it is denied."""
+    """A bind mount is masked at its second place too, as long as something in it is denied."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts")
     other = Path(f"/mnt/handhold-test-{os.getpid()}")
@@ -629,7 +629,7 @@ def test_too_many_to_hide_are_a_reason_not_to_run(tmp_path: Path):
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_explain_names_the_rule_for_every_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str):
-    """The files that are hidden from a command are explained by the names that its reply gives."""
+    """The files hidden from a command can be explained by the names in its reply."""
     from click.testing import CliRunner
 
     from handhold.cli.commands import handhold

@@ -1,4 +1,4 @@
-"""Issue 7: hundreds of hostile images and PDFs, each shown by a worker of its own."""
+"""Issue 7: hundreds of hostile images and PDFs, each shown by its own worker."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tests.scale import scaled
 
 ANSWERS = {"success", "partial", "BROKEN_FILE", "ENCRYPTED", "TOO_MANY_PIXELS", "TOO_COSTLY"}
 MOST_MEMORY, MOST_SECONDS = 512 << 20, 5.0
-STEP = scaled(16, 1)  # of the files, every so many
+STEP = scaled(16, 1)  # one in this many files
 
 
 @pytest.mark.slow

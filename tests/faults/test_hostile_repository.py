@@ -1,7 +1,7 @@
-"""A repository that wants its programs run by whoever looks at it: no tool of ours runs one of them.
+"""A repository that tries to run its programs on anyone who inspects it: none of our tools runs one.
 
 Each trap is a program that leaves a mark outside the workspace, where nothing in the sandbox can write, and one inside.
-Every trap is first sprung by hand, without Handhold: one that nobody could fall into proves nothing.
+Every trap is first triggered without Handhold: one that never works proves nothing.
 """
 
 import os
@@ -28,7 +28,7 @@ HOOKS = (
     *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "post-rewrite"),
     *("pre-auto-gc", "post-index-change", "reference-transaction", "fsmonitor-watchman"),
 )
-HUNDREDS = 1_600  # files: so many that a walk has others help it to read them
+HUNDREDS = 1_600  # so many files that a scan reads them in parallel
 
 
 @dataclass
@@ -50,14 +50,14 @@ class Trapped:
         return f"{self.ws}/evil"
 
     def sprung(self) -> set[str]:
-        """The names of the traps that went off outside since the last time; those that did inside are forgotten too."""
+        """The traps that went off outside since the last call; marks inside are cleared too."""
         names = {line.split()[0] for line in self.marks.read_text().splitlines()} if self.marks.exists() else set[str]()
         self.marks.unlink(missing_ok=True)
         (self.ws / "marks").unlink(missing_ok=True)
         return names
 
     def bare(self, command: str, **variables: str) -> None:
-        """What a careless person would type in there."""
+        """What a careless person would type there."""
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.place / "home"), **variables}
         subprocess.run(
             ["bash", "-c", command], cwd=self.ws, env=env, capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL
@@ -93,14 +93,14 @@ class Trapped:
     def _repository(self) -> None:
         script = (
             f"{GIT} init -q sub && cd sub && echo sub >s && {GIT} add . && {GIT} commit -qm s && cd .. && mv sub ../subrepo;"
-            # Of a file as young as the index git reads the content, through filters; those of a repository are older.
+            # Git reads files as new as its index through filters; files of a real repository are older.
             f"find . -type f -exec touch -d '1 hour ago' {{}} +;"
             f"{GIT} init -q . && {GIT} submodule -q add {self.place}/subrepo sub && {GIT} add . && {GIT} commit -qm one"
         )
         subprocess.run(["bash", "-ec", script], cwd=self.ws, check=True, capture_output=True)
 
     def _settings(self) -> None:
-        """All that git takes for a program to run, in the repository, in what it includes, and in a submodule."""
+        """Everything that git would run as a program, in the repository, in its includes, and in a submodule."""
         traps = f"""
             [core]
                 fsmonitor = {self.evil} fsmonitor
@@ -140,7 +140,7 @@ class Trapped:
             self._program(self.ws / f".git/hooks/{name}", f"hook-{name}")
 
     def _others(self) -> None:
-        """What other programs read when they start in a folder."""
+        """Files that other programs read when they start in a folder."""
         mark = f"import os\nwith open({str(self.marks)!r}, 'a') as marks: marks.write('{{}}\\n')\n"
         for name in ("sitecustomize", "usercustomize", "conftest", "handhold", "json", "re", "click"):
             (self.ws / f"{name}.py").write_text(mark.format(name))
@@ -157,7 +157,7 @@ class Trapped:
         )
 
 
-# A trap, and what springs it.
+# A trap, and what triggers it.
 BARE: dict[str, str] = {
     "fsmonitor": "git status",
     "submodule-fsmonitor": "git status",
@@ -191,7 +191,7 @@ def trapped(tmp_path: Path) -> Trapped:
 
 @pytest.fixture
 def careless(trapped: Trapped, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trapped]:
-    """We are started in there, with a PATH that leads through it first and settings of ripgrep that lie in it."""
+    """We start inside it, with a PATH that leads through it first and with its ripgrep settings."""
     find_ripgrep.cache_clear()
     monkeypatch.chdir(trapped.ws)
     folders = (f"{trapped.ws}/bin", f"{trapped.ws}/node_modules/.bin", os.environ["PATH"])
@@ -256,10 +256,10 @@ def test_nothing_of_it_runs_when_it_is_opened_searched_and_edited(careless: Trap
 
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 def test_nothing_of_it_runs_at_git_status(careless: Trapped, monkeypatch: pytest.MonkeyPatch):
-    """Not even inside: looking is no reason for git to run what the repository names.
+    """Not even inside the sandbox: reading is no reason for git to run the repository's programs.
 
-    Which git a command means is the user's own choice; theirs does not lead into the repository. Only of files that
-    seem to have changed git has to know the content, and runs their filters, in the sandbox.
+    The user's PATH decides which git runs, and here it does not lead into the repository. Git reads only files that
+    seem to have changed, and runs their filters in the sandbox.
     """
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     with opened(careless) as box:
@@ -273,7 +273,7 @@ def test_nothing_of_it_runs_at_git_status(careless: Trapped, monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 def test_what_a_command_runs_of_it_is_contained(careless: Trapped, monkeypatch: pytest.MonkeyPatch):
-    """Whoever runs the repository's programs on purpose runs them in the sandbox."""
+    """Running the repository's programs on purpose runs them in the sandbox."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     inside: set[str] = set()
     with opened(careless, policy="open") as box:
@@ -297,7 +297,7 @@ def test_what_it_says_of_itself_does_not_count(careless: Trapped):
 @pytest.mark.slow
 @pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 def test_nothing_of_it_runs_from_the_command_line(careless: Trapped):
-    """The program `handhold`, started in there."""
+    """The program `handhold`, started there."""
     where = ["--root", ".", "--state", str(careless.place / "state"), "--session", "s"]
     program = Path(sys.executable).with_name("handhold")
     for arguments in (
@@ -315,7 +315,7 @@ def test_nothing_of_it_runs_from_the_command_line(careless: Trapped):
 
 
 def test_a_command_cannot_plant_the_program_that_the_next_search_runs(careless: Trapped):
-    """What lies on the PATH and in the workspace is no program of ours, even if nothing was wrong with it at first."""
+    """A program on the PATH and in the workspace is never used as ours, even if it was valid at first."""
     for name in ("bin", "node_modules/.bin"):
         for program in ("rg", "git"):
             (careless.ws / name / program).unlink()

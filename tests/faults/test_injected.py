@@ -1,4 +1,4 @@
-"""C-62, nasties 45 and 46 in full: what the system refuses, at any call, leaves all or nothing."""
+"""C-62, nasties 45 and 46 in full: an error of any system call leaves all or nothing."""
 
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ CALLS = (
 
 
 def refused(bench: Bench, call: str, error: str, every: int = 1) -> dict[str, int]:
-    """What was said to this error at the first such call, at the next, and so on: all is old, or new if it worked."""
+    """The outcomes of this error at the first such call, the next, and so on. All is old, or new if it succeeded."""
     seen: dict[str, int] = {}
     for when in count(1, every):
         said, happened = injected(bench, call, error, str(when))
@@ -64,7 +64,7 @@ def test_c62_nasty_45_46_an_error_at_a_call_of_a_commands_commit_leaves_all_or_n
 def test_c62_what_cannot_be_taken_back_now_is_taken_back_at_the_next_start(
     tmp_path: Path, call: str, kind: type[Bench]
 ):
-    """The disk fails for good: even taking back fails."""
+    """The disk fails for good: even the rollback fails."""
     bench = kind(tmp_path)
     seen: dict[str, int] = {}
     for when in range(1, 40, scaled(13, 3)):

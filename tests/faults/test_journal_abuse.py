@@ -1,4 +1,4 @@
-"""Somebody tampers with the journal, or uses undo and redo to get around what holds today."""
+"""Somebody tampers with the journal, or uses undo and redo to get around the current rules."""
 
 import shutil
 import sqlite3
@@ -42,7 +42,7 @@ def opened(root: Path, state: Path, **options: Any) -> Iterator[Toolbox]:
 
 
 def journalled(root: Path, state: Path, times: int = 3) -> None:
-    """A read, some edits, one of them taken back, and a file that came and went."""
+    """A read, some edits, one of them undone, and a file that was created and deleted."""
     with opened(root, state) as box:
         box.call("read_file", {"path": "a.py"})
         for n in range(times):
@@ -63,7 +63,7 @@ def database(state: Path) -> Path:
 
 @contextmanager
 def tampered(state: Path) -> Iterator[sqlite3.Connection]:
-    """As somebody else opens it: without the triggers."""
+    """As another program opens it: without the triggers."""
     with closing(sqlite3.connect(database(state), isolation_level=None)) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f"DROP TRIGGER {name}")
@@ -273,7 +273,7 @@ def test_undo_and_redo_change_a_protected_name_only_after_a_question(root: Path,
 
 
 def test_undo_takes_away_what_was_made_under_a_protected_name_without_a_question(root: Path, state: Path):
-    """Nobody obeys what is gone: `git init` can be taken back by whoever made it."""
+    """No program obeys a deleted file: `git init` can be undone by the session that ran it."""
     with opened(root, state, approver=lambda _: True, policy="edit") as box:
         box.call("write_file", {"path": ".envrc", "content": "x\n"})
     with opened(root, state, policy="edit") as box:
@@ -301,7 +301,7 @@ def test_a_file_that_may_not_be_read_any_more_is_shown_in_no_diff(root: Path, st
 
 @pytest.fixture
 def moved(root: Path, state: Path) -> None:
-    """A content that the session changed, and that a person has moved since to where it may not be read."""
+    """Content that the session changed, and that a person has since moved to a path that may not be read."""
     (root / "plan.txt").write_text(SECRET)
     with opened(root, state) as box:
         box.call("read_file", {"path": "plan.txt"})
@@ -311,7 +311,7 @@ def moved(root: Path, state: Path) -> None:
 
 @pytest.mark.usefixtures("moved")
 def test_undo_shows_no_content_of_a_secret_file(root: Path, state: Path):
-    """Commands may move it about, so an undo may bring it back."""
+    """Commands may move it, so an undo may restore it."""
     with opened(root, state) as box:
         assert "marzipan" not in box.undo(preview=True).ui_extra + box.diff()
         reply = box.undo()

@@ -1,7 +1,7 @@
-"""The fifty-two nasties, by their numbers: what to feed the tools, and what must happen.
+"""The fifty-two nasties by number: what to feed the tools, and what must happen.
 
-Each goes through the front door, and each call keeps the rules of `rows.py`. What is tried a hundred thousand times, at
-every system call or under both resolvers has tests of its own beside this file and in `tests/backends/`.
+Each uses the public interface, and each call keeps the rules of `rows.py`. What is tried a hundred thousand times, at
+every system call or under both resolvers has its own tests next to this file and in `tests/backends/`.
 """
 
 import json
@@ -54,7 +54,7 @@ def row(tmp_path: Path) -> Iterator[Row]:
 
 
 def refused_everywhere(row: Row, path: str, code: str) -> None:
-    """By whatever reads, writes or looks."""
+    """By every tool that reads, writes or lists."""
     row.ask("read_file", path=path, code=code)
     row.ask("Read", dialect="claude", file_path=path, code=code)
     row.ask("write_file", path=path, content="x\n", code=code)
@@ -149,7 +149,7 @@ def test_nasty_08_a_file_that_does_not_say_how_long_it_is_is_read_to_its_end_and
         assert " 50000→line 50000" in reply.text
         row.ask("read_file", path="odd/endless", code="TOO_LARGE")
         row.ask("edit_file", path="odd/endless", old_string="a", new_string="b", code="TOO_LARGE")
-        row.close()  # before what it holds open goes
+        row.close()  # before the files it has open disappear
 
 
 # --- B. size and shape
@@ -161,7 +161,7 @@ def test_nasty_09_of_a_terabyte_only_the_window_is_read(row: Row):
         file.truncate(1 << 40)
     with row.put("hole").open("r+b") as file:
         file.truncate(1 << 40)
-    row.ask("read_file", path="sparse", limit=1)  # what is loaded with the first call
+    row.ask("read_file", path="sparse", limit=1)  # warm-up: loads modules
     reply = row.ask("read_file", path="sparse", offset=900, limit=100, within=0.05, grows=8)
     assert "   999→line 999" in reply.text
     row.ask("Read", dialect="claude", file_path=str(row.root / "sparse"), code="TOO_LARGE")
@@ -179,7 +179,7 @@ def test_nasty_10_a_line_of_100_mb_is_cut_and_what_is_left_is_said(row: Row):
     assert f"... ({100 * MIB + 6 - 2000} more characters)" in reply.text
     assert "     2→second" in reply.text
     for sort in ("modified", "none"):
-        reply = row.ask("grep", pattern="needle", mode="content", sort=sort, within=4)  # 1.5 s of them ripgrep's own
+        reply = row.ask("grep", pattern="needle", mode="content", sort=sort, within=4)  # ripgrep itself takes 1.5 s
         assert reply.status == "partial"
         assert len(reply.text) < 2000
         assert "characters before) ..." in reply.text
@@ -217,14 +217,14 @@ def test_nasty_13_a_million_entries_in_one_folder_are_paged_in_flat_memory(row: 
     fd = os.open(row.root, os.O_RDONLY)
     try:
         for n in reversed(range(MILLION)):
-            if n % 60_000 == 59_999 or n == MILLION - 1:  # a file has only so many names
+            if n % 60_000 == 59_999 or n == MILLION - 1:  # the number of hard links per file is limited
                 os.close(os.open(f"{n:07}", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
                 last = f"{n:07}"
             else:
                 os.link(last, f"{n:07}", src_dir_fd=fd, dst_dir_fd=fd)
     finally:
         os.close(fd)
-    row.state = lambda root: (root.stat().st_mtime_ns, root.stat().st_nlink)  # nobody counts them ten times
+    row.state = lambda root: (root.stat().st_mtime_ns, root.stat().st_nlink)  # too many to compare on every call
     try:
         row.ask("list_files", path="/", limit=1)
         cursor: dict[str, Any] = {}
@@ -239,12 +239,12 @@ def test_nasty_13_a_million_entries_in_one_folder_are_paged_in_flat_memory(row: 
         subprocess.run(["rm", "-rf", row.root], check=True)
 
 
-DEPTH = scaled(2_500, 5_000)  # folders: more than a path has characters for
+DEPTH = scaled(2_500, 5_000)  # folders: more than fit in a path
 
 
 @contextmanager
 def nested(root: Path) -> Iterator[None]:
-    """A folder in a folder, five thousand times, and a file in the last."""
+    """Five thousand nested folders, and a file in the last one."""
     fd = os.open(root, os.O_RDONLY)
     for _ in range(DEPTH):
         os.mkdir("d", dir_fd=fd)
@@ -258,7 +258,7 @@ def nested(root: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["rm", "-rf", root], check=True)  # Python's own removal calls itself, and not so often
+        subprocess.run(["rm", "-rf", root], check=True)  # Python's own removal is recursive and would exceed the limit
 
 
 @pytest.mark.slow
@@ -379,7 +379,7 @@ def test_nasty_17_what_swells_when_it_is_decoded_is_not_decoded(row: Row):
     for _ in range(100_000):
         deep = [deep]
     reply = row.box().call("read_file", {"path": deep})
-    while deep:  # or its end would call itself as often
+    while deep:  # otherwise its deallocation would recurse as deeply
         (deep,) = deep
     assert reply.code == "BAD_ARGUMENTS"
 
@@ -398,7 +398,7 @@ def test_nasty_18_a_regex_that_backtracks_elsewhere_does_not_hang(row: Row, monk
 
 
 def comes_back(row: Row, name: str, *, changes: bool = True) -> str:
-    """A file of this name is listed, found, read, edited and searched under the name that is shown; how it is shown."""
+    """A file of this name is listed, found, read, edited and searched under the displayed name. Returns that name."""
     row.put("d/" + name, "needle\n")
     (entry,) = row.ask("list_files", path="d", hidden=True).data["entries"]
     shown = entry["path"]
@@ -428,7 +428,7 @@ def test_nasty_20_a_name_that_is_no_text_is_shown_and_taken_back(row: Row):
 def test_nasty_21_a_name_that_looks_like_another_is_spelled_out(row: Row):
     assert comes_back(row, "gpj.\u202eexe") == r"d/gpj.\u202eexe"
     assert comes_back(row, "a\u200bb") == r"d/a\u200bb"
-    assert comes_back(row, "р\u0430y.py") == "d/р\u0430y.py"  # homoglyphs are letters: shown as they are
+    assert comes_back(row, "р\u0430y.py") == "d/р\u0430y.py"  # homoglyphs are letters: shown unchanged
     row.put("pay.py", "latin\n")
     row.ask("read_file", path="p\u0430y.py", code="NOT_FOUND")
 
@@ -442,7 +442,7 @@ def test_nasty_22_two_forms_of_a_name_are_one_file_only_if_the_disk_says_so(row:
     assert "     1→two" in row.ask("read_file", path=apart).text
     composed, apart = (unicodedata.normalize(form, "ü.txt") for form in ("NFC", "NFD"))
     row.put(composed, "one\n")
-    os.link(row.root / composed, row.root / apart)  # as where the file system takes both for one
+    os.link(row.root / composed, row.root / apart)  # as on a file system where both are the same name
     row.ask("read_file", path=composed)
     row.ask("edit_file", path=apart, old_string="one", new_string="1", changes=True)
     assert (row.root / composed).read_bytes() == (row.root / apart).read_bytes() == b"1\n"
@@ -460,7 +460,7 @@ def test_nasty_23_a_protected_name_is_protected_in_any_case(row: Row):
         for name in ("odd/.GIT/hooks/pre-commit", "odd/.Cursor/mcp.json", "odd/src/.VSCode/tasks.json"):
             row.ask("write_file", path=name, content="x\n", code="NOT_APPROVED")
         row.close()
-    for name in (".GIT/config", ".Cursor/mcp.json"):  # and where the disk tells them apart: another may not
+    for name in (".GIT/config", ".Cursor/mcp.json"):  # also on a case-sensitive disk: another may ignore case
         row.ask("write_file", path=name, content="x\n", code="NOT_APPROVED")
 
 
@@ -541,7 +541,7 @@ def test_nasty_28_a_link_that_is_swapped_in_during_the_call_leads_nowhere(row: R
                     assert "outside" not in box.call("grep", {"pattern": "side", "mode": "content"}).text
         finally:
             swapping.kill()
-    assert {None, "OUTSIDE_WORKSPACE"} <= codes  # else it proves nothing
+    assert {None, "OUTSIDE_WORKSPACE"} <= codes  # otherwise the test proves nothing
     assert tree(outside) == {"file": (stat.S_IFREG, 0o644, b"outside\n", 1)}
 
 
@@ -687,7 +687,7 @@ def test_nasty_36_a_file_that_grows_or_shrinks_while_it_is_read_is_shown_as_it_o
 
 
 def rewritten(file: Path, content: str) -> None:
-    """Other bytes, as many, under the old time stamps."""
+    """Different bytes of the same length, with the old timestamps."""
     before = file.stat()
     assert len(content) == before.st_size
     file.write_text(content)
@@ -700,7 +700,7 @@ def test_nasty_37_the_same_size_and_the_same_time_are_not_the_same_content(row: 
     rewritten(file, "two\n")
     row.ask("edit_file", path="f", old_string="one", new_string="x", code="STALE")
     assert file.read_bytes() == b"two\n"
-    row.ask("write_file", path="f", content="x\n", changes=True)  # what changed was shown whole
+    row.ask("write_file", path="f", content="x\n", changes=True)  # the whole change was shown
 
 
 def test_nasty_38_two_edits_within_a_millisecond_are_two(row: Row):
@@ -710,7 +710,7 @@ def test_nasty_38_two_edits_within_a_millisecond_are_two(row: Row):
     last = scaled(30, 199)
     for n in range(1, last + 1):
         box.call("edit_file", {"path": "f", "old_string": f"{n - 1:04}", "new_string": f"{n:04}"})
-        rewritten(file, f"{n:03}x\n")  # at once
+        rewritten(file, f"{n:03}x\n")  # immediately
         assert box.call("edit_file", {"path": "f", "old_string": f"{n:03}", "new_string": "lost"}).code == "STALE"
         assert box.call("write_file", {"path": "f", "content": f"{n:04}\n"}).status == "success"
         assert file.read_bytes() == f"{n:04}\n".encode()
@@ -723,7 +723,7 @@ def test_nasty_39_a_file_that_was_made_anew_is_another(row: Row):
     row.ask("read_file", path="f")
     before = file.stat()
     file.unlink()
-    row.put("other", "x\n")  # which may take its inode
+    row.put("other", "x\n")  # which may reuse its inode
     file.write_text("two\n")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     row.ask("edit_file", path="f", old_string="one", new_string="x", code="STALE")
@@ -800,7 +800,7 @@ def test_nasty_43_nothing_is_left_on_a_read_only_file_system(tmp_path: Path):
 @pytest.mark.parametrize("linked", [False, True], ids=["renamed", "in place"])
 def test_nasty_44_a_full_disk_leaves_the_original_whole(tmp_path: Path, linked: bool):
     with disk(tmp_path) as point, Row(tmp_path, point) as row:
-        row.state = tree  # what was written in place and taken back has another time
+        row.state = tree  # what was written in place and rolled back has another time
         row.put("ws/f", "old" * 200_000 + "\n")
         row.put("ws/small", "small\n")
         if linked:
@@ -834,7 +834,7 @@ def test_nasty_45_an_error_at_the_nth_call_leaves_old_or_new(tmp_path: Path, cal
         failed += happened and said != "success"
         bench.recover()
         assert bench.standing() == ("new" if said == "success" else "old"), (call, when, said)
-    assert failed or error == "EINTR"  # an interrupted call may be made again; an fsync that failed may not
+    assert failed or error == "EINTR"  # an interrupted call may be repeated; an fsync that failed may not
 
 
 @needs_strace
@@ -893,7 +893,7 @@ def test_nasty_48_a_file_system_that_died_or_fell_silent_is_an_error_and_the_too
     row.put("near", "near\n")
     with served(hanging.__file__, row.root / "far") as server:
         assert "from afar" in row.ask("read_file", path="far/file", changes=True).text
-        os.kill(server.pid, 19)  # SIGSTOP: it fetches no question
+        os.kill(server.pid, 19)  # SIGSTOP: it fetches no requests
         row.ask("read_file", path="far/file", code="IO_ERROR", changes=True)
         assert "near" in row.ask("read_file", path="near", changes=True).text
         server.kill()
@@ -933,7 +933,7 @@ MOVED = "*** Begin Patch\n*** Delete File: deleted\n*** Update File: moved\n*** 
 def test_nasty_50_what_was_answered_with_success_is_there_after_a_power_cut(
     tmp_path: Path, tool: str, arguments: dict[str, Any], becomes: dict[str, bytes | None]
 ):
-    """The disk is copied as it is when the answer comes, and is what the machine finds when it starts again."""
+    """The disk is copied when the answer arrives; the copy is what the machine finds after the restart."""
     names = ("edited", "deleted", "moved")
     with disk(tmp_path) as point, Row(point) as row:
         for name in names:
@@ -943,7 +943,7 @@ def test_nasty_50_what_was_answered_with_success_is_there_after_a_power_cut(
         row.ask(tool, changes=True, **arguments)
         shutil.copyfile(tmp_path / "disk.img", tmp_path / "cut.img")
     with mounted("-o", "loop", str(tmp_path / "cut.img"), point=point), Row(point) as row:
-        row.ask("list_files", changes=True)  # what the dead process left is cleared up before
+        row.ask("list_files", changes=True)  # the leftovers of the dead process are cleaned up before
         left = {str(each.relative_to(row.root)): each.read_bytes() for each in row.root.rglob("*") if each.is_file()}
         wanted = {name: b"old\n" for name in names} | becomes
         assert left == {name: data for name, data in wanted.items() if data is not None}
@@ -956,7 +956,7 @@ def test_nasty_50_what_was_answered_with_success_is_there_after_a_power_cut(
 @pytest.mark.parametrize("attribute", ["i", "a"], ids=["immutable", "append only"])
 def test_nasty_51_an_immutable_file_is_not_permitted(tmp_path: Path, attribute: str):
     with disk(tmp_path) as point, Row(tmp_path, point) as row:
-        row.state = tree  # what was changed and taken back has another time
+        row.state = tree  # what was changed and rolled back has another time
         row.put("f", "one\n")
         row.put("other", "one\n")
         row.ask("read_files", paths=["f", "other"])

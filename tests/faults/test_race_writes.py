@@ -1,4 +1,4 @@
-"""Nasty 28: a link to the outside and a directory change places for ever, and no write gets out."""
+"""Nasty 28: a link to the outside and a directory are swapped forever, and no write gets out."""
 
 import os
 import shutil
@@ -18,13 +18,13 @@ from tests.faults.trees import Kept
 from tests.scale import scaled
 
 WRITES = scaled(2_500, 50_000)
-CHECKED = scaled(2_000, 10_000)  # writes by a check on the resolved string
+CHECKED = scaled(2_000, 10_000)  # writes that use a check on the resolved string
 HERE = Path(__file__).parent
 
 
 @contextmanager
 def swapping(home: Path) -> Iterator[tuple[Path, Path]]:
-    """A root in which `door` is now a directory, now a link to the outside."""
+    """A root in which `door` alternates between a directory and a link to the outside."""
     root, outside = home / "root", home / "outside"
     (root / "door").mkdir(parents=True)
     outside.mkdir()
@@ -40,7 +40,7 @@ def swapping(home: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def emptied(folder: Path) -> int:
-    """How many files were there; names are used again, so that no directory grows long."""
+    """Delete all files and count them; names are reused, so that no directory grows long."""
     names = os.listdir(folder)
     for name in names:
         os.unlink(folder / name)
@@ -59,7 +59,7 @@ def test_nasty_28_no_write_gets_out(tmp_path: Path, resolver: Literal["openat2",
         committer = Committer(workspace, kept, durable=False)
         refused = 0
         for turn in range(WRITES):
-            # Half of them resolve the path at the last moment, as a tool does; half hold an older place.
+            # Half of them resolve the path at the last moment, as a tool does; half use an older path.
             try:
                 path = workspace.resolve(f"door/{turn}") if turn % 2 else str(root / f"door/{turn}")
                 with committer.transaction([FileChange(path, None, content)]) as transaction:
@@ -83,5 +83,5 @@ def test_nasty_28_no_write_gets_out(tmp_path: Path, resolver: Literal["openat2",
     print(f"{resolver}: {escapes} escapes in {WRITES:,} writes ({refused:,} refused);", end=" ")
     print(f"by a resolve() check {checked:,} in {CHECKED:,}")
     assert escapes == 0
-    assert WRITES // 10 < refused < WRITES * 9 // 10  # else the exchange did not come in between
+    assert WRITES // 10 < refused < WRITES * 9 // 10  # otherwise no swap happened in between
     assert checked > 0

@@ -1,6 +1,6 @@
 """Forty ways around a user's own deny rule: 23 to 40 by commands, in the foreground, as a preview and in the background.
 
-Each command is first run where there is no rule, and has to print the secret there.
+Each command is first run without the rule, and must print the secret there.
 """
 
 import os
@@ -72,7 +72,7 @@ def test_secret_28_a_move_of_a_folder_above_its_folder(vault: Vault):
 
 
 def test_secret_29_removed_and_made_anew(vault: Vault):
-    """What a layer records as removed is not there, and what lay below it does not come through."""
+    """A file that a layer records as removed does not exist, and the one below it does not show through."""
     said = vault.run(f"rm -rf secrets {VAULT}; mkdir -p secrets; cat secrets/* {VAULT}; ls -R secrets")
     assert TOKEN not in said
 
@@ -167,7 +167,7 @@ def test_secret_38_two_roots_and_a_linked_one(vault: Vault):
 
 
 def test_secret_39_an_approver_is_shown_no_diff_of_it(vault: Vault):
-    """A command that would remove or overwrite it, with somebody who approves all."""
+    """A command that would remove or overwrite it, with an approver that approves everything."""
     seen: list[str] = []
 
     def approve(question: object) -> bool:
@@ -184,7 +184,7 @@ def test_secret_39_an_approver_is_shown_no_diff_of_it(vault: Vault):
 
 
 def test_secret_40_a_folder_that_is_swapped_while_tools_read(vault: Vault, tmp_path: Path):
-    """A background command turns a link for ever; no read and no search arrives."""
+    """A background command swaps a link forever; no read and no search gets through."""
     swap = tmp_path / "swap"
     subprocess.run([needs("cc"), "-O2", "-o", swap, Path(__file__).with_name("swap.c")], check=True)
     shutil.copy(swap, vault.ws / "swapper")

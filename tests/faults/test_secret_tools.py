@@ -1,4 +1,4 @@
-"""Forty ways around a user's own deny rule: 1 to 22 by file tools, by replies kept from before, and by the journal.
+"""Forty ways around a user's own deny rule: 1 to 22 by file tools, by replies recorded earlier, and by the journal.
 
 The rule says that `secrets/**` and `vault.*` may not be read. 23 to 40 are commands: `test_secret_commands.py`.
 """
@@ -46,7 +46,7 @@ def filled(value: Any, path: str) -> Any:
 
 
 def must_be_closed(vault: Vault, path: str, calls: list[tuple[str, str, dict[str, Any]]] = READS) -> list[str]:
-    """No call shows it under this path. The codes of the refusals."""
+    """No call shows it under this path. Returns the codes of the refusals."""
     codes: list[str] = []
     for dialect, tool, arguments in calls:
         with vault.box(dialect) as box:
@@ -58,7 +58,7 @@ def must_be_closed(vault: Vault, path: str, calls: list[tuple[str, str, dict[str
 
 
 def must_be_open(vault: Vault, path: str) -> None:
-    """Without the rule it is shown: else the way proves nothing."""
+    """Without the rule it is shown: otherwise the way proves nothing."""
     with vault.free(session="other") as box:
         assert shows(box.call("read_file", {"path": path}))
 
@@ -88,7 +88,7 @@ def test_secret_03_another_case_neither_reads_it_nor_names_it(vault: Vault):
 
 
 def test_secret_04_a_name_that_is_normalised_otherwise(vault: Vault):
-    """The rule names it composed, and a file from elsewhere has it in parts: to a person they are one name."""
+    """The rule has the composed form, the file the decomposed one: to a person they are the same name."""
     for form in ("NFC", "NFD"):
         name = normalize(form, "café.txt")
         (vault.ws / name).write_text(CONTENT)
@@ -153,7 +153,7 @@ def test_secret_09_a_right_guess_in_a_search_gets_the_reply_of_a_wrong_one(vault
 
 
 def test_secret_10_names_and_counts_tell_no_name(vault: Vault):
-    """What is hidden is counted whatever the pattern, so no pattern finds out a name."""
+    """Hidden files are counted whatever the pattern, so no pattern reveals a name."""
     with vault.box() as box:
         for tool, patterns in (("glob", ("vau*", "zzz*")), ("grep", ("PIN", "zzz"))):
             denied = {
@@ -218,7 +218,7 @@ def test_secret_15_an_image_or_a_pdf_is_not_converted(vault: Vault, kind: str):
 
 
 def test_secret_16_what_the_session_saw_before_the_rule_is_no_hint_after_it(vault: Vault):
-    """Neither as a diff of what changed since, nor as the reason why an edit is refused."""
+    """Neither as a diff of later changes, nor as the reason for refusing an edit."""
     with vault.free() as box:
         assert shows(box.call("read_file", {"path": VAULT}))
     (vault.ws / VAULT).write_text(CONTENT + "more\n")
@@ -254,7 +254,7 @@ def test_secret_17_a_reply_from_before_the_rule_is_not_replayed(vault: Vault, to
     with vault.box() as box:
         again = box.call(tool, arguments, call_id="one")
     must_not_show(again)
-    if tool == "edit_file":  # what was done is not done twice
+    if tool == "edit_file":  # a completed call is not repeated
         assert (vault.ws / VAULT).read_text() == CONTENT.replace("PIN", "NIP")
 
 
@@ -275,7 +275,7 @@ def test_secret_18_a_cursor_from_before_the_rule_or_a_forged_one(vault: Vault):
 
 
 def test_secret_19_a_long_output_that_is_kept(vault: Vault):
-    """It lies under a name of its own, which no rule is about."""
+    """It is stored under its own name, which no rule covers."""
     with vault.box() as box:
         reply = box.call("bash", {"command": f"seq 20000; cat {VAULT} {KEY}; seq 20000"})
         kept = reply.data["output"]["handle"]
@@ -286,7 +286,7 @@ def test_secret_19_a_long_output_that_is_kept(vault: Vault):
 
 @pytest.mark.parametrize("dialect", ["handhold", "claude", "codex", "gemini", "deepagents", "anthropic"])
 def test_secret_20_no_tool_undoes_redoes_or_shows_a_diff_from_before_the_rule(vault: Vault, dialect: str):
-    """The journal has the content. What a person takes back is theirs; a model has no tool for it."""
+    """The journal has the content. A person may undo; a model has no tool for it."""
     with vault.free() as box:
         box.call("read_file", {"path": VAULT})
         box.call("edit_file", {"path": VAULT, "old_string": "PIN", "new_string": "NIP"})
@@ -328,7 +328,7 @@ def test_secret_21_explain_and_log_show_nothing_of_it(vault: Vault, monkeypatch:
 
 
 def test_secret_22_the_state_in_the_workspace_is_not_read_by_tools(vault: Vault):
-    """It keeps what was read and changed before the rule."""
+    """It has what was read and changed before the rule."""
     with vault.free() as box:
         assert shows(box.call("read_file", {"path": VAULT}))
         box.call("edit_file", {"path": VAULT, "old_string": "PIN", "new_string": "NIP"})

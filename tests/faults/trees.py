@@ -65,7 +65,7 @@ def tree(root: Path) -> Tree:
 
 
 def as_nobody(act: Callable[[], object]) -> None:
-    """In a fork, as a user with no rights but those of everybody."""
+    """In a fork, as a user with no special rights."""
     child = os.fork()
     if not child:
         status = 1
@@ -110,7 +110,7 @@ def lay(root: Path) -> None:
 
 
 def patch() -> str:
-    """The same as a patch, of the long file the beginning; it has no word for removing a directory."""
+    """The same as a patch, with only the beginning of the long file; a patch cannot remove a directory."""
     lines = ["*** Begin Patch"]
     for name in (*REPLACED, LINKED):
         gone, come = (content(name).decode().splitlines()[:20] for content in (old, new))
@@ -122,7 +122,7 @@ def patch() -> str:
 
 
 def twenty(root: Path) -> list[FileChange]:
-    """Files replaced, made (some in directories that are made as well), deleted, one that has two names, a directory removed."""
+    """Files replaced, created (some in new directories) and deleted, one with two names, and a directory removed."""
     return [
         *(FileChange(str(root / name), InlineContent(old(name)), InlineContent(new(name))) for name in REPLACED),
         *(FileChange(str(root / name), None, InlineContent(new(name))) for name in CREATED),

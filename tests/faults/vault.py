@@ -1,4 +1,4 @@
-"""A workspace with a secret of the user's, and a rule of theirs that denies reading it."""
+"""A workspace with a user's secret, and the user's rule that denies reading it."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ class Vault:
 
     @contextmanager
     def box(self, dialect: str = "handhold", **options: Any) -> Iterator[Toolbox]:
-        """With the rule, unless told otherwise."""
+        """With the rule, unless `options` say otherwise."""
         given = {"policy": "open", "settings": False, "session": "s", "rules": [RULE], **options}
         with Toolbox.open(given.pop("roots", self.ws), state=self.place / "state", dialect=dialect, **given) as box:
             yield box
@@ -57,7 +57,7 @@ class Vault:
             assert (self.ws / name).read_text() == CONTENT
 
     def run(self, command: str, **options: Any) -> str:
-        """What a command prints, run in the foreground, as a preview and in the background; none may print the secret."""
+        """A command's output in the foreground, as a preview and in the background; none may print the secret."""
         said = ""
         with self.box(**options) as box:
             for how in ({}, {"preview": True}, {"background": True}):
@@ -73,7 +73,7 @@ class Vault:
         return said
 
     def arrives(self, command: str) -> bool:
-        """Whether the same command prints the secret where there is no rule: else the way proves nothing."""
+        """Whether the same command prints the secret without the rule: otherwise the way proves nothing."""
         with self.free(session="other") as box:
             reply = box.call("bash", {"command": command, "preview": True})
         return TOKEN in reply.text
@@ -97,7 +97,7 @@ def must_not_show(*replies: Reply) -> None:
 
 
 def must_hold(box: Toolbox) -> None:
-    """No file that may be read holds the secret, wherever a command may have put it."""
+    """No readable file contains the secret, wherever a command may have put it."""
     must_not_show(box.call("grep", {"pattern": "PIN=", "mode": "content", "hidden": True, "ignored": True}))
     for path in ("copy.txt", "open/key.txt", "moved.txt", "linked.txt", "out.tar"):
         must_not_show(box.call("read_file", {"path": path}))
@@ -117,7 +117,7 @@ def vault(tmp_path: Path) -> Vault:
 
 
 def link_before(vault: Vault) -> None:
-    """Links and second names that were there before the rule."""
+    """Links and second names from before the rule."""
     os.link(vault.ws / VAULT, vault.ws / "twin.txt")
     (vault.ws / "link.txt").symlink_to(VAULT)
     (vault.ws / "way").symlink_to("secrets")

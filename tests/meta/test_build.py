@@ -1,4 +1,4 @@
-"""What the wheels hold: the source as it is, and two small binaries for the platform that they are for."""
+"""What the wheels contain: the unmodified source, and two small binaries for their platform."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def made(folder: Path, **variables: str) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Builds a wheel with these variables, once."""
+    """Build a wheel with these variables, once."""
     folder = tmp_path_factory.mktemp("built")
     return lambda **variables: made(folder / "-".join(variables.values()).replace("/", "_"), **variables)
 

@@ -1,4 +1,4 @@
-"""The checks can fail: each is shown a planted fault."""
+"""The checks can fail: each one is given a planted fault."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def part(tmp_path: Path, *files: str) -> Path:
-    """A project with these files only: enough where a check looks at one after the other."""
+    """A project with only these files: enough if a check reads files one by one."""
     shutil.copytree(PROJECT / "checks", tmp_path / "checks", ignore=shutil.ignore_patterns("__pycache__"))
     for file in files:
         target = tmp_path / "src/handhold" / file

@@ -1,4 +1,4 @@
-"""The page that sets promises beside tests is true: every test is there, and no row is empty."""
+"""The page that maps promises to tests is correct: every test exists, and no row is empty."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ HEAD = "| place | promise | held by |"
 
 
 def rows(page: str = PAGE) -> list[tuple[str, str, str]]:
-    """Place, promise and what holds it."""
+    """Place, promise, and the tests for it."""
     lines = [line for line in page.splitlines() if line.startswith("|") and line != HEAD and "---" not in line]
     return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in lines]  # pyright: ignore[reportReturnType]
 

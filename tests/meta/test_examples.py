@@ -1,4 +1,4 @@
-"""What we show works as it is shown."""
+"""The examples work as shown."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Every promise is tried with every change: what runs in `just nightly` only names the test that samples it."""
+"""Every promise is tested with every change: a test that runs only in `just nightly` names the test that samples it."""
 
 import ast
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def marks(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def sampling_tests() -> list[tuple[str, str]]:
-    """Where `nightly` is used, and the test that is named there."""
+    """Where `nightly` is used, and the test it names."""
     found: list[tuple[str, str]] = []
     for file, tree in trees():
         for call in marks(tree):

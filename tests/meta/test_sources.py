@@ -1,4 +1,4 @@
-"""What tests/sources/ holds was extracted from the source documents, and from nothing else."""
+"""What tests/sources/ contains was extracted from the source documents and from nothing else."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_a_document_that_says_something_else_is_noticed(tmp_path: Path):
         list(sources.extract(tmp_path / name))
 
 
-if DOCUMENTS.is_dir():  # not part of the project; without them nothing here could be compared
+if DOCUMENTS.is_dir():  # not part of the project; without them there is nothing to compare
 
     @pytest.mark.parametrize("name", sources.RULES)
     def test_the_documents_still_say_this(name: str):

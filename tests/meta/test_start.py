@@ -1,4 +1,4 @@
-"""F-4: what an import costs, and what an install brings."""
+"""F-4: what an import costs, and what an install includes."""
 
 import json
 import resource
@@ -42,7 +42,7 @@ def cpu_seconds(code: str) -> float:
 )
 def test_f4_an_import_costs_at_most_twelve_bare_interpreters(code: str, most: int):
     ratios: list[float] = []
-    for _ in range(5):  # interleaved, since other tests run beside this one
+    for _ in range(5):  # interleaved, since other tests run at the same time
         bare = min(cpu_seconds("pass") for _ in range(3))
         ratios.append(min(cpu_seconds(code) for _ in range(3)) / bare)
         if ratios[-1] <= most:
@@ -53,7 +53,7 @@ def test_f4_an_import_costs_at_most_twelve_bare_interpreters(code: str, most: in
 
 @pytest.mark.parametrize(("code", "most"), [("import handhold", 4), ("from handhold import Toolbox", 120)])
 def test_f4_an_import_loads_few_modules(code: str, most: int):
-    """Beyond those of a bare interpreter. What an import costs is, above all, how many modules it loads."""
+    """Modules beyond those of a bare interpreter. The cost of an import is mostly the number of modules it loads."""
     count = f"import sys; bare = set(sys.modules); {code}; print(len(set(sys.modules) - bare))"
     loaded = int(subprocess.run([sys.executable, "-c", count], check=True, capture_output=True).stdout)
     print(f"{code}: {loaded} modules")

@@ -1,4 +1,4 @@
-"""The way a user meets it: the wheel, in an empty environment and an empty folder."""
+"""As a user sees it: the wheel, in an empty environment and an empty folder."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ assert Path(path).read_text() == "x = 1\\n"
 print("all of it")
 """
 
-# Each module by itself, as the first: whatever it needs it must bring. What only an extra has may be missing.
+# Each module imported first, by itself: it must import what it needs. What only an extra provides may be missing.
 IMPORTS = """
 import asyncio, ctypes, dataclasses, json, sqlite3, subprocess, tempfile, typing  # once, not in every child
 import os, sys

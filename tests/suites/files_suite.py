@@ -1,4 +1,4 @@
-"""What every workspace does. Inherit FilesSuite and say how to make one."""
+"""What every workspace does. Inherit from FilesSuite and implement how to create one."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -40,18 +40,18 @@ class Kept(Protocol):
 
 
 class Ground(Kept, Protocol):
-    """And the hand that works behind the tools' back."""
+    """And a way to change files without the tools."""
 
     def put(self, name: str, data: bytes | None) -> None:
         """As another program would; None removes it."""
         ...
 
     def shelve(self, name: str, data: bytes | None) -> FileChange:
-        """A command wrote this file anew, or removed it: it lies in its slot, and the change puts it in place."""
+        """A command rewrote or removed this file: the new one is in its slot, and the change puts it in place."""
         ...
 
     def tree(self) -> dict[str, bytes | None]:
-        """All that is there: contents of files, None for directories. By name beneath the root."""
+        """Everything there, by name below the root: contents of files, None for directories."""
         ...
 
 
@@ -70,7 +70,7 @@ ALL = {**TREE, "d": None, "d/e": None}
 class FilesSuite:
     @pytest.fixture
     def make(self) -> Make:
-        """Makes a workspace that holds these files, and closes it afterwards."""
+        """Create a workspace with these files, and close it afterwards."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -113,7 +113,7 @@ class FilesSuite:
             with pytest.raises(OutsideWorkspace):
                 ask(path)
 
-    # --- names that cannot be seen
+    # --- invisible names
 
     @pytest.mark.parametrize("name", ["two\nlines", os.fsdecode(b"\xff\xfe.txt"), "ev\u202etxt", "d\t/e\x1b"])
     def test_nasties_19_to_21_a_name_is_accepted_as_it_is_shown(self, make: Make, name: str):
@@ -131,7 +131,7 @@ class FilesSuite:
         assert files.read(r"a\\nb").data == b"a backslash\n"
         for path in (r"a\nb", r"a\\nb"):
             place = files.resolve(path)
-            assert files.read(place) == files.read(path)  # a place means one file, whatever stands beside it
+            assert files.read(place) == files.read(path)  # a place means one file, whatever is next to it
             assert files.resolve(place) == place
 
     def test_a_backslash_is_itself_where_nothing_else_stands(self, make: Make):
@@ -151,7 +151,7 @@ class FilesSuite:
         assert ground.tree()[name if not name.startswith("d\\n") else "d\n/" + name[4:]] == b"new\n"
         assert ground.files.read(place).data == b"new\n"
 
-    # --- looking
+    # --- stat and near matches
 
     def test_look_tells_a_file_from_a_directory_from_nothing(self, files: Files):
         file, directory = files.stat("d/b.py"), files.stat("d")
@@ -177,12 +177,12 @@ class FilesSuite:
     @pytest.mark.parametrize(
         ("path", "meant"),
         [
-            ("src/toolbx.py", ("src/toolbox.py",)),  # a slip
-            ("src/README.md", ("src/Readme.md",)),  # capitals
+            ("src/toolbx.py", ("src/toolbox.py",)),  # a typo
+            ("src/README.md", ("src/Readme.md",)),  # other case
             ("src/io.js", ("src/io.ts",)),  # another kind of file
             ("toolbox.py", ("src/toolbox.py",)),  # another folder
             ("lib/core/toolbox.py", ("src/toolbox.py",)),
-            ("srcs/toolbox.py", ("src/toolbox.py", "src")),  # a slip in a folder
+            ("srcs/toolbox.py", ("src/toolbox.py", "src")),  # a typo in a folder
             ("b/src/other.c", ("src/other.c", "tests/other.c")),  # below a folder of the same name first
             ("src/zzzzzzz", ()),
         ],
@@ -542,7 +542,7 @@ class FilesSuite:
         assert left == ()
         assert ground.tree() == {**ALL, "a.py": b"new\n"}
 
-    # --- always
+    # --- properties
 
     @given(st.data())
     @settings(max_examples=examples(60))
@@ -589,7 +589,7 @@ def commit(ground: Ground, *changes: FileChange) -> tuple[FileChange, ...]:
 
 
 def journalled(ground: Kept, changes: Sequence[FileChange]) -> Mapping[str, FileIdentity]:
-    """As the toolbox commits: slots are kept for as long as the journal needs them."""
+    """Commit as the toolbox does: slots are kept as long as the journal needs them."""
     seq = ground.store.begin(Call("s", "", "", "bash", "{}", "none"))
     with ground.files.transaction(changes) as transaction:
         assert transaction.files == tuple(changes)

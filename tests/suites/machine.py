@@ -1,4 +1,4 @@
-"""What this machine can do, for tests that need it."""
+"""What this machine supports, for tests that need it."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ from handhold.core.errors import NoShell
 
 @cache
 def has_shadows() -> bool:
-    """Whether commands can be contained here, and run on a shadow."""
+    """Whether commands can be sandboxed here and run on an overlay."""
     try:
         return create_sandbox("contained").status.shadow
     except NoShell:

@@ -1,4 +1,4 @@
-"""Notebooks for tests: of every version and kind of cell, written in every manner."""
+"""Notebooks for tests: every version, every kind of cell, and every way of writing them."""
 
 import json
 from base64 import b64encode
@@ -31,11 +31,11 @@ OUTPUTS = (
 )
 MINORS = (0, 1, 2, 3, 4, 5)
 
-# --- what they hold
+# --- contents
 
 
 def book(minor: int, *cells: Any) -> dict[str, Any]:
-    """A notebook of version 4, valid by its own rules."""
+    """A valid notebook of version 4."""
     about = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     made = v4.new_notebook(cells=list(cells), metadata=about)
     made.nbformat_minor = minor
@@ -49,7 +49,7 @@ def book(minor: int, *cells: Any) -> dict[str, Any]:
 
 
 def cells() -> list[Any]:
-    """One of every kind, and with every kind of output."""
+    """One cell of every kind, with every kind of output."""
     return [
         v4.new_markdown_cell("# A title\n\nwith é and ✓"),
         v4.new_code_cell("import math\n\nprint(math.pi)\n", execution_count=1, outputs=list(OUTPUTS[:2])),
@@ -75,11 +75,11 @@ def old_book() -> dict[str, Any]:
     return json.loads(v3.writes_json(v3.new_notebook(worksheets=[sheet])))
 
 
-# --- how they are written
+# --- formats
 
 
 def in_one_string(made: Any) -> Any:
-    """With each source in one string, as other writers than Jupyter have it."""
+    """With each source as one string, as writers other than Jupyter do."""
     copy = json.loads(json.dumps(made))
     for cell in copy["cells"]:
         cell["source"] = "".join(cell["source"])
@@ -109,7 +109,7 @@ MANNERS: dict[str, Callable[[Any], str]] = {
 
 @st.composite
 def written(draw: st.DrawFn, made: Any) -> str:
-    """JSON with blanks wherever they may stand, and characters spelled in any way."""
+    """JSON with whitespace wherever it is allowed, and characters escaped in any way."""
     blank = st.text(alphabet=" \t\n\r", max_size=3)
 
     def string(value: str) -> str:

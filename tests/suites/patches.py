@@ -1,6 +1,6 @@
 """A patch that turns one tree into another, as a careful model would write it: for tests and benchmarks.
 
-Three lines of context around a change, more where the place would not be the only one.
+Three lines of context around a change, or more if the place would not be unique.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,9 +43,9 @@ def added(text: str) -> Iterator[str]:
 
 
 def sayable(before: str, after: str) -> bool:
-    """Whether an update can say it: endings are the file's, so there must be one kind, and no stray \\r.
+    """Whether an update can express it: endings are the file's, so there must be one kind, and no stray \\r.
 
-    An empty text has no last line that could tell whether it ends with a newline.
+    An empty text has no last line to show whether it ends with a newline.
     """
     rows = [*iter_lines_with_endings(before), *iter_lines_with_endings(after)]
     kinds = {ending for _, ending in rows if ending}
@@ -56,7 +56,7 @@ def sayable(before: str, after: str) -> bool:
 def hunks(before: str, after: str) -> Iterator[str]:
     a, b = lines_of(before), lines_of(after)
     open_a, open_b = not before.endswith("\n"), not after.endswith("\n")
-    # What is said of the end belongs to the last line, so a difference there is a difference of that line.
+    # The end of the file belongs to its last line, so a difference there is a difference in that line.
     keys_a, keys_b = [*a[:-1], (a[-1], open_a)], [*b[:-1], (b[-1], open_b)]
     changes = [
         each for each in SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_opcodes() if each[0] != "equal"
@@ -86,7 +86,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def alone(a: list[str], first: int, last: int, done: int, wall: int) -> tuple[int | None, int]:
-    """A window around these lines, between the hunk before and the change after, that is the only one of its kind."""
+    """A unique window around these lines, between the previous hunk and the next change."""
     for context in range(CONTEXT, CONTEXT + 40):
         start, end = max(done, first - context), min(wall, last + context)
         if start < end and (end == len(a) or places(a, a[start:end], done) == 1):

@@ -1,10 +1,10 @@
-"""A policy of a test's own says what it has to say about places; to the rest it says yes."""
+"""A policy for tests that decides about places and allows everything else."""
 
 from handhold.core.ports.policy import CommandAnalysis, Decision, Verdict
 
 
 class OnPlaces:
-    """All but `name` and `decide`."""
+    """Everything except `name` and `decide`."""
 
     def decide_command(self, analysis: CommandAnalysis) -> Decision:
         return Decision(Verdict.ALLOW, "")

@@ -1,4 +1,4 @@
-"""What every search does, with whatever engine. Inherit SearchSuite and say how to make one."""
+"""What every search does, with any engine. Inherit from SearchSuite and implement how to create one."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ LINES = {
 class SearchSuite:
     @pytest.fixture
     def make(self) -> Make:
-        """Makes a workspace that holds these files, each older than the one before, and closes it afterwards."""
+        """Create a workspace with these files, each older than the one before, and close it afterwards."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -90,7 +90,7 @@ class SearchSuite:
         assert set(tree.names(tree.glob("*.py"))) == {
             ".hidden.py",
             "main.py",
-        }  # as ripgrep: named by a glob, it is found
+        }  # as in ripgrep: a glob that names it finds it
         assert set(tree.names(tree.glob("*.md"))) == {"readme.md"}
         assert set(tree.names(tree.glob("m*"))) == {"main.py"}
 
@@ -226,7 +226,7 @@ class SearchSuite:
         )
         scan = ground.grep("x")
         assert scan.hits == ()
-        assert scan.searched_count in (1, None)  # git does not tell
+        assert scan.searched_count in (1, None)  # git does not report it
         said = {
             (each.rule, each.source.removeprefix(ground.root + "/"), each.line, each.pattern): each.files
             for each in scan.skipped

@@ -1,4 +1,4 @@
-"""What every store does. Inherit StoreSuite, and LastingStoreSuite if it outlives the process."""
+"""What every store does. Inherit from StoreSuite, and from LastingStoreSuite if it outlives the process."""
 
 import os
 import random
@@ -34,7 +34,7 @@ from handhold.core.ports.read_records import ReadRecord, SeenPage
 from handhold.core.ports.store import Store
 from tests.scale import examples
 
-ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # half characters too: models send them
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates too: models send them
 ALLOWED = CallDecision("allowed", "mode edit (built in)", "ann@desk")
 ABSENT = digest(b"never kept")
 ASKED_AT = round(time.time(), 1)
@@ -59,7 +59,7 @@ def change(path: str = "/ws/a.py", before: bytes | None = b"old\n", after: bytes
 
 
 def shelved(slot: str, before: bytes | None, after: bytes | None, path: str = "/ws/a.py") -> FileChange:
-    """A file that changes places with its slot."""
+    """A file that is exchanged with its slot."""
 
     def thing(data: bytes | None, number: int) -> StagedContent | None:
         if data is None:
@@ -78,14 +78,14 @@ def begun(store: Store, *files: FileChange, asked: Call | None = None, takes_bac
 
 
 def done(store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()) -> int:
-    """A call from end to end."""
+    """A call from beginning to end."""
     return replied(store, *files, asked=asked, takes_back=takes_back)[0]
 
 
 def replied(
     store: Store, *files: FileChange, asked: Call | None = None, takes_back: Sequence[int] = ()
 ) -> tuple[int, list[int]]:
-    """The same, and the calls of which its reply says that their undo will be dropped."""
+    """The same, and the calls whose undo will be dropped, according to its reply."""
     seq = store.begin(asked or call())
     given_up = [
         entry.seq for entry in store.record_intent(seq, f"x{seq}", files, decision=ALLOWED, reverses=takes_back)
@@ -111,14 +111,14 @@ def asked(what: str = "rm -rf build", *, session: str = "s", hash: str = "") -> 
 
 
 def put(store: Store, question: PendingApproval) -> PendingApproval:
-    """Ask where there is room."""
+    """Enqueue a question for which there is room."""
     waiting = store.enqueue(question)
     assert waiting
     return waiting
 
 
 def noise(n: int, size: int) -> bytes:
-    """Bytes that no compression makes smaller."""
+    """Incompressible bytes."""
     return random.Random(n).randbytes(size)
 
 
@@ -128,7 +128,7 @@ def only(store: Store) -> JournalEntry:
 
 
 def turned_away(store: Store) -> bool:
-    """Whether another thread finds the state held."""
+    """Whether another thread finds the state locked."""
     found: list[bool] = []
 
     def look() -> None:
@@ -150,7 +150,7 @@ class StoreSuite:
 
     @contextmanager
     def fresh(self, *, bound: int = 1024**3) -> Iterator[Store]:
-        """A store of one example of a property."""
+        """A store for one example of a property."""
         with tempfile.TemporaryDirectory() as folder, closing(self.opened(Path(folder), bound=bound)) as store:
             yield store
 
@@ -323,7 +323,7 @@ class StoreSuite:
         assert only(store).paths == (path,)
         assert store.last_writer(path, digest(b"new")) == "s"
 
-    # --- transactions that a dead process left
+    # --- transactions of a dead process
 
     def test_an_intent_without_an_outcome_is_broken(self, store: Store):
         seq = begun(store, change())
@@ -344,14 +344,14 @@ class StoreSuite:
     def test_what_is_finished_is_not_broken(self, store: Store):
         seq = done(store, change())
         assert list(store.incomplete_transactions()) == []
-        store.mark_cleaned_up(seq)  # two processes may find the same thing to clean up
+        store.mark_cleaned_up(seq)  # two processes may find the same leftovers
         assert list(store.incomplete_transactions()) == []
 
     def test_a_call_without_an_intent_is_not_broken(self, store: Store):
         store.begin(call("Read"))
         assert list(store.incomplete_transactions()) == []
 
-    # --- calls that come again (F-3)
+    # --- repeated calls (F-3)
 
     def test_f3_a_call_is_recalled_by_session_turn_and_id(self, store: Store):
         store.record_outcome(store.begin(call(call_id="c1")), success("hello"), durable=False)
@@ -401,7 +401,7 @@ class StoreSuite:
         begun(store, change("/ws/a", None, b"x"))
         assert store.last_writer("/ws/a", digest(b"x")) == ""
 
-    # --- taking back
+    # --- undo
 
     def test_c92_an_undo_is_about_the_calls_it_names(self, store: Store):
         first, second = done(store, change("/ws/a")), done(store, change("/ws/b"))
@@ -419,7 +419,7 @@ class StoreSuite:
 
     @given(st.data())
     def test_c92_undone_is_always_what_a_list_of_the_standing_says(self, data: st.DataObject):
-        """Against a model: the calls that stand, and the undos that stand with what they took."""
+        """Against a model: the calls in effect, and the undos in effect with what they undid."""
         standing: set[int] = set()
         undos: dict[int, frozenset[int]] = {}
         undone: set[int] = set()
@@ -498,14 +498,14 @@ class StoreSuite:
         heads.append(store.verify().head)
         assert len(set(heads)) == 5
         assert store.verify().count == 4
-        store.mark_cleaned_up(seq)  # which says nothing new
+        store.mark_cleaned_up(seq)  # which records nothing new
         assert store.verify().head == heads[-1]
         assert [store.verify(head).noted_at for head in heads] == [0, 1, 2, 3, 4]
         assert store.verify(heads[2].upper()).noted_at == 2
         assert store.verify(digest(b"another")).noted_at is None
 
     def test_c91_what_is_no_journal_leaves_the_head_as_it_is(self, tmp_path: Path):
-        """Contents that have to go, marks, questions and answers: none of it is the journal."""
+        """Dropped contents, read records, questions and answers: none of them is part of the journal."""
         with closing(self.opened(tmp_path, bound=2500)) as store:
             done(store, change("/ws/a", noise(1, 1000), b"new"), shelved("c/1", noise(2, 1000), None, "/ws/b"))
             head = store.verify().head
@@ -609,7 +609,7 @@ class StoreSuite:
         assert store.consume_approval(question.hash, question.session) is None
 
     def test_r15_ids_never_follow_from_what_is_asked(self, store: Store):
-        """Who chooses the call can choose the beginning of its hash, and must not choose the id."""
+        """A caller who chooses the call can choose the beginning of its hash, but must not choose the id."""
         alike = [put(store, asked(f"{n}", hash="abcdef0123456789" + f"{n:048x}")) for n in range(20)]
         assert len({each.id for each in alike}) == 20
         assert all(re.fullmatch(r"[0-9a-z]{4}-[0-9a-z]{4}-[0-9a-z]{4}", each.id) for each in alike)
@@ -621,7 +621,7 @@ class StoreSuite:
     @given(st.lists(st.sampled_from(["s", "other"]), max_size=12))
     @settings(max_examples=examples(20))
     def test_r15_a_question_that_waits_is_never_evicted(self, sessions: list[str]):
-        """Whatever is asked after it: what there is no room for is refused."""
+        """Whatever is asked later: questions that do not fit are refused."""
         with pytest.MonkeyPatch.context() as patched, self.fresh() as store:
             patched.setattr(rules, "MAX_PENDING_PER_SESSION", 3)
             patched.setattr(rules, "MAX_PENDING", 5)
@@ -639,7 +639,7 @@ class StoreSuite:
         long = noise(1, 6_000).hex()
         assert store.enqueue(replace(asked("one"), diff=long))
         assert store.enqueue(replace(asked("two"), diff=noise(2, 12_000).hex())) is None
-        assert store.enqueue(replace(asked("one"), diff=long))  # it is there already
+        assert store.enqueue(replace(asked("one"), diff=long))  # it is already pending
         assert store.enqueue(asked("three"))
         assert [each.command for each in store.list_pending()] == ["one", "three"]
 
@@ -797,7 +797,7 @@ class StoreSuite:
             seen = noise(1, 900)
             store.keep([seen])
             done(store, shelved("a/1", noise(2, 900), b"small"))
-            done(store, shelved("b/1", None, noise(3, 90_000), "/ws/b"))  # it only created: nothing is in its slot
+            done(store, shelved("b/1", None, noise(3, 90_000), "/ws/b"))  # it only created files: its slot is empty
             done(store, shelved("c/1", noise(4, 1000), None, "/ws/c"))
             assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c"}, True)
             assert replied(store, shelved("d/1", noise(5, 1000), None, "/ws/d"))[1] == []
@@ -885,7 +885,7 @@ class StoreSuite:
             assert not store.has(digest(data))
             assert only(store).kept
 
-    # --- the bound
+    # --- the size limit
 
     def test_the_longest_unused_go_first(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=3500)) as store:
@@ -944,7 +944,7 @@ class StoreSuite:
             old = noise(1, 1000)
             store.keep([old])
             done(store, FileChange("/ws/a", InlineContent(old) if at_hand else ContentRef(digest(old), 1000), None))
-            store.keep([old])  # seen once more: that takes nothing away
+            store.keep([old])  # seen once more: that drops nothing
             for n in range(2, 6):
                 store.keep([noise(n, 1000)])
             assert store.get(digest(old)) == old
@@ -953,7 +953,7 @@ class StoreSuite:
     @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
     @settings(max_examples=examples(40))
     def test_what_is_seen_never_costs_an_undo(self, steps: list[tuple[bool, int]]):
-        """As long as the contents of intents alone are within the bound, all of them are there."""
+        """As long as the contents of intents alone are within the limit, all of them are kept."""
         with self.fresh(bound=650) as store:
             for intended, n in steps:
                 if intended:
@@ -979,7 +979,7 @@ class StoreSuite:
         with self.fresh(bound=bound) as store:
             made: dict[int, FileChange] = {}  # by call
             promised: set[int] = set()
-            undos: dict[int, int] = {}  # what stands taken back, by whom
+            undos: dict[int, int] = {}  # what is currently undone, and by which call
 
             def check() -> None:
                 kept = {entry.seq: entry.kept for entry in store.entries()}
@@ -1023,7 +1023,7 @@ class StoreSuite:
                     case _:
                         pass
                 check()
-            # What was given up goes, so that the bound holds in the end.
+            # Dropped content is deleted, so that the limit holds in the end.
             for n in range(len(made) + 2):
                 commit(change(f"/ws/last{n}", None, b""))
                 check()
@@ -1056,7 +1056,7 @@ class StoreSuite:
             done(store, change("/ws/b", None, b""))
             assert (store.has(digest(before)), store.has(digest(after))) == (True, False)
 
-    # --- marks
+    # --- read records
 
     def mark(self, path: str = "/ws/a", inode: int = 7, **facts: object) -> ReadRecord:
         identity = FileIdentity(1, inode, 100, 2**62, 2**62 + 1)
@@ -1116,7 +1116,7 @@ class StoreSuite:
         store.read_records("s").put(mark)
         assert store.read_records("s").get(mark.path, None) == mark
 
-    # --- alone
+    # --- exclusive access
 
     def test_nobody_else_holds_the_state_meanwhile(self, store: Store):
         with store.exclusive():
@@ -1130,7 +1130,7 @@ class StoreSuite:
         with pytest.raises(ValueError, match="ours"), store.exclusive():
             raise ValueError("ours")
         with pytest.raises(OSError, match="ours"), store.exclusive(wait=False):
-            raise OSError("ours")  # and it is told as it is
+            raise OSError("ours")  # and the original error is raised
         with store.exclusive(wait=False):
             pass
 
@@ -1161,7 +1161,7 @@ class StoreSuite:
             assert len(store.entries()) == 2
             assert store.changes_of(seq)
 
-    # --- several at once
+    # --- concurrency
 
     def test_threads_share_a_store(self, store: Store):
         errors: list[BaseException] = []
@@ -1189,7 +1189,7 @@ class StoreSuite:
 
 
 class LastingStoreSuite(StoreSuite):
-    """For stores that outlive the process, and are shared by several."""
+    """For stores that outlive the process and are shared by several."""
 
     def test_c15_all_of_it_outlives_the_process(self, tmp_path: Path):
         mark = self.mark()

@@ -1,6 +1,6 @@
 """The errors that a call can end with, as facts.
 
-An error carries what happened and where; a dialect turns it into a sentence. Each code has one error source, so that a
+An error carries what happened and where; a dialect turns it into a sentence. Each code has one error source, so a
 broken machine is never scored as a wrong answer.
 """
 
@@ -21,9 +21,9 @@ class ErrorSource(StrEnum):
 
 
 @dataclass_transform(eq_default=False)
-@dataclass(eq=False)  # an exception is itself, not its fields: it stays hashable
+@dataclass(eq=False)  # exceptions compare by identity and stay hashable
 class ToolError(Exception):
-    """Something a model should hear. Anything else that is raised is a bug of ours.
+    """An error to report to the model. Any other exception is a bug in Handhold.
 
     Every subclass is a dataclass; the decorator is applied here, once for all of them.
     """
@@ -35,7 +35,7 @@ class ToolError(Exception):
         dataclass(eq=False)(cls)
 
     def facts(self) -> dict[str, Any]:
-        """What JSON can hold of it; of a long list the first hundred, and how many there are."""
+        """The fields as JSON. A list of more than a hundred items is cut to a hundred, with its length added."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         counts = {f"{name}_count": len(value) for name, value in values.items() if _is_long(value)}
         return counts | {
@@ -51,7 +51,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _to_json(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to JSON types."""
     if isinstance(value, tuple | list):
         return [_to_json(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return asdict(value) if isinstance(value, Region | LineDifference) else value
@@ -59,7 +59,7 @@ def _to_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Region:
-    """Some lines of a file, to be shown."""
+    """Lines of a file to show."""
 
     first: int
     lines: tuple[str, ...]
@@ -67,7 +67,7 @@ class Region:
 
 @dataclass(frozen=True)
 class LineDifference:
-    """A line of a file beside the line that was quoted for it; None where one of them has none."""
+    """A line of a file and the line that was quoted for it; None if either is missing."""
 
     number: int
     there: str | None
@@ -91,11 +91,11 @@ class BadArguments(ToolError):
     argument: str
     got: str
     wanted: str
-    example: str = ""  # a call that would be taken, as JSON; empty where none is known
+    example: str = ""  # a valid call as JSON; empty if none is known
 
 
 class CallIdReused(ToolError):
-    """The same id came before in this turn, with another tool or other arguments."""
+    """The call id was already used in this turn, with another tool or other arguments."""
 
     code, error_source = "CALL_ID_REUSED", ErrorSource.MODEL
     call_id: str
@@ -111,7 +111,7 @@ class PathError(ToolError):
 
 
 class BadPath(PathError):
-    """A path that names no file whatever the disk holds: empty, with a NUL, ending in a slash."""
+    """A path that can never name a file: empty, with a NUL, or ending in a slash."""
 
     code, error_source = "BAD_PATH", ErrorSource.MODEL
     because: str
@@ -125,7 +125,7 @@ class OutsideWorkspace(PathError):
 class NotFound(PathError):
     code, error_source = "NOT_FOUND", ErrorSource.MODEL
     near: tuple[str, ...] = ()
-    was_read: bool = False  # by this session, where that was looked for
+    was_read: bool = False  # whether this session has read the file, if that was checked
 
 
 class IsDirectory(PathError):
@@ -139,7 +139,7 @@ class NotDirectory(PathError):
 
 
 class NotRegularFile(PathError):
-    """A FIFO, a socket or a device: reading it could block for ever."""
+    """A FIFO, a socket or a device: reading it could block forever."""
 
     code, error_source = "NOT_REGULAR_FILE", ErrorSource.MODEL
     kind: str
@@ -168,7 +168,7 @@ class BinaryFile(PathError):
 
 
 class TooLarge(PathError):
-    """The file is larger than this operation takes (bytes)."""
+    """The file is larger than this operation accepts. Sizes are in bytes."""
 
     code, error_source = "TOO_LARGE", ErrorSource.MODEL
     size: int
@@ -176,7 +176,7 @@ class TooLarge(PathError):
 
 
 class PageTooLong(PathError):
-    """The lines asked for hold more characters than one page may."""
+    """The requested lines have more characters than fit on one page."""
 
     code, error_source = "PAGE_TOO_LONG", ErrorSource.MODEL
     chars: int
@@ -184,13 +184,13 @@ class PageTooLong(PathError):
 
 
 class NeedsSeparateRead(PathError):
-    """A file that is not text, or is shown otherwise than by lines: it takes a reply of its own."""
+    """The file is not text, or is not shown as lines, so it needs a read call of its own."""
 
     code, error_source = "READ_ALONE", ErrorSource.MODEL
 
 
 class BrokenFile(PathError):
-    """An image or a PDF by its name or its first bytes, that cannot be shown: damaged, cut off, or made so."""
+    """An image or a PDF, by its name or first bytes, that cannot be shown: damaged, truncated, or malicious."""
 
     code, error_source = "BROKEN_FILE", ErrorSource.MODEL
     medium: str
@@ -198,13 +198,13 @@ class BrokenFile(PathError):
 
 
 class EncryptedPdf(PathError):
-    """A PDF that opens only with a password."""
+    """The PDF opens only with a password."""
 
     code, error_source = "ENCRYPTED", ErrorSource.MODEL
 
 
 class TooManyPixels(PathError):
-    """What the image declares itself to be; nobody decoded it."""
+    """The image declares more pixels than the limit. It was not decoded."""
 
     code, error_source = "TOO_MANY_PIXELS", ErrorSource.MODEL
     width: int
@@ -213,14 +213,14 @@ class TooManyPixels(PathError):
 
 
 class ConversionLimitExceeded(PathError):
-    """Showing the file took more time or memory than a conversion gets."""
+    """Showing the file took more time or memory than a conversion may use."""
 
     code, error_source = "TOO_COSTLY", ErrorSource.TOOL
     resource: Literal["time", "memory"]
 
 
 class NoSuchPage(PathError):
-    """A PDF has pages, and none of those that were asked for."""
+    """The PDF has none of the requested pages."""
 
     code, error_source = "NO_SUCH_PAGE", ErrorSource.MODEL
     asked: tuple[tuple[int, int], ...]
@@ -228,7 +228,7 @@ class NoSuchPage(PathError):
 
 
 class PagesNotSupported(PathError):
-    """Pages were asked for of a file that is no PDF."""
+    """Pages were requested, but the file is not a PDF."""
 
     code, error_source = "NOT_PAGED", ErrorSource.MODEL
 
@@ -241,7 +241,7 @@ class PastEnd(PathError):
 
 
 class Unencodable(PathError):
-    """The new text holds characters that the file's encoding has no bytes for."""
+    """The new text has characters that the file's encoding cannot represent."""
 
     code, error_source = "UNENCODABLE", ErrorSource.MODEL
     encoding: str
@@ -249,7 +249,7 @@ class Unencodable(PathError):
 
 
 class ChangedDuringRead(PathError):
-    """Somebody wrote the file while it was read, twice in a row."""
+    """The file changed while it was being read, twice in a row."""
 
     code, error_source = "CHANGED_DURING_READ", ErrorSource.INFRA
 
@@ -262,26 +262,26 @@ class Unread(PathError):
 
 
 class PartlyRead(PathError):
-    """Overwriting needs the whole file to have been seen; only these lines were."""
+    """Overwriting needs a read of the whole file; the session has seen only these lines."""
 
     code, error_source = "PARTLY_READ", ErrorSource.MODEL
     seen: tuple[tuple[int, int], ...]
 
 
 class Stale(PathError):
-    """The file is no longer what the session saw."""
+    """The file changed since the session saw it."""
 
     code, error_source = "STALE", ErrorSource.MODEL
     diff: str = ""
-    complete: bool = False  # the diff shows all that changed
-    writer: str = ""  # the session that changed it, if it was one of ours
-    now: str = ""  # the hash of what is there now
+    complete: bool = False  # whether the diff shows every change
+    writer: str = ""  # the session that changed it, if Handhold knows it
+    now: str = ""  # the hash of the current content
 
 
 class StaleBeforeCommit(Stale):
-    """Found before anything was put in place: the others of a command's changes can still be made."""
+    """The change was found before anything was committed, so the command's other changes can still be applied."""
 
-    paths: tuple[str, ...] = ()  # all that are no longer what they were
+    paths: tuple[str, ...] = ()  # all files that have changed
 
 
 # --- edits
@@ -296,8 +296,8 @@ class NoChange(PathError):
 class NoMatch(PathError):
     """The old text is not in the file.
 
-    `kind` is `whitespace` if only blanks differ, `stale` if most of its lines are there and others have changed or
-    were misquoted, else `absent`. `differs` is where the nearest lines part from it, the first few.
+    `kind` is `whitespace` if only whitespace differs, `stale` if most lines are in the file and the others changed or
+    were misquoted, else `absent`. `differs` has the first few lines where the nearest text differs.
     """
 
     code, error_source = "NO_MATCH", ErrorSource.MODEL
@@ -305,9 +305,9 @@ class NoMatch(PathError):
     nearest: Region | None = None
     kind: Literal["whitespace", "stale", "absent"] = "absent"
     differs: tuple[LineDifference, ...] = ()
-    again: bool = False  # the very same call failed just before
-    every: bool = False  # all the places were meant
-    longer: bool = False  # it has more lines than the file
+    again: bool = False  # the identical call failed just before
+    every: bool = False  # the call asked to replace all occurrences
+    longer: bool = False  # the old text has more lines than the file
 
 
 class Ambiguous(PathError):
@@ -320,7 +320,7 @@ class Ambiguous(PathError):
 
 
 class UnexpectedCount(PathError):
-    """The old text stands in more or fewer places than the call said."""
+    """The old text occurs more or fewer times than the call expected."""
 
     code, error_source = "UNEXPECTED_COUNT", ErrorSource.MODEL
     old: str
@@ -329,7 +329,7 @@ class UnexpectedCount(PathError):
 
 
 class OverlappingMatches(PathError):
-    """The places where the old text stands share characters: replacing all of them has no one meaning."""
+    """Occurrences of the old text overlap, so replacing all of them is ambiguous."""
 
     code, error_source = "OVERLAPPING", ErrorSource.MODEL
     old: str
@@ -340,7 +340,7 @@ class OverlappingMatches(PathError):
 
 
 class NotNotebook(PathError):
-    """The file has no cells that can be edited: it is no notebook, a broken one, or one of another version."""
+    """The file has no cells to edit: it is not a notebook, is damaged, or has an unsupported version."""
 
     code, error_source = "NOT_NOTEBOOK", ErrorSource.MODEL
     because: str
@@ -357,14 +357,14 @@ class CellAmbiguous(PathError):
 
     code, error_source = "CELL_AMBIGUOUS", ErrorSource.MODEL
     cell: str
-    names: tuple[str, ...]  # by which each of them can be meant
+    names: tuple[str, ...]  # unambiguous names of these cells
 
 
 # --- patches
 
 
 class BadPatch(ToolError):
-    """The text does not follow the grammar: what stands on which of its lines, and what should."""
+    """The patch does not follow the grammar: the line, its text, and what was expected there."""
 
     code, error_source = "BAD_PATCH", ErrorSource.MODEL
     line: int
@@ -373,18 +373,18 @@ class BadPatch(ToolError):
 
 
 class HunkMismatch(PathError):
-    """The old lines of a hunk, or the line that its `@@` names, are not where they should be."""
+    """The old lines of a hunk, or the line that its `@@` names, were not found."""
 
     code, error_source = "HUNK_MISMATCH", ErrorSource.MODEL
-    hunk: int  # its number among those of the file
-    line: int  # of the patch
+    hunk: int  # its number among the hunks of the file
+    line: int  # line of the patch
     old: str
     scope: str = ""  # the `@@` line that was not found
     nearest: Region | None = None
 
 
 class HunkAmbiguous(PathError):
-    """A hunk fits in more than one place of its scope."""
+    """A hunk matches more than one place in its scope."""
 
     code, error_source = "HUNK_AMBIGUOUS", ErrorSource.MODEL
     hunk: int
@@ -394,7 +394,7 @@ class HunkAmbiguous(PathError):
 
 
 class IsLink(PathError):
-    """Deleting or moving a link: whether it or its target is meant, nobody said."""
+    """The path to delete or move is a link, and the call does not say whether it means the link or its target."""
 
     code, error_source = "IS_LINK", ErrorSource.MODEL
     target: str
@@ -404,7 +404,7 @@ class IsLink(PathError):
 
 
 class BadPattern(ToolError):
-    """A text that no line can hold, so that nothing was looked for: empty, or with a line break."""
+    """A pattern that no line can match, so nothing was searched: it is empty or has a line break."""
 
     code, error_source = "BAD_PATTERN", ErrorSource.MODEL
     pattern: str
@@ -418,7 +418,7 @@ class BadGlob(ToolError):
 
 
 class BadRegex(ToolError):
-    """What the engine has against a regular expression, in its own words."""
+    """The regular expression is invalid; `because` is the engine's own message."""
 
     code, error_source = "BAD_REGEX", ErrorSource.MODEL
     pattern: str
@@ -426,7 +426,7 @@ class BadRegex(ToolError):
 
 
 class BadCursor(ToolError):
-    """A cursor of another search, or one that was not copied whole."""
+    """The cursor belongs to another search, or is incomplete."""
 
     code, error_source = "BAD_CURSOR", ErrorSource.MODEL
     cursor: str
@@ -436,22 +436,22 @@ class BadCursor(ToolError):
 
 
 class NotOnlyPatch(ToolError):
-    """A command that calls apply_patch, and would do more or other than that."""
+    """A command that calls apply_patch and does something else as well."""
 
     code, error_source = "NOT_ONLY_PATCH", ErrorSource.MODEL
     because: str
 
 
 class NoShell(ToolError):
-    """Commands are not run here: there is no shell, or nothing that would confine it, and nobody said to do without."""
+    """Commands cannot run here: there is no shell, or no sandbox and no permission to run without one."""
 
     code, error_source = "NO_SHELL", ErrorSource.TOOL
-    because: str = ""  # empty: it is no call of apply_patch
+    because: str = ""  # empty: only apply_patch runs here, and the command does not call it
     command: str = ""
 
 
 class NoSuchJob(ToolError):
-    """No command in the background has this name, or it was forgotten."""
+    """No background command has this name; it may have been dropped."""
 
     code, error_source = "NO_SUCH_JOB", ErrorSource.MODEL
     job: str
@@ -459,19 +459,19 @@ class NoSuchJob(ToolError):
 
 
 class UnkillableProcess(ToolError):
-    """A process of a command was killed and does not die: it hangs in the kernel. Its shadow is dropped."""
+    """A killed process of a command does not exit because it hangs in the kernel. The command's overlay is dropped."""
 
     code, error_source = "UNENDED", ErrorSource.INFRA
 
 
 class Cancelled(ToolError):
-    """Whoever asked for a command ended it before it was done; nothing of it counts."""
+    """The caller cancelled the command before it finished; its changes were discarded."""
 
     code, error_source = "CANCELLED", ErrorSource.POLICY
 
 
 class ExtraMissing(ToolError):
-    """An optional part of the installation is needed here and is not there."""
+    """This needs an optional extra that is not installed."""
 
     code, error_source = "EXTRA_MISSING", ErrorSource.INFRA
     extra: str
@@ -481,49 +481,49 @@ class ExtraMissing(ToolError):
 
 
 class Denied(PathError):
-    """Of a command that may not even run, the path is its text."""
+    """For a command that may not run at all, `path` is its text."""
 
     code, error_source = "DENIED", ErrorSource.POLICY
     because: str
-    rule: str = ""  # that decided, and where it is written
+    rule: str = ""  # the deciding rule and where it is written
     of_command: bool = False
-    remedy: str = ""  # how a person allows it
+    remedy: str = ""  # how a person can allow it
 
 
 class SettingsBroken(PathError):
-    """A file of settings that cannot be taken as it is. Nothing is opened without the rules that it was to bring."""
+    """A settings file is invalid. Nothing is opened without the rules it should provide."""
 
     code, error_source = "SETTINGS_BROKEN", ErrorSource.INFRA
     because: str
 
 
 class ToolboxClosed(RuntimeError):
-    """A toolbox was used after `close`. It is a mistake of the program, so it is raised and no model reads it."""
+    """A toolbox was used after `close`. This is a programming error, so it is raised and never shown to a model."""
 
     def __init__(self) -> None:
         super().__init__("the toolbox is closed; open another one with Toolbox.open")
 
 
 class NotApproved(PathError):
-    """The policy wanted a person to look, and nobody said yes."""
+    """The policy asks for a person's approval, and nobody approved."""
 
     code, error_source = "NOT_APPROVED", ErrorSource.POLICY
     because: str
-    asked: bool  # False: there was nobody to ask
+    asked: bool  # False: nobody could be asked
     rule: str = ""
-    approval: str = ""  # the question that waits for an answer: the same call, sent again after it, goes ahead
+    approval: str = ""  # id of the pending question: once it is approved, the same call goes ahead
     of_command: bool = False
-    unasked: str = ""  # why the question could not wait for an answer either
+    unasked: str = ""  # why the question could not be kept as pending
 
 
 class ApproverInvalid(NotApproved):
-    """The approver raised, or gave an answer that is none. The log of the program says which, for its developer."""
+    """The approver raised or returned an invalid answer. The log has the details for the developer."""
 
     code, error_source = "APPROVER_INVALID", ErrorSource.INFRA
 
 
 class NoPendingApproval(ToolError):
-    """An answer to a question that nobody put, or that was answered."""
+    """The question to answer does not exist or was already answered."""
 
     code, error_source = "NOTHING_ASKED", ErrorSource.POLICY
     wanted: str
@@ -531,12 +531,12 @@ class NoPendingApproval(ToolError):
 
 
 class ReadOnly(PathError):
-    """The root, or the file system under it, is read-only."""
+    """The root, or its file system, is read-only."""
 
     code, error_source = "READ_ONLY", ErrorSource.POLICY
 
 
-# --- taking back
+# --- undo and redo
 
 
 class NothingToUndo(ToolError):
@@ -545,25 +545,25 @@ class NothingToUndo(ToolError):
 
 
 class UndoConflict(ToolError):
-    """Taking this back would lose a later change to these files."""
+    """Undoing this would lose a later change to these files."""
 
     code, error_source = "UNDO_CONFLICT", ErrorSource.MODEL
     paths: tuple[str, ...]
 
 
 class PartialUndo(ToolError):
-    """Several calls were to be taken back (or done again) one after the other, and one could not be."""
+    """Several calls were to be undone or redone in sequence, and one of them failed."""
 
     code, error_source = "TAKEN_BACK_PARTLY", ErrorSource.INFRA
     verb: Literal["undo", "redo"]
-    done: tuple[str, ...]  # the calls that were, in that order
-    left: tuple[str, ...]  # those that were not, the one that failed first
-    because: str  # its error's code
-    paths: tuple[str, ...] = ()  # that stood in the way
+    done: tuple[str, ...]  # calls that were undone or redone, in that order
+    left: tuple[str, ...]  # the others, starting with the one that failed
+    because: str  # the code of its error
+    paths: tuple[str, ...] = ()  # the files that prevented it
 
 
 class ContentDropped(ToolError):
-    """The store had to make room: the old content of these files is gone."""
+    """The old content of these files was dropped to free space."""
 
     code, error_source = "CONTENT_DROPPED", ErrorSource.TOOL
     paths: tuple[str, ...]
@@ -583,28 +583,28 @@ class NoSpace(PathError):
 
 
 class SystemFailure(PathError):
-    """An error of the system that has no name of its own here; `errno` is its."""
+    """A system error without a class of its own here."""
 
     code, error_source = "IO_ERROR", ErrorSource.INFRA
     because: str
 
 
 class Busy(PathError):
-    """Another process holds the workspace and did not let go in time."""
+    """Another process holds the lock of the workspace and did not release it in time."""
 
     code, error_source = "BUSY", ErrorSource.INFRA
     seconds: float
 
 
 class RollbackIncomplete(PathError):
-    """A change failed and could not be taken back at once. It will be before the next call; until then it is half."""
+    """A change failed and could not be rolled back yet, so it is half done. The next call rolls it back first."""
 
     code, error_source = "UNFINISHED", ErrorSource.INFRA
     paths: tuple[str, ...]
 
 
 class StateDamaged(PathError):
-    """The state folder holds something that is not ours to read; nothing was replayed."""
+    """The state folder has content that Handhold cannot read; nothing was replayed."""
 
     code, error_source = "STATE_DAMAGED", ErrorSource.INFRA
     because: str

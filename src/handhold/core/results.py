@@ -38,7 +38,7 @@ class TextResult:
     total: int | None
     encoding: str
     has_undecodable_bytes: bool  # some bytes could not be decoded and are shown as U+FFFD
-    diff_since_read: str = ""  # the diff, if the file is not what the session last saw
+    diff_since_read: str = ""  # the diff, if the file changed since the session last saw it
     is_stale: bool = False
     notebook_error: str = ""  # why it is shown as text although its name is that of a notebook
     encoding_source: str = "content"  # where the encoding comes from
@@ -434,7 +434,7 @@ class UndoResult:
 
 
 SearchHint = Literal["", "regex", "literal", "deeper"]
-"""What a pattern that found nothing may have been: a regular expression, no regular expression, a shallow glob."""
+"""What to try if nothing matched: a regular expression, a literal text, or a deeper glob."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def severity(decision: Decision) -> int:
 
 @dataclass(frozen=True)
 class PolicyFinding:
-    """What was decided about one place, and the key under which a session may allow it; without one, it cannot."""
+    """A decision about one place, and the key under which a session can allow it; without a key it cannot."""
 
     place: str
     decision: Decision
@@ -116,9 +116,9 @@ class PolicyReviewer:
     ) -> Decision:
         """The policy's decision, except that files which other programs follow need approval in every mode.
 
-        Without a `policy` it is the one for file tools.
+        The default `policy` is the one for file tools.
 
-        With `repositories`, a change in a git directory is judged by its content; without, by its name.
+        With `repositories`, a change in a git directory is judged by its content; otherwise by its name.
         """
         decision = (policy or self._session.policy).decide(verb, place)
         if decision.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
@@ -126,7 +126,7 @@ class PolicyReviewer:
         return decision
 
     def decide_path(self, verb: Verb, path: str) -> Decision:
-        """The strictest decision about any name of a file."""
+        """The strictest decision about any of a file's names."""
         decide = self._session.policy.decide if verb is Verb.READ else self.decide
         return max((decide(verb, place) for place in self._session.view.iter_names(path)), key=severity)
 
@@ -154,7 +154,7 @@ class PolicyReviewer:
         return None
 
     def _was_made_here(self, change: FileChange) -> bool:
-        """Whether this session created what is lost."""
+        """Whether this session created the lost content."""
         before, session = change.before, self._session
         return (
             isinstance(before, StagedContent) and session.journal.last_writer(change.path, before.hash) == session.name
@@ -191,9 +191,9 @@ class PolicyReviewer:
         return self._is_stricter(place, root)
 
     def is_locked(self, place: str, change: FileChange | None = None) -> bool:
-        """Whether nobody may change a place who cannot be asked about it: a command that works on the workspace itself.
+        """Whether a command that works directly on the workspace may not change a place, as nobody can be asked.
 
-        With the `change`, also what would make a git directory of a folder, or is obeyed in one under any name.
+        With a `change`, this includes turning a folder into a git directory, and any file that git obeys in one.
         """
         if self._protection.covers(place):
             return True

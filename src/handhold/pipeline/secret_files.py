@@ -1,6 +1,6 @@
 """Secret files of a workspace: which of them commands may not read, and which values are redacted in output.
 
-File tools show none of them. With `secrets="usable"` commands may read and move those that the built-in rules name, and
+File tools never show them. With `secrets="usable"` commands may read and move those that the built-in rules name, and
 values that look secret are redacted in their output and in search hits. What the user's own rules deny is withheld from
 commands in either mode, and so are paths outside the workspace.
 """
@@ -20,28 +20,28 @@ from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets
 from handhold.logs import log_swallowed
 
-MAX_SECRET_FILE_BYTES = 256 * 1024  # bytes of a secret file
-MAX_SECRETS = 2_000  # of a workspace
-SEARCH_WAIT_SECONDS = 0.5  # that a search waits until it is known where the secret files are
+MAX_SECRET_FILE_BYTES = 256 * 1024  # bytes read of a secret file
+MAX_SECRETS = 2_000  # per workspace
+SEARCH_WAIT_SECONDS = 0.5  # how long a search waits for the list of secret files
 
 
 class SecretFiles:
-    """Of one workspace under one policy. Several threads may ask at once."""
+    """The secret files of one workspace under one policy. Thread-safe."""
 
     def __init__(self, files: Files, policy: Policy, hidden: HiddenPaths | None) -> None:
-        """`hidden` knows all that file tools do not show."""
+        """`hidden` has every path that file tools do not show."""
         self._files = files
         self._hidden = hidden
         self.policy = policy.for_commands if isinstance(policy, RulePolicy) else policy
         self._usable = self.policy is not policy
         self._known: dict[str, tuple[FileIdentity, tuple[Secret, ...]]] = {}
-        self._secrets: dict[Secret, None] = {}  # all that were seen: a file may be moved to an ordinary name
+        self._secrets: dict[Secret, None] = {}  # every secret seen so far: its file may be moved to an ordinary name
         self._redaction = Redaction(())
         self._lock = Lock()
 
     @cached_property
     def masked_hidden_paths(self) -> HiddenPaths | None:
-        """The paths that commands may not read; None if no rule denies them any."""
+        """The paths that commands may not read, or None if no rule denies any."""
         if not self._usable or not isinstance(self.policy, RulePolicy):
             return self._hidden
         if not self.policy.has_read_restrictions:
@@ -50,7 +50,7 @@ class SecretFiles:
         return self._files.hidden_paths(lambda place: not visible(place))
 
     def masked_paths(self) -> Sequence[str]:
-        """The places that a command may not see. A secret file that is a link to the outside is kept from it, too."""
+        """The places that a command may not see. These include secret files that link outside the workspace."""
         if self._hidden is None:
             return ()
         if not self._usable:
@@ -62,13 +62,13 @@ class SecretFiles:
 
     @property
     def last_redaction(self) -> Redaction:
-        """The last redaction."""
+        """The most recent redaction."""
         return self._redaction
 
     def redaction(self, *, searching: bool = False) -> Redaction | None:
-        """Of the secrets in the files as they are now, and as they were before; None if there were none.
+        """The redaction of all current and earlier secrets, or None if there were none.
 
-        A search does not wait longer than it usually takes: it goes by what was known last.
+        A search waits only briefly for the list of secret files, then uses the last redaction.
         """
         if self._hidden is None or not self._usable:
             return None
@@ -95,7 +95,7 @@ class SecretFiles:
                 head = self._files.read_head(path, MAX_SECRET_FILE_BYTES).data
                 secrets = find_secrets(head, place.rpartition("/")[2])
                 self._known[place] = stat.identity, secrets
-        except ToolError:  # it cannot be read, or no longer exists
+        except ToolError:  # unreadable, or no longer exists
             log_swallowed()
             return
         yield from secrets

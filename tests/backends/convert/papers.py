@@ -1,13 +1,13 @@
-"""PDFs made by hand, so that a test can have any it likes: whole ones, and such as nobody should make."""
+"""Hand-made PDFs for tests: valid ones and malformed ones."""
 
 import zlib
 from collections.abc import Sequence
 
-Words = Sequence[tuple[float, float, str]]  # x and y from the lower left corner, and what stands there
+Words = Sequence[tuple[float, float, str]]  # x and y from the lower left corner, and the text there
 
 
 def document(objects: Sequence[bytes], *, root: int = 1, trailer: bytes = b"") -> bytes:
-    """Objects, numbered from 1, with the table that says where they are."""
+    """Objects numbered from 1, with the cross-reference table."""
     out = bytearray(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
     places: list[int] = []
     for number, body in enumerate(objects, 1):
@@ -28,7 +28,7 @@ def stream(data: bytes, entries: bytes = b"", *, packed: bool = False) -> bytes:
 
 
 def written(words: Words, size: float = 10) -> bytes:
-    """The drawing of some words."""
+    """The content stream for some words."""
     shown = (
         b"BT /F %g Tf 1 0 0 1 %g %g Tm (%s) Tj ET"
         % (size, x, y, text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)").encode("cp1252"))
@@ -45,7 +45,7 @@ def paper(
     more: Sequence[bytes] = (),
     trailer: bytes = b"",
 ) -> bytes:
-    """Pages with these drawings. `more` are objects that `resources` may name, from number 4 + 2 × pages on."""
+    """Pages with these content streams. `more` are objects that `resources` may name, numbered from 4 + 2 × pages."""
     count = len(contents)
     kids = b" ".join(b"%d 0 R" % (4 + 2 * n) for n in range(count))
     objects = [
@@ -61,12 +61,12 @@ def paper(
 
 
 def plain(*texts: str) -> bytes:
-    """A page for each text, a line for each of its lines."""
+    """One page per text, one line per line of it."""
     return paper(*(written([(72, 770 - 14 * n, line) for n, line in enumerate(text.split("\n"))]) for text in texts))
 
 
 def scanned(image: bytes, width: int, height: int, **entries: bytes) -> bytes:
-    """One page that is nothing but a picture in shades of grey, a byte a pixel."""
+    """One page that is a single greyscale picture, one byte per pixel."""
     kind = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceGray/BitsPerComponent 8" % (width, height)
     return paper(
         b"q 500 0 0 700 40 40 cm /I Do Q", resources=b"/XObject<</I 6 0 R>>", more=[stream(image, kind, packed=True)]

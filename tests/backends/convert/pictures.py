@@ -1,4 +1,4 @@
-"""Images for tests, and what a reply holds of them."""
+"""Images for tests, and the images in a reply."""
 
 import base64
 from io import BytesIO
@@ -16,7 +16,7 @@ def saved(image: Image.Image, form: str, **options: Any) -> bytes:
 
 
 def quartered(width: int = 400, height: int = 200, mode: str = "RGB") -> Image.Image:
-    """Red in the upper left quarter, the rest white: so it can be told which way it stands."""
+    """Red in the upper left quarter and white elsewhere, so that its orientation is visible."""
     image = Image.new("RGB", (width, height), "white")
     ImageDraw.Draw(image).rectangle((0, 0, width // 2 - 1, height // 2 - 1), fill="red")
     return image.convert(mode)
@@ -27,7 +27,7 @@ def read(name: str, data: bytes, **arguments: Any) -> Reply:
 
 
 def sent(reply: Reply) -> Image.Image:
-    """The only image of a reply."""
+    """The only image in a reply."""
     assert reply.status != "error", reply.text
     (block,) = reply.images
     image = Image.open(BytesIO(base64.b64decode(block.base64)))
@@ -44,7 +44,7 @@ RED, WHITE = (255, 0, 0), (255, 255, 255)
 
 
 def is_upright(image: Image.Image) -> bool:
-    """Whether red is where it was."""
+    """Whether the red quarter is still at the upper left."""
     plain = image.convert("RGB")
     width, height = plain.size
     return near(plain.getpixel((width // 4, height // 4)), RED) and all(

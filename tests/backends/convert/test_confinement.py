@@ -1,4 +1,4 @@
-"""What a worker can do to the machine: compute. And what becomes of one that does not end, does not stop, or lies."""
+"""A worker can only compute. Tests for workers that attack the machine, do not end, flood their output, or lie."""
 
 import json
 import os
@@ -35,7 +35,7 @@ PROGRAM = seccomp.build_filter()
 
 
 def tried(deed: str) -> str:
-    """What a worker hears that does this after its door was shut."""
+    """The answer of a confined worker that runs this code."""
     code = f"""
 import ctypes, os, resource, signal, socket, sys
 from handhold.backends.convert import worker
@@ -124,7 +124,7 @@ def test_a_worker_gets_the_bytes_and_no_path():
     code = "import os, sys; sys.stdout.write(f'{len(sys.stdin.buffer.read())} {os.getcwd()} {sorted(os.environ)} {len(os.listdir(\"/proc/self/fd\"))}')"
     size, folder, *rest = run_worker([sys.executable, "-I", "-c", code], b"x" * 3_000_000).stdout.decode().split()
     assert (size, folder) == ("3000000", "/")
-    assert int(rest[-1]) == 4  # the three, and the folder that was listed
+    assert int(rest[-1]) == 4  # the three, and the listed folder
 
 
 def test_nothing_is_left_of_a_conversion():
@@ -137,7 +137,7 @@ def test_nothing_is_left_of_a_conversion():
 
 
 class Turned(ConfinedConverter):
-    """A worker that says what it was told to by a file."""
+    """A worker that sends what a file contains."""
 
     def __init__(self, said: bytes, status: int = 0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""C-27: images come as blocks, upright, scaled, and with nothing in them but what is seen. Each by a real worker."""
+"""C-27: images are sent as blocks, upright, scaled, and without metadata. Each test uses a real worker."""
 
 import struct
 import zlib
@@ -60,7 +60,7 @@ def test_c27_what_can_be_seen_through_stays_so():
 @pytest.mark.parametrize("turn", range(1, 9))
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 def test_c27_an_image_is_turned_upright(form: str, turn: int):
-    undone = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # the numbers of Image.Transpose that take it there
+    undone = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # the Image.Transpose value that produces each orientation
     image = quartered()
     if turn in undone:
         image = image.transpose(Image.Transpose(undone[turn]))

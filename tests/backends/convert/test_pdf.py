@@ -1,4 +1,4 @@
-"""C-28: a PDF by its pages. Each by a real worker."""
+"""C-28: a PDF is read by pages. Each test uses a real worker."""
 
 import pytest
 from hypothesis import given, settings

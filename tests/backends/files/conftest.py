@@ -18,7 +18,7 @@ def opener(request: pytest.FixtureRequest) -> Iterator[Opener]:
 
 @pytest.fixture
 def ws(tmp_path: Path) -> Path:
-    """A root with neighbours: one beside it, one whose name starts like its own."""
+    """A root with two siblings, one of which has the root's name as its prefix."""
     root = tmp_path / "ws"
     (root / "src").mkdir(parents=True)
     (root / "a.txt").write_text("one\ntwo\n")

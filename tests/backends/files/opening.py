@@ -1,4 +1,4 @@
-"""Workspaces for reading, by a resolver of one's choice."""
+"""Workspaces for reading, with a chosen resolver."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,7 +27,7 @@ class NoContents:
 
 
 class Opener:
-    """Opens workspaces by one resolver, and closes them."""
+    """Opens workspaces with one resolver, and closes them."""
 
     def __init__(self, resolver: Literal["openat2", "walk"] | None) -> None:
         self.resolver: Literal["openat2", "walk"] | None = resolver

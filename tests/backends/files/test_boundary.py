@@ -244,7 +244,7 @@ def test_nasty_6_magic_links_are_refused(opener: Opener, ws: Path, magic: str):
             files.stat(str(ws / "magic"))
 
 
-# --- what stands there
+# --- kinds of entries
 
 
 def test_a_file_a_directory_and_nothing(files: Workspace, ws: Path):
@@ -370,7 +370,7 @@ def test_a_name_in_the_middle_that_is_gone_when_the_walk_comes_back(files: Works
     assert files.stat("src/../src/../src/b.py") == files.stat("src/b.py")
 
 
-# --- permissions and trouble
+# --- permissions and errors
 
 
 @pytest.mark.root
@@ -418,7 +418,7 @@ def test_without_openat2_the_walk_serves(ws: Path, monkeypatch: pytest.MonkeyPat
     files.close()
 
 
-# --- the parent of a place, for the commit
+# --- the parent directory, for the commit
 
 
 def test_the_directory_of_a_place_can_be_synced(files: Workspace, ws: Path):
@@ -448,7 +448,7 @@ def test_places_without_a_directory_are_refused(files: Workspace, ws: Path, tmp_
         pass
 
 
-# --- near
+# --- near matches
 
 
 def test_a_missing_file_names_those_like_it(opener: Opener, ws: Path, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""The commit: all or none, and everything about a file that was not meant to change stays as it was."""
+"""The commit: all or nothing, and everything else about a file stays unchanged."""
 
 import os
 import stat
@@ -35,7 +35,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give fi
 
 
 class Desk:
-    """A root, its contents and its committer."""
+    """A root, its files and its committer."""
 
     def __init__(self, root: Path, *, exchange: bool) -> None:
         self.root = root
@@ -58,7 +58,7 @@ class Desk:
         return self.commit(*(change.invert() for change in reversed(files)))
 
     def abandon(self, *changes: FileChange, settled: bool = False) -> IncompleteTransaction:
-        """What a process leaves that dies after performing."""
+        """What a process leaves if it dies after performing."""
         self.kept.keep_all(changes)
         with self.committer.transaction(changes) as transaction:
             transaction.apply()
@@ -145,7 +145,7 @@ def test_u14_acls_stay_and_none_is_added(desk: Desk):
     desk.commit(desk.change("with", "old", "new"), desk.change("without", "old", "new"))
     assert (acl(with_acl), acl(without)) == before
     desk.commit(desk.change("made", None, "new"))
-    assert "user:99:rwx" in acl(desk.root / "made")  # a new file has what its directory gives
+    assert "user:99:rwx" in acl(desk.root / "made")  # a new file gets the defaults of its directory
 
 
 def test_c40_a_new_file_obeys_the_umask_unless_told(desk: Desk):
@@ -410,7 +410,7 @@ def test_a_file_is_no_directory(desk: Desk):
         desk.commit(desk.change("d", None, "x"))
 
 
-# --- locks, rights, limits
+# --- locks, permissions, limits
 
 
 def test_whoever_waits_too_long_hears_that_it_is_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""What reading and committing may cost, as ratios inside one run. Others use the machine too, so the best of some tries counts."""
+"""The cost of reading and committing, as ratios within one run. The best of several tries is used."""
 
 import os
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def test_opening_beneath_a_root_costs_at_most_six_times_a_bare_open():
 def test_a_page_deep_in_a_file_reads_what_comes_before_it_once_and_the_same_page_again_only_itself(tmp_path: Path):
     path = tmp_path / "large.txt"
     pages.fill(path, 30_000_000, 500)
-    sleep(0.1)  # an index is kept for files that have settled
+    sleep(0.1)  # an index is kept only for files that are no longer changing
     with closing(Workspace([tmp_path], NoContents())) as files:
         first, again = (bytes_read(lambda: files.read_page("large.txt", 40_000, 100, 500)) for _ in range(2))
     print(f"{first:,} bytes, then {again:,}")
@@ -63,7 +63,7 @@ def test_a_page_at_line_1_000_000_of_a_1_gb_file(tmp_path: Path, capsys: pytest.
     pages.fill(path, 1_000_000_000, 500)
     try:
         for numpy, budget in ((False, 6.0), (True, 2.0)):
-            most = budget * 1.25  # and what a crowded machine adds
+            most = budget * 1.25  # plus the overhead of a busy machine
             if numpy and not find_spec("numpy"):
                 continue
             runs = [pages.run(path, 1_000_000, numpy=numpy)]
@@ -93,7 +93,7 @@ def test_a_changed_file_of_a_command_costs_little_more_than_its_system_calls(
     changes = command.changes
 
     def bare() -> None:
-        """Two files looked at and exchanged by names, as often as a file is changed."""
+        """Two files checked and exchanged by name, as often as a file is changed."""
         for n in range(CHANGED):
             path, other = desk.root / f"{n // 50}/{n}", desk.root / f"{n // 50}/{n ^ 1}"
             for each in (path, other):

@@ -1,4 +1,4 @@
-"""The exchange: what a command did is put in place as it is, and taken back as it was."""
+"""The exchange: a command's changes are put in place exactly, and undone exactly."""
 
 import os
 import stat
@@ -35,7 +35,7 @@ def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
 
 
 def furnish(root: Path) -> None:
-    """A little of everything."""
+    """One entry of each kind."""
     file("old file\n", 0o640)(root / "f")
     os.setxattr(root / "f", "user.note", b"mine")
     link("f")(root / "l")
@@ -56,7 +56,7 @@ NEW: dict[str, Make] = {
 }
 
 
-# --- each kind, forth and back
+# --- each kind, applied and undone
 
 
 @pytest.mark.parametrize("old", ["f", "l", "p", "d", "absent"])
@@ -191,7 +191,7 @@ def test_two_names_of_one_file_stay_two_names(desk: Desk):
     assert snapshot(desk.root) == before
 
 
-# --- refused
+# --- refusals
 
 
 CHANGED: dict[str, Make] = {
@@ -337,7 +337,7 @@ def test_a_few_files_are_synced_one_by_one_and_a_tree_with_its_file_system(
     assert synced == ["all", "all"]
 
 
-# --- failing half way
+# --- failures half way
 
 
 @pytest.mark.parametrize("at", range(6))
@@ -418,11 +418,11 @@ def test_c62_recovery_leaves_what_somebody_changed_since_and_names_it(desk: Desk
     assert os.readlink(desk.root / "l") == "f"
     desk.kept.drop_slots()
     desk.shelf.sweep(tuple)
-    if name == "f":  # what it was is still there, for whoever looks for it
+    if name == "f":  # the old content is still available
         assert Path(desk.shelf.path(f"{command.id}/1")).read_text() == "old file\n"
 
 
-# --- what stands
+# --- checking the current state
 
 
 def test_what_stands_and_what_lies_on_the_shelf_is_told(desk: Desk):
@@ -470,7 +470,7 @@ def test_what_stands_and_what_lies_on_the_shelf_is_told(desk: Desk):
     assert files.read_staged(done[0].after, done[0].path) is None  # pyright: ignore[reportArgumentType]
 
 
-# --- as a plain user
+# --- as an unprivileged user
 
 
 def closed_places(home: Path, exchange: bool) -> None:
@@ -495,7 +495,7 @@ def closed_places(home: Path, exchange: bool) -> None:
     assert snapshot(desk.root) == after
     desk.undo(done)
     assert snapshot(desk.root) == before
-    # And all of it again, with somebody dying at the end.
+    # All of it again, with the process dying at the end.
     with desk.open(command.changes) as transaction:
         transaction.apply()
     with desk.workspace.exclusive():
@@ -533,7 +533,7 @@ def test_what_lies_in_a_sticky_folder_is_its_owners(plain: Path):
     as_nobody(lambda: sticky(plain))
 
 
-# --- the shelf
+# --- the staging area
 
 
 def test_the_shelf_lies_in_the_state_folder_on_the_same_mount(tmp_path: Path):
@@ -590,7 +590,7 @@ def test_what_a_dead_process_left_is_swept_and_what_is_needed_or_under_way_is_no
     other.sweep(lambda: {needed})
     assert sorted(os.listdir(shelf.folder)) == sorted([needed, under_way, LOCK_FILE])
     shelf.drop(under_way)
-    shelf.drop(needed)  # a commit took it over: it is not the command's to drop
+    shelf.drop(needed)  # a commit took it over, so the command must not drop it
     assert sorted(os.listdir(shelf.folder)) == sorted([needed, LOCK_FILE])
 
 
@@ -638,7 +638,7 @@ def test_u8_what_is_kept_of_commands_is_bounded_and_what_had_to_go_is_said(tmp_p
     root, state = tmp_path / "root", tmp_path / "state"
     root.mkdir()
     (root / "f").write_bytes(bytes(1000))
-    block = (root / "f").stat().st_blocks * 512  # that each of them takes
+    block = (root / "f").stat().st_blocks * 512  # disk space of each
     bound = block * 7 // 2
     with closing(SqliteStore(state, bound=bound)) as store, closing(Workspace([root], store, state=state)) as files:
         shelf = files.get_staging_area(files.open_roots[0])
@@ -649,7 +649,7 @@ def test_u8_what_is_kept_of_commands_is_bounded_and_what_had_to_go_is_said(tmp_p
             journalled(OnDisk(files, store), command.changes)
             done.append(command.changes)
             lie = [name for name in os.listdir(shelf.folder) if name != LOCK_FILE]
-            assert len(lie) <= 4  # three, and one of which the last reply says that it will go
+            assert len(lie) <= 4  # three, and one that the last reply announced as about to be dropped
             assert set(lie) >= set(store.slots())
         kept = [entry.kept for entry in store.entries()]
         assert kept == [False] * 4 + [True] * 4
@@ -684,7 +684,7 @@ def test_nothing_odd_is_left_on_the_shelf(desk: Desk):
     assert sorted(os.listdir(desk.shelf.path(command.id))) == ["1", "2", "lock", "note"]
 
 
-# --- always
+# --- properties
 
 
 @given(st.data())
@@ -723,7 +723,7 @@ def test_c92_a_command_is_always_taken_over_whole_and_taken_back_exactly(data: s
 @pytest.mark.root
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_folder_of_an_image_layer_is_copied_out_and_comes_back(tmp_path: Path, exchange: bool):
-    """Below an overlay, a directory of the lower layer does not let itself be renamed."""
+    """On an overlay, a directory of the lower layer cannot be renamed."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts")
     for name in ("lower", "upper", "work", "merged"):
@@ -765,5 +765,5 @@ def test_a_folder_of_an_image_layer_is_copied_out_and_comes_back(tmp_path: Path,
 
 
 def timeless(seen: Snapshot) -> Snapshot:
-    """Without inodes: a copy has its own."""
+    """Without inodes, since a copy has its own."""
     return {path: (*what[:3], *what[4:]) for path, what in seen.items()}

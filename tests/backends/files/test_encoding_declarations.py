@@ -1,4 +1,4 @@
-"""What is said about encodings is looked up at every read, so it must cost next to nothing."""
+"""Encoding declarations are looked up on every read, so the lookup must cost next to nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from handhold.core.text.encoding import detect_encoding, is_utf8
 
 
 def quickest(*works: Callable[[], object], rounds: int) -> list[float]:
-    """Seconds that each takes at best, in turns."""
+    """The best time of each in seconds, measured in turns."""
     best = [float("inf")] * len(works)
     for _ in range(rounds):
         for n, work in enumerate(works):

@@ -1,4 +1,4 @@
-"""What may not be read is found under every name, and found again whatever has changed since."""
+"""Files that may not be read are found under every name, and found again after any change."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def is_secret(place: str) -> bool:
 
 
 class Found:
-    """A workspace, and what is hidden in it."""
+    """A workspace and its hidden files."""
 
     def __init__(self, *tops: Path) -> None:
         self.top = tops[0]
@@ -100,7 +100,7 @@ def test_a_denied_link_stands_for_what_it_leads_to(found: Found, tmp_path_factor
     (found.top / "a").mkdir()
     (found.top / "a/.env").symlink_to("../inside")
     (found.top / ".env").symlink_to(outside)
-    (found.top / "a/vault").symlink_to("/usr")  # a folder of the system's is nobody's secret
+    (found.top / "a/vault").symlink_to("/usr")  # a system folder is not a secret
     assert found.files.paths() == tuple(sorted([str(outside), str(found.top / "inside")]))
 
 
@@ -117,7 +117,7 @@ def test_a_root_in_a_root_is_gone_through_once(tmp_path: Path):
 
 
 def test_nothing_is_too_deep(tmp_path: Path):
-    """Deeper than a name may be long."""
+    """Deeper than the longest possible path."""
     top = tmp_path.resolve()
     fd = os.open(top, os.O_RDONLY)
     for _ in range(1500):
@@ -141,7 +141,7 @@ def test_a_folder_that_its_owner_could_open_again_is_hidden_whole(who: str, plac
         (place / "shut").chmod(0)
         try:
             with found_in(place) as found:
-                # To root nothing is closed.
+                # Root can open everything.
                 assert found.names == (["shut/.env"] if os.geteuid() == 0 else ["shut"])
         finally:
             (place / "shut").chmod(0o700)
@@ -175,7 +175,7 @@ def test_another_name_of_a_file_in_a_denied_folder_is_hidden_too(found: Found):
 
 
 def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, monkeypatch: pytest.MonkeyPatch):
-    """The folder of the old one does not change by it."""
+    """The folder of the old name does not change."""
     monkeypatch.setattr(hidden_files, "RACY_NS", 0)
     old = write(found.top / "deep/er/old")
     (found.top / "other").mkdir()
@@ -188,14 +188,14 @@ def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, 
     assert found.names == []
 
 
-# --- again
+# --- after a change
 
 
 @pytest.mark.parametrize(("later", "trusted"), [(1.0, False), (1.9, False), (2.1, True), (-1.0, False)])
 def test_a_stamp_is_trusted_only_if_it_was_old_when_it_was_taken(
     found: Found, monkeypatch: pytest.MonkeyPatch, later: float, trusted: bool
 ):
-    """What comes in the tick in which a folder was listed may leave it with the same stamp."""
+    """A change in the same clock tick as the listing may leave the folder with the same timestamp."""
     stamp = os.stat(found.top).st_ctime_ns
     monkeypatch.setattr(hidden_files, "time_ns", lambda: stamp + round(later * 1e9))
     listed = listings(monkeypatch)
@@ -205,7 +205,7 @@ def test_a_stamp_is_trusted_only_if_it_was_old_when_it_was_taken(
 
 
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The ways to folders, as they are listed."""
+    """The paths of folders, as they are listed."""
     ways: list[bytes] = []
     real = hidden_files.RootScan._list_folder
 
@@ -240,7 +240,7 @@ STEPS = st.lists(
 
 
 def step(top: Path, what: str, one: str, other: str) -> None:
-    """Whatever comes of it."""
+    """Try one change; errors are ignored."""
     here, there = top / one, top / other
     try:
         match what:
@@ -264,7 +264,7 @@ def step(top: Path, what: str, one: str, other: str) -> None:
 
 
 def oracle(top: Path) -> list[str]:
-    """All at once, and without any memory."""
+    """All at once, and without a cache."""
     secrets: set[str] = set()
     numbers: set[int] = set()
     others: dict[str, int] = {}
@@ -293,7 +293,7 @@ def test_it_is_always_as_if_everything_had_been_looked_at_just_now(steps: list[t
             for each in steps:
                 step(top, *each)
                 assert sorted(found.names) == oracle(top)
-                time.sleep(0.01)  # the clock of the file system moves on, so that what is known counts
+                time.sleep(0.01)  # the file system's clock moves on, so that the cache is used
                 assert sorted(found.names) == oracle(top)
 
 
@@ -315,7 +315,7 @@ def test_several_threads_may_ask_at_once(found: Found):
     assert answers == [50] * 80
 
 
-# --- names that lie elsewhere
+# --- names outside the roots
 
 
 def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
@@ -337,7 +337,7 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
         files.close()
 
 
-# --- what it costs
+# --- cost
 
 
 def lay_many(top: Path, count: int) -> None:
@@ -369,7 +369,7 @@ def test_u12_after_the_first_walk_each_folder_is_looked_at_once(tmp_path: Path):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("count", [20_000, 80_000])
 def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
-    """Apart from it, a command waits for one look at each folder."""
+    """Apart from that, a command waits for one stat of each folder."""
     top = tmp_path.resolve()
     lay_many(top, count)
     with found_in(top) as found:

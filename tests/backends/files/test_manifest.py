@@ -1,4 +1,4 @@
-"""What a thing is, in one hash."""
+"""The identity of a file tree, as one hash."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ trees = st.dictionaries(ways, entries, max_size=6)
 
 
 def grow(top: Path, tree: dict[str, tuple[str, Any, int]]) -> frozenset[object]:
-    """Make it, as far as it can be made; what there is then."""
+    """Create it as far as possible, and return what exists then."""
     top.mkdir()
     made: set[object] = set()
     for way, (kind, what, mode) in tree.items():
@@ -163,7 +163,7 @@ def test_a_tree_may_be_deeper_than_any_path_is_long_and_than_python_calls(tmp_pa
     try:
         assert build_manifest(str(tmp_path)).entry_count == 2_001
     finally:
-        subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)  # pytest could not
+        subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)  # pytest could not delete it
 
 
 def test_no_descriptor_is_left_open(tmp_path: Path):

@@ -167,10 +167,10 @@ def test_the_index_of_a_large_file_is_kept_and_goes_with_its_state(
     sleep(line_index.STABLE_AFTER_NS / 1e9)
     assert texts(files.read_page("large.txt", 40_001, 1, 80).lines) == ["one more"]
     assert kept() == 2
-    monkeypatch.setattr(line_index, "STABLE_AFTER_NS", 10**12)  # however long this takes on a busy machine
+    monkeypatch.setattr(line_index, "STABLE_AFTER_NS", 10**12)  # even if this takes long on a busy machine
     large.write_text("new\n" * 500_000)
     assert texts(files.read_page("large.txt", 40_001, 1, 80).lines) == ["new"]
-    assert kept() == 2  # written this moment: it may change again before the clock moves
+    assert kept() == 2  # just written: it may change again within the same clock tick
 
 
 def test_only_so_many_indexes_are_kept(ws: Path):
@@ -297,11 +297,11 @@ def test_fingerprint_is_identity_and_hash(files: Workspace, ws: Path):
     assert (whole.identity, whole.hash) == files.fingerprint("data")
 
 
-# --- somebody writes meanwhile
+# --- concurrent writes
 
 
 def changing(monkeypatch: pytest.MonkeyPatch, path: Path, *, times: int) -> None:
-    """Rewrite a file right after its identity was taken, so many times."""
+    """Rewrite a file this many times, each time right after its identity was taken."""
     left = [times]
 
     def kind_of(mode: int) -> str:

@@ -1,4 +1,4 @@
-"""What was offloaded is read under one name, wherever the state lies, and is no part of the workspace."""
+"""Offloaded output is read under one name, wherever the state folder is, and is not part of the workspace."""
 
 import os
 from pathlib import Path

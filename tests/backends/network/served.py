@@ -1,4 +1,4 @@
-"""Servers on loopback, and a proxy before them that takes every allowed name to one of them."""
+"""Servers on loopback, and a proxy in front of them that maps every allowed name to one of them."""
 
 import socket
 import threading
@@ -14,14 +14,14 @@ from handhold.core.policy.hosts import HostPattern
 
 @dataclass
 class Served:
-    """A web server, and what was asked of it."""
+    """A web server, and the requests it received."""
 
     port: int
     asked: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # Host and path
-    names: list[str] = field(default_factory=list[str])  # that the proxy resolved
+    names: list[str] = field(default_factory=list[str])  # names that the proxy resolved
 
     def opening(self, *patterns: str) -> NetworkAccess:
-        """For these patterns. Port 80 and 443 lead to ours, which has no right to those."""
+        """A proxy for these patterns. Ports 80 and 443 lead to our ports, as the tests may not bind those."""
         allowed = [HostPattern.parse(each) for each in patterns]
 
         def objection(host: str, port: int) -> str:
@@ -65,7 +65,7 @@ def served() -> Iterator[Served]:
 
 @contextmanager
 def proxied(opening: NetworkAccess) -> Iterator[tuple[Proxy, int]]:
-    """A proxy on a port of this machine, as it would be on one of a command's."""
+    """A proxy on a port of this machine instead of a command's loopback."""
     ours, theirs = socket.socketpair()
     with theirs, socket.create_server(("127.0.0.1", 0)) as listener:
         proxy = Proxy(ours, opening)
@@ -82,7 +82,7 @@ def said(port: int, request: bytes, seconds: float = 50) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionResetError):  # what was sent besides is not read
+        with suppress(ConnectionResetError):  # bytes sent after that are not read
             while piece := connection.recv(65536):
                 got += piece
     return got

@@ -1,4 +1,4 @@
-"""Commands with named hosts: real programs reach those, and no others, whoever runs them."""
+"""Commands with allowed hosts: real programs reach those and no others, for every user."""
 
 import shutil
 import subprocess
@@ -141,7 +141,7 @@ def test_c83_without_a_name_there_is_no_proxy_at_all(tmp_path: Path):
 
 
 def test_c83_the_launcher_is_the_one_of_this_source():
-    """What hands the socket out is compiled: an old one would not know how."""
+    """The program that hands out the socket is compiled: an old build would not support it."""
     from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
     done = subprocess.run([detect_sandbox_support().launcher, "-n"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The proxy lets through what is named, to where the name led, and nothing that could be read in two ways."""
+"""The proxy connects only to allowed names, at the address it resolved, and refuses ambiguous requests."""
 
 import os
 import socket
@@ -105,7 +105,7 @@ def test_c83_a_body_arrives_whole():
         assert said(port, head.encode() + body).endswith(body)
 
 
-# --- where a name leads
+# --- name resolution
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_c83_a_name_that_leads_to_this_machine_is_refused(monkeypatch: pytest.Mo
         resolve_public("rebound.example.org", 443)
 
 
-# --- its end
+# --- shutdown
 
 
 def test_c83_nothing_is_left_of_it():
@@ -167,7 +167,7 @@ def test_c83_a_crowd_is_bounded():
         for each in crowd:
             each.close()
         where = f"{NAME}:{server.port}"
-        for _ in range(50):  # the places of those who left come free one by one
+        for _ in range(50):  # slots of closed connections become free one by one
             if b"hello" in said(port, f"GET http://{where}/ HTTP/1.1\r\n\r\n".encode()):
                 return
         pytest.fail("nobody is served any more")

@@ -1,4 +1,4 @@
-"""A workspace to search in, and one call to do it."""
+"""A workspace to search in, and one function to search it."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from handhold.core.requests import Glob, Grep
 
 
 def planted(root: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Files by their names, each a second older than the one before it."""
+    """Files by name, each a second older than the one before."""
     for age, (name, content) in enumerate(files.items()):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def planted(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 class Looking:
-    """Searches below a root, with names from there on."""
+    """Searches below a root, with names relative to it."""
 
     def __init__(self, workspace: Workspace, engines: Sequence[str]) -> None:
         self.workspace = workspace
@@ -67,7 +67,7 @@ def looking(root: Path, *engines: str) -> Iterator[Looking]:
 
 
 def children() -> set[int]:
-    """The processes that this one started and that have not been waited for."""
+    """The child processes of this one that have not been waited for."""
     pids = set[int]()
     for task in Path("/proc/self/task").iterdir():
         pids |= {int(pid) for pid in (task / "children").read_text().split()}

@@ -28,7 +28,7 @@ def walk(tmp_path: Path) -> Iterator[Looking]:
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
-    """A folder in a folder, five thousand times, and beside each one a file."""
+    """Five thousand nested folders, each with a file next to it."""
     fd = os.open(tmp_path, os.O_RDONLY)
     for depth in range(DEPTH):
         os.close(os.open("z" if depth % 100 else "needle", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
@@ -41,7 +41,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     os.close(last)
     os.close(fd)
     yield tmp_path
-    subprocess.run(["rm", "-rf", tmp_path], check=True)  # Python's own removal calls itself, and not so often
+    subprocess.run(["rm", "-rf", tmp_path], check=True)  # Python's own removal is recursive and would exceed the limit
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""R-12: a search tells nothing of a file outside the folder, nor of a hidden one, whatever changes places meanwhile."""
+"""R-12: a search reveals nothing about a hidden file or one outside the folder, even if entries are swapped."""
 
 import os
 import shutil
@@ -112,7 +112,7 @@ def test_r12_names_in_a_folder_outside_are_not_found_through_a_link_that_changes
             for _ in range(CALLS):
                 scan = look.glob(pattern)
                 assert not [name for name in look.names(scan) if TOKEN in name]
-                assert scan.unstable_count <= 1  # were the names seen, fifty would have gone away
+                assert scan.unstable_count <= 1  # if the names had been seen, fifty would be missing
 
 
 @pytest.mark.slow
@@ -137,11 +137,11 @@ def test_r12_names_in_a_denied_folder_are_not_counted_through_a_link_that_change
             assert {each["rule"] for each in reply.data["skipped"]} <= {"denied", "unreadable"}
 
 
-# --- without any race
+# --- without a race
 
 
 def test_r12_a_search_program_can_open_nothing_but_what_it_searches(tmp_path: Path):
-    """That a file does not match tells something, too; so no program that searches for us reads another."""
+    """Even a failed match reveals something, so the search program may not read any other file."""
     ripgrep()
     cat = shutil.which("cat") or ""
     ws = planted(tmp_path / "ws", {"a": "1", "sub/b": "2", "secrets/vault.txt": "3", "secrets/spared": "4", "c d": "5"})
@@ -173,12 +173,12 @@ def test_r12_a_search_program_can_open_nothing_but_what_it_searches(tmp_path: Pa
             assert reads(argv, path) == ""
         assert reads(named, "a", "sub/b") == "1"
         bare = reads([], "secrets/vault.txt", "sub/twin", "way/vault.txt", "link")
-        assert bare == "3336"  # or it proves nothing
+        assert bare == "3336"  # otherwise the test proves nothing
 
 
 @contextmanager
 def searching(root: Path, program: str) -> Iterator[Callable[..., SearchOutcome]]:
-    """Searches by some program in the place of ripgrep."""
+    """Searches with another program instead of ripgrep."""
     workspace = Workspace([root], SqliteStore.in_memory())
 
     def search(pattern: str, **how: Any) -> SearchOutcome:
@@ -208,13 +208,13 @@ LINE = (
 
 @pytest.mark.parametrize("lie", LIES)
 def test_r12_a_hit_is_shown_only_if_the_file_at_that_place_matches(tmp_path: Path, lie: str):
-    """A program that reports the same hit in files which do not match, are gone, or are links by now."""
+    """A program that reports the same hit in files that do not match, are gone, or have become links."""
     ws = planted(tmp_path / "ws", {"match": f"one\n{TOKEN}\n", "plain": "one\ntwo\n", "else": f"one\n{TOKEN}\n"})
     (ws / "link").symlink_to("else")
     how, say = LIES[lie]
     if say == "cat":
         said = "".join(LINE.format(name=n, token=TOKEN, number=2, offset=4) for n in ("match", "plain", "gone", "link"))
-        # Another number: as many lines as another file has before it.
+        # Another line number: that of another file's line.
         said += LINE.format(name="else", token=TOKEN, number=9, offset=4)
         (ws / "said").write_text(said)
         say = "cat ./said"
@@ -229,7 +229,7 @@ def test_r12_a_hit_is_shown_only_if_the_file_at_that_place_matches(tmp_path: Pat
 
 
 def test_r12_a_match_in_a_line_too_long_to_be_compared_is_looked_for_again(tmp_path: Path):
-    """Its length and place could be those of another file's line."""
+    """Its length and position could be those of another file's line."""
     program = ripgrep()
     inside = "x" * 100_000 + "\n"
     ws = planted(tmp_path / "ws", {"a": inside})
@@ -248,7 +248,7 @@ def test_r12_a_match_in_a_line_too_long_to_be_compared_is_looked_for_again(tmp_p
 @pytest.mark.parametrize("engine", ["ripgrep", "walk"])
 @pytest.mark.parametrize("where", ["outside", "denied", "denied, by a second name"])
 def test_r12_lines_of_a_private_file_are_no_ignore_rules(tmp_path: Path, engine: str, where: str):
-    """Else a file named like a line of it would not be found."""
+    """Otherwise a file named like one of its lines would not be found."""
     from handhold.backends.search import DiskSearch
 
     ripgrep()
@@ -267,7 +267,7 @@ def test_r12_lines_of_a_private_file_are_no_ignore_rules(tmp_path: Path, engine:
 
 
 def test_r12_what_is_hidden_is_neither_opened_nor_counted(tmp_path: Path):
-    """Ripgrep cannot open it; the reply is the same as if it were not there, but for the number that it always says."""
+    """Ripgrep cannot open it; the reply is as if it did not exist, except for the count that is always shown."""
     ripgrep()
     ws = planted(tmp_path / "ws", {"secrets/vault.txt": TOKEN, "secrets/more/deep.txt": TOKEN, "a/b": TOKEN, "c": "x"})
     options = {"policy": "open", "settings": False, "rules": [RULE]}
@@ -291,7 +291,7 @@ def test_r12_ignore_files_above_the_folder_still_count(tmp_path: Path):
 
 
 def test_r12_a_program_that_cannot_be_confined_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A failed trial is no leave to search without a wall; it is made again for the next search."""
+    """A failed probe does not permit an unconfined search; the next search probes again."""
     program = ripgrep()
     planted(tmp_path, {"a": "needle\n"})
     find_needed_files.cache_clear()

@@ -1,4 +1,4 @@
-"""When the time is over: what was found comes back, marked as such, and nothing keeps running."""
+"""When time runs out, a search returns what it found, marked as incomplete, and leaves nothing running."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from handhold.backends.search.search_run import LinesByFile
 from tests.backends.search.looking import Looking, children, descriptors, looking
 from tests.scale import scaled
 
-FOLDERS, FILES = scaled(125, 250), 200  # of each, below the large tree
+FOLDERS, FILES = scaled(125, 250), 200  # folders in the large tree, and files in each
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def disk(large: Path) -> Iterator[Looking]:
     with looking(large, "ripgrep") as look:
-        look.glob("d0/*")  # everything is imported, and ripgrep found
+        look.glob("d0/*")  # everything is imported, and ripgrep is located
         yield look
 
 
@@ -52,7 +52,7 @@ def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mod
     took: list[float] = []
     for _ in range(5):
         began = perf_counter()
-        # Unsorted, a page that is full would end it: so that one is never full.
+        # An unsorted search ends when its page is full, so the page must never fill up.
         limit = 100 if sort == "modified" else FOLDERS * FILES + 1
         scan = disk.grep("needle", mode=mode, sort=sort, timeout_seconds=0.05, limit=limit)
         took.append(perf_counter() - began)
@@ -66,7 +66,7 @@ def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mod
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_50_ms_are_enough_to_find_something(disk: Looking):
-    scans = [disk.grep("needle", timeout_seconds=0.05) for _ in range(5)]  # other machines may hold this one up
+    scans = [disk.grep("needle", timeout_seconds=0.05) for _ in range(5)]  # other load may slow this machine down
     assert any(scan.hits for scan in scans)
     assert all(hit.place.startswith(disk.root) for scan in scans for hit in scan.hits)
 
@@ -97,7 +97,7 @@ def test_time_that_ran_out_before_a_long_line_is_searched_again_ends_the_search(
     assert (scan.hits, scan.abort_reason, scan.has_more) == ((), "deadline", True)
 
 
-# --- a program that does not end, or says too much
+# --- a program that does not end, or prints too much
 
 
 @pytest.fixture

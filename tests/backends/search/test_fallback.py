@@ -1,4 +1,4 @@
-"""Without ripgrep our own walk answers the same, apart from where a binary file begins to be one."""
+"""Without ripgrep the built-in search gives the same answers, except for where a binary file counts as binary."""
 
 import os
 from collections.abc import Iterator

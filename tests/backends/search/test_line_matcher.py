@@ -1,4 +1,4 @@
-"""What is found in one file, against ripgrep where its own pieces of a file show through."""
+"""Matches in one file, compared with ripgrep where ripgrep's buffering is visible."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_binary_and_wide_files_are_read_as_ripgrep_reads_them(tmp_path: Path, ca
     ]
     found = [(line.number, line.offset) for line in lines]
     assert found[: len(numbers)] == numbers
-    # Behind its first buffer ripgrep may stop some lines before the NUL; we stop at it.
+    # After its first buffer ripgrep may stop some lines before the NUL; we stop at it.
     assert all(nul is not None and not named and offset < nul for _, offset in found[len(numbers) :])
     one = searched(CASES[case], tmp_path, named=named, mode="files_with_matches", most=1)
     assert bool(one.count) == bool(ripgrep(tmp_path, "--files-with-matches", "./file" if named else "./"))

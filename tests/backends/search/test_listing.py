@@ -82,7 +82,7 @@ def test_pages_of_links_follow_each_other(linked: Path):
 
 
 class InOrder(MemoryTree):
-    """A folder that tells what it holds in some order, as a disk does."""
+    """A folder that lists its entries in arbitrary order, as a disk does."""
 
     def __init__(self, kinds: dict[str, EntryKind]) -> None:
         files = {name: "" for name, kind in kinds.items() if kind == "file"}

@@ -1,4 +1,4 @@
-"""Ripgrep itself is the judge: on random trees with nested ignore files, every engine of ours answers as it does."""
+"""Ripgrep is the oracle: on random trees with nested ignore files, each of our engines answers as it does."""
 
 import json
 import os
@@ -26,8 +26,8 @@ from handhold.core.requests import Grep
 from tests.scale import examples, scaled
 from tests.suites.search_suite import Ground
 
-TREES, CHUNKS = scaled(18, 300), scaled(2, 6)  # trees in all, and tests that they are shared out to
-PATTERNS = 20  # for each of them
+TREES, CHUNKS = scaled(18, 300), scaled(2, 6)  # trees in total, and the tests that share them
+PATTERNS = 20  # queries per tree
 
 NAMES = ["a", "b", "c", "ab", "a.py", "b.txt", "c.log", ".h", ".env", "build", "é", "a b"]
 RULES = [
@@ -125,7 +125,7 @@ def rg() -> str:
     return program.path
 
 
-# --- what ripgrep says
+# --- ripgrep's answers
 
 
 def bare(rg: str, root: Path, kind: str, how: Mapping[str, Any]) -> Any:
@@ -150,7 +150,7 @@ def bare(rg: str, root: Path, kind: str, how: Mapping[str, Any]) -> Any:
 
 
 def spoken(said: bytes) -> list[tuple[str, int, str, tuple[int, int]]]:
-    """The lines in ripgrep's JSON; of a file that turned out to be binary, those before its NUL."""
+    """The lines in ripgrep's JSON; for a file that turns out to be binary, those before its NUL."""
     lines: list[tuple[str, int, str, tuple[int, int]]] = []
     file: list[tuple[int, tuple[str, int, str, tuple[int, int]]]] = []
     for event in map(json.loads, said.splitlines()):
@@ -172,7 +172,7 @@ def raw(said: Mapping[str, str]) -> bytes:
     return said["text"].encode() if "text" in said else b64decode(said["bytes"])
 
 
-# --- what we say
+# --- our answers
 
 
 def ours(ground: Ground, kind: str, how: Mapping[str, Any]) -> Any:
@@ -219,7 +219,7 @@ def test_c73_every_engine_answers_as_ripgrep_does(rg: str, chunk: int):
                     wanted = bare(rg, root, kind, how)
                     for engine, ground in engines.items():
                         found = ours(ground, kind, how)
-                        if engine != "ripgrep" and kind == "grep":  # which alone stops in binary files as it does
+                        if engine != "ripgrep" and kind == "grep":  # only ripgrep itself stops there in binary files
                             found, expected = (without_binary(each, held) for each in (found, wanted))
                         else:
                             expected = wanted
@@ -227,7 +227,7 @@ def test_c73_every_engine_answers_as_ripgrep_does(rg: str, chunk: int):
             finally:
                 workspace.close()
 
-    # Where the same examples are wanted on every run, each of these tests has its own.
+    # With fixed examples, each of these tests gets its own seed.
     (seed(chunk)(agree) if settings().derandomize else agree)()
 
 
@@ -306,7 +306,7 @@ def test_c72_regular_expressions_mean_what_they_mean_to_ripgrep(
                     LineMatcher(request)
             else:
                 ours, theirs = list(needled(LineMatcher(request), Path(folder))), spoken(said.stdout)
-                assert ours == without_binary(theirs, held), (pattern, ignore_case)  # none of a file with a NUL
+                assert ours == without_binary(theirs, held), (pattern, ignore_case)  # none from a file with a NUL
 
 
 def needled(needle: LineMatcher, folder: Path) -> Iterator[tuple[str, int, str, tuple[int, int]]]:

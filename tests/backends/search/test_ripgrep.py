@@ -1,4 +1,4 @@
-"""Searching with ripgrep: what it finds, in which order, and what of it may be shown."""
+"""Searching with ripgrep: what it finds, in which order, and which results may be shown."""
 
 import os
 import subprocess
@@ -234,7 +234,7 @@ def test_nasty_18_a_regex_that_explodes_elsewhere_is_linear_here(disk: Looking, 
     assert (scan.hits, scan.abort_reason) == ((), "")
 
 
-# --- what is named is searched
+# --- explicitly named files are searched
 
 
 @pytest.mark.parametrize("name", [".hidden", "ignored.log", "deep/.in/x"])
@@ -394,7 +394,7 @@ def test_what_was_there_a_moment_ago_is_counted_and_not_shown(disk: Looking, tmp
 @pytest.mark.parametrize("mode", ["files_with_matches", "content"])
 def test_files_over_a_gibibyte_are_left_out_unless_they_are_named(disk: Looking, tmp_path: Path, sort: str, mode: str):
     planted(tmp_path, {"large": "needle\n" + "text\n" * 100_000, "small": "needle\n"})
-    os.truncate(tmp_path / "large", (1 << 30) + 1)  # the hole makes it binary, but not where the needle is
+    os.truncate(tmp_path / "large", (1 << 30) + 1)  # the hole makes it binary, but not at the match
     scan = disk.grep("needle", mode=mode, sort=sort)
     assert disk.names(scan) == ["small"]
     assert [(each.rule, each.files) for each in scan.skipped] == [("too large", 1)]
@@ -409,7 +409,7 @@ def test_nothing_of_the_users_settings_reaches_it(disk: Looking, tmp_path: Path,
         assert look.names(look.grep("needle")) == ["a"]
 
 
-# --- a bad world
+# --- failures
 
 
 @pytest.mark.slow
@@ -451,7 +451,7 @@ BY_NOBODY = (
 
 
 def by_nobody(root: Path, engine: str, *lines: str) -> list[str]:
-    """What a user who owns nothing here is told."""
+    """The reply to a user who owns nothing here."""
     script = BY_NOBODY + "".join(f"    print({line})\n" for line in lines)
     ran = subprocess.run(
         [sys.executable, "-c", script, root, engine], capture_output=True, text=True, cwd=Path.cwd(), check=False
@@ -475,7 +475,7 @@ def test_nasty_42_what_cannot_be_read_is_told_as_such(closed: Path):
     assert by_nobody(closed, "ripgrep", *lines) == ["['a'] [('unreadable', 2)]", "['a', 'closed']"]
 
 
-# Lines come in two goes where there are too many of them to be held.
+# Lines are fetched in two passes if there are too many to hold.
 MANY = {f"m{n}": "needle\n" * 100 for n in range(30)}
 
 
@@ -487,7 +487,7 @@ def test_nasty_42_what_cannot_be_read_counts_once_in_two_goes(closed: Path):
 
 @pytest.fixture
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For programs that stand for ripgrep, and start others."""
+    """For programs that replace ripgrep and start others."""
     monkeypatch.setattr("handhold.backends.search.confinement.find_needed_files", lambda _: "switched off")
 
 
@@ -504,7 +504,7 @@ def test_nasty_42_what_ripgrep_cannot_read_counts_once_in_two_goes(disk: Looking
         search, lambda _: True, monotonic() + 20
     )
     assert len(disk.lines(scan)) == 100
-    # There is no such file, as we can see: what was refused to ripgrep, and not to us, changed meanwhile.
+    # We can see that the file does not exist: ripgrep's refusal means that it changed meanwhile.
     assert (scan.unstable_count, scan.skipped) == (1, ())
 
 

@@ -1,4 +1,4 @@
-"""Which ripgrep is used: the system's if it is new enough, else the one beside this Python."""
+"""Which ripgrep is used: the system's if it is new enough, otherwise the one installed with this Python."""
 
 import os
 import sys

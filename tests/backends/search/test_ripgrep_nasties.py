@@ -1,4 +1,4 @@
-"""Searching where somebody else is at work: lines that fill the memory, folders that move, links that change places."""
+"""Searching while others interfere: lines that fill the memory, folders that move, links that are swapped."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ def test_nasty_33_a_folder_that_is_renamed_away_is_a_part_of_the_answer_and_no_e
 
 @pytest.fixture
 def swapping(tmp_path: Path) -> Iterator[Path]:
-    """A folder of the workspace and a link to the outside, which change places for ever."""
+    """A folder of the workspace and a link to the outside, swapped forever."""
     if not (cc := shutil.which("cc")):
         pytest.skip("no C compiler to build swap.c with")
     source = Path(__file__).parents[2] / "faults/swap.c"
@@ -91,5 +91,5 @@ def test_nasty_28_no_line_from_outside_is_ever_shown(swapping: Path, capsys: pyt
         print(f"\n{shown.total():,} lines shown, {unsteady:,} left out;", end=" ")
         print(f"bare ripgrep: {bare['needle OUTSIDE']:,} of {bare.total():,} from outside")
     assert set(shown) == {"needle inside"}
-    assert unsteady > 0  # or it proves nothing
+    assert unsteady > 0  # otherwise the test proves nothing
     assert bare["needle OUTSIDE"] > 0

@@ -16,7 +16,7 @@ from tests.suites.search_suite import Ground, Make, SearchSuite
 
 
 class TestDiskSearch(SearchSuite):
-    """With each engine alone: what it cannot do, the walk does."""
+    """With each engine alone; the built-in search does what it cannot."""
 
     @pytest.fixture(params=["ripgrep", "walk"])
     def make(self, request: pytest.FixtureRequest) -> Iterator[Make]:
@@ -47,7 +47,7 @@ class TestMemorySearch(SearchSuite):
             files = MemoryFiles(contents=SqliteStore.in_memory())
             for name, data in tree.items():
                 files.files[name] = data.encode() if isinstance(data, str) else data
-            for name in list(tree)[::-1]:  # a file is as old as the first look at it
+            for name in list(tree)[::-1]:  # a file is as old as its first stat
                 files.stat(escape_path(name))
             return Ground(MemorySearch(files), files.roots[0], lambda name, data: put(files, name, data))
 

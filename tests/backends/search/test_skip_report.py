@@ -1,4 +1,4 @@
-"""U-11: where nothing was found, a search says what it looked at, and what it did not, and why."""
+"""U-11: a search without results reports what it searched, what it skipped, and why."""
 
 from collections.abc import Iterator
 from pathlib import Path

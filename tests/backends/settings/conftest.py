@@ -1,4 +1,4 @@
-"""A user with a home of their own, and a project."""
+"""A user with their own home, and a project."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Settings: which files count, what they may say, and that nobody works without the rules they wrote."""
+"""Settings: which files apply, what they may contain, and that broken rules stop the toolbox from opening."""
 
 import os
 import subprocess
@@ -168,7 +168,7 @@ def test_a_wrong_example_is_named_with_its_file_and_its_rule(home: Path, root: P
     assert broken.value.because == "rule 'r': it should cover 'b', but does not"
 
 
-# --- keys of a rule that had another name
+# --- renamed keys of a rule
 
 
 def keys(does_not_cover: str = "does_not_cover", exclude: str = "exclude") -> bytes:
@@ -281,7 +281,7 @@ def test_a_projects_mode_always_narrows(mode: Mode, other: Mode | None):
     assert MODES.index(narrow_mode(mode, other)) <= MODES.index(mode)
 
 
-# --- our own files
+# --- Handhold's own files
 
 
 def test_no_tool_writes_its_own_permission(home: Path, root: Path):
@@ -314,7 +314,7 @@ def test_a_file_system_is_asked_whether_it_folds(root: Path):
     assert not is_case_insensitive(str(root))
     (root / "a").touch()
     assert not is_case_insensitive(str(root))
-    os.link(root / "a", root / "A")  # as close as this one comes to it
+    os.link(root / "a", root / "A")  # the closest that this file system allows
     assert is_case_insensitive(str(root))
     assert not is_case_insensitive(str(root / "none"))
 

@@ -1,4 +1,4 @@
-"""Trust in a project's file: it is needed to widen, never to narrow (C-93)."""
+"""Trust in a project's file: needed to widen permissions, never to narrow them (C-93)."""
 
 import json
 import logging
@@ -62,7 +62,7 @@ def as_toml(mode: Mode | None, rules: Sequence[Rule]) -> str:
 
 
 def decisions(root: str, wanted: CodeSettings) -> dict[tuple[str, str], Verdict]:
-    """What is decided about each place, command and host."""
+    """The decision for each place, command and host."""
     policy = load_policy((root,), wanted)
     found: dict[tuple[str, str], Verdict] = {
         (verb, way): policy.decide(verb, f"{root}/{way}").verdict for verb in PATH_VERBS for way in PLACES

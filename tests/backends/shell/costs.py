@@ -1,4 +1,4 @@
-"""What something costs, so that it can be told on a machine that is busy with other things."""
+"""Measures costs in a way that works on a busy machine."""
 
 import ctypes
 import os
@@ -13,9 +13,9 @@ PATIENCE = 5.0
 
 
 def spent(work: Callable[[], object]) -> float:
-    """Seconds of processor time, until nothing is left of it: what else the machine has to do is no matter then.
+    """Processor seconds until all its processes have ended: unaffected by other load on the machine.
 
-    Whatever outlives its parent comes to us meanwhile, so that it counts.
+    Orphaned processes are reparented to this one meanwhile, so that they are included.
     """
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -38,5 +38,5 @@ def used() -> float:
 
 
 def quartile(times: Sequence[float]) -> float:
-    """A quarter of them are better: neither luck nor whatever disturbed the others."""
+    """The first quartile: neither a lucky run nor a disturbed one."""
     return sorted(times)[len(times) // 4]

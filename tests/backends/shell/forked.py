@@ -1,4 +1,4 @@
-"""A test is run by ourselves and, if there is a root to become one, by a plain user in a process of their own."""
+"""Runs a test as the current user and, if that is root, as an unprivileged user in a separate process."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ def who(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def place(who: str) -> Iterator[Path]:
-    """A folder of this user's, below folders that everybody may enter."""
+    """A folder that this user owns, below folders that everybody may enter."""
     folder = Path(tempfile.mkdtemp(prefix="handhold-forked-")).resolve()
     folder.chmod(0o755)
     if who == "nobody":
@@ -42,7 +42,7 @@ def place(who: str) -> Iterator[Path]:
 
 
 def as_user(who: str, work: Callable[[], None], *, first: Callable[[], None] | None = None) -> None:
-    """Whatever `first` mounts, as root, is seen by this work only."""
+    """What `first` mounts, as root, is visible to this work only."""
     if who == "ourselves" and first is None:
         return work()
     _import_all()
@@ -77,7 +77,7 @@ def as_user(who: str, work: Callable[[], None], *, first: Callable[[], None] | N
 
 @cache
 def _import_all() -> None:
-    """What a test may need later: our interpreter may lie in a home that is closed to others."""
+    """Import what a test may need later: our interpreter may be in a home that is closed to others."""
     for module in walk_packages(handhold.__path__, "handhold."):
         import_module(module.name)
     for name in ("asyncio", "concurrent.futures.thread"):
@@ -85,7 +85,7 @@ def _import_all() -> None:
 
 
 def _forget() -> None:
-    """What root found out about the machine is not what another user would."""
+    """Drop what root found out about the machine: another user would find something else."""
     os.environ.update(HOME="/nonexistent", PATH="/usr/bin:/bin", USER="nobody", LOGNAME="nobody")
     for name, module in list(sys.modules.items()):
         if name.startswith("handhold.backends.shell."):

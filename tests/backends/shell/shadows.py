@@ -1,4 +1,4 @@
-"""A workspace whose commands run on a shadow, and what they leave committed, taken back, compared."""
+"""A workspace whose commands run on an overlay, with their effects committed, undone and compared."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ from handhold.core.plans import Effects, FileChange, FolderMtime, StagedContent
 from tests.backends.shell.forked import as_user
 from tests.faults.trees import Kept
 
-OLD = 1_600_000_000_000_000_000  # a time that nothing gets by itself
+OLD = 1_600_000_000_000_000_000  # a time that no file gets by itself
 
 Facts = dict[str, tuple[Any, ...]]
 
@@ -40,7 +40,7 @@ class Desk:
         self.shelf = shelf
 
     def lay(self, script: str) -> None:
-        """Make what is there before, all of it long ago."""
+        """Create the initial files, all with an old time."""
         subprocess.run(["bash", "-ec", script], cwd=self.ws, check=True)
         for folder, _, files in os.walk(self.ws):
             for path in (folder, *(os.path.join(folder, name) for name in files)):
@@ -82,7 +82,7 @@ class Desk:
         shim: str = "",
         fails: bool = False,
     ) -> Iterator[Effects]:
-        """What a script does; `meanwhile` is what somebody else does before it is known."""
+        """Run a script and collect its effects; `meanwhile` is what somebody else changes before they are collected."""
         shadow = self.shadow()
         try:
             ended = self.bash(shadow, script, shim=shim)
@@ -104,12 +104,12 @@ class Desk:
         self.commit([change.invert() for change in changes])
 
     def things(self, effects: Effects) -> dict[str, StagedContent]:
-        """What each path becomes, or was if it goes."""
+        """What each path becomes, or what it was if it is deleted."""
         sides = {os.path.relpath(change.path, self.ws): change.after or change.before for change in effects.files}
         return {way: side for way, side in sides.items() if isinstance(side, StagedContent)}
 
     def ways(self, effects: Effects) -> dict[str, str]:
-        """Each changed path, and what happened to it."""
+        """Each changed path, with what happened to it."""
         return {os.path.relpath(change.path, self.ws): _verb(change) for change in effects.files}
 
     def see(self) -> Facts:
@@ -123,7 +123,7 @@ def _verb(change: FileChange) -> str:
 
 
 def seen(top: Path, *, times: bool = True) -> Facts:
-    """Everything below: kind, mode, content, attributes, names of one file; and times, of files and links."""
+    """Everything below: kind, mode, content, attributes, hard links, and the times of files and links."""
     facts: Facts = {}
     names: dict[tuple[int, int], str] = {}
     for folder, folders, files in os.walk(top):
@@ -155,7 +155,7 @@ def _content(path: str, mode: int) -> bytes:
 
 
 def both(test: Callable[[Desk], None]) -> Callable[..., None]:
-    """As root and as a plain user."""
+    """As root and as an unprivileged user."""
 
     def wrapped(who: str, place: Path) -> None:
         if not create_sandbox("contained").status.shadow:

@@ -1,4 +1,4 @@
-"""Shells on a folder of their own, and what is alive of what they started."""
+"""Shells on their own folder, and which of their processes are alive."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from handhold.core.requests import Run
 from tests.backends.files.opening import NoContents
 
 CHARS = 20_000
-PATIENCE = 50  # seconds: a busy machine takes its time, and what never comes is not what is waited for
+PATIENCE = 50  # seconds: generous, because the machine may be busy
 MODES = ("contained", "external")
 
 
@@ -73,7 +73,7 @@ class Bench:
     def __call__(
         self, command: str, *, seconds: float = 20, watch: Callable[[str], None] | None = None, **options: Any
     ) -> CommandResult:
-        """Run a command; nothing that it did to the workspace counts."""
+        """Run a command; its changes to the workspace are discarded."""
         options = {"chars": CHARS} | options
         with self.shell.run(Run(command, seconds, **options), on_output=watch) as finished:
             return finished
@@ -82,7 +82,7 @@ class Bench:
         return self(command, **options).output.head
 
     def kept(self, handle: str) -> bytes:
-        """What was offloaded."""
+        """The offloaded output."""
         return (self.state / "results" / handle.rpartition("/")[2]).read_bytes()
 
     @property
@@ -104,12 +104,12 @@ def bench(place: Path, **options: Any) -> Iterator[Bench]:
 
 
 def marked() -> str:
-    """A number of seconds that no other process sleeps."""
+    """A sleep duration that no other process uses."""
     return f"{int(token_hex(3), 16) + 10_000}.{int(token_hex(3), 16)}"
 
 
 def alive(mark: str) -> list[int]:
-    """The processes, anywhere on this machine, that were started with this mark."""
+    """The processes on this machine that were started with this mark."""
     found: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -141,7 +141,7 @@ def gone(mark: str) -> bool:
 
 
 def bare(command: str) -> subprocess.CompletedProcess[bytes]:
-    """By a shell without walls; whatever it leaves behind is in no group of ours."""
+    """With an unconfined shell; what it leaves behind is in none of our groups."""
     return subprocess.run(
         ["bash", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, check=False, start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""What somebody else changed while a command ran is theirs: it stays, and the command's version is kept."""
+"""What somebody else changed while a command ran stays, and the command's version is kept."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ LAID = (
 
 
 def conflicts(desk: Desk, script: str, meanwhile: Callable[[Path], object], *expected: str) -> dict[str, str]:
-    """Run it on a shadow; exactly these paths are conflicts, and theirs stays. What was kept, by path."""
+    """Run it on an overlay: exactly these paths conflict, and the other side wins. Returns the kept files by path."""
     desk.lay(LAID)
     seen_theirs = {}
 
@@ -38,7 +38,7 @@ def text(path: Path, words: str = "theirs\n") -> None:
 
 
 def over(path: Path) -> None:
-    """Another file in its place, as old as the first."""
+    """Another file in its place, with the same time."""
     new = path.with_name("new")
     text(new)
     os.utime(new, ns=(OLD, OLD))
@@ -228,7 +228,7 @@ def test_e17_a_file_moved_beside_something_that_changed(desk: Desk):
 
 @both
 def test_e17_a_file_that_was_deleted_beside_one_that_was_moved(desk: Desk):
-    """The one that the command changed in place is theirs, and deleted; the one that it moved is its own."""
+    """The file that the command changed in place was deleted by the other side; the moved one is its own."""
     kept = conflicts(desk, "echo ours >>d/a; mv f d/f", lambda ws: (ws / "d/a").unlink(), "d/a")
     assert Path(kept["d/a"]).read_text() == "3\nours\n"
     assert (desk.ws / "d/f").read_text() == "1\n"
@@ -236,7 +236,7 @@ def test_e17_a_file_that_was_deleted_beside_one_that_was_moved(desk: Desk):
 
 @both
 def test_e17_a_moved_file_whose_original_was_deleted_too_is_kept_to_be_safe(desk: Desk):
-    """Whether it was moved here or deleted here cannot be told: nothing is lost either way."""
+    """Whether the other side moved or deleted it is unknown, so nothing is dropped."""
     kept = conflicts(desk, "mv f d/f", lambda ws: ((ws / "f").unlink(), text(ws / "d/new")), "d/f")
     assert Path(kept["d/f"]).read_text() == "1\n"
 

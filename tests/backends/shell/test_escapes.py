@@ -1,6 +1,6 @@
-"""Ways out of the sandbox, as root and as a plain user. None may succeed.
+"""Ways out of the sandbox, as root and as an unprivileged user. None may succeed.
 
-Each attack ends with status 0 if it succeeds. Where it would without walls, the test shows that first: an attack that
+An attack exits with status 0 if it succeeds. If it works unconfined, the test shows that first: an attack that
 fails everywhere proves nothing.
 """
 
@@ -38,7 +38,7 @@ def who(request: pytest.FixtureRequest) -> Iterator[Person]:
 
 @pytest.fixture(params=["two walls", "one wall"])
 def walls(request: pytest.FixtureRequest, who: Person) -> None:
-    """Both, or no Landlock."""
+    """Both barriers, or the one without Landlock."""
     who.launcher = request.param == "two walls"
 
 
@@ -48,13 +48,13 @@ def facts(path: Path) -> tuple[object, ...]:
 
 
 def is_refused(who: Person, attack: str, *, succeeds_bare: bool = True, **options: object) -> str:
-    """It succeeds without walls, and not with them; what it said there."""
+    """It succeeds unconfined and fails in the sandbox. Returns what it printed there."""
     if succeeds_bare:
         bare = who.bare(attack)
         assert bare.returncode == 0, f"the attack is no good: {bare}"
     done = who.contained(attack, **options)  # pyright: ignore[reportArgumentType]
     assert done.returncode not in (0, 124, 127), done
-    for ours in ("confined.py", "handhold:", "bwrap: Can't"):  # a sandbox that does not start refuses nothing
+    for ours in ("confined.py", "handhold:", "bwrap: Can't"):  # a sandbox that does not start proves nothing
         assert ours not in done.stderr, done
     return done.stderr
 
@@ -66,7 +66,7 @@ def test_an_honest_command_runs(who: Person):
     assert not (who.root / "new").exists()
 
 
-# --- what lies outside
+# --- files outside
 
 
 WRITES = {
@@ -113,7 +113,7 @@ def test_a_file_outside_cannot_be_linked_inside(who: Person):
 
 @pytest.mark.usefixtures("walls")
 def test_what_holds_the_sandbox_is_out_of_reach(who: Person):
-    """Process 1 is bubblewrap itself, whose file lies outside and is the user's own where it came in a wheel."""
+    """Process 1 is bubblewrap itself, whose file is outside and belongs to the user if it came in a wheel."""
     for attack in ("chmod 755", "touch", "cat", "readlink", "setfattr -n user.x -v y", "echo x >>"):
         is_refused(who, f"{attack} /proc/1/exe", succeeds_bare=False)
     is_refused(who, "ls /proc/1/root/ || ls /proc/1/cwd/ || readlink /proc/1/task/1/fd/0", succeeds_bare=False)
@@ -135,7 +135,7 @@ def test_the_processes_of_the_machine_show_no_way_out(who: Person):
 def test_the_root_cannot_be_remounted(who: Person):
     for flags in ("remount,rw", "remount,bind,rw"):
         is_refused(who, f"mount -o {flags} /", succeeds_bare=False)
-    # In a mount namespace of its own the same call goes through, and harms nobody.
+    # In its own mount namespace the same call succeeds and is harmless.
     is_refused(who, "unshare -rm mount -o remount,bind,rw /")
     is_refused(who, f"mount --bind {who.root} {who.outside}", succeeds_bare=False)
     is_refused(who, f"umount {who.outside}", succeeds_bare=False)
@@ -173,9 +173,9 @@ def test_no_sandbox_in_the_sandbox(who: Person):
     "place", ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/sys/power/state"]
 )
 def test_the_kernel_is_not_set(who: Person, place: str):
-    """Root needs no capability to write these, and is root inside too. Opened only, nothing is written."""
+    """Root needs no capability to write these, and is root inside too. They are only opened; nothing is written."""
     is_refused(who, f"exec 3>>{place}", succeeds_bare=who.name == "root")
-    if who.name == "root":  # even where the workspace is the whole machine
+    if who.name == "root":  # even if the workspace is the whole machine
         is_refused(who, f"exec 3>>{place}", mounts=[{"real": "/", "mode": "direct"}])
 
 
@@ -199,18 +199,18 @@ def test_no_signal_reaches_the_outside(who: Person):
     with subprocess.Popen([*who.dropped(), *command], stdout=subprocess.PIPE) as victim:
         try:
             assert victim.stdout
-            victim.stdout.readline()  # from now on it is whose it shall be
+            victim.stdout.readline()  # from here on it runs as the given user
             is_refused(who, f"kill -0 {victim.pid}")
             is_refused(who, f"kill -9 {victim.pid}", succeeds_bare=False)
             is_refused(who, f"kill -9 {os.getpid()}", succeeds_bare=False)
-            who.contained("kill -9 -1; kill -9 1")  # everybody it can see
+            who.contained("kill -9 -1; kill -9 1")  # every process it can see
             assert victim.poll() is None
         finally:
             victim.kill()
 
 
 def test_the_calls_that_walls_have_broken_by_answer_as_if_forbidden(who: Person):
-    """By number, so that nothing between refuses first. Outside, none of them says that it is not permitted to ask."""
+    """By number, so that nothing else refuses first. Outside, none of them returns EPERM."""
     calls = {
         "keyctl": (250, 219), "add_key": (248, 217), "bpf": (321, 280), "userfaultfd": (323, 282),
         "io_uring_setup": (425, 425), "perf_event_open": (298, 241), "open_by_handle_at": (304, 265),
@@ -237,7 +237,7 @@ def test_the_calls_that_walls_have_broken_by_answer_as_if_forbidden(who: Person)
 
 @contextmanager
 def listening(listener: socket.socket) -> Iterator[list[str]]:
-    """What a listener was told, and by how many."""
+    """What a listener received, and from how many clients."""
     heard: list[str] = []
     listener.settimeout(30)
 
@@ -269,7 +269,7 @@ def test_c83_no_tcp_leaves(who: Person):
     attack = f"exec 3<>/dev/tcp/127.0.0.1/{listener.getsockname()[1]}"
     with listening(listener) as heard:
         is_refused(who, attack)
-        assert len(heard) == 1  # the one without walls
+        assert len(heard) == 1  # the unconfined one
     assert "unreachable" in is_refused(who, "timeout 20 bash -c 'exec 3<>/dev/tcp/192.0.2.1/80'", succeeds_bare=False)
 
 
@@ -303,7 +303,7 @@ def test_a_network_that_was_opened_is_one(who: Person):
 
 
 def ring(where: str) -> str:
-    """A program that knocks at a unix socket."""
+    """A program that connects to a unix socket."""
     return f"{system_python()} -c 'import socket; socket.socket(socket.AF_UNIX).connect({where})'"
 
 
@@ -323,7 +323,7 @@ def test_no_abstract_socket_is_reached(who: Person, network: bool):
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.parametrize("folder", ["outside", "home", "tmp", "run"])
 def test_no_socket_in_a_folder_is_reached(who: Person, folder: str, network: bool):
-    """Like that of a container engine, which does what it is told: a read-only mount does not close it."""
+    """Like that of a container engine, which obeys every request: a read-only mount does not close it."""
     if folder == "run" and not ROOT:
         pytest.skip("only root can put one there")
     folders = {"outside": who.outside, "home": who.home, "tmp": Path("/tmp"), "run": Path("/run")}
@@ -352,7 +352,7 @@ def test_only_ordinary_sockets_are_made(who: Person):
     assert done == ["EAFNOSUPPORT", "EAFNOSUPPORT", "EPROTONOSUPPORT", "made", "made", "made"]
 
 
-# --- what is not shown
+# --- what is hidden
 
 
 HIDDEN = (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".gnupg/key", "diary.txt")
@@ -383,7 +383,7 @@ def test_credentials_are_masked_where_the_home_is_the_workspace(who: Person):
 
 
 def test_a_home_in_the_workspace_is_not_there(who: Person):
-    """Nor in a root that lies around all homes: what is in one is not the workspace."""
+    """Also in a root that contains all homes: what is in a home is not part of the workspace."""
     file = who.write(who.home / "diary.txt", SECRET)
     around = {"real": str(who.base), "mode": "direct"}
     is_refused(who, f"grep secret {file}", mounts=[around])
@@ -398,7 +398,7 @@ def test_a_home_in_the_workspace_is_not_there(who: Person):
 def test_the_state_folder_is_not_there(who: Person):
     file = who.write(who.state / "journal", SECRET)
     is_refused(who, f"grep secret {file}")
-    shown = {"real": str(who.base), "mode": "direct"}  # even where it lies in a root
+    shown = {"real": str(who.base), "mode": "direct"}  # even if it is in a root
     is_refused(who, f"grep secret {file}", mounts=[shown])
     is_refused(who, f"touch {who.state}/new", succeeds_bare=False, mounts=[shown])
 
@@ -420,7 +420,7 @@ def test_no_token_is_in_the_environment(who: Person):
 
 
 def test_variables_of_a_command_do_not_rule_how_the_sandbox_is_loaded(who: Person):
-    """A lasting shell hands on what was exported. Bubblewrap is outside, and would load what these name."""
+    """A persistent shell passes on its exports. Bubblewrap runs outside and would load what these variables name."""
     if shutil.which("cc") is None:
         pytest.skip("no compiler")
     code = f'__attribute__((constructor)) static void f(void) {{ extern int creat(const char *, int); creat("{who.outside}/escaped", 0644); }}'
@@ -445,7 +445,7 @@ LINKS = {
 @pytest.mark.parametrize("way", LINKS.values(), ids=LINKS.keys())
 @pytest.mark.parametrize("name", [".ssh/id_ed25519", ".ssh/bin/id_ed25519"])
 def test_a_link_left_in_the_workspace_shows_nothing_hidden(who: Person, way: str, name: str):
-    """Programs in a home are found by following links, and commands can make links."""
+    """Programs in a home are found by following links, and commands can create links."""
     secret = who.write(who.home / name, SECRET)
     code = who.home / "code"
     who.write(code / way / "..keep")
@@ -465,7 +465,7 @@ def test_a_path_that_was_exported_shows_nothing_hidden(who: Person):
 
 
 def test_what_is_masked_cannot_be_moved_to_where_it_is_not(who: Person):
-    """Two commands: the first moves a folder around what is masked, the second looks there."""
+    """Two commands: the first moves a parent folder of a masked file, the second looks there."""
     who.write(who.home / ".config/gh/hosts.yml", SECRET)
     home = {"real": str(who.home), "mode": "direct"}
     is_refused(
@@ -502,7 +502,7 @@ def test_a_variable_adds_no_flag(who: Person):
 
 @pytest.mark.parametrize("target", ["/oldroot{there}", "/newroot{there}", "{there}", "../../../..{there}"])
 def test_a_link_left_in_tmp_does_not_move_the_workspace(who: Person, target: str):
-    """The workspace may lie in /tmp, which commands write: a link in its way would have mounts made elsewhere."""
+    """The workspace may be in /tmp, which commands can write: a link in its path would redirect the mounts."""
     first = who.root.parents[1].name
     (who.state / "tmp" / first).symlink_to(target.format(there=who.outside))
     done = who.contained("true")
@@ -524,7 +524,7 @@ def test_a_link_left_in_the_home_leads_nowhere(who: Person):
     assert sorted(each.name for each in who.outside.iterdir()) == ["file"]
 
 
-# --- protected names, where a command works on the files themselves
+# --- protected names, when a command works directly on the files
 
 PROTECTED = (".git/hooks", ".git/config", ".vscode", ".mcp.json", ".deep/er/settings.json")
 
@@ -591,7 +591,7 @@ def test_every_name_that_the_policy_protects_is_held(who: Person, there: bool):
 
 
 def test_without_a_launcher_no_command_runs_on_the_workspace_itself(direct: Person):
-    """Nothing could keep it from protected names."""
+    """Nothing could protect the names from it."""
     direct.launcher = False
     done = direct.contained("echo x >file", shadow=False, protected=PROTECTED)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""Which of the user's git settings a command has."""
+"""Which of the user's git settings a command sees."""
 
 import os
 import subprocess

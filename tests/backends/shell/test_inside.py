@@ -1,4 +1,4 @@
-"""The launcher by itself: the second wall must hold where there is no first."""
+"""The launcher by itself: the second barrier must hold without the first."""
 
 import os
 import socket
@@ -60,7 +60,7 @@ def test_a_file_moves_between_folders_that_are_open_and_not_out_of_them(two: tup
     may, may_not = two
     (may / "sub").mkdir()
     assert run("-w", str(may), "--", "mv", "-n", "file", "sub/file", cwd=may).returncode == 0
-    # mv copies where it cannot rename, so it is asked not to
+    # mv falls back to copying if it cannot rename, so it is told not to
     rename = f"import os; os.rename('{may_not}/file', '{may}/taken')"
     assert run("-w", str(may), "--", sys.executable, "-c", rename).returncode != 0
     assert (may_not / "file").exists()
@@ -128,7 +128,7 @@ def test_what_it_does_not_understand_it_does_not_run(words: tuple[str, ...]):
 
 
 def test_a_command_whose_output_nobody_can_read_is_not_begun(tmp_path: Path):
-    """So it is when whoever asked for it was killed while its sandbox was being made."""
+    """This happens if the caller was killed while the sandbox was being set up."""
     for closed in (True, False):
         reader, writer = os.pipe()
         if closed:

@@ -102,7 +102,7 @@ def test_c85_a_stopped_job_is_gone_with_all_that_it_started(shell: Bench):
     assert stopped.exit_status
     assert stopped.exit_status.cancelled
     assert not alive(mark)
-    assert not shell.shell.job(JobStop(state.job)).running  # twice is as good as once
+    assert not shell.shell.job(JobStop(state.job)).running  # stopping twice is harmless
 
 
 def test_a_job_has_a_deadline(shell: Bench):
@@ -141,7 +141,7 @@ def test_a_job_cannot_make_what_is_protected(tmp_path: Path):
 
 
 def test_what_is_protected_stays_so_when_another_job_ends(tmp_path: Path):
-    """Each holds the names that are not there; to remove what holds one would end the other's mount on it."""
+    """Each covers names that do not exist; removing the placeholder of one would end the other's mount on it."""
     with bench(tmp_path) as shell:
         first = start(shell, "read").job
         second = start(

@@ -1,4 +1,4 @@
-"""What the kernel answers a command that asks for more than it should get, as docs/threat-model.md says it does."""
+"""The kernel's answers to a command that asks for too much, as documented in docs/threat-model.md."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def test_the_page_and_the_probes_name_the_same():
     ids=["in the foreground", "beside a job", "as a job"],
 )
 def test_each_answers_as_the_page_says(who: Person, shadow: bool, shared: bool):
-    """A job runs in the same sandbox, on the files themselves; from the first one on commands share a loopback."""
+    """A job runs in the same sandbox, directly on the files; after the first one, commands share a loopback."""
     who.write(who.root / "probes.py", Path(__file__).with_name("kernel_probes.py").read_text())
     done = who.contained(f"{system_python()} probes.py", shadow=shadow, shared=shared)
     answers = dict(line.rsplit(": ", 1) for line in done.stdout.splitlines())

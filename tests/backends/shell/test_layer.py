@@ -1,4 +1,4 @@
-"""What a command left in its layer, read as changes."""
+"""Reading a command's overlay layer as changes."""
 
 import os
 import stat
@@ -377,7 +377,7 @@ def test_a_layer_whose_content_is_elsewhere_is_refused(desk: Desk):
 
 @both
 def test_a_deletion_may_be_noted_by_an_attribute(desk: Desk):
-    """As layers that were made inside another overlay do."""
+    """As in layers that were created inside another overlay."""
     desk.lay("echo 1 >f; mkdir d")
     shadow = desk.shadow()
     upper = Path(shadow.mounts[0].upper)

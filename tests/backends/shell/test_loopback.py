@@ -1,4 +1,4 @@
-"""Commands of one session share a loopback, which nobody else reaches and which ends with the session."""
+"""Commands of one session share a loopback, which nobody else can reach and which ends with the session."""
 
 import ctypes
 import os
@@ -48,7 +48,7 @@ with socket.create_server(("::1" if family == socket.AF_INET6 else "127.0.0.1", 
 """
 ASK = "curl -sS --max-time 5 http://localhost:8000/"
 ASK_V6 = "curl -sS --max-time 5 'http://[::1]:8001/'"
-REFUSED = 7  # curl: nobody listens
+REFUSED = 7  # curl: connection refused
 
 
 def start(here: Bench, command: str) -> JobState:
@@ -64,14 +64,14 @@ def prints(here: Bench, job: str, text: str) -> str:
 
 
 def serve(here: Bench, *options: str) -> str:
-    """The network namespace in which a background command of this session serves."""
+    """The network namespace of a background command's server in this session."""
     (here.ws / "server.py").write_text(SERVER)
     state = start(here, " ".join((PYTHON, "server.py", *options)))
     return re.findall(r"net:\[\d+\]", prints(here, state.job, "]\n"))[0]
 
 
 def holders(namespace: str) -> list[str]:
-    """Whatever keeps a namespace, of all processes: being in it, an open descriptor, a mount."""
+    """What keeps a namespace alive, in any process: membership, an open descriptor, a mount."""
     found: list[str] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -153,10 +153,10 @@ def test_e3_it_leads_to_no_socket_of_this_machine_and_gives_no_privilege(who: st
                 serve(here)
                 shared = here.shows(command).splitlines()
         assert shared == alone
-        owners = 0b1001 if has_id_range() else 0  # what root's commands have in any case (test_ids.py)
+        owners = 0b1001 if has_id_range() else 0  # root's commands always have these (test_ids.py)
         assert {int(line.split()[1], 16) for line in shared if line.startswith("Cap")} == {owners}, shared
         assert shared[0] == "111"  # ECONNREFUSED
-        assert shared[1] in ("1", "111")  # Landlock says EPERM
+        assert shared[1] in ("1", "111")  # Landlock returns EPERM
         assert {"NoNewPrivs:\t1", "Seccomp:\t2", "0", "closed"} <= {*shared}
 
     as_user(who, work)
@@ -191,7 +191,7 @@ def test_e3_nothing_of_it_is_left_when_the_session_is_closed(who: str, place: Pa
 
 
 def test_e3_a_loopback_that_is_closed_is_joined_by_nobody(tmp_path: Path):
-    """The number of its descriptor may be that of another session's by then."""
+    """By then, another session may use its descriptor number."""
     from contextlib import ExitStack
 
     from handhold.backends.shell.loopback import Loopback
@@ -222,7 +222,7 @@ def test_e3_nothing_of_it_is_left_when_the_process_is_killed(tmp_path: Path):
 
 
 def without_setns() -> None:
-    """As in a container that lets nobody join a namespace."""
+    """As in a container where nobody may join a namespace."""
     filter_ = b"".join(
         [
             load_word(NR_OFFSET),
@@ -243,7 +243,7 @@ def without_setns() -> None:
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter has numbers of x86_64")
-@pytest.mark.parametrize("who", ["nobody"])  # in a process of its own: the filter would stay
+@pytest.mark.parametrize("who", ["nobody"])  # in a separate process: the filter would stay
 def test_e3_where_none_can_be_joined_each_command_has_its_own_and_the_reply_says_so(who: str, place: Path):
     def work() -> None:
         without_setns()

@@ -1,4 +1,4 @@
-"""Why no sandbox can be made, told apart, and what helps: as a user reads it in `doctor` and in a refusal."""
+"""Why no sandbox can be created and how to fix it, as a user reads it in `doctor` and in a refusal."""
 
 import shutil
 import subprocess
@@ -77,7 +77,7 @@ def test_e20_apparmor_reads_the_profile(path: str, tmp_path: Path):
     found = diagnose(0, EPERM, OPEN | {APPARMOR_SYSCTL: 1}, is_filtered=False, is_root=False, bubblewrap=path)
     assert found
     profile = found.remedy.partition("<<'END'\n")[2].partition("END\n")[0]
-    if version < 4:  # it knows neither this version of the rules nor the one about user namespaces
+    if version < 4:  # it supports neither this version of the rules nor the one about user namespaces
         profile = profile.replace("abi <abi/4.0>,\n", "").replace("  userns,\n", "")
     (tmp_path / "profile").write_text(profile)
     parsed = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a tool that was killed left behind is ended by the next one, and nothing else is."""
+"""The next shell ends what a killed one left behind, and nothing else."""
 
 import os
 import subprocess
@@ -121,7 +121,7 @@ def test_r19_only_what_we_write_has_the_form_of_a_mark(text: str):
 @pytest.mark.skipif(not ROOT, reason="needs root")
 @pytest.mark.parametrize("uids", [{"user": NOBODY}, {"preexec_fn": lambda: os.setresuid(NOBODY, 0, 0)}])
 def test_r19_a_process_of_another_user_is_left_alone(uids: dict[str, object]):
-    """Also one that runs as us although somebody else started it, as set-user-id programs do: its environment is theirs."""
+    """Even if it runs as us but somebody else started it, as with set-user-id programs: its environment is theirs."""
     with of_tool(gone_tool(), **uids) as theirs:
         kill_orphans()
         assert lives(theirs)

@@ -27,7 +27,7 @@ def results(tmp_path: Path) -> ResultStore:
 
 
 class Source:
-    """A pipe that one writes into and a sink reads from."""
+    """A pipe to write into, and a sink that reads from it."""
 
     def __init__(self, sink: OutputSink) -> None:
         self.sink = sink
@@ -208,7 +208,7 @@ def test_the_two_ends_never_show_a_line_twice_and_count_every_one(lines: list[by
 def test_lines_are_always_counted_as_counting_would(
     tmp_path_factory: pytest.TempPathFactory, words: list[bytes], size: int
 ):
-    """Also where the output repeats itself, and where it stops to."""
+    """Also if the output repeats itself, and where it stops repeating."""
     repeated = b"\n".join(words) * (size // sum(map(len, words)) + 1)
     data = repeated[:size] + b"and\nnow\nsomething else\n" + repeated[:size]
     source = Source(OutputSink(ResultStore(tmp_path_factory.getbasetemp() / "counting")))
@@ -277,7 +277,7 @@ def test_a_closed_output_takes_only_the_memory_that_it_needs_and_can_still_be_pa
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        source = Source(OutputSink(results, ring_bytes=512 * 1024))  # of a size that none is used again of
+        source = Source(OutputSink(results, ring_bytes=512 * 1024))  # a size for which no buffer is reused
         source.print(b"one\ntwo\n")
         source.sink.close()
         source.close()
@@ -301,7 +301,7 @@ def test_what_was_not_kept_is_passed_over(tmp_path: Path):
         source.close()
 
 
-# --- those who look on
+# --- watchers
 
 
 def test_a_watcher_sees_all_of_it_in_whole_letters(results: ResultStore):
@@ -313,7 +313,7 @@ def test_a_watcher_sees_all_of_it_in_whole_letters(results: ResultStore):
             source.sink.notify_watcher()
         source.sink.notify_watcher(last=True)
         assert "".join(seen) == "a € b €"
-        assert len(seen) <= 2  # the first, and what came within a moment
+        assert len(seen) <= 2  # the first, and what came shortly after
     finally:
         source.close()
 

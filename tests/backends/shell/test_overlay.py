@@ -1,4 +1,4 @@
-"""A shadow of the workspace: where there is one, where there cannot be, and what is left of it."""
+"""An overlay of the workspace: where it is available, where it is not, and what remains of it."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.backends.shell.forked import NOBODY, as_user
 from tests.backends.shell.shadows import Desk, both, seen
 from tests.faults.trees import Kept
 
-# --- where there can be none
+# --- where no overlay is available
 
 
 @both
@@ -80,7 +80,7 @@ def test_there_is_no_shadow_over_a_mount_point(who: str, place: Path, name: str)
 @pytest.mark.parametrize("who", ["nobody"], indirect=True)
 @pytest.mark.parametrize("owner", [(NOBODY, 12345), (12345, NOBODY)])
 def test_there_is_no_shadow_over_what_another_user_or_group_owns(place: Path, who: str, owner: tuple[int, int]):
-    """Copying such a file up would answer EOVERFLOW. For root it does not (test_ids.py)."""
+    """Copying such a file up would fail with EOVERFLOW. It does not for root (test_ids.py)."""
 
     def prepare() -> None:
         (place / "ws/deep/er").mkdir(parents=True)
@@ -130,11 +130,11 @@ def test_owners_are_looked_at_again_after_a_while(tmp_path: Path, monkeypatch: p
     files.close()
 
 
-# --- where the layer lies elsewhere
+# --- a layer on another file system
 
 
 def image(place: Path, who: str) -> None:
-    """A machine whose files all lie on an overlay, as in a container."""
+    """A machine whose files are all on an overlay, as in a container."""
     for folder in ("image/ws/old/sub", "changes", "work", "memory", "machine"):
         (place / folder).mkdir(parents=True)
     for way in ("old/a", "old/sub/b", "f"):
@@ -215,7 +215,7 @@ def test_each_root_has_a_layer_of_its_own_and_those_to_read_have_none(desk: Desk
     files.close()
 
 
-# --- what programs do there
+# --- programs on an overlay
 
 GIT = "git -c user.name=a -c user.email=a@b -c init.defaultBranch=main"
 REPOSITORY = f"""
@@ -270,7 +270,7 @@ def test_a_database_that_a_command_writes_is_whole(desk: Desk):
     database.close()
 
 
-# --- what is left
+# --- leftovers
 
 
 @both

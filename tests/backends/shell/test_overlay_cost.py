@@ -1,4 +1,4 @@
-"""What reading a layer costs, beside what the same system calls cost without us."""
+"""The cost of reading a layer, compared with the same system calls alone."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from tests.scale import nightly, scaled
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("who", ["ourselves"], indirect=True)]
 
 CHANGED = 400
-FOLDERS = scaled(50, 200)  # of a hundred files
+FOLDERS = scaled(50, 200)  # folders of a hundred files
 ROUNDS = 3
 
 

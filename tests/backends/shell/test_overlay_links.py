@@ -1,4 +1,4 @@
-"""Hard links that git makes of files that were there before: an overlay gives them other inodes, and git refuses that."""
+"""Hard links that git makes of existing files: an overlay gives them different inodes, which git refuses."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""While a script works on a shadow, another works on the root: nothing that the other did is lost."""
+"""While a script works on an overlay, another works on the root: none of the other's changes are lost."""
 
 import os
 import subprocess

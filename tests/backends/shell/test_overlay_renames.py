@@ -1,4 +1,4 @@
-"""Renaming a folder of the root: an overlay answers EXDEV, and the preloaded shim does what a rename would have done."""
+"""Renaming a folder of the root: an overlay returns EXDEV, and the preloaded shim does the rename."""
 
 import os
 import shutil
@@ -87,7 +87,7 @@ def test_without_the_shim_a_rename_says_exdev(who: str, place: Path):
         told = desk.bash(shadow, f"{WAYS['python']}; {WAYS['git']}; mv d f")
         assert "cross-device" in told.stderr
         assert "git" not in told.stderr or "fatal: renaming 'd' failed" in told.stderr
-        assert desk.ways(shadow.collect_effects(lambda _: False)) == {"d": "gone", "f": "new"}  # mv copies by itself
+        assert desk.ways(shadow.collect_effects(lambda _: False)) == {"d": "gone", "f": "new"}  # mv copies instead
         shadow.discard()
 
     as_user(who, work)

@@ -1,4 +1,4 @@
-"""Whatever a script does, on a shadow it does what it does without; and undo brings back what was there."""
+"""A script has the same effects on an overlay as without one, and undo restores everything."""
 
 import os
 import stat
@@ -38,7 +38,7 @@ lines = st.one_of(
     st.builds("ln {} {}".format, paths, paths),
     st.builds("ln -s {} {}".format, paths, paths),
     st.builds("ln -sfn {} {}".format, names.map(lambda name: f"'{name}'"), paths),
-    # Not into itself: how far that comes depends on the order in which a folder is listed.
+    # Not into itself: how far that gets depends on the order in which a folder is listed.
     st.tuples(paths, paths)
     .filter(lambda pair: not pair[1].startswith(pair[0][:-1]))
     .map(lambda pair: "cp -a {} {}".format(*pair)),
@@ -46,14 +46,14 @@ lines = st.one_of(
 )
 scripts = st.lists(lines, min_size=1, max_size=12)
 
-LOADED = (handhold, shell, sqlite)  # now: who becomes another user may not be able to read them then
+LOADED = (handhold, shell, sqlite)  # read now: another user may not be able to read them later
 SCRIPTS = scaled(12, 500)  # for each user
-# In the sandbox root may do no more than others: what it may not write, it may not.
+# In the sandbox root has no more rights than others: it cannot write what it may not write.
 POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 def lay(top: Path) -> None:
-    """A tree with folders, links and modes of many kinds; no file has two names."""
+    """A tree with folders, links and many different modes; no file has two names."""
     for way in ("a", "a/b", "a/b/c", "b", "b/a", "c", "d e"):
         (top / way).mkdir()
     for way in ("a/a", "a/b/a", "a/b/c/b", "b/b", "b/a/c", "c/a", "c/b", "-x"):
@@ -78,7 +78,7 @@ def empty(top: Path) -> None:
 
 
 def facts(top: Path, since: int) -> Facts:
-    """As `seen`, into closed folders too; a time counts if the script set it, or nobody."""
+    """Like `seen`, but also in closed folders; a time is compared only if the script set it, or nobody did."""
     modes = _modes(top)
     try:
         found = seen(top)
@@ -94,7 +94,7 @@ def facts(top: Path, since: int) -> Facts:
 
 
 def _modes(top: Path) -> list[tuple[str, int]]:
-    """Open all folders; which were closed, outer ones first."""
+    """Open all folders; returns those that were closed, outer ones first."""
     closed: list[tuple[str, int]] = []
     ahead = [str(top)]
     while ahead:
@@ -137,7 +137,7 @@ def check(desk: Desk, lines: list[str], session: str) -> None:
             assert facts(desk.ws, 1 << 62) == before
             assert (again := box.redo(keep_times=True)).status == "success", again
             assert facts(desk.ws, since) == expected
-        # What stands in a folder that is closed to us, nobody knows: it might be a git directory.
+        # We cannot see into a closed folder: it might be a git directory.
         assert not asked or any("chmod" in line for line in lines)
     finally:
         box.close()

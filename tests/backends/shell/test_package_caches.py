@@ -1,4 +1,4 @@
-"""Package caches in the user's home: usable without a network, never written to, and without what lies beside them."""
+"""Package caches in the user's home: usable offline, never written to, and without the files next to them."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ from tests.backends.shell.people import ROOT, USERS, Person, each_person, person
 found = detect_sandbox_support().bubblewrap
 pytestmark = pytest.mark.skipif(found is None or not found.overlay, reason="no overlay on this machine")
 
-# What a tool writes to, and what is beside it and is nobody else's business.
+# What a tool writes to, and private files next to it.
 BESIDE = {
     ".cargo/registry": (".cargo/credentials.toml", ".cargo/credentials"),
     ".cargo/git": (".cargo/config.toml",),
@@ -46,7 +46,7 @@ who = pytest.fixture(each_person, params=USERS)
 
 
 def inventory(top: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every name with its mode, its times and what it holds."""
+    """Every name with its mode, its times and its content."""
     listed: dict[str, tuple[int, int, bytes]] = {}
     for folder, _, files in os.walk(top):
         for path in (folder, *(os.path.join(folder, name) for name in files)):
@@ -90,7 +90,7 @@ def wheel() -> bytes:
 
 @contextmanager
 def registry() -> Iterator[str]:
-    """A registry of npm's and of Python's, on this machine, with one package each."""
+    """An npm and a Python registry on this machine, with one package each."""
     archive, built = packed(), wheel()
 
     class Answering(BaseHTTPRequestHandler):
@@ -186,7 +186,7 @@ def test_e13_cargo_builds_with_what_the_user_has_fetched():
         shutil.rmtree(who.base)
 
 
-# --- what is there and what is not
+# --- what is visible and what is not
 
 
 def test_e13_caches_are_there_and_credentials_beside_them_are_not(who: Person):
@@ -234,7 +234,7 @@ def test_e13_without_a_cache_nothing_is_said_and_nothing_made(who: Person):
 
 
 def test_e13_with_a_network_commands_have_caches_of_their_own(who: Person):
-    """What they download shall be there for the next one."""
+    """What they download must be available to the next command."""
     who.write(who.home / ".npm/_cacache/file", "")
     done = who.contained(f"echo $npm_config_cache; ls {who.home}/.npm/_cacache", network=True)
     assert done.stdout == "\n"
@@ -286,7 +286,7 @@ def test_e13_a_command_may_choose_another_cache(who: Person):
 
 
 def test_e13_a_rule_hides_a_file_in_a_cache(who: Person):
-    """A denied name in the workspace may be a link that leads there."""
+    """A denied name in the workspace may be a link into a cache."""
     kept = who.write(who.home / ".cargo/registry/file", "the secret\n")
     closed = who.write(who.state / "closed")
     closed.chmod(0)

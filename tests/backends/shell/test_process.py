@@ -1,4 +1,4 @@
-"""How a command ends, and that nothing of it is left: as a transaction's first half, it must have an end."""
+"""How a command ends, and that nothing of it remains: it is the first half of a transaction, so it must end."""
 
 import os
 import resource
@@ -66,7 +66,7 @@ def test_u9_cat_returns_at_once(shell: Bench):
 @pytest.mark.alone
 def test_u9_a_shell_that_leaves_something_behind_has_ended_all_the_same(shell: Bench):
     took: list[float] = []
-    for _ in range(3):  # other machines may hold this one up
+    for _ in range(3):  # other load may slow this machine down
         mark = marked()
         began = time.perf_counter()
         assert shell.shows(f"sleep {mark} & echo hi") == "hi\n"
@@ -140,8 +140,8 @@ def test_daemons_of_these_kinds_do_outlive_a_bare_shell(kind: str):
         assert appears(mark)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)  # no fork gets away from that
-        for pid in alive(mark):  # those that made a group of their own, and stay what they are
+            os.killpg(group, signal.SIGKILL)  # no fork escapes that
+        for pid in alive(mark):  # processes that made a group of their own and do not fork again
             with suppress(ProcessLookupError):
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
     assert gone(mark)
@@ -293,7 +293,7 @@ def test_a_watcher_is_called_at_most_twenty_times_a_second(shell: Bench):
     assert len(calls) <= finished.exit_status.seconds / 0.05 + 2
 
 
-# --- what it costs us
+# --- cost
 
 
 def open_descriptors() -> int:

@@ -1,4 +1,4 @@
-"""What a command finds inside: enough to work with, and nothing that is somebody's."""
+"""What a command finds in the sandbox: enough to work with, and nothing private."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ contained = pytest.mark.skipif(
 who = pytest.fixture(each_person, params=USERS)
 
 
-# --- what there is
+# --- what is available
 
 
 @contained
@@ -72,7 +72,7 @@ def test_where_nothing_confines_commands_are_refused_with_the_reasons(monkeypatc
 
 @contained
 def test_an_old_bubblewrap_serves_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """As on a distribution whose own knows no layers: commands are confined, and work on the files themselves."""
+    """As with a bubblewrap without overlay support: commands are sandboxed but work directly on the files."""
     found = detect_sandbox_support().bubblewrap
     assert found
     old = tmp_path / "bwrap"
@@ -237,7 +237,7 @@ def test_git_knows_the_users_name_and_not_their_tokens(who: Person):
 
 @contained
 def test_ordinary_work_goes_on(who: Person):
-    """What the filter and Landlock must not break: pipes, moves, sockets of one's own, threads, shared memory."""
+    """What the filter and Landlock must not break: pipes, moves, a command's own sockets, threads, shared memory."""
     work = f"""
     set -e
     mkdir a b; echo x >a/f; mv a/f b/f; ln b/f b/g; ln -s b/f l; truncate -s 9 b/f; mkfifo p; rm p
@@ -252,7 +252,7 @@ threading.Thread(target=print, args=("thread",)).start()
 os.sched_yield(); os.getrandom(4)
 P
     """
-    done = said(who.contained(f"set -o pipefail; ( {work} ) 2>&1 | cat"))  # a pipe of its own, which it can open again
+    done = said(who.contained(f"set -o pipefail; ( {work} ) 2>&1 | cat"))  # a pipe of its own, which it can reopen
     assert sorted(done.splitlines()) == ["[1, 2]", "one", "one", "thread", "two"]
 
 
@@ -339,7 +339,7 @@ def test_e14_a_group_in_which_something_still_dies_is_removed_later(monkeypatch:
 
     def enter() -> Path:
         with ExitStack() as command, monkeypatch.context() as patched:
-            patched.setattr(limits, "_write_value", lambda path, _: Path(path).touch())  # a file in it keeps a folder
+            patched.setattr(limits, "_write_value", lambda path, _: Path(path).touch())  # the file keeps the folder
             prefix, left = limits.enter_cgroup(limits.ResourceLimits(processes=5), command)
             assert left == limits.UNLIMITED
             return Path(prefix[-1])
@@ -360,7 +360,7 @@ def test_e14_it_is_said_where_nobody_counts_the_processes_of_root(monkeypatch: p
 
 
 def test_where_no_group_can_be_made_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Something that looks like a group of ours and is none."""
+    """Something that looks like one of our groups but is not."""
     monkeypatch.setattr(limits, "find_delegated_cgroup", lambda: str(tmp_path))
     with ExitStack() as command:
         for wanted in (limits.ResourceLimits(), limits.ResourceLimits(memory=1 << 30)):
@@ -368,7 +368,7 @@ def test_where_no_group_can_be_made_there_is_none(monkeypatch: pytest.MonkeyPatc
     assert list(tmp_path.iterdir()) == []
 
 
-# --- what it leaves
+# --- leftovers
 
 
 @contained
@@ -389,7 +389,7 @@ def test_what_was_opened_is_closed(tmp_path: Path):
     assert os.listdir("/proc/self/fd") == before
 
 
-# --- what it costs
+# --- cost
 
 
 @contained
@@ -397,9 +397,9 @@ def test_what_was_opened_is_closed(tmp_path: Path):
 def test_walls_and_layer_cost_little_more_than_twice_what_a_plain_sandbox_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Than the same namespaces and a layer over a root, with the whole machine mounted in one piece.
+    """Compared with the same namespaces and an overlay of a root, with the whole machine as a single mount.
 
-    For a user without caches: each that a user has is another mount.
+    For a user without package caches: each cache is another mount.
     """
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("root", "tmp", "home", "state"):
@@ -446,7 +446,7 @@ def test_walls_and_layer_cost_little_more_than_twice_what_a_plain_sandbox_costs(
     walled(-1)
     ratios: list[float] = []
     turns = scaled(16, 40)
-    for first in range(0, 5 * turns, turns):  # other machines may hold this one up
+    for first in range(0, 5 * turns, turns):  # other load may slow this machine down
         times = [
             (
                 spent(lambda: subprocess.run(command, check=True)),

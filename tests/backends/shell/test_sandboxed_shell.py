@@ -1,4 +1,4 @@
-"""The parts together: a command on its shadow, and where there is none."""
+"""The parts together: a command on its overlay, and without one."""
 
 import os
 import shutil
@@ -86,7 +86,7 @@ def test_u10_long_output_as_a_plain_user_too(who: str, place: Path):  # noqa: F8
 
 
 def test_e15_a_folder_of_programs_may_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    programs = tmp_path / "programs/bin"  # below /tmp, which commands have of their own
+    programs = tmp_path / "programs/bin"  # below /tmp; commands have a /tmp of their own
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     with bench(tmp_path) as shell:
         for said in ("first", "again"):

@@ -1,4 +1,4 @@
-"""The filter, judged by running it: a filter is a small program, and so is what runs it."""
+"""The filter, tested by running it: it is a small program, and this file has an interpreter for it."""
 
 import errno
 import re
@@ -30,7 +30,7 @@ by_argument = {name: numbers for name, (numbers, _) in modes.items()} | {
 
 
 def answer(machine: str, number: int, *arguments: int, audit: int | None = None, direct: bool = False) -> int:
-    """What the kernel would do: ALLOW, or the error it would give."""
+    """What the kernel would do: ALLOW, or the error it would return."""
     kind = seccomp.ARCHITECTURES[machine]
     padded = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, kind.audit_arch if audit is None else audit, 0, *padded)
@@ -95,7 +95,7 @@ def test_a_process_is_never_made_in_a_new_namespace(machine: str, flags: int):
 
 @given(machine=st.sampled_from(MACHINES), above=st.integers(0, 2**32 - 1))
 def test_nobody_types_into_a_terminal(machine: str, above: int):
-    """The kernel looks at the lower half of the number only, so bits above do not help."""
+    """The kernel reads only the lower half of the number, so higher bits do not help."""
     number = seccomp.IOCTL[seccomp.ARCHITECTURES[machine].column]
     assert answer(machine, number, 0, 0x5412 | above << 32) == errno.EPERM
     assert answer(machine, number, 0, 0x541C | above << 32) == errno.EPERM
@@ -110,7 +110,7 @@ def test_nobody_types_into_a_terminal(machine: str, above: int):
     direct=st.booleans(),
 )
 def test_r14_no_file_is_ever_made_set_user_id(machine: str, name: str, mode: int, flags: int, direct: bool):
-    """The kernel looks at the lower bits of a mode only. Without a file to be made, open does not look at it at all."""
+    """The kernel reads only the lower bits of a mode. If open does not create a file, it ignores the mode."""
     numbers, at = modes[name]
     number = numbers[seccomp.ARCHITECTURES[machine].column]
     if number is None:
@@ -132,7 +132,7 @@ def test_sockets_and_personalities(machine: str):
     assert {family for family, what in made.items() if what == ALLOW} == {1, 2, 10, 16}
     assert answer(machine, seccomp.SOCKET[column], 16, 3, 9) == errno.EPROTONOSUPPORT
     assert answer(machine, seccomp.PERSONALITY[column], 0xFFFFFFFF) == ALLOW
-    assert answer(machine, seccomp.PERSONALITY[column], 0x400000) == errno.EPERM  # what is readable is executable
+    assert answer(machine, seccomp.PERSONALITY[column], 0x400000) == errno.EPERM  # whatever is readable is executable
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -16,7 +16,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def shell(tmp_path: Path, mode: str) -> Iterator[Bench]:
-    """Its working directory and its exports last."""
+    """Its working directory and its exports persist."""
     with bench(tmp_path, mode=mode, persistence="exports") as opened:
         (opened.ws / "src" / "deep down").mkdir(parents=True)
         yield opened
@@ -66,7 +66,7 @@ def test_a_folder_that_is_gone_is_left_for_the_root(shell: Bench):
 
 def test_a_folder_that_did_not_count_is_left_for_the_root(tmp_path: Path):
     with bench(tmp_path, persistence="folder") as shell:
-        assert shell("mkdir made; cd made").cwd == f"{shell.ws}/made"  # a shadow, and nobody committed it
+        assert shell("mkdir made; cd made").cwd == f"{shell.ws}/made"  # an overlay that was not committed
         assert shell.shows("pwd") == f"{shell.ws}\n"
 
 

@@ -1,4 +1,4 @@
-"""Unix sockets of the machine: no command reaches one, however it was bound, and none keeps commands from running."""
+"""The machine's unix sockets: no command reaches one, however it was bound, and none prevents commands from running."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not ROOT, reason="needs root, to make folders that every command sees"),
 ]
 
-# Each binds to the path that it is given, and answers until its input ends.
+# Each binds to the given path and answers until its input ends.
 LISTENER = """
 import os, socket, sys
 how, path = sys.argv[1:]
@@ -53,7 +53,7 @@ def who(request: pytest.FixtureRequest) -> Iterator[Person]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that every command sees, since it is a part of the system."""
+    """A socket that every command sees, since it is part of the system."""
     made = Path(mkdtemp(prefix="handhold-", dir="/opt"))
     made.chmod(0o755)
     yield made
@@ -82,7 +82,7 @@ def ring(path: Path) -> str:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_r17_no_socket_of_the_machine_is_reached(who: Person, folder: Path, how: str):
-    """Where the network is open too."""
+    """With network access too."""
     with listening(how, folder / "s.sock"):
         assert who.bare(ring(folder / "s.sock")).stdout == "reached\n"
         done = who.contained(f"echo runs; {ring(folder / 's.sock')}", network=True)
@@ -102,14 +102,14 @@ def test_r17_no_socket_in_a_read_only_root_is_reached(who: Person, how: str):
 def test_r17_no_socket_of_the_machine_is_reached_by_what_works_on_the_files_themselves(
     who: Person, folder: Path, how: str
 ):
-    """As jobs do."""
+    """As background commands do."""
     with listening(how, folder / "s.sock"):
         done = who.contained(f"echo runs; {ring(folder / 's.sock')}", shadow=False)
         assert done.stdout == "runs\n", done
 
 
 def test_r17_a_socket_that_is_bound_later_is_not_reached(who: Person, folder: Path):
-    """While the command runs. It says when it does, and waits for the socket."""
+    """Bind it while the command runs. The command signals its start and waits for the socket."""
     ready, path = who.root / "ready", folder / "s.sock"
     wait = f"touch {ready}; for n in {{1..1000}}; do ls {folder} | grep -q sock && break; sleep 0.02; done; echo runs; {ring(path)}"
     binder = f'until test -e {ready}; do sleep 0.02; done; exec {sys.executable} -c "$0" later {path}'
@@ -124,7 +124,7 @@ def test_r17_a_socket_that_is_bound_later_is_not_reached(who: Person, folder: Pa
 
 @contextmanager
 def own_machine(script: str) -> Iterator[tuple[str, ...]]:
-    """Mounts and a network of their own, prepared by a script: what to start others with, so that they are in there."""
+    """Separate mounts and network, set up by a script: the argv prefix that starts other programs inside."""
     with subprocess.Popen(
         ["unshare", "--mount", "--net", "bash", "-c", f"set -e; {script}; echo ready; read"],
         stdin=subprocess.PIPE,
@@ -141,7 +141,7 @@ def own_machine(script: str) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_r17_where_no_overlay_can_lie_sockets_are_searched_for(who: Person, folder: Path, how: str):
-    """Something is mounted in the folder, so it is shown as it is."""
+    """Something is mounted in the folder, so it is shown unchanged."""
     (folder / "mounted").mkdir()
     with own_machine(f"mount -t tmpfs none {folder}/mounted") as within, listening(how, folder / "s.sock"):
         who.within = within

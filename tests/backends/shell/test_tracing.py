@@ -1,4 +1,4 @@
-"""strace and gdb, where the user allows tracing: a command traces its own processes and no others."""
+"""strace and gdb, if the user allows tracing: a command can trace its own processes and no others."""
 
 import shutil
 import subprocess
@@ -19,14 +19,14 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("strace"), reason="no strace on this machine"),
 ]
 
-# By number, through the C library: what a tracer asks of the kernel, and of which process.
+# By number, through the C library: a tracer's system calls, and the process they target.
 ATTACH = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = (ctypes.c_long,) * 4
 print(os.strerror(ctypes.get_errno()) if libc.ptrace(16, int(sys.argv[1]), 0, 0) else "attached")
 """
-# A tracee asks for its process id; its tracer makes another call of that, on the way into the kernel.
+# A tracee calls getpid; on entry to the kernel, its tracer turns that into another call.
 REWRITE = r"""
 #include <errno.h>
 #include <signal.h>
@@ -136,13 +136,13 @@ def test_e10_nothing_outside_can_be_traced(who: Person):
 
 
 def test_e10_a_traced_process_is_held_by_the_filter_all_the_same(who: Person):
-    """The kernel asks the filter after the tracer has had its say."""
+    """The kernel runs the filter after the tracer."""
     program = compiled(who, REWRITE)
     user_namespace = 0x10000000
     calls = {"unshare": (272, user_namespace), "keyctl": (250, 0), "bpf": (321, 0), "io_uring_setup": (425, 0)}
     for name, (number, argument) in calls.items():
         assert said(who.contained(f"{program} {number} {argument}", tracing=True)) == "1\n", name  # EPERM
-    assert said(who.contained(f"{program} 96 0", tracing=True)) == "0\n"  # and a harmless one is made
+    assert said(who.contained(f"{program} 96 0", tracing=True)) == "0\n"  # a harmless call goes through
 
 
 def test_e10_no_tracer_takes_the_filter_off(who: Person):
@@ -152,7 +152,7 @@ def test_e10_no_tracer_takes_the_filter_off(who: Person):
 @pytest.mark.parametrize("machine", tuple(seccomp.ARCHITECTURES))
 @pytest.mark.parametrize("direct", [True, False])
 def test_e10_tracing_opens_three_calls_and_no_other(machine: str, direct: bool):
-    """The filter is the same without the tests of these three."""
+    """The filter is the same, without the checks for these three."""
     column = seccomp.ARCHITECTURES[machine].column
     steps = 2 * 8 * len(seccomp.TRACING_SYSCALLS)
     plain, traced = (seccomp.build_filter(machine, direct=direct, tracing=tracing) for tracing in (False, True))
@@ -165,7 +165,7 @@ def test_e10_tracing_opens_three_calls_and_no_other(machine: str, direct: bool):
 
 
 def test_e10_without_landlock_nothing_may_be_traced():
-    """The first process of the namespace is bubblewrap: only Landlock keeps it from being traced."""
+    """The first process of the namespace is bubblewrap: only Landlock prevents tracing it."""
     made = person("plain")
     made.launcher = False
     try:

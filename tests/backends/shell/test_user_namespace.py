@@ -1,4 +1,4 @@
-"""Owners: root's commands give files away, and get no other right by it."""
+"""Owners: root's commands can give files away, and gain no other right by it."""
 
 import os
 import shutil
@@ -58,7 +58,7 @@ def test_e14_an_archive_is_unpacked_with_its_owners(root: Desk):
     for name in ("p", "p/f", "p/l"):
         assert owners(root.ws / name) == (1000, 50_000)
     assert stat.S_IMODE(os.stat(root.ws / "p/f").st_mode) == 0o640
-    with root.ran("cat p/f; chown 0:0 p/f") as later:  # there is a shadow of other people's files
+    with root.ran("cat p/f; chown 0:0 p/f") as later:  # other people's files have an overlay too
         assert root.ways(later) == {"p/f": "other"}
     root.undo(effects.files)
     assert root.see() == before
@@ -154,7 +154,7 @@ def test_e14_what_a_mode_forbids_stays_forbidden(root: Desk):
 
 
 def test_e14_devices_of_the_machine_are_not_changed(root: Desk):
-    """Each is given the mode and the owner that it has, which counts as a change."""
+    """Each gets the mode and the owner it already has, which is recorded as a change."""
     names = ("null", "zero", "full", "random", "urandom", "tty")
     before = {name: os.stat(f"/dev/{name}").st_ctime_ns for name in names}
     script = f"cd /dev; ! chmod 666 {' '.join(names)} 2>/dev/null && ! chown 0:0 {' '.join(names)} && ! touch zero"

@@ -1,4 +1,4 @@
-"""Runs a command in a user namespace of its own in which no further one may be made. Needs root.
+"""Runs a command in its own user namespace, where no further one can be created. Needs root.
 
 `python without_namespaces.py COMMAND…`
 """

@@ -1,6 +1,6 @@
-"""Another program that verifies a journal: written from docs/decisions/0022-journal-records.md, and of nothing of ours.
+"""An independent program that verifies a journal, written only from docs/decisions/0022-journal-records.md.
 
-It imports no line of Handhold. `verify` encodes every record of a database anew; `Reader` reads an encoded record.
+It imports nothing from Handhold. `verify` re-encodes every record of a database; `Reader` reads an encoded record.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ def expect(met: bool, what: str) -> None:
 
 
 def verify(database: Path) -> tuple[int, str]:
-    """How many records there are, and the head. NotAsSpecifiedError if they are no chain."""
+    """The number of records, and the head. Raises NotAsSpecifiedError if they do not form a chain."""
     count, previous = 0, "0" * 64
     with closing(sqlite3.connect(database)) as connection:
         connection.row_factory = sqlite3.Row
@@ -52,7 +52,7 @@ def verify(database: Path) -> tuple[int, str]:
 
 
 def records(connection: sqlite3.Connection) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Every record but for `version` and `previous`, and the hash that is kept of it."""
+    """Every record without `version` and `previous`, and its stored hash."""
     found: list[tuple[dict[str, Any], bytes]] = []
     for table, kind, fields in (
         ("calls", "call", call),
@@ -133,7 +133,7 @@ def content(row: sqlite3.Row, side: str, thing: sqlite3.Row | None) -> dict[str,
 
 
 def rights(data: bytes | None) -> dict[str, Any]:
-    """What the database keeps of a folder's owner and attributes, the names of these in hex."""
+    """A folder's owner and attributes as the database stores them, with attribute names in hex."""
     owner, attributes = json.loads(data or b"[null,null]")
     named = attributes and [[text(bytes.fromhex(name)), value] for name, value in attributes]
     return {"owner": owner, "attributes": named}
@@ -143,7 +143,7 @@ def rights(data: bytes | None) -> dict[str, Any]:
 
 
 def text(data: bytes) -> str | dict[str, str]:
-    """Texts lie in the database as the bytes that the specification names."""
+    """The database stores texts as the bytes that the specification names."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -175,7 +175,7 @@ def escaped(letter: str) -> str:
 
 
 class Reader:
-    """Reads canonical JSON, and nothing else that JSON would allow."""
+    """Reads canonical JSON, and rejects everything else that JSON allows."""
 
     def __init__(self, line: bytes) -> None:
         self._text = line.decode("utf-8")

@@ -1,4 +1,4 @@
-"""C-91: altering, dropping, adding or reordering anything that the journal says is found."""
+"""C-91: altering, dropping, adding or reordering any record of the journal is detected."""
 
 import sqlite3
 import statistics
@@ -61,7 +61,7 @@ def journalled(store: SqliteStore, steps: list[str]) -> None:
 
 @contextmanager
 def tampered(folder: Path) -> Iterator[sqlite3.Connection]:
-    """As somebody else opens it: without the triggers, and nothing of it is kept."""
+    """As another program opens it: without the triggers. Changes are not kept."""
     with closing(sqlite3.connect(folder / "state.db", isolation_level=None)) as connection:
         connection.execute("BEGIN")
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
@@ -84,7 +84,7 @@ def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def rows_of(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
-    """Each with what names it: the values of its key."""
+    """Each row with the values of its key."""
     key = ", ".join(KEYS.get(table, ("seq",))) or "rowid"
     return connection.execute(f"SELECT {key} FROM {table} ORDER BY {key}").fetchall()
 
@@ -94,7 +94,7 @@ def where(table: str) -> str:
 
 
 def others(value: Any) -> list[Any]:
-    """Values that are not this one, some of them nearly."""
+    """Values that differ from this one, some only slightly."""
     match value:
         case None:
             return [0, "", b""]
@@ -109,12 +109,12 @@ def others(value: Any) -> list[Any]:
 
 
 def alter(connection: sqlite3.Connection, table: str, column: str, key: tuple[Any, ...], value: Any) -> bool:
-    """Whether it could be done, and something is different for it."""
+    """Whether the change was possible and made a difference."""
     ask = f"SELECT typeof({column}), {column} FROM {table} WHERE {where(table)}"
     before = connection.execute(ask, key).fetchone()
     try:
         connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where(table)}", (value, *key))
-    except sqlite3.IntegrityError:  # its schema does not allow this
+    except sqlite3.IntegrityError:  # the schema does not allow this
         return False
     return connection.execute(ask, key).fetchone() != before
 
@@ -125,7 +125,7 @@ def found(connection: sqlite3.Connection) -> str | None:
 
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A journal with every sort of row in it."""
+    """A journal with every kind of row."""
     folder = tmp_path_factory.mktemp("rich")
     with closing(SqliteStore(folder)) as store:
         journalled(store, [*STEPS, "undo", "command"])
@@ -198,7 +198,7 @@ def test_c91_a_row_that_is_added_is_found(rich: Path, table: str, record: str):
 
 
 def test_c91_a_record_that_is_added_with_its_right_hash_is_found(rich: Path):
-    """Unless the head is moved too: then only a head that was noted elsewhere tells."""
+    """If the head is moved too, only a head that was noted elsewhere reveals it."""
     with tampered(rich) as connection:
         number, digest = connection.execute("SELECT record, digest FROM head").fetchone()
         added = sha256(encode_record(FinishRecord(1, 1), number + 1, digest)).digest()
@@ -320,7 +320,7 @@ def test_c91_processes_and_threads_make_one_chain(tmp_path: Path):
         assert (told.count, told.problem) == (3 * 200 + 2 * 10 * 6, None)
 
 
-# --- a head that is gone
+# --- a missing head
 
 
 def test_c91_without_a_head_nothing_is_written(tmp_path: Path):
@@ -334,7 +334,7 @@ def test_c91_without_a_head_nothing_is_written(tmp_path: Path):
         assert len(store.entries()) == 1
 
 
-# --- what it costs
+# --- cost
 
 
 class Unchained(JournalChain):
@@ -347,7 +347,7 @@ class Unchained(JournalChain):
 
 @pytest.mark.alone
 def test_a_chained_call_costs_at_most_half_as_much_again_as_one_that_is_not(tmp_path: Path):
-    """In the time of the processor: a call that reads, from its beginning to its outcome."""
+    """Processor time of a call that reads, from beginning to outcome."""
     with closing(SqliteStore(tmp_path / "with")) as chained, closing(SqliteStore(tmp_path / "without")) as bare:
         bare._chain = Unchained("")
         times: dict[SqliteStore, list[float]] = {chained: [], bare: []}

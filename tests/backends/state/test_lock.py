@@ -1,4 +1,4 @@
-"""The lock of a state folder: first come, first served among the threads of a process, and held by one in the world."""
+"""The lock of a state folder: first come, first served among threads, and held by one process at a time."""
 
 import os
 import subprocess

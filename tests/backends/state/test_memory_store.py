@@ -1,4 +1,4 @@
-"""The store in memory: the same one, with nothing on the disk."""
+"""The store in memory: the same store, without files on disk."""
 
 from pathlib import Path
 

@@ -35,7 +35,7 @@ from tests.backends.state.test_hash_chain import STEPS, journalled
 from tests.scale import examples
 from tests.suites.store_suite import begun, call, change, done, success
 
-TEXT = st.text(st.characters(exclude_categories=()), max_size=12)  # half characters too
+TEXT = st.text(st.characters(exclude_categories=()), max_size=12)  # lone surrogates too
 PATHS = TEXT | st.binary(max_size=12).map(lambda name: name.decode("utf-8", "surrogateescape"))
 NUMBERS = st.integers(0, 2**64)
 MODES = st.integers(0, 0o7777)
@@ -75,7 +75,7 @@ PREVIOUS = st.binary(min_size=32, max_size=32)
 
 
 def decode(line: bytes) -> tuple[JournalRecord, int, bytes]:
-    """By the reader that knows the specification alone."""
+    """With the reader that implements only the specification."""
     record = Reader(line).record()
     assert record["version"] == 1
     number, previous, seq, at = record["record"], bytes.fromhex(record["previous"]), record["seq"], record["at"]
@@ -158,7 +158,7 @@ def test_c91_any_field_that_is_changed_always_changes_the_hash(
 
 
 def altered(value: Any, data: st.DataObject) -> Any:
-    """The same but for one value somewhere in it."""
+    """The same record with one value changed."""
     match value:
         case str():
             return data.draw(st.sampled_from([value + "\ud800", value[1:], value.swapcase(), f"{value}\0"]))
@@ -182,7 +182,7 @@ def altered(value: Any, data: st.DataObject) -> Any:
 
 
 def test_c91_a_record_is_encoded_to_the_byte_as_the_decision_says():
-    """The example for whoever writes another program."""
+    """The example for authors of other verifiers."""
     path = b"/ws/\xff".decode("utf-8", "surrogateescape")
     record = IntentRecord(
         7, 1_700_000_000_000_001, "x7", CallDecision("allowed", 'mode "edit"\n', "zoë"), (FileChange(path, None, InlineContent(b"new\n"), 0o644),), (3,)
@@ -196,7 +196,7 @@ def test_c91_a_record_is_encoded_to_the_byte_as_the_decision_says():
 
 
 def test_c91_texts_that_look_alike_in_other_encodings_do_not_here():
-    """Two halves are not the character that they would make, nor are its bytes spelled out."""
+    """Two surrogates differ from the character that they would form, and from its bytes."""
     texts = ["\U00010000", "\ud800\udc00", "\udced\udca0\udc80", '{"bytes":"00"}', "\\ud800"]
     lines = {encode_record(CallRecord(1, 1, Call(text, "", "", "", "", "")), 1, bytes(32)) for text in texts}
     assert len(lines) == len(texts)

@@ -1,4 +1,4 @@
-"""The secret of a state folder."""
+"""The signing key of a state folder."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

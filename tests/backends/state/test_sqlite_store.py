@@ -30,7 +30,7 @@ class TestSqliteStore(LastingStoreSuite):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A state folder with a call in it, closed."""
+    """A closed state folder with one call in it."""
     with closing(SqliteStore(tmp_path / "state")) as store:
         done(store, change())
     return tmp_path / "state"
@@ -119,7 +119,7 @@ def test_nasty_52_garbage_in_the_middle_is_reported_when_it_is_met(tmp_path: Pat
 
 @pytest.mark.parametrize("version", [*range(1, SCHEMA_VERSION), SCHEMA_VERSION + 1, 99])
 def test_nasty_52_another_version_is_refused_and_left_alone(folder: Path, version: int):
-    """An earlier one too: no release wrote any."""
+    """Including an earlier version: no release wrote one."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     before = contents_of(folder)
@@ -129,7 +129,7 @@ def test_nasty_52_another_version_is_refused_and_left_alone(folder: Path, versio
 
 
 def in_slots(store: SqliteStore) -> tuple[int, int]:
-    """What all slots hold, as it is kept, and one by one."""
+    """The stored total of all slots, and the sum over the slots."""
     with store._database.read_transaction() as connection:
         return connection.execute("SELECT (SELECT in_slots FROM held), (SELECT total(bytes) FROM slots)").fetchone()
 
@@ -150,7 +150,7 @@ def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_pa
     with closing(SqliteStore(tmp_path)) as store:
 
         def steps(n: int) -> int:
-            """That the database takes for a command, in hundreds."""
+            """The steps that SQLite takes for one command, in hundreds."""
             taken = list[None]()
             store._database._connection.set_progress_handler(lambda: taken.append(None), 100)
             done(store, shelved(f"{n}/1", noise(n, 50), None, f"/ws/{n}"))
@@ -195,7 +195,7 @@ def test_a_damaged_content_is_never_given_out(tmp_path: Path):
             store.get(digest(data))
 
 
-# --- large contents lie beside the database
+# --- large contents are stored next to the database
 
 
 def file_of(folder: Path, data: bytes) -> Path:
@@ -240,7 +240,7 @@ def test_a_file_that_a_failed_transaction_left_is_swept(tmp_path: Path):
     data = noise(1, 1_000_000)
     with closing(SqliteStore(tmp_path)) as store:
         seq = begun(store, change())
-        with pytest.raises(sqlite3.IntegrityError):  # after the announcement, before the row: as if the process died
+        with pytest.raises(sqlite3.IntegrityError):  # announced but without a row: as if the process had died
             store.record_intent(seq, "again", [change("/ws/b", None, data)], decision=CallDecision("allowed"))
         file_of(tmp_path, data).parent.mkdir(parents=True, exist_ok=True)
         file_of(tmp_path, data).write_bytes(b"half")
