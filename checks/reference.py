@@ -223,7 +223,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # for errors whose field has another me
     "BROKEN_FILE": {"path": "report.pdf"},
     "ENCRYPTED": {"path": "report.pdf"},
     "NO_SHELL": {"because": "nothing confines commands here"},
-    "TAKEN_BACK_PARTLY": {"because": "UNDO_CONFLICT", "paths": ("src/app.py",)},
+    "UNDONE_PARTLY": {"because": "UNDO_CONFLICT", "paths": ("src/app.py",)},
     "SETTINGS_BROKEN": {"path": "handhold.toml"},
     "OUTSIDE_WORKSPACE": {"path": "/etc/passwd", "roots": ("/home/ann/shop",)},
     "NO_SUCH_PAGE": {"asked": ((9, 12),)},
@@ -232,7 +232,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # for errors whose field has another me
     "NO_SUCH_JOB": {"known": ("job-1",)},
     "UNEXPECTED_COUNT": {"wanted": 1},
     "NOTHING_TO_UNDO": {"wanted": "no change of this session is left"},
-    "NOTHING_ASKED": {"wanted": "a0d2babe"},
+    "NO_PENDING_APPROVAL": {"wanted": "a0d2babe"},
 }
 
 

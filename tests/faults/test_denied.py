@@ -455,7 +455,7 @@ def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
             reply = tried(denied, commands)
             if shows(reply):
                 arrived.append(name)
-            assert reply.data["held"]["hidden"] == (SECRET, "twin.txt"), name
+            assert reply.data["sandbox"]["hidden"] == (SECRET, "twin.txt"), name
             assert SECRET in reply.text
             assert denied.untouched, name
         for name, command in sampled(list(HELPLESS.items()), 4):
@@ -524,7 +524,7 @@ def test_a_folder_is_hidden_with_all_that_is_in_it(who: str, place: Path):  # no
             assert not shows(reply)
             assert "d---------" in reply.text
             assert "other.txt" not in reply.text
-            assert reply.data["held"]["hidden"] == ("conf", "twin.txt")
+            assert reply.data["sandbox"]["hidden"] == ("conf", "twin.txt")
             assert not shows(box.call("read_file", {"path": "twin.txt"}))
         assert denied.untouched
 
@@ -535,11 +535,11 @@ def test_what_comes_later_is_hidden_from_the_next_command(tmp_path: Path):
     _, denied = desks(tmp_path.resolve())
     os.unlink(denied.ws / SECRET)
     with denied.box() as box:
-        assert box.call("bash", {"command": "cat twin.txt"}).data["held"]["hidden"] == ()  # this is its only name now
+        assert box.call("bash", {"command": "cat twin.txt"}).data["sandbox"]["hidden"] == ()  # this is its only name now
         (denied.ws / SECRET).write_text(CONTENT)
         reply = box.call("bash", {"command": f"cat {SECRET}"})
         assert not shows(reply)
-        assert reply.data["held"]["hidden"] == (SECRET,)
+        assert reply.data["sandbox"]["hidden"] == (SECRET,)
 
 
 def test_a_denied_link_hides_what_it_leads_to_outside(tmp_path: Path):
@@ -621,7 +621,7 @@ def test_too_many_to_hide_are_a_reason_not_to_run(tmp_path: Path):
         (desk.ws / "s0").unlink()
         reply = box.call("bash", {"command": "cat s1 s300 s499; true"})
         assert reply.text.count("Permission denied") == 3
-        assert (len(reply.data["held"]["hidden"]), reply.data["held"]["hidden_total"]) == (100, MAX_MASKS)
+        assert (len(reply.data["sandbox"]["hidden"]), reply.data["sandbox"]["hidden_total"]) == (100, MAX_MASKS)
 
 
 # --- why

@@ -229,7 +229,7 @@ def test_e2_a_rule_of_the_users_own_stays_strict(ws: Path, mode: str):
             reply = box.call("bash", {"command": command})
             assert "hunter2" not in reply.text
             assert "denied" in reply.text or "busy" in reply.text
-            assert reply.data["held"]["hidden"][-1:] == ("vault.txt",)
+            assert reply.data["sandbox"]["hidden"][-1:] == ("vault.txt",)
     assert (ws / "vault.txt").read_text() == "PIN=hunter2hunter2\n"
 
 
@@ -238,7 +238,7 @@ def test_e2_strict_makes_them_unreadable_as_before(ws: Path):
         reply = box.call("bash", {"command": "cat .env certs/server.key; mv .env x; rm -rf certs; cat x"})
         assert TOKEN not in reply.text
         assert reply.text.count("Permission denied") >= 2
-        assert reply.data["held"]["hidden"] == (".env", "certs/server.key")
+        assert reply.data["sandbox"]["hidden"] == (".env", "certs/server.key")
         assert box.call("bash", {"command": "echo x >new.env"}).code is None
     assert (ws / ".env").read_text() == ENV
     assert (ws / "certs/server.key").read_text() == KEY

@@ -327,7 +327,7 @@ def test_c92_a_step_that_fails_half_way_says_what_was_taken_back_and_what_was_no
     # Whether the folder is as it was made is known only after the first step.
     (desk.ws / "d" / "y").write_text("by hand\n")
     reply = desk.box.undo(Target.turn("t"), keep_times=True)
-    assert (reply.status, reply.code) == ("error", "TAKEN_BACK_PARTLY")
+    assert (reply.status, reply.code) == ("error", "UNDONE_PARTLY")
     assert (reply.data["done"], reply.data["left"], reply.data["paths"]) == (["two"], ["one"], [str(desk.ws / "d")])
     assert (desk.text("d/x"), desk.text("d/y")) == ("1\n", "by hand\n")
     assert [entry.undone for entry in desk.box.log()][:2] == [False, True]

@@ -525,7 +525,7 @@ class ApproverInvalid(NotApproved):
 class NoPendingApproval(ToolError):
     """The question to answer does not exist or was already answered."""
 
-    code, error_source = "NOTHING_ASKED", ErrorSource.POLICY
+    code, error_source = "NO_PENDING_APPROVAL", ErrorSource.POLICY
     wanted: str
     because: str
 
@@ -554,7 +554,7 @@ class UndoConflict(ToolError):
 class PartialUndo(ToolError):
     """Several calls were to be undone or redone in sequence, and one of them failed."""
 
-    code, error_source = "TAKEN_BACK_PARTLY", ErrorSource.INFRA
+    code, error_source = "UNDONE_PARTLY", ErrorSource.INFRA
     verb: Literal["undo", "redo"]
     done: tuple[str, ...]  # calls that were undone or redone, in that order
     left: tuple[str, ...]  # the others, starting with the one that failed

@@ -598,7 +598,7 @@ class RunResult:
             "seen": [{"path": each.path, "complete": each.complete} for each in self.seen_diffs],
             "notes": list(self.notes),
             "folder": self.cwd,
-            "held": asdict(self.sandbox),
+            "sandbox": asdict(self.sandbox),
         }
 
 
@@ -636,7 +636,7 @@ class JobResult:
             "offset": self.offset,
             "next_offset": self.next_offset,
             "undo": self.undo_scope,
-            "held": asdict(self.sandbox),
+            "sandbox": asdict(self.sandbox),
         }
 
 

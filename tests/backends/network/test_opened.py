@@ -122,7 +122,7 @@ def test_c83_the_option_names_hosts_and_the_reply_says_what_was_refused(tmp_path
         reply = box.call("bash", {"command": "curl -sS http://evil.test/"})
         assert "evil.test:80 was refused" in reply.text
         assert any("evil.test" in note for note in reply.data["notes"])
-        assert reply.data["held"]["named_hosts"] is True
+        assert reply.data["sandbox"]["named_hosts"] is True
 
 
 @pytest.mark.parametrize("host", ["*", "127.0.0.1", "*.org", "a b"])
