@@ -88,16 +88,17 @@ class Toolbox:
         dialect: tool names, schemas and wording: a name such as "claude", "auto" to choose by `model`, or a Dialect.
         model: the name of the model, for dialect="auto".
         session: a name continues that session; by default every toolbox is a new one.
-        policy: "read-only", "ask", "edit", "open" or a Policy object; by default "ask" with an approver, else "edit".
+        policy: "read-only", "ask", "edit", "open" or a Policy object; by default the settings' mode,
+            else "ask" with an approver and "edit" without.
         rules: rules that override the mode for some paths, commands or hosts.
         settings: whether to read the settings of the user and of the roots, or a file to read instead of the user's.
         approver: a function, sync or async, that is given a Question and returns True, False, a Consent or None.
         matching: how far an edit may deviate from the quoted text: "exact", "safe" or "bold"; by default the dialect's.
-        hints: whether refusals suggest what to do next; by default as the dialect does.
+        hints: whether replies add nearest lines, changes and next offsets; by default as the dialect does.
         shell: "contained" runs commands in a sandbox, "external" relies on the container around Handhold, "unconfined"
             on nothing.
         network: whether commands may use the network, or the hosts that they may reach.
-        secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them as well.
+        secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them.
         hidden: more folders and files that commands do not see.
         memory: bytes of memory for one command.
         processes: how many processes one command may have at once.
@@ -289,7 +290,7 @@ class Toolbox:
         return self._session.hidden_paths
 
     def masked_paths(self) -> Sequence[str]:
-        """The paths that a command may not see."""
+        """The paths that a command may not read."""
         return self._parts.guard.masked_paths()
 
     @property

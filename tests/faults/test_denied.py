@@ -535,7 +535,9 @@ def test_what_comes_later_is_hidden_from_the_next_command(tmp_path: Path):
     _, denied = desks(tmp_path.resolve())
     os.unlink(denied.ws / SECRET)
     with denied.box() as box:
-        assert box.call("bash", {"command": "cat twin.txt"}).data["sandbox"]["hidden"] == ()  # this is its only name now
+        assert (
+            box.call("bash", {"command": "cat twin.txt"}).data["sandbox"]["hidden"] == ()
+        )  # this is its only name now
         (denied.ws / SECRET).write_text(CONTENT)
         reply = box.call("bash", {"command": f"cat {SECRET}"})
         assert not shows(reply)

@@ -22,17 +22,17 @@ from handhold.core.text.display_text import iter_first_lines, iter_visible_lines
 MAX_PREVIEW_LINES = 6
 PROMPTS: dict[Consent, str] = {
     Consent.ONCE: "Approve this once?",
-    Consent.SESSION: "Approve this for the rest of its session?",
-    Consent.PATTERN: "Approve this and similar commands for the rest of its session?",
+    Consent.SESSION: "Approve this in its session, for a day?",
+    Consent.PATTERN: "Approve this and similar commands in its session, for a day?",
 }
 
 
 @click.command()
 @click.argument("id", default="", shell_complete=candidates.complete_approval_id)
 @click.option("--show", is_flag=True, help="Show the pending approval without answering it.")
-@click.option("--session", "consent", flag_value="session", help="Approve it for the rest of its session.")
+@click.option("--session", "consent", flag_value="session", help="Approve it in its session, for a day.")
 @click.option(
-    "--pattern", "consent", flag_value="pattern", help="Approve it and similar commands for the rest of its session."
+    "--pattern", "consent", flag_value="pattern", help="Approve it and similar commands in its session, for a day."
 )
 @click.option("--no", "consent", flag_value="no", help="Refuse it.")
 @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
@@ -119,7 +119,7 @@ def format_approval(approval: PendingApproval) -> Iterator[str]:
             named = (
                 "this command" if approval.command and key.endswith(f"={approval.command}") else key for key in keys
             )
-            yield f"--{consent} also allows, for the rest of the session: {', '.join(map(to_single_line, named))}"
+            yield f"--{consent} also allows, in the session and for a day: {', '.join(map(to_single_line, named))}"
 
 
 def format_outcome(approval: PendingApproval) -> str:

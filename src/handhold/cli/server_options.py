@@ -65,7 +65,7 @@ SERVER_OPTIONS = (
         help="What confines commands: Handhold's sandbox, an external sandbox, or nothing.",
     ),
     click.option("--network", is_flag=True, help="Allow network access for commands."),
-    click.option("--host", multiple=True, help="Allow network access to this host only; repeat for several."),
+    click.option("--host", multiple=True, help="Allow network access to this host; repeat for several."),
     click.option("--structured", is_flag=True, help="Add structured content to results, next to the text."),
     click.option(
         "--budget", type=click.IntRange(min=1000), default=25_000, show_default=True, help="Maximum tokens per result."

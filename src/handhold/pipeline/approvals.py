@@ -1,4 +1,4 @@
-"""Approvals: earlier grants of a person, else a question to them.
+"""Approvals: by a person's earlier grant, else by asking.
 
 An answer is valid only for what was asked: this call, with every file exactly as before and after. What is allowed for
 a session, or for commands like one, is stored under a key and not asked about again. If nobody can be asked, the

@@ -43,7 +43,7 @@ class CheckedPolicy:
         return self._ask("allows_hosts", lambda: self._policy.allows_hosts) is True
 
     def has_rule_for(self, place: str) -> bool:
-        """True unless the policy says otherwise: `decide` is then asked, and can only make it stricter."""
+        """True unless the policy returns False; `decide` is then asked as well."""
         return self._ask("has_rule_for", lambda: self._policy.has_rule_for(place)) is not False
 
     def _check_decision(self, method: str, ask: Callable[[], object]) -> Decision:

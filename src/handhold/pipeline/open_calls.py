@@ -40,7 +40,7 @@ class OpenCalls:
             self._release_if_last()
 
     def close(self, interrupt: Callable[[], None], timeout: float) -> None:
-        """Accept no more calls, and wait for those of other threads. A call that takes longer releases at its end."""
+        """Accept no more calls, and wait for those of other threads. The end of a call that takes longer releases."""
         until, own = monotonic() + timeout, threading.get_ident()
         with self._changed:
             self._closed = True

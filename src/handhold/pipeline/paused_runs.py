@@ -42,7 +42,7 @@ class PausedRuns:
             run.overlay.close()
 
     def resume(self, call: Call, stack: ExitStack) -> CommandResult | None:
-        """The result of this call's command, to be discarded by `stack`; None if it has to run (again)."""
+        """The result of this call's command, closed by `stack`; None if it has to run (again)."""
         with self._lock:
             run = self._runs.pop(call, None)
         if run is None:

@@ -22,7 +22,7 @@ class Planner:
         self._converter = converter
 
     def plan(self, request: Request) -> tuple[Answer | Changes | Command | JobAction | Restart, CallDecision | None]:
-        """The plan of a request. Searches and conversions are carried out here: their plan is the answer."""
+        """The plan of a request. Searches and conversions are carried out here and answered."""
         allowed = self._authorize(request)
         view = self._session.view
         plan = tools.plan(request, view)

@@ -91,7 +91,7 @@ class PolicyReviewer:
     def review_reversal(self, files: Sequence[FileChange], within: Sequence[FileChange]) -> list[PolicyFinding]:
         """For undo and redo; `within` are the entries of folders that are created or deleted whole.
 
-        The host's request is enough if only the mode would ask. A rule, a protected name or a file that would run as
+        The caller's request is enough if only the mode would ask. A rule, a protected name or a file that would run as
         another user still needs approval.
         """
         every = (*files, *within)
@@ -174,7 +174,7 @@ class PolicyReviewer:
     def allowed_times(self, effects: Effects) -> tuple[FolderMtime, ...]:
         """The folder times that a command may set: of folders that contain its changes, and of others it may change.
 
-        Times alone never need approval.
+        Times that would need approval are dropped without asking.
         """
         around = {change.path.rpartition("/")[0] for change in effects.files}
         policy = self._command_policy
@@ -185,7 +185,7 @@ class PolicyReviewer:
         )
 
     def is_set_apart(self, place: str, root: str) -> bool:
-        """Whether a protected name or a stricter rule covers a place, so that a change of its folder reviews it."""
+        """Whether a protected name or a stricter rule covers a place, so that it is reviewed apart from its folder."""
         if self._protection.covers(place) or place.endswith("/HEAD"):  # the folder may be a repository
             return True
         return self._is_stricter(place, root)

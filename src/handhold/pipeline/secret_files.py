@@ -50,7 +50,7 @@ class SecretFiles:
         return self._files.hidden_paths(lambda place: not visible(place))
 
     def masked_paths(self) -> Sequence[str]:
-        """The places that a command may not see. These include secret files that link outside the workspace."""
+        """The places that a command may not read. These include secret files that link outside the workspace."""
         if self._hidden is None:
             return ()
         if not self._usable:

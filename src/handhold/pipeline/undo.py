@@ -254,7 +254,7 @@ def reverse_step(step: UndoStep) -> UndoStep:
 
 
 def renewable_paths(files: Sequence[FileChange]) -> frozenset[str]:
-    """All paths except git indexes: git does not read files that are older than its index, it trusts their times."""
+    """All paths except git indexes: git trusts the times of files that are older than its index."""
     return frozenset(change.path for change in files if not INDEX_PATH.fullmatch(change.path))
 
 

@@ -1,4 +1,4 @@
-"""What the core and the pipeline need of backends, policies and dialects: one file for each who provides it.
+"""What the core and the pipeline need of backends, policies and dialects: one file per provider.
 
 Each port has one published suite of tests; every implementation passes it.
 """

@@ -57,7 +57,7 @@ class Dialect(Protocol):
     def decode(self, tool: str, arguments: Mapping[str, Any] | str) -> Request: ...
 
     def decode_and_repair(self, tool: str, arguments: Mapping[str, Any] | str) -> tuple[Request, tuple[str, ...]]:
-        """The same, and what was repaired in the arguments."""
+        """The request, and what was repaired in the arguments."""
         ...
 
     def encode(self, tool: str, request: Request, result: Result, *, hints: bool, call_id: str = "") -> str:

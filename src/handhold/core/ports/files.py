@@ -135,7 +135,7 @@ class Files(FileView, Protocol):
     def transaction(
         self, changes: Sequence[FileChange], times: Sequence[FolderMtime] = ()
     ) -> AbstractContextManager[Transaction]:
-        """Stale if a file is no longer its `before`. `times` are set after the changes of a command."""
+        """Stale if a file differs from its `before`. `times` are set after the changes of a command."""
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:

@@ -60,7 +60,7 @@ class PathGuard(Protocol):
         ...
 
     def masked_paths(self) -> Sequence[str]:
-        """The paths that a command may not see.
+        """The paths that a command may not read.
 
         SystemFailure if a file system does not answer: its secret files could not be masked.
         """

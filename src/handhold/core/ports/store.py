@@ -1,4 +1,4 @@
-"""All that outlives the process."""
+"""The state on disk."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from handhold.core.ports.read_records import ReadRecords
 
 
 class Store(Journal, ContentStore, ApprovalStore, Protocol):
-    """All that outlives the process."""
+    """The state on disk."""
 
     def read_records(self, session: str) -> ReadRecords: ...
 
