@@ -154,7 +154,7 @@ def test_r15_show_shows_everything_and_answers_nothing(run: Run, store: SqliteSt
         assert told.exit_code == 0
         shown = "\n".join(line.removeprefix("    ") for line in told.output.splitlines())
         assert (
-            f"\n{LONG}\n-old\n+new\n--session also allows, for the rest of the session: this command\n--pattern also allows, for the rest of the session: run rm *"
+            f"\n{LONG}\n-old\n+new\n--session also allows, in the session and for a day: this command\n--pattern also allows, in the session and for a day: run rm *"
             in shown
         )
         assert json.loads(run("approve", "--show", question.id, "--json").output)["command"] == LONG

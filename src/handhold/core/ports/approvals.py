@@ -11,7 +11,7 @@ from handhold.core.plans import FileChange
 class Consent(StrEnum):
     """A person's answer to a question.
 
-    NO refuses the call. ONCE approves this call only. SESSION also approves the same thing for the rest of the session,
+    NO refuses the call. ONCE approves this call only. SESSION also approves the same thing in this session for a day,
     and PATTERN all similar commands.
     """
 
