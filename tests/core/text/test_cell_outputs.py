@@ -69,10 +69,10 @@ def test_a_picture_is_a_block_and_has_a_number():
 @pytest.mark.parametrize(
     ("data", "because"),
     [
-        (b64encode(b"no picture").decode(), "no image/png"),
-        ("not base64!", "no image/png"),
-        ("é", "no image/png"),
-        (b64encode(JPEG).decode(), "no image/png"),
+        (b64encode(b"no picture").decode(), "not a valid image/png"),
+        ("not base64!", "not a valid image/png"),
+        ("é", "not a valid image/png"),
+        (b64encode(JPEG).decode(), "not a valid image/png"),
         (b64encode(png(2001, 1)).decode(), "2001x1"),
         (PICTURE + "A" * 5_000_000, "too large"),
     ],
