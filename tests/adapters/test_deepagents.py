@@ -228,7 +228,7 @@ def test_a_large_result_is_put_aside_and_not_into_the_workspace(shop: Shop):
 
 def test_a_command_that_prints_much_says_where_the_rest_is(shop: Shop):
     def rest(body: Any) -> Use:
-        (told,) = re.findall(r"is in (/\S+):", str(body["messages"]))
+        (told,) = re.findall(r"is in (/\S+)\. ", str(body["messages"]))
         return Use("read_file", {"file_path": told, "offset": 99_999, "limit": 1})
 
     much = Use("execute", {"command": "seq 1 200000"})

@@ -456,7 +456,6 @@ def test_u21_no_command_reads_it(who: str, place: Path):  # noqa: F811
             if shows(reply):
                 arrived.append(name)
             assert reply.data["sandbox"]["hidden"] == (SECRET, "twin.txt"), name
-            assert SECRET in reply.text
             assert denied.untouched, name
         for name, command in sampled(list(HELPLESS.items()), 4):
             if shows(tried(denied, [command])):

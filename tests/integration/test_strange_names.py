@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ STRANGE = ["two\nlines.txt", os.fsdecode(b"\xff\xfe.txt"), "ev\u202etxt.exe", "d
 
 def sent(reply: Reply) -> Reply:
     """A reply leaves the house as UTF-8, whole."""
-    json.dumps(asdict(reply), ensure_ascii=False).encode("utf-8")
+    json.dumps(reply.to_dict(), ensure_ascii=False).encode("utf-8")
     assert reply.status in ("success", "partial"), reply.text
     return reply
 

@@ -355,7 +355,7 @@ def test_e14_it_is_said_where_nobody_counts_the_processes_of_root(monkeypatch: p
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for name in ("find_delegated_cgroup", "find_pids_cgroup"):
         monkeypatch.setattr(limits, name, lambda: "")
-    assert "not counted" in limits.explain_uncounted(limits.ResourceLimits(processes=60))
+    assert "not limited" in limits.explain_uncounted(limits.ResourceLimits(processes=60))
     assert limits.explain_uncounted(limits.ResourceLimits(memory=60)) == ""
 
 
