@@ -19,7 +19,7 @@ from textwrap import wrap
 from xml.sax.saxutils import escape
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
-SETUP = "mkdir -p shop/src && cd shop && echo draft > notes.txt && echo 'print(1)' > src/app.py"
+SETUP = "mkdir shop && cd shop && echo draft > notes.txt && echo 'print(1)' > app.py"
 SESSION = (  # a comment, and what is typed
     ("# What would this command change?", """handhold call bash \\\n  '{"command": "rm -rf *", "preview": true}'"""),
     ("# Run it.", """handhold call bash '{"command": "rm -rf *"}'"""),
