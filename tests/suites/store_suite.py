@@ -667,7 +667,7 @@ class StoreSuite:
             store.answer(ids[-1], "once", by="ann")
             store.consume_approval(asked(f"{n}").hash, "s")
         put(store, asked("next"))
-        for n, because in enumerate(("dropped since", "dropped since", "by ann", "by ann")):
+        for n, because in enumerate(("dropped", "dropped", "by ann", "by ann")):
             with pytest.raises(NoPendingApproval, match=because):
                 store.get_pending(ids[n])
 

@@ -15,12 +15,12 @@ from handhold.cli.progress import show_progress
 from handhold.cli.state import open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, ToolError
-from handhold.core.ports.approvals import Approver
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 
 if TYPE_CHECKING:
     from handhold.core.history import Target
+    from handhold.core.ports.approvals import Approver
     from handhold.toolbox import Toolbox
 
 EXIT_REFUSED = 1
@@ -109,7 +109,7 @@ def build_target(call: str, turn: str, *, all_of_it: bool) -> "Target | None":
     return Target.session() if all_of_it else None
 
 
-def open_toolbox(options: ToolboxOptions, approver: Approver | None = None) -> "Toolbox":
+def open_toolbox(options: ToolboxOptions, approver: "Approver | None" = None) -> "Toolbox":
     """Raises ToolError if a root or the state folder cannot be used."""
     from handhold.toolbox import Toolbox
 

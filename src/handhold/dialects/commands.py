@@ -14,7 +14,7 @@ from handhold.core.text.encoding import REPLACEMENT_CHAR
 from handhold.dialects.formatting import format_list, pluralize, truncate
 
 MAX_LISTED_PATHS = 30  # named in a reply; `reply.data` has a hundred
-MAX_PATH_CHARS = 300  # longer than most absolute paths, which a model copies
+MAX_PATH_CHARS = 120  # longer than most absolute paths, which a model copies
 MAX_LISTED_CONFLICTS = 5
 MAX_LISTED_HIDDEN = 5
 MAX_NOTE_CHARS = 500  # characters of a note

@@ -232,7 +232,7 @@ def test_cells_without_an_id_of_their_own_are_called_by_number():
         ("{", "not valid JSON"),
         ("[" * 10_000, "deep"),
         ("[]", "not an object"),
-        ("{}", "version 0"),
+        ("{}", "nbformat 0"),
         ('{"nbformat": "4"}', "nbformat"),
         ('{"nbformat": true}', "nbformat"),
         ('{"nbformat": 4}', "no list of cells"),
@@ -245,7 +245,7 @@ def test_cells_without_an_id_of_their_own_are_called_by_number():
         ('{"nbformat": 4, "cells": [{"cell_type": "raw", "source": "a", "source": "b"}]}', '"source" twice'),
         ('{"nbformat": 3, "worksheets": []}', "worksheet"),
         ('{"nbformat": 3, "worksheets": [{"cells": []}, {"cells": []}]}', "worksheet"),
-        ('{"nbformat": 1, "cells": []}', "version 1"),
+        ('{"nbformat": 1, "cells": []}', "nbformat 1"),
     ],
 )
 def test_what_is_no_notebook_is_told(text, because):
