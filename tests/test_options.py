@@ -15,6 +15,7 @@ from handhold.backends.settings.settings_file import parse_settings
 from handhold.cli.commands import handhold
 from handhold.config import OPTION_NAMES, ToolboxConfig
 from handhold.core.errors import SettingsBroken
+from handhold.core.policy.modes import ModePolicy
 from handhold.server.server_config import ServerConfig
 
 WRONG: dict[str, list[Any]] = {
@@ -29,7 +30,7 @@ WRONG: dict[str, list[Any]] = {
     "session": [3, None, b"s"],
     "policy": ["readonly", 3, True, object(), ["ask"]],
     "rules": ["deny all", [{"name": "x"}], 3, None],
-    "settings": [3, None, ["a.toml"], ""],
+    "settings": [3, 1, ["a.toml"], ""],
     "approver": ["yes", True, 3],
     "matching": ["fuzzy", True],
     "hints": ["yes", 1],
@@ -165,3 +166,24 @@ def test_r4_a_bad_host_is_a_wrong_command_line(tmp_path: Path, command: str):
 
     done = CliRunner().invoke(handhold, [command, "--root", str(tmp_path), "--host", "localhost"])
     assert (done.exit_code, "localhost" in done.output) == (2, True)
+
+
+class EmptyPolicy(ModePolicy):
+    """A policy of somebody's own that is falsy, as a container without rules is."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_a_policy_object_that_is_falsy_still_decides(tmp_path: Path):
+    (tmp_path / "ws").mkdir()
+    policy = EmptyPolicy("read-only")
+    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", policy=policy) as box:
+        assert box.call("write_file", {"path": "a", "content": "x"}).code == "DENIED"
+    assert Toolbox.in_memory({}, policy=policy).call("write_file", {"path": "a", "content": "x"}).code == "DENIED"
+
+
+@pytest.mark.parametrize("settings", [True, "handhold.toml"])
+def test_settings_that_a_policy_object_would_replace_are_refused(tmp_path: Path, settings: bool | str):
+    with pytest.raises(ValueError, match="settings"):
+        Toolbox.open(tmp_path, state=tmp_path / "state", policy=ModePolicy("edit"), settings=settings)

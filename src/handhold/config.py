@@ -174,6 +174,10 @@ def _seconds(value: Any) -> float:
     return value
 
 
+def _settings(value: Any) -> Any:
+    return value is None or (value if isinstance(value, bool) else _path(value))
+
+
 def _callable(value: Any) -> Any:
     if not callable(value):
         raise TypeError("a function that takes a Question")
@@ -203,7 +207,7 @@ class ToolboxConfig:
         _or_none(_either(_choice(MODES), _with_members(POLICY_MEMBERS, "a mode or a Policy")))
     )
     rules: "tuple[Rule, ...]" = _option(_rules, ())
-    settings: bool | Place = _option(lambda value: value if isinstance(value, bool) else _path(value), default=True)
+    settings: bool | Place = _option(_settings, default=True)
     approver: "Approver | None" = _option(_or_none(_callable))
     matching: Matching | None = _option(_or_none(_choice(get_args(Matching))))
     hints: bool | None = _option(_or_none(_instance(bool, "True or False")))
@@ -224,7 +228,7 @@ class ToolboxConfig:
         for each in fields(self):
             value = _check(each.name, given[each.name], each.metadata["check"]) if each.name in given else each.default
             object.__setattr__(self, each.name, value)
-        if self.custom_policy and (self.rules or self.secrets or not isinstance(self.settings, bool)):
+        if self.custom_policy is not None and (self.rules or self.secrets or given.get("settings")):
             raise ValueError("a Policy object replaces rules, settings and secrets: give it without them")
 
     @property

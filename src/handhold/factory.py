@@ -133,7 +133,7 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
         opened.callback(store.close)
         files = Workspace(config.root, store, read_only=config.read_only, state=state, encodings=config.encodings)
         opened.callback(files.close)
-        policy = config.custom_policy or load_policy(config, files.roots, state)
+        policy = load_policy(config, files.roots, state) if config.custom_policy is None else config.custom_policy
         parts = assemble(files, store, config, policy, make_shell=partial(open_shell, state, files, config))
         opened.pop_all()
     return parts
@@ -149,7 +149,8 @@ def open_in_memory(files: Mapping[str, str | bytes], root: str, config: ToolboxC
 
 def open_on(files: Files, store: Store, config: ToolboxConfig) -> ToolboxParts:
     """Without settings and without a shell."""
-    return assemble(files, store, config, config.custom_policy or make_policy(config, files.roots))
+    policy = make_policy(config, files.roots) if config.custom_policy is None else config.custom_policy
+    return assemble(files, store, config, policy)
 
 
 def assemble(
@@ -240,7 +241,7 @@ def undo_limit(config: ToolboxConfig, state: Path) -> "int | DiskShare":
     from handhold.backends.settings import read_user_undo_bytes
     from handhold.backends.state.disk_share import DiskShare
 
-    limit = None if config.custom_policy else read_user_undo_bytes(config.settings)
+    limit = None if config.custom_policy is not None else read_user_undo_bytes(config.settings)
     return limit or DiskShare(state, config.root)
 
 

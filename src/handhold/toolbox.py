@@ -63,7 +63,7 @@ class Toolbox:
         session: str = "",
         policy: Mode | Policy | None = None,
         rules: "Rule | Sequence[Rule]" = (),
-        settings: bool | Place = True,
+        settings: bool | Place | None = None,
         approver: Approver | None = None,
         matching: Matching | None = None,
         hints: bool | None = None,
@@ -91,7 +91,8 @@ class Toolbox:
         policy: "read-only", "ask", "edit", "open" or a Policy object; by default the settings' mode,
             else "ask" with an approver and "edit" without.
         rules: rules that override the mode for some paths, commands or hosts.
-        settings: whether to read the settings of the user and of the roots, or a file to read instead of the user's.
+        settings: whether to read the settings of the user and of the roots, or a file to read instead of the user's;
+            by default True, unless `policy` is an object.
         approver: a function, sync or async, that is given a Question and returns True, False, a Consent or None.
         matching: how far an edit may deviate from the quoted text: "exact", "safe" or "bold"; by default the dialect's.
         hints: whether replies add nearest lines, changes and next offsets; by default as the dialect does.

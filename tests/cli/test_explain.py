@@ -147,6 +147,7 @@ def test_broken_settings_are_told_plainly(home: Path, root: Path):
     done = run("explain", "--root", root, "a.py")
     assert done.exit_code == 1
     assert "mode must be one of" in done.output
+    assert "(got 1)" in done.output
 
 
 def test_u6_explain_from_a_shell(root: Path):

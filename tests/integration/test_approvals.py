@@ -1,6 +1,7 @@
 """What is asked about, by what a call would do, and what an answer is good for."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -275,7 +276,7 @@ def test_c90_where_nobody_can_be_asked_many_files_go_and_can_come_back(ws: Path,
 @pytest.mark.parametrize(("policy", "ran"), [("read-only", False), ("ask", False), ("edit", False), ("open", True)])
 def test_c90_what_is_dangerous_by_its_words_runs_unasked_in_open_alone(opened: Opened, policy: str, ran: bool):
     reply = opened(policy=policy).call("bash", {"command": "ls ~/Documents; expr 6 '*' 7"})
-    assert reply.ok is ran
+    assert (re.search("^42$", reply.text, re.MULTILINE) is not None) is ran
     assert ran or reply.code in ("NOT_APPROVED", "DENIED")
 
 

@@ -102,7 +102,7 @@ class Responder:
 
     def _encode(self, context: CallContext, request: Request, result: Result) -> str:
         call, hints = context.call, self._session.options.hints
-        call_id, result = format_id(call.call_id), self._shown_conditions.omit_known(result)
+        call_id, result = format_id(call.call_id), self._shown_conditions.omit_known(context, result)
         return self._session.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
 
     def _frame(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
@@ -133,26 +133,31 @@ class ShownConditions:
     """
 
     def __init__(self) -> None:
-        self._last_shown: dict[str, Any] = {}
+        self._last_shown: dict[str, tuple[Any, CallContext]] = {}
 
-    def omit_known(self, result: Result) -> Result:
+    def omit_known(self, context: CallContext, result: Result) -> Result:
         match result:
             case RunResult():
-                return replace(result, sandbox_known=self._is_known("command", (result.sandbox, result.undo_scope)))
+                return replace(
+                    result, sandbox_known=self._is_known(context, "command", (result.sandbox, result.undo_scope))
+                )
             case JobResult(action="start"):
-                return replace(result, sandbox_known=self._is_known("job", result.sandbox))
+                return replace(result, sandbox_known=self._is_known(context, "job", result.sandbox))
             case GlobResult() | GrepResult() | ListResult() if reason := result.summary.outcome.fallback_reason:
-                if not self._is_known("search", reason):
+                if not self._is_known(context, "search", reason):
                     return result
                 outcome = replace(result.summary.outcome, fallback_reason="")
                 return replace(result, summary=replace(result.summary, outcome=outcome))
             case _:
                 return result
 
-    def _is_known(self, kind: str, condition: Any) -> bool:
-        known = self._last_shown.get(kind) == condition
-        self._last_shown[kind] = condition
-        return known
+    def _is_known(self, context: CallContext, kind: str, condition: Any) -> bool:
+        """Whether an earlier call showed it. A call may word its reply twice; only the last one is sent."""
+        shown, shown_by = self._last_shown.get(kind, (None, context))
+        if shown != condition:
+            self._last_shown[kind] = condition, context
+            return False
+        return shown_by is not context
 
 
 def refusal_decision(error: ToolError) -> CallDecision | None:
