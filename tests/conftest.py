@@ -8,7 +8,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Hashable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ BESIDE = "is not beside the project"  # of a source that is no part of it: the o
 settings.register_profile(
     "handhold",
     deadline=None,  # the machine may be busy; pytest-timeout ends what hangs
-    max_examples=scaled(25, 100),
+    max_examples=scaled(15, 100),
     derandomize=CI,
     # A suite's properties are inherited by several classes, on purpose.
     suppress_health_check=[HealthCheck.differing_executors],
@@ -46,11 +47,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-# Where a case starts processes: there, two users and six endings are six tests and not twelve, except in `just nightly`.
+# Where a case takes long: there, two users and six endings are six tests and not twelve, except in `just nightly`.
 COMBINED = (
-    *("tests/backends/shell/", "tests/backends/network/", "tests/backends/search/test_fallback.py"),
-    *("tests/cli/", "tests/clients/", "tests/faults/", "tests/integration/"),
+    *("tests/adapters/", "tests/backends/", "tests/cli/", "tests/clients/"),
+    *("tests/faults/", "tests/integration/", "tests/server/"),
 )
+
+
+# Who runs a test, and behind which barriers. With every change each test has one of them, in turns.
+ALTERNATING = {"root", "plain", "ourselves", "nobody", "one wall", "two walls"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,13 +69,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def superfluous_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of a test with several parameters, the combinations that try no value that another does not try."""
+    """Of a test with several parameters, the combinations that try no value that others do not try."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.nodeid.startswith(COMBINED) and hasattr(item, "callspec"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    used: Counter[Hashable] = Counter()
     for combined in tests.values():
-        kept = set(each_value_once([vars(item)["callspec"]._idlist for item in combined]))
+        kept = set(each_value_once([vars(item)["callspec"]._idlist for item in combined], ALTERNATING, used))
         yield from (item for n, item in enumerate(combined) if n not in kept)
 
 

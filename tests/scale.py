@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -17,8 +17,8 @@ def scaled(sample: int, nightly: int) -> int:
 
 
 def examples(nightly: int) -> int:
-    """How many examples a property gets that gets `nightly` of them at night: a quarter, but at least five."""
-    return scaled(min(nightly, max(5, nightly // 4)), nightly)
+    """How many examples a property gets that gets `nightly` of them at night: an eighth, but at least five."""
+    return scaled(min(nightly, max(5, nightly // 8)), nightly)
 
 
 def sampled(values: Sequence[T], many: int, kind: Callable[[Any], Hashable] = lambda _: None) -> list[T]:
@@ -37,17 +37,31 @@ def spread(values: Sequence[T], many: int, kind: Callable[[Any], Hashable] = lam
     return [values[n] for n in sorted(chosen)]
 
 
-def each_value_once(combinations: Sequence[Sequence[Hashable]]) -> list[int]:
-    """Which of these combinations have, together, every value of every parameter; as few as it takes, evenly used."""
+def each_value_once(
+    combinations: Sequence[Sequence[Hashable]],
+    alternating: Container[Hashable] = (),
+    used_before: Counter[Hashable] | None = None,
+) -> list[int]:
+    """Which of these combinations have, together, every value of every parameter; as few as it takes, evenly used.
+
+    Of `alternating` values, such as the users that run a test, not all are needed: the one used least so far is taken.
+    """
     used: Counter[tuple[int, Hashable]] = Counter()
+    used_before = Counter() if used_before is None else used_before
     chosen: list[int] = []
     left = dict(enumerate(tuple(enumerate(each)) for each in combinations))
+
+    def worth(n: int) -> tuple[int, int, int, int]:
+        new = sum(not used[value] for value in left[n] if value[1] not in alternating)
+        return new, -sum(used_before[each] for _, each in left[n]), -sum(used[value] for value in left[n]), -n
+
     while left:
-        best = max(left, key=lambda n: (sum(not used[value] for value in left[n]), -sum(used[v] for v in left[n]), -n))
-        values = left.pop(best)
-        if all(used[value] for value in values):
+        best = max(left, key=worth)
+        if chosen and not worth(best)[0]:
             break
+        values = left.pop(best)
         used.update(values)
+        used_before.update(each for _, each in values if each in alternating)
         chosen.append(best)
     return sorted(chosen)
 

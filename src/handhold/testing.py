@@ -311,7 +311,7 @@ class _TemporaryToolbox:
 
     def __init__(self, dialect: BaseDialect, *, crowded: bool = False) -> None:
         self.dialect = dialect
-        self.files = 1500 if crowded else 1
+        self.crowded = crowded
         self.folder = TemporaryDirectory(prefix="dialect-")
 
     def __enter__(self) -> Toolbox:
@@ -321,9 +321,11 @@ class _TemporaryToolbox:
             (place / "ws" / name).write_text(text)
         for name, data in UNUSUAL_FILES.items():
             (place / "ws" / name).write_bytes(data)
-        (place / "ws/long.txt").write_text("".join(f"{n} {'word ' * (n % 900)}\n" for n in range(5000)))
+        if self.crowded:  # about a megabyte, with some very long lines
+            lines = (f"{n} {'word ' * (n % 60 or 900)}\n" for n in range(5000))
+            (place / "ws/long.txt").write_text("".join(lines))
         (place / "ws/many").mkdir()
-        for n in range(self.files):
+        for n in range(1500 if self.crowded else 1):
             (place / f"ws/many/{'long-name-' * 8}{n}.txt").write_text("needle\n")
         self.box = Toolbox.open(place / "ws", state=place / "state", dialect=self.dialect)
         return self.box

@@ -25,6 +25,7 @@ from handhold.cli.terminal import measure_width, truncate, truncate_path
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
 from handhold.core.text.diff import unified_diff
 from tests.cli.test_prompt import Terminal
+from tests.scale import sampled
 from tests.suites.machine import has_shadows
 
 MAIN = [sys.executable, "-c", "from handhold.cli import main; main()"]
@@ -213,7 +214,9 @@ def test_a_diff_is_told_by_call_turn_and_session_to_programs_and_in_short(where:
 # --- undo
 
 
-@pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x04", 1)])
+@pytest.mark.parametrize(
+    ("answer", "status"), sampled([(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x04", 1)], 2, lambda each: each[1])
+)
 def test_u8_at_a_terminal_an_undo_is_shown_and_asked_about(
     where: list[str], tmp_path: Path, answer: bytes, status: int
 ):

@@ -21,7 +21,7 @@ def workspace(place: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("era", "many"), [("legacy", scaled(500, 10_000)), ("modern", scaled(300, 2_000))])
+@pytest.mark.parametrize(("era", "many"), [("legacy", scaled(200, 10_000)), ("modern", scaled(100, 2_000))])
 def test_thousands_of_malformed_messages_are_answered_rightly(era: str, many: int, tmp_path: Path):
     meta: dict[str, Any] = {"_meta": ENVELOPE} if era == "modern" else {}
     lines = list(islice(Broken(seed=many, extra=meta).lines(), many))

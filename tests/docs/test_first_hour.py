@@ -12,14 +12,15 @@ import pytest
 
 from tests.docs.pages import PROJECT, RUN, blocks, name
 from tests.docs.reader import Reader
-from tests.scale import sampled
+from tests.scale import nightly
 
 PAGES = ("README.md", *(name(page) for page in sorted((PROJECT / "docs/start").glob("*.md"))))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("page", sampled(PAGES, 1))
+@pytest.mark.parametrize("page", PAGES)
+@nightly(sampled_by="tests/meta/test_wheel.py::test_the_first_example_of_the_readme_works_as_it_stands")
 def test_a_page_alone_leads_from_nothing_to_an_edit_and_back(page: str, wheel: Path, tmp_path: Path):
     subprocess.run(["uv", "venv", "--quiet", "--seed", "--python", sys.executable, tmp_path / "new"], check=True)
     pip = {

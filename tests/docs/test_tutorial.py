@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PROJECT, Block, blocks
+from tests.scale import nightly
 
 PAGE = PROJECT / "docs/contributing/tutorial.md"
 COPIED = ("src", "tests", "bench", "examples", "docs", "pyproject.toml", "justfile")
@@ -121,6 +122,7 @@ def test_r37_the_strategy_succeeds_and_its_scenario_passes(strategy: Contributor
     assert "2 passed" in passed.stdout
 
 
+@nightly(sampled_by="tests/docs/test_tutorial.py::test_r37_the_strategy_succeeds_and_its_scenario_passes")
 def test_r37_the_strategy_passes_the_benchmark(strategy: Contributor):
     for path in ("bench/edits/positives.py", "bench/edits/negatives.py"):
         (case_class,) = titled(path)

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.tim
 PR_SET_DUMPABLE = 4
 PARTS = scaled(1, 4)  # each in its own process
 EVERY = 20
-STEP = scaled(18, 1)  # one in this many calls
-LATER = scaled(120, 50)  # one in this many stops of a recovery
+STEP = scaled(40, 1)  # one in this many calls
+LATER = scaled(240, 50)  # one in this many stops of a recovery
 
 
 def calls(stops: int, part: int, every: int = 1) -> range:

@@ -152,7 +152,7 @@ def test_no_search_tells_what_is_in_it(tmp_path: Path, engine: str):
     from handhold.backends.search import DiskSearch
 
     free, denied = desks(tmp_path.resolve())
-    for search in GREPS:
+    for search in sampled(GREPS, 4, lambda search: search["mode"]):
         told: list[str] = []
         for guess in (TOKEN, "f" * len(TOKEN)):
             with denied.box() as box:

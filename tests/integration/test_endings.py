@@ -127,7 +127,7 @@ def no_mount_is_left(who: Person) -> bool:
     return not mounted(who)
 
 
-@pytest.mark.parametrize("ending", sampled(list(ENDINGS), 4, lambda ending: ENDINGS[ending][1]))
+@pytest.mark.parametrize("ending", sampled(list(ENDINGS), 3, lambda ending: ENDINGS[ending][1]))
 def test_whatever_ends_the_tool_leaves_no_process_no_mount_and_nothing_of_the_command(who: Person, ending: str):
     program, how = ENDINGS[ending]
     before = seen(who.root)

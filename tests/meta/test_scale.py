@@ -1,7 +1,8 @@
 """Every promise is tested with every change: a test that runs only in `just nightly` names the test that samples it."""
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,11 @@ def test_every_value_of_every_parameter_is_tried():
     assert [user for user, _ in chosen].count("root") == 3
     assert each_value_once([("a",), ("b",), ("c",)]) == [0, 1, 2]
     assert each_value_once([("a", 1), ("a", 1)]) == [0]
+
+
+def test_a_test_is_run_by_one_user_and_the_next_by_the_other():
+    users, used = {"root", "plain"}, Counter[Hashable]()
+    chosen = [each_value_once([("root",), ("plain",)], users, used) for _ in range(4)]
+    assert chosen == [[0], [1], [0], [1]]
+    combinations = [(user, ending) for user in sorted(users) for ending in "abcdef"]
+    assert [combinations[n][1] for n in each_value_once(combinations, users, used)] == [*"ace", *"bdf"]

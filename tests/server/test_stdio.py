@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from handhold.toolbox import Toolbox
+from tests.scale import sampled
 from tests.server.hosting import ERAS, Nap, Shop, Wire, text_of
 
 
@@ -103,7 +104,7 @@ def test_nothing_but_protocol_is_ever_said_on_standard_output(shop: Shop):
         assert noise in errors
 
 
-@pytest.mark.parametrize("end", ["its input ends", signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("end", sampled(["its input ends", signal.SIGTERM, signal.SIGINT, signal.SIGKILL], 2))
 def test_when_it_goes_every_command_goes_with_it(shop: Shop, end: Any):
     nap = Nap(shop)
     wire = Wire(shop.command)
@@ -130,7 +131,7 @@ def test_a_call_that_died_with_the_server_and_is_sent_again_happens_once(shop: S
     append = {"command": "echo line >> log.txt"}
     wire = Wire([*shop.command, "--session", "s"])
     wire.begin()
-    for n, delay in enumerate((0.05, 0.3, 1.5)):
+    for n, delay in enumerate(sampled((0.05, 0.3, 1.5), 2)):
         wire.call("bash", append, call_id=f"c{n}")
         time.sleep(delay)
         wire.process.kill()

@@ -26,7 +26,7 @@ from handhold.core.requests import Grep
 from tests.scale import examples, scaled
 from tests.suites.search_suite import Ground
 
-TREES, CHUNKS = scaled(18, 300), scaled(2, 6)  # trees in total, and the tests that share them
+TREES, CHUNKS = scaled(8, 300), scaled(1, 6)  # trees in total, and the tests that share them
 PATTERNS = 20  # queries per tree
 
 NAMES = ["a", "b", "c", "ab", "a.py", "b.txt", "c.log", ".h", ".env", "build", "é", "a b"]

@@ -22,6 +22,7 @@ import pytest
 
 from handhold.core.text.redaction import Redaction, Redactor
 from handhold.core.text.secrets import MIN_SECRET_CHARS, Secret, find_secrets, is_plain_value, is_secret_key
+from tests.scale import sampled
 
 PLAIN = "xK9mQ2vL7pR4tW8z"
 ODD = "p@ss/W0rd+\"q'$x&y=9é"  # has what every notation escapes
@@ -245,7 +246,10 @@ def test_e2_keys_that_do_not(key: str):
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a=", 'a="\\"', "-eyJ", "://a:", "K=1,", "a='", "x-here-", "a.", "/a", "-----BEGIN ", "K:{", "\n"]
+    "piece",
+    sampled(
+        ["a", "a=", 'a="\\"', "-eyJ", "://a:", "K=1,", "a='", "x-here-", "a.", "/a", "-----BEGIN ", "K:{", "\n"], 5
+    ),
 )
 def test_e2_no_file_takes_long_to_read(piece: str):
     """A hostile project must not hold up its commands. The limit is far above what it takes."""
