@@ -1,19 +1,19 @@
-"""Which dialect a model knows best: a table, with reasons.
+"""The dialect that each model family knows best, with the reason.
 
-The first row whose pattern is in the model's name decides. Prefixes of vendors and gateways (`openai/`,
-`eu.anthropic.`, `models/`) and suffixes (dates, sizes) do not matter.
+The first family whose pattern matches the model's name decides. Prefixes of vendors and gateways (`openai/`,
+`eu.anthropic.`, `models/`) and suffixes (dates, sizes) are ignored.
 """
 
 import re
 from dataclasses import dataclass
 
 DEFAULT_DIALECT = "handhold"
-_NAME_START = r"(?:^|[/:.@ ])"  # of a name, after any prefix
+_NAME_START = r"(?:^|[/:.@ ])"  # where a name starts, after any prefix
 
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """Related models: a pattern in their names, their dialect, and why it is theirs."""
+    """Related models: a pattern of their names, the dialect for them, and the reason."""
 
     pattern: str
     dialect: str
@@ -24,14 +24,14 @@ class ModelFamily:
 
 
 MODEL_FAMILIES = (
-    ModelFamily("claude", "claude", "its vendor's own coding agent has these tools, under these names"),
-    ModelFamily(r"gpt-[\w.-]*codex", "codex", "made for an agent that changes files with apply_patch"),
-    ModelFamily("codex", "codex", "made for an agent that changes files with apply_patch"),
+    ModelFamily("claude", "claude", "the vendor's own coding agent uses these tool names"),
+    ModelFamily(r"gpt-[\w.-]*codex", "codex", "built for an agent that edits files with apply_patch"),
+    ModelFamily("codex", "codex", "built for an agent that edits files with apply_patch"),
     ModelFamily(
-        r"gpt-(?:4\.1|5)", "codex", "its vendor's prompting guide says that it was trained on this patch format"
+        r"gpt-(?:4\.1|5)", "codex", "the vendor's prompting guide says that it was trained on this patch format"
     ),
-    ModelFamily(r"o[34](?:$|-)", "codex", "its vendor's coding agent gave it apply_patch and a shell"),
-    ModelFamily("gemini", "gemini", "its vendor's own command line has these tools, under these names"),
+    ModelFamily(r"o[34](?:$|-)", "codex", "the vendor's coding agent gave it apply_patch and a shell"),
+    ModelFamily("gemini", "gemini", "the vendor's own command line uses these tool names"),
 )
 
 
@@ -42,8 +42,8 @@ class DialectChoice:
 
 
 def match_model(model: str) -> DialectChoice:
-    """The dialect for a model, and why; an unknown model gets our own."""
+    """The dialect for a model, with the reason. An unknown model gets `handhold`."""
     for family in MODEL_FAMILIES:
         if family.matches(model):
             return DialectChoice(family.dialect, family.because)
-    return DialectChoice(DEFAULT_DIALECT, "no family is known for this model, and these tools explain themselves")
+    return DialectChoice(DEFAULT_DIALECT, "the model's family is unknown, and these tools explain themselves")
