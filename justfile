@@ -22,12 +22,12 @@ setup:
     uv pip sync --quiet --python "{{bin}}/python" --require-hashes requirements.lock
     uv pip install --quiet --python "{{bin}}/python" --no-deps --editable .
 
-# Lock the versions of what we work with, by hash. The lock names no index, so it serves behind a mirror too.
+# Lock the versions of all dependencies, by hash. The lock names no index, so it also works behind a mirror.
 lock:
     uv pip compile pyproject.toml --group dev --group docs --group release --all-extras --universal --generate-hashes --python-version 3.11 \
         --quiet --no-header --output-file requirements.lock
 
-# Make .ci/clients: other people's clients, by their locks, that our server is tried with. Node comes with pyright.
+# Install other people's MCP clients into .ci/clients, by their locks, to test our server with. Node comes with pyright.
 clients:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -41,11 +41,11 @@ clients:
         cp tests/clients/package-lock.json .ci/clients/made
     fi
 
-# Build the root file system of the containers in which tests run what may do harm; kept in the user's cache. Needs root.
+# Build the root file system of the containers that hostile tests run in. It is kept in the user's cache. Needs root.
 containers:
     "{{bin}}/python" -m tests.containers.engine
 
-# Lock the versions of those clients, by hash, and without naming where they come from.
+# Lock the versions of those clients, by hash, without naming a registry.
 lock-clients:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -55,11 +55,11 @@ lock-clients:
     npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved=true
     sed --in-place --null-data 's/,\n *"funding": \(\[[^]]*\]\|{[^}]*}\)//g' tests/clients/package-lock.json
 
-# Everyday work in bare bash and through the tool: what differs, and whether it can be taken back: just everyday --tag git
+# Run everyday work in plain bash and through the tool, compare the results and undo them: just everyday --tag git
 everyday *args:
     "{{bin}}/python" -m tests.everyday.runner "$@"
 
-# Everything that takes too long for every change: all tests with all that they try, crashes, fuzzing, budgets, everyday work. Hours.
+# Run what takes too long for every change: all tests without sampling, crashes, fuzzing, benchmarks, everyday work. Hours.
 nightly:
     #!/usr/bin/env bash
     set -uo pipefail
@@ -86,7 +86,7 @@ nightly:
     printf '%s\n' "== summary" "${summary[@]}" "all: $SECONDS s"
     exit $failed
 
-# Everything that can be judged without running the code.
+# Run the static checks: ruff, pyright, import rules, names.
 check:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -99,7 +99,7 @@ check:
     "{{bin}}/python" checks/naming.py
     wait $types
 
-# Repair what ruff can repair by itself.
+# Fix what ruff can fix by itself.
 fix:
     "{{bin}}/ruff" check --fix .
     "{{bin}}/ruff" format .
@@ -117,7 +117,7 @@ pictures:
 docs verb="build":
     "{{bin}}/zensical" {{verb}} {{ if verb == "build" { "--strict" } else { "" } }}
 
-# Run the tests, with samples of what takes long; arguments go to pytest: just test -n 0 -k stale. Those that measure time come last, by themselves.
+# Run the tests, with samples of slow ones; timing tests come last, alone. Arguments go to pytest: just test -n 0 -k stale
 test *args:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -142,11 +142,11 @@ bench *names:
         "{{bin}}/python" -m "bench.${name%.py}"
     done
 
-# How many edits land, and how many land wrongly: all cases, or as told: just bench-edits --set second
+# Count edits that are applied exactly and wrongly, over all cases or one set: just bench-edits --set second
 bench-edits *args:
     "{{bin}}/python" -m bench.edits {{ if args == "" { "--all" } else { "" } }} "$@"
 
-# Which detector of encodings is right how often, and what ours takes each encoding for; --held-out: on texts of others.
+# Compare encoding detectors; --held-out does so on texts that ours was not tuned on.
 bench-encodings *args:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -164,19 +164,19 @@ bench-encodings *args:
     done
     PYTHONPATH=src "$cache/detectors/bin/python" -m bench.encodings --held-out "$cache/texts"
 
-# What a command costs beside bare bash: start, 20,000 files committed, a flood of 10 GB. Fails over its budget.
+# Compare commands with plain bash: start, 20,000 committed files, 10 GB of output. Fails over budget.
 bench-shell *args:
     "{{bin}}/python" -m bench.shell "$@"
 
-# Our searches beside bare ripgrep's, on the source of Linux and on a million files: just bench-search --rounds 30
+# Compare searches with plain ripgrep, on the Linux sources and on a million files: just bench-search --rounds 30
 bench-search *args:
     "{{bin}}/python" -m bench.search "$@"
 
-# Load a server for so many minutes with clients that are killed; or kill it: just load 30, just load --kill-server 300
+# Load a server for some minutes and kill its clients, or kill the server: just load 30, just load --kill-server 300
 load *args:
     "{{bin}}/python" -m bench.load "$@"
 
-# Throw bytes at what reads foreign ones, guided by coverage, for so many minutes in all: just fuzz 10 --corpus DIR
+# Fuzz everything that parses foreign bytes, guided by coverage, for some minutes: just fuzz 10 --corpus DIR
 fuzz *args:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -186,7 +186,7 @@ fuzz *args:
     uv pip install --quiet --python "$fuzzing/bin/python" --requirements pyproject.toml atheris
     PYTHONPATH=src "$fuzzing/bin/python" -m bench.fuzz "$@"
 
-# Kill a commit at every system call and look at what is left. Long.
+# Kill a commit at every system call and check what is left. Long.
 crash-full:
     "{{bin}}/python" -m tests.faults.crash --full
     "{{bin}}/python" -m tests.faults.crash --full --command
@@ -195,15 +195,15 @@ crash-full:
 sources *args:
     "{{bin}}/python" checks/sources.py "$@"
 
-# Change every prescribed string of the dialects by one letter and expect a test to fail. Long: just mutate-sources --dialect tiny
+# Change each prescribed string of a dialect by one letter and expect a test to fail. Long: just mutate-sources --dialect tiny
 mutate-sources *args:
     "{{bin}}/python" checks/mutate_sources.py "$@"
 
-# Install the wheel and the source archive on every Python that is here, base and each extra; list the licences.
+# Install the wheel and the source archive on every Python found, plain and with each extra, and list the licences.
 installs *args:
     "{{bin}}/python" checks/installs.py "$@"
 
-# Build the source archive and the wheels into dist/: one for each platform that we compile for, and one for any other.
+# Build the source archive and the wheels into dist/: one for each platform that we compile for, and a pure one.
 build:
     uv build --sdist
     for platform in {manylinux_2_17,musllinux_1_2}_{x86_64,aarch64} any; do HANDHOLD_PLATFORM=$platform uv build --wheel; done

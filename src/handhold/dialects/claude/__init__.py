@@ -1,8 +1,8 @@
 """The dialect `claude`: names, schemas and messages to the letter of the document they come from.
 
 Its repeated sentence, "line number + tab" where the reply has an arrow, and the reminder after each read are the source's
-own words and stay. For today's words use the dialect `anthropic`; `hints=True` adds notes on what to do next. Write, Glob,
-Grep, LS and the commands follow the same style, in our own words.
+own words and stay. `hints=True` adds notes on what to do next. The dialect `anthropic` has the tools of the vendor's API
+instead. Write, Glob, Grep, LS and the commands follow the same style, in our own words.
 """
 
 from collections.abc import Mapping
