@@ -12,15 +12,19 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import click
 
 from handhold.cli.commands import COMMANDS, EXIT_STATUS_HELP, handhold
+from handhold.cli.options import ErrorJSON
 from handhold.core import errors
 from handhold.core.choices import DIALECTS
 from handhold.core.errors import ErrorSource, ToolError
@@ -35,6 +39,7 @@ from handhold.toolbox import Toolbox
 
 PROJECT = Path(__file__).parents[1]
 DOCS = PROJECT / "docs"
+MAX_COLUMNS = 100
 MADE = "<!-- Made by checks/reference.py (`just reference`). -->\n"
 
 # --- descriptions that are not in the code
@@ -128,7 +133,7 @@ RULES = {
     "commands": "the words that a command begins with, for `run`",
     "hosts": "names, for `connect`",
     "exclude": "globs of exceptions",
-    "ignore_case": "ignore upper and lower case in paths",
+    "ignore_case": "ignore upper and lower case in paths; in Python only",
 }
 VARIABLES = {
     "HANDHOLD_CONFIG": "the user's settings file, instead of the default one; it must exist",
@@ -435,10 +440,17 @@ def commands() -> Iterator[str]:
     yield "Every command with its options. Guide: [from the command line](../start/cli.md)."
     status = re.findall(r"^ +(\d) +(.*)$", EXIT_STATUS_HELP, re.MULTILINE)
     yield table(("exit status", "meaning"), ((code(number), words) for number, words in status))
+    yield (
+        f"With `--json`, a command prints the fields listed below it; `?` marks those that can be missing. "
+        f"After an error it prints `{format_json_shape(ErrorJSON)}`."
+    )
     yield table(("command", "meaning"), ((f"[`{name}`](#handhold-{name})", COMMANDS[name].help) for name in every))
     for name, command in every.items():
         assert command
         yield from of_command(command, f"handhold {name}")
+        if any("--json" in option.opts for option in command.params):
+            module = import_module(COMMANDS[name].import_path.partition(":")[0])
+            yield "```text\n" + "\n".join(format_json_outputs(module.JSON_OUTPUT)) + "\n```"
 
 
 def of_command(command: click.Command, way: str) -> Iterator[str]:
@@ -452,6 +464,29 @@ def of_command(command: click.Command, way: str) -> Iterator[str]:
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     if options:
         yield table(("option", "meaning"), ((spelled(each, context), meaning(each)) for each in options))
+
+
+def format_json_outputs(outputs: Mapping[str, Any]) -> Iterator[str]:
+    for selected_by, shape in outputs.items():
+        text = f"{' '.join(filter(None, ('--json', selected_by)))}: {format_json_shape(shape)}"
+        yield from textwrap.wrap(text, MAX_COLUMNS, subsequent_indent="    ", break_long_words=False)
+
+
+def format_json_shape(shape: Any) -> str:
+    """The names of the fields, such as `{path, files: [{path, added}]}`; empty for a plain value."""
+    if get_origin(shape) in (NotRequired, Union, UnionType):
+        return next(filter(None, map(format_json_shape, get_args(shape))), "")
+    if get_origin(shape) in (list, tuple):
+        item = format_json_shape(get_args(shape)[0])
+        return f"[{item}]" if item else ""
+    if get_origin(shape) is dict:
+        key, value = get_args(shape)
+        return f"{{{key.__name__.upper()}: {item}}}" if (item := format_json_shape(value)) else ""
+    if not (is_typeddict(shape) or is_dataclass(shape)):
+        return ""
+    optional: frozenset[str] = getattr(shape, "__optional_keys__", frozenset())
+    named = ((name + "?" * (name in optional), format_json_shape(each)) for name, each in get_type_hints(shape).items())
+    return f"{{{', '.join(f'{name}: {inside}' if inside else name for name, inside in named)}}}"
 
 
 def spelled(option: click.Option, context: click.Context) -> str:

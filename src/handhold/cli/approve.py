@@ -5,7 +5,6 @@ terminal the approval is shown first, then confirmed. Without a terminal nothing
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_PREVIEW_LINES = 6
+JSON_OUTPUT = {"": list[PendingApproval], "ID": PendingApproval}
 PROMPTS: dict[Consent, str] = {
     Consent.ONCE: "Approve this once?",
     Consent.SESSION: "Approve this in its session, for a day?",
@@ -81,7 +81,7 @@ def approve(
         if not show:
             approval = store.answer(approval.id, answer, by=by or get_user_at_host())
     if as_json:
-        options.print_json(asdict(approval))
+        options.print_json(approval)
     elif not show:
         click.echo(format_outcome(approval))
     return 0
@@ -94,7 +94,7 @@ def check_consent(approval: PendingApproval, consent: Consent) -> None:
 
 def print_pending(pending: Sequence[PendingApproval], *, as_json: bool) -> None:
     if as_json:
-        options.print_json([asdict(each) for each in pending])
+        options.print_json(list(pending))
         return
     for each in pending:
         at = f"{datetime.fromtimestamp(each.at):%Y-%m-%d %H:%M:%S}"

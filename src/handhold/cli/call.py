@@ -10,7 +10,9 @@ from handhold.cli import candidates
 from handhold.cli.options import ToolboxOptions, add_toolbox_options, open_toolbox
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import TerminalApprover, is_interactive
-from handhold.cli.reply import print_reply
+from handhold.cli.reply import ReplyJSON, print_reply
+
+JSON_OUTPUT = {"": ReplyJSON}
 
 
 @click.command()

@@ -1,11 +1,21 @@
 """`handhold completion`: the script that makes a shell call back into `handhold` at every Tab."""
 
+from typing import TypedDict
+
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from handhold.cli.options import as_json, print_json
 
 SHELLS = ("bash", "zsh", "fish")
+
+
+class CompletionJSON(TypedDict):
+    shell: str
+    script: str
+
+
+JSON_OUTPUT = {"": CompletionJSON}
 
 
 @click.command()
@@ -25,6 +35,6 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:  # noqa: 
     # The method of the base class: the one for bash would first start a bash to check its version.
     script = ShellComplete.source(kind(ctx.find_root().command, {}, "handhold", "_HANDHOLD_COMPLETE"))
     if as_json:
-        print_json({"shell": shell, "script": script})
+        print_json(CompletionJSON(shell=shell, script=script))
     else:
         click.echo(script)

@@ -1,12 +1,11 @@
 """`handhold diff`: the changes of calls as a diff, in colour at a terminal and byte for byte in a pipe."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 import click
 
-from handhold.cli.diffstat import format_stats, parse_stats, sum_stats
+from handhold.cli.diffstat import FileDiffStat, format_stats, parse_stats, sum_stats
 from handhold.cli.options import (
     ToolboxOptions,
     add_call_options,
@@ -17,6 +16,16 @@ from handhold.cli.options import (
 )
 from handhold.cli.terminal import colour_diff_line, is_stdout_terminal
 from handhold.core.text.display_text import escape_invisible
+
+
+class DiffJSON(TypedDict):
+    added: int
+    removed: int
+    files: list[FileDiffStat]
+    diff: str
+
+
+JSON_OUTPUT = {"": DiffJSON}
 
 
 @click.command()
@@ -30,7 +39,7 @@ def diff(one: str, turn: str, all_of_it: bool, stat: bool, as_json: bool, **opti
     file_stats = parse_stats(text)
     if as_json:
         added, removed = sum_stats(file_stats)
-        print_json({"added": added, "removed": removed, "files": [asdict(each) for each in file_stats], "diff": text})
+        print_json(DiffJSON(added=added, removed=removed, files=file_stats, diff=text))
     elif stat:
         for line in format_stats(file_stats):
             click.echo(line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import click
 
@@ -63,6 +63,29 @@ class CheckResult(NamedTuple):
     path: str = ""
 
 
+class FindingJSON(TypedDict):
+    what: str
+    holds: bool | None
+    detail: str
+    path: str
+    means: str
+
+
+class DoctorJSON(TypedDict):
+    contained: bool
+    undo: str
+    findings: list[FindingJSON]
+    install: list[str]
+    why_not: Sequence[str]
+    remedy: str
+    warnings: Sequence[str]
+    leftovers: list[str]
+    removed: list[str]
+
+
+JSON_OUTPUT = {"": DoctorJSON}
+
+
 @click.command()
 @click.option(
     "--root",
@@ -94,18 +117,18 @@ def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: F
     tried = dict(delete_leftovers(str(root.resolve()))) if remove_leftovers else {}
     leftovers = find_leftovers(str(root.resolve()))
     if as_json:
-        listed = [{**each._asdict(), "means": CHECKS[each.what].purpose} for each in findings]
-        installs = list(list_installs(findings))
-        facts = {
-            "contained": contained,
-            "undo": undo,
-            "findings": listed,
-            "install": installs,
-            "why_not": support.why_not,
-        }
-        removed_paths = [path for path, why_not in tried.items() if not why_not]
         options.print_json(
-            {**facts, "remedy": support.remedy, "warnings": warnings, "leftovers": leftovers, "removed": removed_paths}
+            DoctorJSON(
+                contained=contained,
+                undo=undo,
+                findings=[FindingJSON(**each._asdict(), means=CHECKS[each.what].purpose) for each in findings],
+                install=list(list_installs(findings)),
+                why_not=support.why_not,
+                remedy=support.remedy,
+                warnings=warnings,
+                leftovers=leftovers,
+                removed=[path for path, why_not in tried.items() if not why_not],
+            )
         )
     else:
         for line in (

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import click
 
@@ -43,6 +43,35 @@ class Explanation:
     commands: tuple[tuple[str, ...], ...] = ()
     patterns: tuple[str, ...] = ()
     is_advisory: bool = False  # there is no sandbox here, so the rule does not bind commands
+
+
+class VerbJSON(TypedDict):
+    decision: Verdict
+    rule: str
+
+
+# Not a class, because one field has the name of a keyword.
+ExplainJSON = TypedDict(
+    "ExplainJSON",
+    {
+        "decision": Verdict,
+        "class": str,
+        "because": str,
+        "rule": str,
+        "source": str,
+        "remedy": str,
+        "asked": str,
+        "covers": list[str],
+        "spares": list[str],
+        "remarks": list[str],
+        "place": NotRequired[str],
+        "advisory": NotRequired[bool],
+        "verbs": NotRequired[dict[Verb, VerbJSON]],
+        "commands": NotRequired[tuple[tuple[str, ...], ...]],
+        "patterns": NotRequired[tuple[str, ...]],
+    },
+)
+JSON_OUTPUT = {"": ExplainJSON}
 
 
 @click.command()
@@ -172,24 +201,27 @@ def find_nearest(target: str, examples: Sequence[str]) -> list[str]:
 # --- output
 
 
-def build_facts(explanation: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> dict[str, Any]:
-    decision = asdict(explanation.decision)
-    found: dict[str, Any] = {
-        "decision": decision.pop("verdict"),
+def build_facts(explanation: Explanation, rule: "Rule | None", remarks: Sequence[str]) -> ExplainJSON:
+    decision = explanation.decision
+    found: ExplainJSON = {
+        "decision": decision.verdict,
         "class": explanation.kind,
-        **decision,
+        "because": decision.because,
+        "rule": decision.rule,
+        "source": decision.source,
+        "remedy": decision.remedy,
         "asked": explanation.target,
         "covers": find_nearest(explanation.comparable, rule.covers) if rule else [],
         "spares": find_nearest(explanation.comparable, rule.does_not_cover) if rule else [],
         "remarks": list(remarks),
     }
     if explanation.verb_decisions:
-        found |= {"place": explanation.place, "advisory": explanation.is_advisory}
+        found["place"], found["advisory"] = explanation.place, explanation.is_advisory
         found["verbs"] = {
-            verb: {"decision": each.verdict, "rule": each.rule} for verb, each in explanation.verb_decisions
+            verb: VerbJSON(decision=each.verdict, rule=each.rule) for verb, each in explanation.verb_decisions
         }
     if explanation.commands:
-        found |= {"commands": explanation.commands, "patterns": explanation.patterns}
+        found["commands"], found["patterns"] = explanation.commands, explanation.patterns
     return found
 
 

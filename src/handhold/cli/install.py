@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -31,6 +31,23 @@ OUTCOME_TEXTS = {
     "removed": "Removed {} from",
     "not installed": "{} is not installed in",
 }
+
+
+class InstallJSON(TypedDict):
+    file: str
+    name: str
+    done: str  # a key of OUTCOME_TEXTS
+    entry: dict[str, Any]
+    diff: str
+
+
+class PrintedEntryJSON(TypedDict):
+    file: str
+    entry: dict[str, Any]
+    text: str
+
+
+JSON_OUTPUT = {"": InstallJSON, "--print": PrintedEntryJSON}
 
 
 @dataclass(frozen=True)
@@ -136,7 +153,7 @@ def print_entry(target: InstallTarget, *, as_json: bool) -> int:
     text = apply_text_edits("", client.put_entry("", target.name, target.entry))
     if as_json:
         options.print_json(
-            {"file": target.file, "entry": {client.servers_key: {target.name: target.entry}}, "text": text}
+            PrintedEntryJSON(file=target.file, entry={client.servers_key: {target.name: target.entry}}, text=text)
         )
         return 0
     click.echo(f"Add this to {escape_invisible(target.file)} for {client.title}:", err=True)
@@ -221,9 +238,7 @@ def confirm_change(target: InstallTarget, before: str | None, after: str | None,
 def print_outcome(target: InstallTarget, outcome: str, before: str | None, after: str | None, *, as_json: bool) -> int:
     if as_json:
         diff = unified_diff(target.file, before, after) if before != after else ""
-        options.print_json(
-            {"file": target.file, "name": target.name, "done": outcome, "entry": target.entry, "diff": diff}
-        )
+        options.print_json(InstallJSON(file=target.file, name=target.name, done=outcome, entry=target.entry, diff=diff))
     else:
         click.echo(f"{OUTCOME_TEXTS[outcome].format(target.name)} {escape_invisible(target.file)}.")
         if outcome == "installed":

@@ -1,19 +1,24 @@
 """The result of `handhold log --verify`."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import dataclass
 
 import click
 
+from handhold.cli.options import print_json
 from handhold.core.ports.journal import JournalVerification
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerificationJSON(JournalVerification):
+    whole: bool  # every record is intact
 
 
 def print_verification(verification: JournalVerification, noted_head: str, *, as_json: bool) -> bool:
     """Print the result. True if the chain is intact and contains the noted head, if one was given."""
     is_valid = verification.problem is None and (not noted_head or verification.noted_at is not None)
     if as_json:
-        click.echo(json.dumps({"whole": verification.problem is None, **asdict(verification)}, indent=2))
+        print_json(VerificationJSON(**vars(verification), whole=verification.problem is None))
     else:
         for line in format_verification(verification, noted_head):
             click.echo(line)

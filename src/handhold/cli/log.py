@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -116,6 +116,16 @@ def format_damage(damaged: Mapping[int, str], rows: Sequence["LogRow"], problem:
         yield "Run `handhold log --verify` to find the first altered record."
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogEntryJSON(JournalEntry):
+    added: int | None
+    removed: int | None
+    preview: bool
+
+
+JSON_OUTPUT = {"": list[LogEntryJSON], "--verify": journal_verification.VerificationJSON}
+
+
 @dataclass(frozen=True)
 class LogRow:
     """A call, as the columns of one line."""
@@ -136,9 +146,8 @@ class LogRow:
     def line_counts(self) -> str:
         return format_counts(self.added or 0, self.removed or 0)
 
-    def to_json(self) -> dict[str, Any]:
-        counts = {"added": self.added, "removed": self.removed}
-        return {**asdict(self.entry), **counts, "preview": is_preview(self.entry)}
+    def to_json(self) -> "LogEntryJSON":
+        return LogEntryJSON(**vars(self.entry), added=self.added, removed=self.removed, preview=is_preview(self.entry))
 
     def format_plain(self) -> str:
         decision = f"({self.decision})" if self.decision else ""

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
@@ -36,6 +37,19 @@ class ToolboxOptions(TypedDict):
     state: Path | None
     policy: Mode | None
     shell: Confinement
+
+
+class ErrorFacts(TypedDict):
+    code: str
+    error_source: str
+    message: str
+    facts: dict[str, Any]
+
+
+class ErrorJSON(TypedDict):
+    """What every command prints with `--json` if it fails."""
+
+    error: ErrorFacts
 
 
 POLICY_HELP = (
@@ -165,7 +179,8 @@ def exit_with_error(error: ToolError | OSError, *, as_json: bool) -> NoReturn:
         (error.code, error.error_source.value) if isinstance(error, ToolError) else ("OS_ERROR", "infra")
     )
     facts = error.facts() if isinstance(error, ToolError) else {}
-    print_json({"error": {"code": code, "error_source": error_source, "message": format_error(error), "facts": facts}})
+    found = ErrorFacts(code=code, error_source=error_source, message=format_error(error), facts=facts)
+    print_json(ErrorJSON(error=found))
     sys.exit(EXIT_REFUSED)
 
 
@@ -193,5 +208,8 @@ def format_tool_error(error: ToolError) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print ASCII-only JSON, because a file name may contain bytes that are not valid text."""
-    click.echo(json.dumps(value, indent=2))
+    """Print ASCII-only JSON, because a file name may contain bytes that are not valid text.
+
+    A command's `JSON_OUTPUT` declares what it prints, by the option that selects it. The reference lists these fields.
+    """
+    click.echo(json.dumps(value, indent=2, default=asdict))

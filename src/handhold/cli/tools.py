@@ -1,11 +1,12 @@
 """`handhold tools`: the tools of a dialect, as a model sees them."""
 
-from dataclasses import asdict
-
 import click
 
 from handhold.cli.options import as_json, dialect, print_json
 from handhold.cli.terminal import format_table
+from handhold.core.results import ToolSpec
+
+JSON_OUTPUT = {"": list[ToolSpec]}
 
 
 @click.command()
@@ -17,7 +18,7 @@ def tools(dialect: str, as_json: bool) -> None:  # noqa: FBT001
 
     specs = load_dialect(dialect).specs
     if as_json:
-        print_json([asdict(spec) for spec in specs])
+        print_json(list(specs))
         return
     for line in format_table([(spec.name, spec.title, ", ".join(spec.input_schema["properties"])) for spec in specs]):
         click.echo(line)

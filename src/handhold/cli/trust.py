@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import click
 
@@ -13,8 +13,40 @@ from handhold.core.text.display_text import to_single_line
 
 if TYPE_CHECKING:
     from handhold.backends.settings.settings_file import FileSettings
+    from handhold.core.policy.rules import Rule
 
-JSON_KEYS = {"does_not_cover": "spares", "exclude": "but", "ignore_case": "folds"}  # older names that --json keeps
+
+class RuleJSON(TypedDict):
+    """A rule, without its empty fields."""
+
+    name: str
+    verdict: str
+    verbs: list[str]
+    because: str
+    covers: list[str]
+    spares: list[str]
+    paths: NotRequired[list[str]]
+    commands: NotRequired[list[str]]
+    hosts: NotRequired[list[str]]
+    but: NotRequired[list[str]]
+
+
+class TrustJSON(TypedDict):
+    folder: str
+    trusted: bool
+    file: str
+    mode: str | None
+    rules: list[RuleJSON]
+
+
+class ForgetJSON(TypedDict):
+    folder: str
+    trusted: bool
+    before: bool
+
+
+JSON_OUTPUT = {"": TrustJSON, "--forget": ForgetJSON}
+JSON_KEYS = {"does_not_cover": "spares", "exclude": "but"}  # older names that --json keeps
 
 
 @click.command()
@@ -36,7 +68,7 @@ def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
     if forget:
         was_trusted = records.forget_trust(root)
         if as_json:
-            options.print_json({"folder": root, "trusted": False, "before": was_trusted})
+            options.print_json(ForgetJSON(folder=root, trusted=False, before=was_trusted))
         else:
             click.echo(f"{to_single_line(root)} {'is no longer trusted' if was_trusted else 'was not trusted'}.")
         return 0
@@ -47,16 +79,18 @@ def trust(folder: Path, forget: bool, as_json: bool) -> int:  # noqa: FBT001
     settings = parse_settings(data, file, is_project=True)
     records.record_trust(root, data)
     if as_json:
-        rules = [
-            {JSON_KEYS.get(name, name): value for name, value in asdict(rule).items() if value}
-            for rule in settings.rules
-        ]
-        options.print_json({"folder": root, "trusted": True, "file": file, "mode": settings.mode, "rules": rules})
+        rules = [build_rule(rule) for rule in settings.rules]
+        options.print_json(TrustJSON(folder=root, trusted=True, file=file, mode=settings.mode, rules=rules))
         return 0
     for line in format_rules(settings):
         click.echo(to_single_line(line))
     click.echo(f"{to_single_line(file)} is now trusted until it changes.")
     return 0
+
+
+def build_rule(rule: "Rule") -> RuleJSON:
+    values: dict[str, Any] = {JSON_KEYS.get(each.name, each.name): getattr(rule, each.name) for each in fields(rule)}
+    return cast(RuleJSON, {name: value for name, value in values.items() if value})
 
 
 def format_rules(settings: "FileSettings") -> Iterator[str]:

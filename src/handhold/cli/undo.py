@@ -19,7 +19,7 @@ from handhold.cli.options import (
 )
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import confirm, is_interactive
-from handhold.cli.reply import print_reply
+from handhold.cli.reply import ReplyJSON, print_reply
 from handhold.cli.reversal import format_reversal
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_text, is_stdout_terminal
@@ -29,6 +29,7 @@ from handhold.core.results import Reply
 
 Direction = Literal["undo", "redo"]
 MAX_DIFF_LINES = 40  # a longer diff is not shown before the question
+JSON_OUTPUT = {"": ReplyJSON}
 PROMPTS: dict[Direction, str] = {"undo": "Undo this?", "redo": "Redo this?"}
 
 
