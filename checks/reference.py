@@ -88,7 +88,7 @@ OPENS = {
     "session": ("name of the session; the same name continues it", "a new one"),
     "policy": (
         "what is allowed without asking: [modes](../concepts/policy.md#modes)",
-        "`ask` with an approver, else `edit`",
+        "the mode in the settings, else `ask` with an approver, else `edit`",
     ),
     "rules": ("your own rules: [rules](../concepts/policy.md#rules)", "none"),
     "settings": ("whether settings files are read, or the file to read instead of the user's", "`True`"),

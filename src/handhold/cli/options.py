@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EXIT_REFUSED = 1
 CommandFunction = Callable[..., Any]
+CommandDecorator = Callable[[CommandFunction], CommandFunction]
 
 
 class ToolboxOptions(TypedDict):
@@ -52,10 +53,7 @@ class ErrorJSON(TypedDict):
     error: ErrorFacts
 
 
-POLICY_HELP = (
-    "Policy mode: what is allowed without asking. "
-    "Default: the mode in your settings, else ask if someone can answer, edit if not."
-)
+POLICY_HELP = "Policy mode: what is allowed without asking. Default: the mode in your settings, else edit."
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 root = click.option(
     "--root",
@@ -76,6 +74,11 @@ dialect = click.option(
     help="Tool names, schemas and wording to use.",
 )
 policy = click.option("--policy", type=click.Choice(MODES), help=POLICY_HELP)
+policy_of_call = click.option(
+    "--policy",
+    type=click.Choice(MODES),
+    help=f"{POLICY_HELP.removesuffix('edit.')}ask at a terminal and edit elsewhere.",
+)
 session = click.option(
     "--session",
     default="default",
@@ -147,7 +150,7 @@ def resolve_session(options: ToolboxOptions) -> str:
     return last[-1].call.session if last else "default"
 
 
-def add_toolbox_options(command: Callable[..., int]) -> Callable[..., None]:
+def add_toolbox_options(command: Callable[..., int], policy: CommandDecorator = policy) -> Callable[..., None]:
     """Add the toolbox options and `--json`. The command returns its exit status."""
     run = report_errors(command)
     for option in (as_json, shell, policy, state, session, dialect, root):
