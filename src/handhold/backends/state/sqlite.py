@@ -7,35 +7,29 @@ calls answers as fast as an empty one.
 
 import sqlite3
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from handhold.backends.state import hash_chain
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound, pack, unpack
-from handhold.backends.state.database import IN_MEMORY, UNREADABLE_ERRORS, Database, check_types, translate_state_errors
+from handhold.backends.state.database import IN_MEMORY, Database, translate_state_errors
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.hash_chain import JournalChain
+from handhold.backends.state.journal_entries import SELECT_ENTRIES, decode_entries, salvage_entries, select_last
 from handhold.backends.state.lock import LockQueues, hold_lock
 from handhold.backends.state.read_records import SqliteReadRecords
-from handhold.backends.state.records import (
-    MICROSECONDS_PER_SECOND,
-    CallRecord,
-    FinishRecord,
-    IntentRecord,
-    OutcomeRecord,
-)
-from handhold.backends.state.rows import read_call, read_files, read_takes_back
+from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, OutcomeRecord
+from handhold.backends.state.rows import read_files
 from handhold.backends.state.schema import SCHEMA, SCHEMA_VERSION
 from handhold.backends.state.slot_ledger import SlotLedger, slot_bytes_by_command
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.backends.state.undo_space import UndoSpace
-from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL, is_undone
+from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, digest
 from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
@@ -53,31 +47,6 @@ LOCK_FILE = "lock"
 MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store without a disk
 # For replies that are kept for retried calls; a separate limit, so that they never cost an undo.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
-MAX_LISTED_PATHS = 100
-
-SELECT_ENTRIES = """
-    SELECT calls.seq, calls.at, session, turn, call_id, tool, dialect, arguments, packed,
-           coalesce(intents.decision, outcomes.decision), coalesce(intents.rule, outcomes.rule),
-           coalesce(intents.approver, outcomes.approver),
-           files, outcomes.status, code, time_us, reply, lacking.contents
-    FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
-"""
-
-_NULLABLE_INT, _NULLABLE_BLOB, _NULLABLE_TEXT = int | None, bytes | None, str | None
-ENTRY_TYPES = (
-    int,
-    int,
-    *(bytes,) * 6,
-    int,
-    *(_NULLABLE_BLOB,) * 3,
-    _NULLABLE_INT,
-    _NULLABLE_TEXT,
-    _NULLABLE_TEXT,
-    _NULLABLE_INT,
-    _NULLABLE_BLOB,
-    _NULLABLE_INT,
-)
-MAX_TIME_US = 253_402_300_800 * MICROSECONDS_PER_SECOND  # the end of the year 9999
 
 # Of several calls with one id: the last that succeeded, otherwise the last.
 SELECT_CALL_BY_ID = f"""
@@ -185,7 +154,7 @@ class SqliteStore:
             # Undo and redo may take several steps, and none may drop what a later one needs.
             free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
             dropped = free_space(connection)
-            given_up = () if reverses else self._select_entries(connection, self._undo_space.choose_calls(connection))
+            given_up = () if reverses else self._read_entries(connection, self._undo_space.choose_calls(connection))
         self._contents.remove_dropped_files(dropped)
         return given_up
 
@@ -242,37 +211,19 @@ class SqliteStore:
                 f"{SELECT_ENTRIES} WHERE calls.seq = ({SELECT_CALL_BY_ID})",
                 (to_bytes(call_id), to_bytes(turn), to_bytes(session)),
             ).fetchall()
-            return next(self._decode_entries(connection, rows, with_replies=True), None)
+            return next(decode_entries(connection, rows, read_reply=partial(self._read_reply, connection)), None)
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[JournalEntry]:
         """Oldest first, without replies: use `find_call` for those."""
-        of_session = "" if session is None else "WHERE session = ?"
-        parameters = () if session is None else (to_bytes(session),)
         with self._database.read_transaction() as connection:
-            sql = f"{SELECT_ENTRIES} {of_session} ORDER BY calls.seq DESC LIMIT ?"
-            rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()
-            return list(self._decode_entries(connection, rows[::-1], with_replies=False))
+            return list(decode_entries(connection, select_last(connection, session=session, last=last)))
 
     def salvage_entries(
         self, *, session: str | None = None, last: int | None = None
     ) -> tuple[Sequence[JournalEntry], Mapping[int, str]]:
         """The entries of a damaged journal that can be read, and the reason for each that cannot, by number."""
-        found: list[JournalEntry] = []
-        damaged: dict[int, str] = {}
         with self._database.read_transaction() as connection:
-            where, parameters = ("", ()) if session is None else ("WHERE session = ?", (to_bytes(session),))
-            sql = f"{SELECT_ENTRIES} {where} ORDER BY calls.seq DESC LIMIT ?"
-            rows = connection.execute(sql, (*parameters, -1 if last is None else last)).fetchall()[::-1]
-            try:
-                undoers = self._read_undoers(connection, min((row[0] for row in rows), default=0))
-            except UNREADABLE_ERRORS:
-                undoers = dict[int, list[int]]()
-            for row in rows:
-                try:
-                    found += self._decode_entries(connection, [row], with_replies=False, undoers=undoers)
-                except UNREADABLE_ERRORS as error:
-                    damaged[row[0]] = str(error)
-        return found, damaged
+            return salvage_entries(connection, session=session, last=last)
 
     def changes_of(self, seq: int) -> tuple[FileChange, ...]:
         with self._database.read_transaction() as connection:
@@ -318,78 +269,13 @@ class SqliteStore:
 
     # --- rows
 
-    def _select_entries(self, connection: sqlite3.Connection, calls: Sequence[int]) -> Sequence[JournalEntry]:
+    def _read_entries(self, connection: sqlite3.Connection, calls: Sequence[int]) -> Sequence[JournalEntry]:
         sql = f"{SELECT_ENTRIES} WHERE calls.seq IN ({','.join('?' * len(calls))}) ORDER BY calls.seq"
-        return (
-            list(self._decode_entries(connection, connection.execute(sql, calls).fetchall(), with_replies=False))
-            if calls
-            else ()
-        )
+        return list(decode_entries(connection, connection.execute(sql, calls).fetchall())) if calls else ()
 
     def _is_undo(self, connection: sqlite3.Connection, seq: int) -> bool:
         (tool,) = connection.execute("SELECT tool FROM calls WHERE seq = ?", (seq,)).fetchone()
         return to_text(tool) == "undo"
-
-    def _decode_entries(
-        self,
-        connection: sqlite3.Connection,
-        rows: Sequence[Any],
-        *,
-        with_replies: bool,
-        undoers: Mapping[int, Sequence[int]] | None = None,
-    ) -> Iterator[JournalEntry]:
-        if undoers is None:
-            undoers = self._read_undoers(connection, min((row[0] for row in rows), default=0))
-        for row in check_types(rows, *ENTRY_TYPES):
-            seq, at, *call, decision, rule, approver, files = row[:13]
-            *end, lacking = row[13:]
-            if not 0 <= at < MAX_TIME_US:
-                raise ValueError("a time is out of range")
-            yield JournalEntry(
-                seq=seq,
-                at=at / MICROSECONDS_PER_SECOND,
-                call=read_call(*call),
-                decision=to_text(decision or b""),
-                rule=to_text(rule or b""),
-                approver=to_text(approver or b""),
-                outcome=self._decode_outcome(connection, *end, with_replies=with_replies),
-                paths=self._read_paths(connection, seq) if files else (),
-                changed=files or 0,
-                takes_back=read_takes_back(connection, seq) if files is not None else (),
-                undone=is_undone(seq, undoers),
-                kept=not lacking,
-            )
-
-    def _decode_outcome(
-        self,
-        connection: sqlite3.Connection,
-        status: str | None,
-        code: str | None,
-        time_us: int,
-        reply: bytes | None,
-        *,
-        with_replies: bool,
-    ) -> Outcome | None:
-        if status is None:
-            return None
-        text = self._read_reply(connection, reply) if with_replies and reply else None
-        return Outcome(status, code, time_us / 1000, text)
-
-    def _read_undoers(self, connection: sqlite3.Connection, first: int) -> Mapping[int, Sequence[int]]:
-        """What undid the calls from `first` on. An undo is always later than what it undoes, so these are all."""
-        undoers: defaultdict[int, list[int]] = defaultdict(list)
-        rows = connection.execute(
-            "SELECT call, seq FROM taken JOIN outcomes USING (seq)"
-            f" WHERE call >= ? AND status IN {COMMITTED_STATUSES_SQL}",
-            (first,),
-        )
-        for call, seq in check_types(rows, int, int):
-            undoers[call].append(seq)
-        return undoers
-
-    def _read_paths(self, connection: sqlite3.Connection, seq: int) -> tuple[str, ...]:
-        sql = "SELECT path FROM changes WHERE seq = ? ORDER BY n LIMIT ?"
-        return tuple(to_text(path) for (path,) in connection.execute(sql, (seq, MAX_LISTED_PATHS)))
 
     def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> str:
         """Store a reply; return its hash."""
