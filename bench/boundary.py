@@ -2,7 +2,7 @@
 
     python -m bench.boundary [--rounds 200]
 
-Each way opens and closes the same file, four directories deep, in turns; the figures are medians.
+Every method opens and closes the same file, four directories deep, in turns. Figures are medians.
 """
 
 import argparse

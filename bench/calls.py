@@ -1,8 +1,9 @@
-"""What an ordinary call costs the machine: the arithmetic of docs/numbers.md begins here.
+"""What an ordinary call costs the machine: the basis of the estimates in docs/numbers.md.
 
     python -m bench.calls [--calls 200]
 
-Processor time rather than the clock, since others use the machine too; of a command also that of what it starts.
+Measures processor time rather than elapsed time, since the machine may be shared. The time of a command includes its
+child processes.
 """
 
 import argparse

@@ -1,18 +1,18 @@
-"""How often the command classifier decides otherwise than a simple one would, and where the difference matters.
+"""How often the command classifier and a simple one decide differently, and where the difference matters.
 
 python -m bench.classifier [--show CORPUS | --without]
 
-Commands are only classified: none runs. Two simple classifiers parse a command by the same grammar, look up each
-program and its first argument in one table, and take what they cannot parse for unknown. *names* does no more. *names
-and paths* also takes a path outside the workspace or a protected name among the words for dangerous, and a word that
-the shell would expand for unknown.
+Commands are classified and never run. Two simple classifiers parse a command with the same grammar, look up each
+program and its first argument in one table, and classify what they cannot parse as unknown. *names* does no more.
+*names and paths* also classifies a path outside the workspace or a protected name as dangerous, and a word that the
+shell would expand as unknown.
 
 Verdicts are those of the default mode with nobody to ask. *asks*: ours asks. *laxer*: ours asks and the simple one
 allows; *harm*: how many of those do harm that nothing else stops in that run mode. *stricter*: the reverse;
 *questions*: how many of those are about harmless commands.
 
-`--without` takes one part after another out of ours: which hostile commands are then allowed (on the overlay, and where
-nothing contains them), and which harmless and everyday ones ask.
+`--without` removes one part of ours at a time, and lists the hostile commands that are then allowed (on the overlay,
+and unconfined) and the harmless and everyday commands that then ask.
 """
 
 import argparse
@@ -223,8 +223,8 @@ def print_without() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--show", metavar="CORPUS", help="name the commands that differ where nothing contains them")
-    parser.add_argument("--without", action="store_true", help="take one part after another out of ours")
+    parser.add_argument("--show", metavar="CORPUS", help="list the commands on which they differ when unconfined")
+    parser.add_argument("--without", action="store_true", help="remove one part of ours at a time")
     options = parser.parse_args()
     if options.without:
         print_without()

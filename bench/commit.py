@@ -1,4 +1,4 @@
-"""What a large set of small files costs to commit, to take back and to do again.
+"""What it costs to commit, undo and redo a large set of small files.
 
 python -m bench.commit [--files 50000] [--replaced]
 """
@@ -19,7 +19,7 @@ from handhold.pipeline import transactions
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=50_000)
-    parser.add_argument("--replaced", action="store_true", help="replace files that are there, instead of making them")
+    parser.add_argument("--replaced", action="store_true", help="replace existing files instead of creating new ones")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as top:
         root = Path(top).resolve() / "root"

@@ -1,13 +1,13 @@
-"""Which detector of encodings is right how often, wrong how often, and what it costs.
+"""How often each encoding detector is right and wrong, and how long it takes.
 
     python -m bench.encodings [--table] [--rounds 3]
-    python -m bench.encodings --count FOLDER     the pairs of letters in FOLDER/<language>.txt, most common first
-    python -m bench.encodings --held-out FOLDER  on the packages in it, which `just bench-encodings --held-out` fetches
+    python -m bench.encodings --count FOLDER     count pairs of letters in FOLDER/<language>.txt, most common first
+    python -m bench.encodings --held-out FOLDER  use its packages; `just bench-encodings --held-out` fetches them
 
 The texts are ours: ten kinds in each of 22 languages, in 25 encodings. A detector is right where its answer gives the
-same text as the true encoding; `unknown` is no answer, which costs nobody a byte. Other detectors are measured where
-they are installed: charset-normalizer, chardet, faust-cchardet. On held-out texts the others may refuse as well: below
-a confidence that is chosen on other texts, and where their answer does not give the same bytes back.
+same text as the true encoding. `unknown` means that it gave no answer, which never damages a file. Other detectors are
+measured if they are installed: charset-normalizer, chardet, faust-cchardet. On held-out texts they may refuse as well:
+below a confidence that is chosen on other texts, and if their answer does not encode to the same bytes.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Detector = Callable[[bytes], str | None]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="print what ours takes each encoding for")
+    parser.add_argument("--table", action="store_true", help="print what our detector reports for each encoding")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=Path, metavar="FOLDER")
     parser.add_argument("--held-out", type=Path, metavar="FOLDER")

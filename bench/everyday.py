@@ -1,9 +1,9 @@
-"""What everyday work costs beside bare bash: a build, a test suite, `true`, files rewritten, a large file appended to,
-`git status` in a large repository. Calls of the tool `bash`, so the commit and the journal count too.
+"""What everyday work costs compared with bare bash: a build, a test suite, `true`, rewriting files, appending to a
+large file, `git status` in a large repository. Measures calls of the tool `bash`, including the commit and the journal.
 
 python -m bench.everyday [--only build,suite,true,rewrite,append,status] [--files 200000]
 
-Medians, in turns with bare bash. The exit status says whether every row is within its budget.
+Figures are medians, measured in turns with bare bash. The exit status says whether every row is within its budget.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def within(measure: Measure) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="build,suite,true,rewrite,append,status")
-    parser.add_argument("--files", type=int, default=200_000, help="of the repository")
+    parser.add_argument("--files", type=int, default=200_000, help="number of files in the repository")
     chosen = parser.parse_args(arguments)
     every = measures(chosen.files)
     print(FORMAT.format("", "bare bash", "handhold", "", "budget", ""))

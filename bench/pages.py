@@ -2,8 +2,8 @@
 
     python -m bench.pages [--size 1000000000] [--line 1000000] [--width 500]
 
-The raw read is of the bytes before the page. With and without numpy, each in a process of its own; numpy is
-imported before, which takes about as long as 250 MB take to count without it.
+The raw read covers the bytes before the page. Each figure is measured with and without numpy, in separate processes.
+The time to import numpy is not included; without numpy, that is enough to count the lines of about 250 MB.
 """
 
 import argparse

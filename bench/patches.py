@@ -1,8 +1,8 @@
-"""The difference of two releases of a package, as one patch: does it lead from the one to the other, byte for byte?
+"""Whether a patch made from two releases of a package turns one into the other, byte for byte.
 
     python -m bench.patches [--package Django] [--old 4.2] [--new 5.0] [--cache FOLDER]
 
-The releases are fetched by name. Files that are not UTF-8 text are left out of both: the format cannot say them.
+The releases are fetched by name. Files that are not UTF-8 text are left out of both: the format cannot represent them.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def report(before: Tree, after: Tree) -> None:
     hunks = sum(len(each.hunks) for each in operations if isinstance(each, UpdateFile))
     print(
         f"{len(after.keys() - before.keys())} files added, {len(before.keys() - after.keys())} deleted, "
-        f"{len(changed)} changed ({len(rewritten)} of them said as delete and add) among {len(before)}; "
+        f"{len(changed)} changed ({len(rewritten)} of them as delete and add) among {len(before)}; "
         f"{hunks} hunks, {len(patch) / 1e6:.1f} MB of patch"
     )
     with tempfile.TemporaryDirectory() as folder:

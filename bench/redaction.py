@@ -1,4 +1,4 @@
-"""What redaction costs on 1 GB of output: through the whole shell, with secrets in the workspace and without.
+"""What redaction costs on 1 GB of output, through the shell, with and without secrets in the workspace.
 
 python -m bench.redaction [--megabytes 1000]
 """

@@ -1,9 +1,9 @@
-"""Our searches beside bare ripgrep's, on a large real tree: the rows of the budget, and a tree of a million files.
+"""Our searches compared with bare ripgrep, on a large real tree and on a tree of a million files.
 
     python -m bench.search [--rounds 15] [--cache FOLDER] [--skip-million]
 
-The tree is the source of Linux as Debian packages it, fetched once by apt. Each row is measured in turns with bare
-ripgrep in the same run; figures are medians. The exit code tells whether every row kept within its budget.
+The tree is the source of Linux as Debian packages it; apt fetches it once. Each row is measured in turns with bare
+ripgrep in the same run; figures are medians. The exit status says whether every row is within its budget.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""What a small read costs over HTTP beside the SDK's own echo tool, and what ten thousand idle sessions do.
+"""What a small read costs over HTTP compared with the SDK's own echo tool, and the memory of 10,000 idle sessions.
 
 python -m bench.server_http [--seconds 3] [--rounds 3] [--sessions 10000] [--only calls,sessions]
 
-Both servers run in processes of their own, in turns, with the same clients: 1 and 32, each with a connection that it
-keeps, in the revision without sessions. The exit status says whether every row is within its budget.
+Both servers run in their own processes, in turns, with the same clients: 1 and 32, each with a persistent connection,
+in the revision without sessions. The exit status says whether every row is within its budget.
 """
 
 import argparse

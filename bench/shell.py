@@ -1,8 +1,8 @@
-"""What a command costs beside bare bash: its start, 20,000 files committed, a flood of 10 GB.
+"""What a command costs compared with bare bash: starting it, committing 20,000 files, and 10 GB of output.
 
 python -m bench.shell [--runs 100] [--files 20000] [--flood 10] [--only start,files,flood]
 
-Medians, in turns with bare bash. The exit status says whether every row is within its budget.
+Figures are medians, measured in turns with bare bash. The exit status says whether every row is within its budget.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--files", type=int, default=20_000)
-    parser.add_argument("--flood", type=int, default=10, help="GiB")
+    parser.add_argument("--flood", type=int, default=10, help="GiB of output")
     parser.add_argument("--only", default="start,files,flood")
     parser.add_argument("--flooded", type=Path, help=argparse.SUPPRESS)  # how this program calls itself
     chosen = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Installs what a user would install, on every Python that is there: the base and each extra, from wheel and source.
+"""Install the base and each extra like a user, on every installed Python, from wheel and source.
 
     python checks/installs.py [--pythons 3.11,3.12] [--extras shell,search]
 
-For each: it installs, its dependencies agree, it starts, it makes a first edit and takes it back. At the end come the
-licences of everything that was installed, extra by extra. Needs uv, and the network for what the extras bring.
+Checks for each that it installs, that its dependencies are compatible, that it starts, and that it can make an edit and
+undo it. Then lists the licences of everything that was installed, by extra. Needs uv, and the network for the extras.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import json
 from importlib.metadata import distributions
 def licence(said):
     classified = [each.split(" :: ")[-1] for each in said.get_all("Classifier", []) if each.startswith("License")]
-    free = (said["License"] or "not said").splitlines()[0][:60]
+    free = (said["License"] or "unknown").splitlines()[0][:60]
     return next(filter(None, [said["License-Expression"], *classified, free]))
 print(json.dumps({each.metadata["Name"]: licence(each.metadata) for each in distributions()}))
 """
@@ -38,7 +38,7 @@ print(json.dumps({each.metadata["Name"]: licence(each.metadata) for each in dist
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pythons", default=",".join(PYTHONS))
-    parser.add_argument("--extras", default=None, help="all of them, unless given")
+    parser.add_argument("--extras", default=None, help="default: all")
     chosen = parser.parse_args()
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = sorted(project["optional-dependencies"]) if chosen.extras is None else chosen.extras.split(",")

@@ -2,8 +2,8 @@
 
     python -m bench.edits                  the development set, the even split
     python -m bench.edits --all            all of its cases
-    python -m bench.edits --set third      packages that nobody looked at while tuning
-    python -m bench.edits --sample         a small set made of Python's own library, against the baseline
+    python -m bench.edits --set third      packages that were not used for tuning
+    python -m bench.edits --sample         a small set made of Python's own library, compared with the baseline
 
 Packages are fetched by name into a folder outside the repository (HANDHOLD_BENCH_EDITS, or the user's cache).
 """
@@ -26,8 +26,8 @@ def main() -> int:
     options.add_argument("--set", default="dev", choices=list(packages.SETS))
     options.add_argument("--all", action="store_true", help="every case, not only the even split")
     options.add_argument("--folder", type=Path, default=corpus.default_folder(), help="where the corpus is kept")
-    options.add_argument("--matching", choices=ALL_MATCHINGS, action="append", help="safe and bold unless given")
-    options.add_argument("--only", help="classes whose name starts so; nothing is recorded")
+    options.add_argument("--matching", choices=ALL_MATCHINGS, action="append", help="default: safe and bold")
+    options.add_argument("--only", help="only classes whose name starts with this; nothing is recorded")
     options.add_argument("--failed", type=Path, help="write the ids of cases that were not exact here")
     options.add_argument("--sample", action="store_true", help="the small set, compared with the baseline")
     options.add_argument("--write", action="store_true", help="with --sample: write a new baseline")

@@ -1,4 +1,4 @@
-"""Random texts, quotes and edits against the ladder, for as long as is asked: no crash, no write outside the spans.
+"""Fuzz the match strategies with random texts, quotes and edits: no crash, no write outside the spans.
 
     python -m bench.edits.fuzz --minutes 10 [--seed 1]
 

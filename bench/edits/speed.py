@@ -1,4 +1,4 @@
-"""How long the ladder takes: on the cases of the corpus, on text that is not in a large file, on a very large file.
+"""How long the match strategies take: on the corpus, on text that is absent from a large file, on a very large file.
 
 python -m bench.edits.speed [--folder …]
 """

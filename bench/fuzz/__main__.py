@@ -1,6 +1,6 @@
-"""Fuzz every target for its share of the minutes, and say how many inputs each was tried with.
+"""Fuzz every target for an equal share of the time, and report how many inputs each one got.
 
-What breaks one is kept beside the corpus, and its name is told: once it is mended, put it into tests/fuzz_seeds/.
+A failing input is saved next to the corpus, and its name is printed. After the fix, add it to tests/fuzz_seeds/.
 """
 
 import re
@@ -17,9 +17,9 @@ SEEDS = Path(__file__).parents[2] / "tests/fuzz_seeds"
 
 def main() -> None:
     parser = ArgumentParser(prog="just fuzz", description=__doc__)
-    parser.add_argument("minutes", type=float, nargs="?", default=10, help="for all of them together")
-    parser.add_argument("--only", choices=TARGETS, help="one target alone")
-    parser.add_argument("--corpus", type=Path, help="a folder that keeps what was found from one run to the next")
+    parser.add_argument("minutes", type=float, nargs="?", default=10, help="for all targets together")
+    parser.add_argument("--only", choices=TARGETS, help="fuzz only this target")
+    parser.add_argument("--corpus", type=Path, help="folder that keeps interesting inputs between runs")
     options = parser.parse_args()
     names = [options.only] if options.only else list(TARGETS)
     corpus = options.corpus or Path(tempfile.mkdtemp(prefix="handhold-fuzz-"))

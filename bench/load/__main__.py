@@ -1,4 +1,4 @@
-"""Load a server, kill its clients or itself, and say what was left. The exit status says whether all is well."""
+"""Put a server under load, kill its clients or the server, and check what is left. Exits with 0 if all is well."""
 
 import argparse
 import sys
@@ -14,11 +14,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="just load", description=__doc__)
     parser.add_argument("minutes", type=float, nargs="?", default=2.0)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--pause", type=float, default=0.2, help="seconds that a client thinks, on average")
+    parser.add_argument("--pause", type=float, default=0.2, help="average seconds between the calls of a client")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kill-server", type=int, metavar="ROUNDS", help="instead: so often, with 8 clients")
-    parser.add_argument("--sleepers", action="store_true", help="instead: 1,000 calls at once, 50 of them asleep")
-    parser.add_argument("--at", type=Path, help="a new folder for all of it, which is kept")
+    parser.add_argument(
+        "--kill-server", type=int, metavar="ROUNDS", help="kill the server this many times instead, with 8 clients"
+    )
+    parser.add_argument(
+        "--sleepers", action="store_true", help="send 1,000 calls at once instead, 50 of them sleeping commands"
+    )
+    parser.add_argument("--at", type=Path, help="new folder for all files; it is kept")
     chosen = parser.parse_args()
     if chosen.at:
         chosen.at.mkdir()

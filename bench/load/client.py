@@ -65,7 +65,7 @@ def begun(place: Slot, dice: random.Random) -> int:
     try:
         Client(place, dice).work()
         status = 0
-    except Exception as error:  # noqa: BLE001 - it is all told to whoever looks at the end
+    except Exception as error:  # noqa: BLE001 - reported at the end
         with (place.top / "broken.log").open("a") as told:
             told.write(f"{place.name}: {type(error).__name__}: {error}\n")
     finally:

@@ -21,7 +21,7 @@ verbs = ["change", "create", "delete"]
 paths = ["db/migrations"]
 because = "make them with the generator"
 covers = ["db/migrations/0001.py", "db/migrations/old/1.sql"]
-spares = ["db/models.py", "docs/migrations.md"]
+does_not_cover = ["db/models.py", "docs/migrations.md"]
 
 [[rule]]
 name = "nobody pushes"
@@ -30,7 +30,7 @@ verbs = ["run"]
 commands = ["git push"]
 because = "a person does"
 covers = ["git push origin main"]
-spares = ["git pull"]
+does_not_cover = ["git pull"]
 """
 
 

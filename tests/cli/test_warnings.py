@@ -20,7 +20,7 @@ verbs = ["change"]
 paths = ["src"]
 because = "so"
 covers = ["src/a.py"]
-spares = ["docs/a.md"]
+does_not_cover = ["docs/a.md"]
 
 [[rule]]
 name = "closed"
@@ -29,7 +29,7 @@ verbs = ["read"]
 paths = ["private"]
 because = "so"
 covers = ["private"]
-spares = ["docs/a.md"]
+does_not_cover = ["docs/a.md"]
 """
 UNTRUSTED = "handhold.toml is not trusted: its 1 allow rule is ignored"
 

@@ -1,11 +1,11 @@
-"""Everyday work in bare bash and through the tool: does it come out the same, and can it be taken back?
+"""Everyday work in bare bash and through the tool: is the result the same, and can it be undone?
 
 just everyday [NAME …] [--tag git] [--ci] [--json FILE] [--list]
 just everyday --ratios
 
-Workloads are data, in workloads/*.toml. Ours run in a temporary folder; those of other people (`container`) as uid 1000 in a
-throw-away container without network, on both sides. A known difference is in the data with its reason. The exit status is 0
-if no workload differs in another way, and none has lost a known difference.
+Workloads are data, in workloads/*.toml. Ours run in a temporary folder. Other people's code (`container`) runs as uid 1000 in a
+throw-away container without network, on both sides. Known differences are in the data, with their reasons. The exit status is 0
+if no workload has another difference and every known difference still occurs.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Row:
         return {aspect: found for aspect, found in self.found.items() if aspect not in self.known}
 
     @property
-    def mended(self) -> list[str]:
+    def resolved(self) -> list[str]:
         """Known differences of this workload that no longer occur."""
         return [aspect for aspect in self.known if aspect not in self.found and aspect not in read_known()]
 
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        return not self.unknown and not self.mended
+        return not self.unknown and not self.resolved
 
 
 def read_known() -> dict[str, str]:
@@ -147,8 +147,8 @@ def show(rows: Iterable[Row]) -> list[Row]:
         for aspect, sentences in row.unknown.items():
             for sentence in sentences[:6]:
                 print(f"    {aspect}: {sentence}", flush=True)
-        for aspect in row.mended:
-            print(f"    {aspect}: known to differ, and does not any more: {row.known[aspect]}", flush=True)
+        for aspect in row.resolved:
+            print(f"    {aspect}: known difference that no longer occurs: {row.known[aspect]}", flush=True)
         shown.append(row)
     return shown
 
@@ -160,7 +160,7 @@ def summarise(rows: list[Row], skipped: dict[str, list[str]]) -> dict[str, Any]:
         "undo_exact": sum(row.exact("undo") for row in rows),
         "redo_exact": sum(row.exact("redo") for row in rows),
         "unknown": {row.name: row.unknown for row in rows if row.unknown},
-        "mended": {row.name: row.mended for row in rows if row.mended},
+        "resolved": {row.name: row.resolved for row in rows if row.resolved},
         "skipped": skipped,
         "rows": [
             {
@@ -193,11 +193,15 @@ def choose(workloads: list[dict[str, Any]], chosen: argparse.Namespace) -> list[
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--tag", action="append", help="only workloads of this file")
-    parser.add_argument("--ci", action="store_true", help="only those that are short and need no registry")
-    parser.add_argument("--json", type=Path, help="write the summary there")
-    parser.add_argument("--list", action="store_true", help="only list them")
-    parser.add_argument("--ratios", action="store_true", help="instead, what some of it costs beside bare bash")
+    parser.add_argument("--tag", action="append", help="run only the workloads of this file")
+    parser.add_argument(
+        "--ci", action="store_true", help="run only workloads that are short and need no package registry"
+    )
+    parser.add_argument("--json", type=Path, help="write the summary to this file")
+    parser.add_argument("--list", action="store_true", help="list the workloads and exit")
+    parser.add_argument(
+        "--ratios", action="store_true", help="measure instead what some of them cost compared with bare bash"
+    )
     chosen = parser.parse_args()
     if chosen.ratios:
         return measure_ratios([])

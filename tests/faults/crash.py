@@ -1,4 +1,4 @@
-"""Kills a commit at every system call, and the recovery after it, and looks at what is left.
+"""Kill a commit at every system call, and the recovery after it, and check what is left.
 
     python -m tests.faults.crash [--full] [--patch | --command | --undo]
 
@@ -394,19 +394,27 @@ def worker_of(work: tuple[int, int, bool, bool, str]) -> Tally:
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument(
-        "--full", action="store_true", help="kill the recovery at each of its calls, after every stop"
+        "--full", action="store_true", help="also kill the recovery at each of its system calls, after every stop"
     )
-    arguments.add_argument("--no-exchange", action="store_true", help="as on a system without RENAME_EXCHANGE")
+    arguments.add_argument("--no-exchange", action="store_true", help="behave as on a system without RENAME_EXCHANGE")
     kind = arguments.add_mutually_exclusive_group()
     kind.add_argument(
-        "--patch", dest="kind", action="store_const", const="patch", help="a call of apply_patch, not the commit alone"
+        "--patch",
+        dest="kind",
+        action="store_const",
+        const="patch",
+        help="kill a call of apply_patch instead of a bare commit",
     )
     kind.add_argument(
-        "--command", dest="kind", action="store_const", const="command", help="what a command did to fifty paths"
+        "--command",
+        dest="kind",
+        action="store_const",
+        const="command",
+        help="kill the commit of a command that changed fifty paths",
     )
-    kind.add_argument("--undo", dest="kind", action="store_const", const="undo", help="that, taken back")
+    kind.add_argument("--undo", dest="kind", action="store_const", const="undo", help="kill the undo of that command")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = arguments.parse_args()
     if why := unavailable():

@@ -27,7 +27,7 @@ verbs = ["read", "change", "create", "delete"]
 paths = ["{path}"]
 because = "so"
 covers = ["{path}"]
-spares = ["something/else"]
+does_not_cover = ["something/else"]
 """
 
 

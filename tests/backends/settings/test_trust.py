@@ -55,7 +55,7 @@ def as_toml(mode: Mode | None, rules: Sequence[Rule]) -> str:
     lines = [f"mode = {json.dumps(mode)}"] if mode else []
     for rule in rules:
         fields = {"name": rule.name, "verdict": rule.verdict.value, "verbs": [verb.value for verb in rule.verbs]}
-        fields |= {"because": rule.because, "covers": list(rule.covers), "spares": list(rule.does_not_cover)}
+        fields |= {"because": rule.because, "covers": list(rule.covers), "does_not_cover": list(rule.does_not_cover)}
         fields |= {rule.target: list(getattr(rule, rule.target))}
         lines += ["[[rule]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items())]
     return "\n".join(lines)
@@ -173,7 +173,7 @@ def test_r6_an_untrusted_file_that_cannot_be_parsed_opens_nothing(root: Path, th
 
 
 def hostile_rule(paths: Sequence[str], covers: Sequence[str]) -> str:
-    fields = {"name": "r", "verdict": "deny", "verbs": ["read"], "because": "so", "spares": ["else"]}
+    fields = {"name": "r", "verdict": "deny", "verbs": ["read"], "because": "so", "does_not_cover": ["else"]}
     fields |= {"paths": list(paths), "covers": list(covers)}
     return "[[rule]]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
 
