@@ -134,7 +134,7 @@ def describe_omitted(found: GlobResult | GrepResult) -> str:
 
 def describe_coverage(files: int | None, omitted: str) -> str:
     if files is None:
-        return ""
+        return " The files that were left out were not all counted."
     searched = f"{pluralize(files, 'file')} {'was' if files == 1 else 'were'} searched"
     return f" {searched}, and {omitted}." if omitted else f" {searched}."
 

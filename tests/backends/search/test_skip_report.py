@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from handhold.backends.search import exclusions
 from handhold.core.facts import SkippedFiles
 from tests.backends.search.looking import Looking, looking, planted
 
@@ -91,3 +93,18 @@ def test_nothing_is_counted_where_something_was_found(disk: Looking, tmp_path: P
     planted(tmp_path, {"a": "x\n", ".hidden": "x\n"})
     scan = disk.grep("x")
     assert (scan.searched_count, scan.skipped) == (None, ())
+
+
+@pytest.mark.parametrize("engine", ["ripgrep", "walk"])
+def test_u11_without_time_to_count_a_miss_does_not_claim_a_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+):
+    planted(tmp_path, {"a": "x\n", ".hidden": "x\n", "closed/key.pem": "x\n"})
+    monkeypatch.setattr(exclusions, "COVERAGE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(exclusions, "monotonic", lambda: monotonic() - 1)  # however short the search was
+    with looking(tmp_path, engine) as look:
+        there, nowhere = (
+            look.glob(each, visible=lambda place: "closed" not in place) for each in ("**/*.pem", "*.gem")
+        )
+    assert (there.hits, there.searched_count, there.skipped) == ((), None, ())
+    assert (nowhere.searched_count, nowhere.skipped) == (None, ())

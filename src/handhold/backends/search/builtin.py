@@ -3,12 +3,11 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from time import monotonic
 
 from handhold.backends.files.directory_tree import DiskTree
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.search.batch_reader import BatchResult, FileBatch, SearchTask, make_batches, read_batches
-from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, FileCounts, count_files, iter_skipped
+from handhold.backends.search.exclusions import FileCounts, count_files, iter_skipped, limit_coverage
 from handhold.backends.search.ignore_rules import load_parent_rules
 from handhold.backends.search.pages import LinePage
 from handhold.backends.search.search_folder import open_search_folder
@@ -137,7 +136,7 @@ class BuiltinSearchRun(SearchRun):
         return SearchCoverage(searched, self._iter_skipped(counts, no_hits=no_hits), unsteady)
 
     def _count_files(self) -> FileCounts | None:
-        until = min(self.until, monotonic() + COVERAGE_TIMEOUT_SECONDS)
+        until = limit_coverage(self.until)
         return count_files(self.tree, self.place, self.rules, self.request, self.folder.visible, until)
 
     def _iter_skipped(self, counts: FileCounts | None, *, no_hits: bool) -> Iterator[SkippedFiles]:
@@ -154,7 +153,7 @@ class BuiltinSearchRun(SearchRun):
         if no_hits and self.totals.binary:
             yield SkippedFiles("binary", self.totals.binary)
         if no_hits and not self.name:
-            until = min(self.until, monotonic() + COVERAGE_TIMEOUT_SECONDS)
+            until = limit_coverage(self.until)
             yield from iter_skipped(self.tree, self.place, self.rules, self.request, self.folder.visible, until)
 
 

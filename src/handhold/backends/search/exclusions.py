@@ -4,6 +4,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
 from typing import NamedTuple
 
 from handhold.backends.files.directory_tree import DirectoryTree, parent_of
@@ -19,6 +21,11 @@ from handhold.core.text.ignore import IgnoreRules
 from handhold.logs import log_swallowed
 
 COVERAGE_TIMEOUT_SECONDS = 0.5  # for finding out what was not searched
+
+
+def limit_coverage(until: float = inf, *, search_seconds: float = 0.0) -> float:
+    """When to stop finding out what was not searched: at the latest `until`, and sooner after a short search."""
+    return min(until, monotonic() + max(COVERAGE_TIMEOUT_SECONDS, 2 * search_seconds))
 
 
 class ExclusionRule(NamedTuple):

@@ -10,7 +10,7 @@ from handhold.backends.files.directory_tree import RULE_MARKERS, EntryKind, Tree
 from handhold.backends.memory import MemoryFiles
 from handhold.backends.search.batch_reader import BatchResult, FileBatch, SearchTask, read_batches
 from handhold.backends.search.events import FoundLine
-from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, FileCounts, count_files, iter_skipped
+from handhold.backends.search.exclusions import FileCounts, count_files, iter_skipped, limit_coverage
 from handhold.backends.search.ignore_rules import load_folder_rules
 from handhold.backends.search.listing import ListingRun
 from handhold.backends.search.search_folder import make_row
@@ -196,9 +196,7 @@ class MemorySearchRun:
         return rules
 
     def _count_files(self) -> FileCounts | None:
-        return count_files(
-            self._tree, self._folder, self._rules, self.request, self.visible, monotonic() + COVERAGE_TIMEOUT_SECONDS
-        )
+        return count_files(self._tree, self._folder, self._rules, self.request, self.visible, limit_coverage())
 
     def _iter_skipped(self, counts: FileCounts | None) -> Iterator[SkippedFiles]:
         if counts and counts.denied:
@@ -212,7 +210,7 @@ class MemorySearchRun:
                 self._rules,
                 self.request,
                 self.visible,
-                monotonic() + COVERAGE_TIMEOUT_SECONDS,
+                limit_coverage(),
             )
 
     def _to_place(self, name: bytes) -> str:

@@ -10,7 +10,7 @@ from contextlib import closing
 from itertools import islice
 from time import monotonic
 
-from handhold.backends.search.exclusions import COVERAGE_TIMEOUT_SECONDS, ExclusionClassifier, count_by_rule
+from handhold.backends.search.exclusions import ExclusionClassifier, count_by_rule, limit_coverage
 from handhold.backends.search.ignore_rules import load_parent_rules
 from handhold.backends.search.ripgrep_command import PATH_PREFIX, RipgrepCommand, build_file_options
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, split_at_nul
@@ -30,8 +30,7 @@ class SkipReport:
         self.searched_count: int | None = None
         self.skipped: list[SkippedFiles] = []
         self._run = run
-        now = monotonic()
-        self._deadline = Deadline(min(run.until, now + max(COVERAGE_TIMEOUT_SECONDS, 2 * (now - run.started))))
+        self._deadline = Deadline(limit_coverage(run.until, search_seconds=monotonic() - run.started))
         if run.name:
             self.searched_count = 1
             return
