@@ -11,6 +11,7 @@ from handhold import Toolbox
 from handhold.cli import prompt
 from handhold.core import change_diff
 from handhold.core.ports.approvals import ConsentName, Question
+from handhold.pipeline.approvals import DIFF_TOO_LONG
 from handhold.server import approvals
 from tests.scale import examples
 from tests.suites.machine import has_shadows
@@ -117,7 +118,7 @@ def test_r16_what_is_too_long_to_be_shown_is_refused(box: Toolbox, ws: Path, mon
     monkeypatch.setattr(change_diff, "MAX_APPROVAL_DIFF_CHARS", 10_000)
     reply = box.call("write_file", {"path": HOOK, "content": "x\n" * 10_000})
     assert (reply.code, reply.data["approval"]) == ("NOT_APPROVED", "")
-    assert "too long to be shown" in reply.text
+    assert reply.data["unasked"] == DIFF_TOO_LONG
     assert not box.store.list_pending()
 
 

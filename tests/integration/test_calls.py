@@ -96,7 +96,9 @@ def test_c13_a_change_of_the_mark_alone_is_told_as_that(ground: Make):
     here.write("a.py", b"\xef\xbb\xbfone\n")
     reply = edit(box, "one", "two")
     assert reply.code == "STALE"
-    assert "utf-8 with a mark" in reply.text
+    assert reply.data["complete"]
+    assert "utf-8 with a mark" in reply.data["diff"]
+    assert reply.data["diff"] in reply.text
 
 
 def test_c13_what_changes_while_a_person_is_asked_is_told_too(ground: Make):

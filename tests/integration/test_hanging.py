@@ -164,7 +164,6 @@ def test_nasty_48_a_command_that_not_even_a_kill_ends_is_told_and_left(desk: Des
     desk.server.send_signal(signal.SIGUSR1)
     reply = desk.call("bash", within=5 + SOON, command="cat far/file", timeout=0.5)
     assert (reply.status, reply.code, reply.error_source) == ("error", "UNENDED", "infra")
-    assert "hangs in the kernel" in reply.text
     assert desk.call("read_file", within=PATIENCE + SOON, path="far/file").code == "IO_ERROR"
     desk.lives_on()
 

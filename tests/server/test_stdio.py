@@ -88,12 +88,13 @@ NOISES = (
 
 
 def test_nothing_but_protocol_is_ever_said_on_standard_output(shop: Shop):
-    command = [sys.executable, "-c", NOISE, *shop.command[1:], "--policy", "ask"]
+    command = [sys.executable, "-c", NOISE, *shop.command[1:], "--policy", "ask", "--structured"]
     wire = Wire(command, env={**os.environ, "PYTHONWARNINGS": "always", "PYTHONDEVMODE": "1"})
     wire.begin(elicitation={})
     wire.hear(wire.call("bash", {"command": "echo to stdout; echo to stderr >&2; yes | head -n 1000"}))
     refused = wire.hear(wire.call("write_file", {"path": "b.py", "content": "x\n"}))
-    assert "did not approve" in refused["result"]["content"][0]["text"]
+    facts = refused["result"]["structuredContent"]
+    assert (refused["result"]["isError"], facts["code"], facts["asked"]) == (True, "NOT_APPROVED", True)
     assert "error" in wire.hear(wire.call("glob", {"pattern": "*"})), "a bug is told as one"
     shown = wire.hear(wire.call("read_file", {"path": "a.py"}))
     assert "price = 1" in shown["result"]["content"][0]["text"], "it still serves"
