@@ -25,7 +25,7 @@ def test_everyday_work_comes_out_as_in_bash_and_can_be_taken_back(workload: dict
         pytest.skip(f"not installed: {', '.join(absent)}")
     (row,) = run_here([workload])
     assert row.unknown == {}
-    assert row.mended == [], "the difference is gone: remove it from the data and from docs/concepts/commands.md"
+    assert row.resolved == [], "the difference is gone: remove it from the data and from docs/concepts/commands.md"
 
 
 def test_a_difference_that_many_workloads_have_is_still_there():
