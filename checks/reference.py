@@ -445,12 +445,24 @@ def commands() -> Iterator[str]:
         f"After an error it prints `{format_json_shape(ErrorJSON)}`."
     )
     yield table(("command", "meaning"), ((f"[`{name}`](#handhold-{name})", COMMANDS[name].help) for name in every))
+    shown: dict[str, str] = {}  # tables of options, and the first command that has each
     for name, command in every.items():
         assert command
-        yield from of_command(command, f"handhold {name}")
-        if any("--json" in option.opts for option in command.params):
-            module = import_module(COMMANDS[name].import_path.partition(":")[0])
-            yield "```text\n" + "\n".join(format_json_outputs(module.JSON_OUTPUT)) + "\n```"
+        way = f"handhold {name}"
+        yield from of_command(command, way)
+        if options := "\n".join(options_of(command, way)):
+            first = shown.setdefault(options, name)
+            yield options if first == name else f"It has the options and the output of [`{first}`](#handhold-{first})."
+
+
+def options_of(command: click.Command, way: str) -> Iterator[str]:
+    context = click.Context(command, info_name=way)
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    if options:
+        yield table(("option", "meaning"), ((spelled(each, context), meaning(each)) for each in options))
+    if any("--json" in option.opts for option in command.params):
+        module = import_module(COMMANDS[way.removeprefix("handhold ")].import_path.partition(":")[0])
+        yield "```text\n" + "\n".join(format_json_outputs(module.JSON_OUTPUT)) + "\n```"
 
 
 def of_command(command: click.Command, way: str) -> Iterator[str]:
@@ -461,9 +473,6 @@ def of_command(command: click.Command, way: str) -> Iterator[str]:
     for part in inspect.cleandoc(command.help or "").split("\n\n"):
         plainly, _, as_it_is = part.partition("\b\n")  # Click's mark for lines that are not re-wrapped
         yield f"```text\n{as_it_is}\n```\n" if as_it_is else f"{plainly}\n"
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
-    if options:
-        yield table(("option", "meaning"), ((spelled(each, context), meaning(each)) for each in options))
 
 
 def format_json_outputs(outputs: Mapping[str, Any]) -> Iterator[str]:
