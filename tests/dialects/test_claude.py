@@ -191,7 +191,7 @@ def test_hints_follow_the_message_after_a_blank_line():
             NoMatch("/a", "x y", Region(4, ("x  y",)), "whitespace"),
             "[Only whitespace differs from these lines:]\n     4→x  y",
         ),
-        (NoMatch("/a", "x"), "[Not in the file: none of its lines is there.]"),
+        (NoMatch("/a", "x"), "[Not in the file: none of the quoted lines is there.]"),
         (Ambiguous("/a", "x", (1, 3), "exact"), "[Ambiguous: it starts on lines 1, 3.]"),
         (NotFound("/a", ("b.py",)), "[Did you mean b.py?]"),
         (PartlyRead("/a", ((1, 20), (30, 30))), "[Lines read so far: 1-20, 30.]"),

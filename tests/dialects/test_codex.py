@@ -140,7 +140,7 @@ def test_a_long_list_is_cut_with_a_count():
 def test_the_nearest_lines_are_shown_without_hints_since_nothing_else_shows_them():
     error = HunkMismatch("a.py", 2, 14, "x\ny", "", Region(4, ("x", "z")))
     text = dialect.refuse("apply_patch", error, hints=False)
-    assert "hunk 2 of a.py (line 14 of the patch)" in text
+    assert "Hunk 2 of a.py (line 14 of the patch)" in text
     assert text.endswith("     4→x\n     5→z")
 
 

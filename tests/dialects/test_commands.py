@@ -76,7 +76,8 @@ def test_c82_long_output_shows_its_ends_and_names_the_file():
     )
     assert said(ran(cut)).split("\n[Exit")[0] == (
         "1\n2\n[… 95 lines left out here …]\n98\n99\n"
-        "[The whole output (99 lines, 5,000 bytes) is in /large_tool_results/x. Read it in parts, or search it.]"
+        "[The whole output (99 lines, 5,000 bytes) is in /large_tool_results/x. "
+        "Read it in parts with read_file, or search it with grep.]"
     )
 
 
@@ -296,7 +297,7 @@ def test_refusals_say_why():
         handhold.refuse("bash", NoShell("nothing confines it"), hints=True)
         == "The command was not run: nothing confines it."
     )
-    assert "The background commands are a, b." in handhold.refuse("bash_output", NoSuchJob("x", ("a", "b")), hints=True)
+    assert "Use one of a, b." in handhold.refuse("bash_output", NoSuchJob("x", ("a", "b")), hints=True)
     partly = PartialUndo("undo", ("c3",), ("c2", "c1"), "UNDO_CONFLICT", ("a.py",))
     assert handhold.refuse("undo", partly, hints=True) == (
         "Only part was undone: c3. Not undone: c2, c1, because of a.py (UNDO_CONFLICT)."

@@ -95,7 +95,7 @@ def test_a_whole_file_is_shown_without_notes():
 def test_a_page_says_what_was_left_out_and_where_to_go_on():
     text = said(READ, shown("a", "b", first=5, omitted_lines=3, has_more=True, total=9))
     assert text.endswith("[Lines 5-6 of 9. 3 more requested lines were left out. Continue with offset=7.]")
-    assert said(READ, shown("a", has_more=True, total=None)).endswith("[Lines 1-1. Continue with offset=2.]")
+    assert said(READ, shown("a", has_more=True, total=None)).endswith("[Line 1. Continue with offset=2.]")
 
 
 def test_a_page_says_what_is_strange_about_the_file():
@@ -111,7 +111,7 @@ def test_a_page_says_what_is_strange_about_the_file():
 def test_an_empty_file_is_said_to_be_empty():
     assert said(READ, shown()) == "[a.py is empty.]"
     assert refused(PastEnd("a.py", 1, 0)) == "[a.py is empty.]"
-    assert refused(PastEnd("a.py", 9, 1)) == "a.py has 1 line; offset=9 is past its end."
+    assert refused(PastEnd("a.py", 9, 1)) == "a.py has 1 line; offset=9 is past its end. Use an offset up to 1."
 
 
 @pytest.mark.parametrize("width", [1, 26, 33, 500, 2000])

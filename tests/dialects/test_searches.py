@@ -279,8 +279,8 @@ def test_hints_about_patterns():
 
 
 def test_a_regex_that_is_none_is_refused_with_what_the_engine_has_against_it():
-    error = BadRegex("f(", "unclosed group")
-    plain = '"f(" is not a valid regular expression: unclosed group.'
+    error = BadRegex("f(", "a ')' is missing")
+    plain = "\"f(\" is not a valid regular expression: a ')' is missing."
     assert PLAIN.refuse("grep", error, hints=True) == f"{plain} If it is plain text, leave out regex."
     literal = "To match special characters literally, escape them with a backslash."
     assert FAMILY.refuse("Grep", error, hints=False) == f"<tool_use_error>{plain} {literal}</tool_use_error>"

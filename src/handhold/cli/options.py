@@ -15,7 +15,7 @@ from handhold.cli import candidates
 from handhold.cli.progress import show_progress
 from handhold.cli.state import open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
-from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, ToolError
+from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, StateDamaged, ToolError
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 
@@ -204,6 +204,8 @@ def format_tool_error(error: ToolError) -> str:
             return f"The settings in {path} are invalid: {because}. Correct or remove the file."
         case NoPendingApproval(wanted=wanted, because=because):
             return f"Cannot answer {wanted}: {because}. `handhold approve` lists the pending approvals."
+        case StateDamaged(path=path, because=because):
+            return f"The stored state at {path} is damaged: {because}. `handhold log --verify` checks the journal."
         case NothingToUndo(wanted=reason):
             return f"There is nothing to show: {reason}. `handhold log` lists the calls."
         case _:

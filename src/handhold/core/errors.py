@@ -418,7 +418,7 @@ class BadGlob(ToolError):
 
 
 class BadRegex(ToolError):
-    """The regular expression is invalid; `because` is the engine's own message."""
+    """The regular expression is invalid; `because` says what is wrong with it."""
 
     code, error_source = "BAD_REGEX", ErrorSource.MODEL
     pattern: str
@@ -542,6 +542,7 @@ class ReadOnly(PathError):
 class NothingToUndo(ToolError):
     code, error_source = "NOTHING_TO_UNDO", ErrorSource.MODEL
     wanted: str
+    verb: Literal["undo", "redo"] = "undo"
 
 
 class UndoConflict(ToolError):

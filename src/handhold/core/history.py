@@ -92,7 +92,7 @@ def find_changes(journal: Journal, session: str, target: Target, *, undone: bool
     reason = (
         f"{target} changed nothing" if undone is None else f"no change of {target} is {'undone' if undone else 'left'}"
     )
-    return _find_latest(journal, session, is_selected, target, reason)
+    return _find_latest(journal, session, is_selected, target, reason, "redo" if undone else "undo")
 
 
 def find_undos(journal: Journal, session: str, target: Target) -> list[JournalEntry]:
@@ -105,11 +105,11 @@ def find_undos(journal: Journal, session: str, target: Target) -> list[JournalEn
         is_in_effect = entry.call.tool == "undo" and entry.succeeded and not entry.undone
         return is_in_effect and (selected is None or not selected.isdisjoint(entry.takes_back))
 
-    found = _find_latest(journal, session, is_selected, target, f"no change of {target} is undone")
+    found = _find_latest(journal, session, is_selected, target, f"no change of {target} is undone", "redo")
     if not target.is_multiple:
         found = _find_batch(journal, session, is_selected, found[0])
     if selected is not None and any(not selected.issuperset(entry.takes_back) for entry in found):
-        raise NothingToUndo(f"{target} was undone together with other calls and can be redone only with them")
+        raise NothingToUndo(f"{target} was undone together with other calls and can be redone only with them", "redo")
     return found
 
 
@@ -132,7 +132,12 @@ def get_batch(entry: JournalEntry) -> int:
 
 
 def _find_latest(
-    journal: Journal, session: str, is_selected: Callable[[JournalEntry], bool], target: Target, reason: str
+    journal: Journal,
+    session: str,
+    is_selected: Callable[[JournalEntry], bool],
+    target: Target,
+    reason: str,
+    verb: Literal["undo", "redo"],
 ) -> list[JournalEntry]:
     """The last selected entry, or all of them. Reads further back until one is found.
 
@@ -150,7 +155,7 @@ def _find_latest(
         if found:
             return found if target.is_multiple else found[-1:]
         if last is None or len(entries) < last:
-            raise NothingToUndo(reason)
+            raise NothingToUndo(reason, verb)
         last *= 20
 
 

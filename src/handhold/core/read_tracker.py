@@ -123,7 +123,11 @@ class ReadTracker:
         known = self.contents.get(record.hash) if record and record.hash else None
         if known is None and record and before is not None and digest(before) == record.hash:
             known = before
-        return ("", False) if known is None else diff_contents(name, known, after, self.files.declared_encoding(path))
+        return (
+            ("", False)
+            if known is None
+            else diff_contents(self._shorten(name), known, after, self.files.declared_encoding(path))
+        )
 
     def record_move(self, source: str, snapshot: FileSnapshot) -> None:
         """Carry the read record over to a file's new path."""
@@ -158,18 +162,23 @@ class ReadTracker:
         known = self.contents.get(record.hash) if record.hash else None
         if known is None:
             return "", False
-        return diff_contents(snapshot.path, known, snapshot.data, self.files.declared_encoding(snapshot.path))
+        name = self._shorten(snapshot.path)
+        return diff_contents(name, known, snapshot.data, self.files.declared_encoding(snapshot.path))
+
+    def _shorten(self, path: str) -> str:
+        """The path as the headers of a diff have it: relative to the first root."""
+        return path.removeprefix(self.files.roots[0].rstrip("/") + "/")
 
 
-def diff_contents(path: str, old: bytes, new: bytes, declared: DeclaredEncoding | None) -> tuple[str, bool]:
+def diff_contents(name: str, old: bytes, new: bytes, declared: DeclaredEncoding | None) -> tuple[str, bool]:
     """A bounded diff of two contents, and whether it is complete."""
     try:
-        before, after = (Text.decode(data, path, declared) for data in (old, new))
+        before, after = (Text.decode(data, name, declared) for data in (old, new))
     except BinaryFile:
         return "[it holds binary data now, or did before]\n", False
     if before.body == after.body:
         return f"[the same text, now as {after.encoding.label} and not as {before.encoding.label}]\n", True
-    return truncate_diff(unified_diff(path, before.body, after.body))
+    return truncate_diff(unified_diff(name, before.body, after.body))
 
 
 def list_complete_lines(page: Page) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ class BaseDialect(ABC):
     name: str
     options: DialectOptions
     continuation: str = OFFSET_CONTINUATION  # how to read the lines after a page
+    number_separator: str = "→"  # between the number of a line and its text
 
     def __init__(self, file: str) -> None:
         self._specs = Specs(file)
@@ -86,7 +87,7 @@ class BaseDialect(ABC):
         )
 
     def refuse(self, tool: str, error: ToolError, *, hints: bool) -> str:
-        notes = format_error_notes(error) if hints or self.needs_hints(error) else ()
+        notes = format_error_notes(error, self.number_separator) if hints or self.needs_hints(error) else ()
         return replace_surrogates(append_notes(self.format_error(tool, error, hints=hints), notes))
 
     def _build_example(self, tool: str, arguments: Mapping[str, Any] | str, bad_argument: str) -> str:

@@ -57,9 +57,10 @@ def format_chinese_error(error: e.ToolError) -> str:
         case e.TooLarge(size=size, most=most):
             return f"{path} 过大({size} 字节,上限 {most} 字节)"
         case e.PastEnd(offset=offset, lines=lines, unit=unit):
-            return f"起始行号 {offset} 超出文件末尾: {path} 共 {lines} {UNITS[unit]}"
+            usable = f",请使用不超过 {lines} 的行号" if lines else ""
+            return f"起始行号 {offset} 超出文件末尾: {path} 共 {lines} {UNITS[unit]}{usable}"
         case e.BrokenFile(medium=medium, because=because):
-            return f"{path} 无法作为 {medium.upper()} 显示: {truncate(because)}。文件已损坏,或者并非此类文件"
+            return f"{path} 无法作为 {medium.upper()} 显示: {truncate(because)}。文件已损坏,或者并非此类文件,请向用户索取完好的文件"
         case e.EncryptedPdf():
             return f"{path} 已加密,需要密码才能打开"
         case e.TooManyPixels(width=width, height=height, most=most):
@@ -156,7 +157,7 @@ def _format_cells(notebook: NotebookResult, continuation: str) -> Iterator[str]:
     yield "[以上为各单元格;文件本身是 JSON,修改时须引用其原文]"
     if notebook.has_more:
         last = notebook.first + len(notebook.cells) - 1
-        yield f"[以上为第 {notebook.first}-{last} 个单元格,{continuation.format(next=last + 1) or '其余未显示'}]"
+        yield f"[以上为第 {format_ranges([(notebook.first, last)])} 个单元格,{continuation.format(next=last + 1) or '其余未显示'}]"
     yield from _format_stale_note(notebook)
 
 

@@ -39,9 +39,14 @@ def prepend_cd(folder: str, command: str) -> str:
 # --- a finished command
 
 
-def format_command(result: RunResult, *, timeout_advice: str = "Run it in smaller steps.") -> str:
-    """`timeout_advice` says what this dialect can do about a command that takes too long."""
-    return "\n".join([*format_output(result.output), *_format_outcome(result, timeout_advice)])
+def format_command(
+    result: RunResult,
+    *,
+    timeout_advice: str = "Run it in smaller steps.",
+    output_advice: str = "Read it in parts, or search it.",
+) -> str:
+    """The advice says what this dialect can do about a command that takes too long, and how to read a long output."""
+    return "\n".join([*format_output(result.output, output_advice), *_format_outcome(result, timeout_advice)])
 
 
 def _format_outcome(result: RunResult, timeout_advice: str) -> Iterator[str]:
@@ -202,11 +207,11 @@ def _explain_no_undo(sandbox: SandboxStatus) -> str:
 # --- output
 
 
-def format_output(output: CommandOutput) -> Iterator[str]:
+def format_output(output: CommandOutput, advice: str = "Read it in parts, or search it.") -> Iterator[str]:
     yield from format_output_text(output)
     if output.handle:
         size = f"{pluralize(output.total_lines, 'line')}, {pluralize(output.total_bytes, 'byte')}"
-        yield f"[The whole output ({size}) is in {output.handle}. Read it in parts, or search it.]"
+        yield f"[The whole output ({size}) is in {output.handle}. {advice}]"
         if output.kept_bytes < output.total_bytes:
             yield f"[Only {output.kept_bytes:,} bytes of it were kept: its beginning and its end.]"
 

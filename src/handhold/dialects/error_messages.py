@@ -33,7 +33,7 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.NotDirectory():
             return f"Part of the path {path} is a file, not a folder. Check the path."
         case e.RollbackIncomplete(paths=paths):
-            return f"A change to {format_list(paths)} failed halfway and is not rolled back yet. It will be rolled back before the next call; then try again."
+            return f"A change to {format_list(paths)} failed halfway and is not rolled back yet. The next call rolls it back first. Try again."
         case e.NotRegularFile():
             return f"{path} is a pipe, a socket or a device. Choose a regular file."
         case e.SymlinkLoop():
@@ -46,15 +46,15 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"{path} already exists. Read it and edit it, or choose another path."
         # --- contents
         case e.BinaryFile(size=size):
-            return f"{path} is a binary file ({size:,} bytes) and cannot be shown or edited as text."
-        case e.TooLarge(size=size, most=most):
-            return f"{path} is too large ({size / MIB:.1f} MB; the limit is {most / MIB:.1f} MB). Read it in parts, or change it with a command."
+            return f"{path} is a binary file ({size:,} bytes) and cannot be shown or edited as text. Inspect it with a command."
+        case e.TooLarge():
+            return f"{format_too_large(error)} Read it in parts, or change it with a command."
         case e.PageTooLong(chars=chars, most=most):
             return f"The requested lines have {chars:,} characters; a page holds at most {most:,}. Use a smaller limit."
         case e.NeedsSeparateRead():
             return f"{path} is not plain text. Read it on its own."
         case e.BrokenFile(medium=medium, because=because):
-            return f"{path} cannot be shown as a {medium.upper()}: {truncate(because)}. The file is damaged, or it is not a {medium.upper()}."
+            return f"{path} cannot be shown as a {medium.upper()}: {truncate(because)}. The file is damaged or not a {medium.upper()}. Ask the user for an intact copy."
         case e.EncryptedPdf():
             return f"{path} is encrypted and opens only with a password. Ask the user for a copy without one."
         case e.TooManyPixels(width=width, height=height, most=most):
@@ -62,11 +62,14 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.ConversionLimitExceeded(resource=resource):
             return f"Showing {path} takes more {resource} than allowed. Make a simpler or smaller copy with a command."
         case e.NoSuchPage(count=count):
-            return f"{path} has {pluralize(count, 'page')}; none of the requested pages exists."
+            last = f"The last page of {path} is {count}." if count else f"{path} has no pages."
+            return f"None of the requested pages exists. {last}"
         case e.PagesNotSupported():
             return f"{path} is not a PDF. Leave out `pages`."
+        case e.PastEnd(lines=0):
+            return f"{path} is empty."
         case e.PastEnd(offset=offset, lines=lines):
-            return f"{path} has {pluralize(lines, error.unit)}; {error.unit} {offset} is past its end."
+            return f"{path} has {pluralize(lines, error.unit)}; {error.unit} {offset} is past its end. Start at {error.unit} {lines} or before."
         case e.Unencodable(encoding=encoding, characters=characters):
             codes = format_list((f"U+{ord(char):04X}" for char in characters), max_items=10)
             return f"{path} is stored as {encoding}, which cannot represent {codes}. Write the new text without these characters."
@@ -85,13 +88,11 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.NoMatch(old=""):
             return "The text to replace is empty, which is only allowed as the first edit of a new file. Quote the text to replace."
         case e.NoMatch():
-            return f"The text to replace is not in {path}. Quote it exactly as it is in the file."
+            return f"The text to replace is not in {path}. Quote it exactly as in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return (
-                f"The text to replace is in {path} {len(lines)} times. Quote more of the lines around the one you mean."
-            )
+            return f"The text to replace is in {path} {len(lines)} times. Quote more lines around the one you mean."
         case e.UnexpectedCount(wanted=wanted, lines=lines):
-            return f"The text to replace is in {path} {len(lines)} times instead of the expected {wanted}, so nothing was changed. Read the file again, and quote more of the lines around the places you mean."
+            return f"The text to replace is in {path} {len(lines)} times instead of the expected {wanted}, so nothing was changed. Read the file again, and quote more lines around the places you mean."
         case e.OverlappingMatches(lines=lines):
             return f"The text to replace is in {path} {len(lines)} times, and these places overlap, so they cannot all be replaced. Quote a longer text."
         # --- notebooks
@@ -108,10 +109,10 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"Line {line} of the patch is {found}; expected {wanted}. Nothing was changed. Correct the patch and send all of it again."
         case e.HunkMismatch(hunk=hunk, line=line, scope=scope) if scope:
             after = " after the previous hunk" if hunk > 1 else ""
-            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{truncate(scope.strip())}" after @@, but no such line was found{after}. No file was changed. Quote that line exactly as it is in the file, or leave it out.'
+            return f'Hunk {hunk} of {path} (line {line} of the patch) names "{truncate(scope.strip())}" after @@, but no such line was found{after}. No file was changed. Quote that line exactly as in the file, or leave it out.'
         case e.HunkMismatch(hunk=hunk, line=line):
             after = " after the previous hunk" if hunk > 1 else ""
-            return f"The old lines of hunk {hunk} of {path} (line {line} of the patch) were not found{after}. No file was changed. Quote them exactly as they are in the file, below the line after @@ if there is one."
+            return f"Hunk {hunk} of {path} (line {line} of the patch) does not match the file{after}. No file was changed. Its context and removed lines must match the file and follow the line that @@ names, if any."
         case e.HunkAmbiguous(hunk=hunk, line=line, lines=lines):
             return f"Hunk {hunk} of {path} (line {line} of the patch) fits in {len(lines)} places: lines {format_list(lines)}. No file was changed. Quote more lines around the one you mean, or name its class or function after @@."
         case e.IsLink(target=target):
@@ -132,20 +133,22 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"The command was not run: {because}."
         case e.NoSuchJob(job=job, known=known):
             there = (
-                f"The background commands are {format_list(known)}." if known else "There are no background commands."
+                f"Use {'one of ' if len(known) > 1 else ''}{format_list(known)}."
+                if known
+                else "None exist; start it again."
             )
             return f"No background command is named {truncate(job)}. {there}"
         case e.UnkillableProcess():
-            return "The command could not be killed: one of its processes hangs in the kernel, perhaps waiting for a file system that does not respond. If it ran in the sandbox, its changes were discarded; if it ran directly on the workspace, they may remain."
+            return "The command could not be killed: one of its processes hangs in the kernel, perhaps waiting for an unresponsive file system. Changes made in the sandbox were discarded; changes made directly on the workspace may remain. Tell the user."
         case e.Cancelled():
             return "The command was cancelled, and all its processes were killed. Its changes were discarded."
         case e.ExtraMissing(extra=extra):
             return f"This needs handhold[{extra}], which is not installed. Ask the user to install it."
         # --- policy
         case e.Denied(because=because, of_command=True):
-            return f"Denied: {format_reason(because)}. The command was not run."
+            return f"Denied, not run: {format_reason(because)}. Ask the user."
         case e.Denied(because=because, rule="mode read-only"):
-            return f"Denied: {format_reason(because)}. Describe the change to {path} instead."
+            return f"Denied: {format_reason(because)}. Tell the user how to change {path}."
         case e.Denied(because=because, remedy=""):
             return f"Denied for {path}: {because.rstrip('.')}."
         case e.Denied(because=because, remedy=remedy):
@@ -159,17 +162,17 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.NotApproved(because=because, approval=approval, unasked=unasked):
             how = ""
             if approval:
-                how = f" A person can allow exactly this with `handhold approve {approval}`; then send it again."
+                how = f" A person can allow exactly this with `handhold approve {approval}`; then repeat this call."
             elif unasked:
-                how = f" The question was not kept: {unasked}."
+                how = f" The question was not saved: {unasked}."
             return f"{format_subject(error)} needs approval, and nobody is there to give it. Reason: {format_reason(because)}. Tell the user what you wanted to do.{how}"
         case e.NoPendingApproval(wanted=wanted, because=because):
             return f"No question is waiting under {truncate(wanted)}: {because}."
         case e.ReadOnly():
-            return f"{path} is in a read-only folder. Write somewhere else, or describe the change instead."
+            return f"{path} is in a read-only folder. Write somewhere else, or tell the user how to change it."
         # --- undo
-        case e.NothingToUndo(wanted=wanted):
-            return f"There is nothing to undo: {truncate(wanted)}."
+        case e.NothingToUndo(wanted=wanted, verb=verb):
+            return f"Nothing to {verb}: {truncate(wanted)}."
         case e.UndoConflict(paths=paths):
             return f"Nothing was undone: {format_list(paths)} changed since, and that change would be lost. Undo the later change first."
         case e.PartialUndo(verb=verb, done=done, left=left, because=because, paths=paths):
@@ -189,7 +192,7 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.Busy(seconds=seconds):
             return f"{path} is locked by another process, which did not release it within {seconds:g} seconds. Nothing was changed. Try again."
         case e.StateDamaged(because=because):
-            return f"The stored state at {path} is damaged: {because}. Nothing was done. Ask the user to look at it."
+            return f"The stored state at {path} is damaged: {because}. Nothing was done. Ask the user to run `handhold log --verify`."
         case _:
             return format_unknown_error(error)
 
@@ -202,6 +205,10 @@ def format_bad_arguments(error: e.BadArguments) -> str:
     if error.got == UNKNOWN_ARGUMENT:
         return f"{name} is not an argument of {error.tool}. Use {error.wanted}.{example}"
     return f"{name} must be {error.wanted} (got {error.got}).{example}"
+
+
+def format_too_large(error: e.TooLarge) -> str:
+    return f"{truncate(error.path)} is too large ({error.size / MIB:.1f} MB; the limit is {error.most / MIB:.1f} MB)."
 
 
 def format_subject(error: e.NotApproved) -> str:

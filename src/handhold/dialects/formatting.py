@@ -41,6 +41,11 @@ def format_ranges(spans: Sequence[tuple[int, int]]) -> str:
     return format_list(f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
 
 
+def format_span(noun: str, first: int, last: int) -> str:
+    """Lines 2-4, or line 2."""
+    return f"{noun}s {first}-{last}" if last > first else f"{noun} {first}"
+
+
 def replace_surrogates(text: str) -> str:
     """Text that can be encoded as UTF-8: an unpaired surrogate becomes U+FFFD."""
     return replace_undecodable(text)

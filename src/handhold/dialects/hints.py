@@ -20,7 +20,7 @@ from handhold.core.errors import (
 from handhold.core.results import EditResult, NotebookResult, PatchResult, Result, TextResult, WriteResult
 from handhold.core.text.encoding import REPLACEMENT_CHAR
 from handhold.core.text.lines import split_lines
-from handhold.dialects.formatting import format_list, format_ranges, format_row, truncate
+from handhold.dialects.formatting import format_list, format_ranges, format_row, format_span, truncate
 
 OFFSET_CONTINUATION = "Continue with offset={next}."
 MAX_NOTES_CHARS = 6000  # characters of one block
@@ -37,7 +37,7 @@ ENCODING_REASONS = {
 }
 NO_MATCH_REASONS = {
     "whitespace": "Only whitespace differs from these lines",
-    "stale": "Changed or misquoted: most of its lines are in the file, but not all of them. The nearest lines are",
+    "stale": "Changed or misquoted: most of the quoted lines are in the file, but not all. The nearest lines are",
     "absent": "Not in the file as quoted. The nearest lines are",
 }
 
@@ -97,7 +97,7 @@ def _format_line_range(page: TextResult) -> str:
     last = page.first + len(page.lines) - 1
     of = f" of {page.total}" if page.total is not None else ""
     left = f" {page.omitted_lines} more requested lines were left out." if page.omitted_lines else ""
-    return f"Lines {page.first}-{last}{of}.{left}"
+    return f"{format_span('Line', page.first, last)}{of}.{left}"
 
 
 def _format_edit_notes(edited: EditResult) -> Iterator[str]:
@@ -127,7 +127,8 @@ def _format_patch_notes(patched: PatchResult) -> Iterator[str]:
 # --- errors
 
 
-def format_error_notes(error: ToolError) -> Iterator[str]:
+def format_error_notes(error: ToolError, separator: str = "→") -> Iterator[str]:
+    """`separator` is what the dialect shows between the number of a line and its text."""
     match error:
         case NotFound(near=near) if near:
             yield f"[Did you mean {'one of ' if len(near) > 1 else ''}{format_list(near, max_items=5)}?]"
@@ -136,9 +137,9 @@ def format_error_notes(error: ToolError) -> Iterator[str]:
         case Stale():
             yield from _format_stale_notes(error)
         case NoMatch(old=old) if old:
-            yield from _format_no_match_notes(error)
+            yield from _format_no_match_notes(error, separator)
         case HunkMismatch(old=old, scope=scope, nearest=nearest) if old or scope:
-            yield from _format_hunk_mismatch_notes(scope or old, nearest)
+            yield from _format_hunk_mismatch_notes(scope or old, nearest, separator)
         case HunkAmbiguous(matched_by=strategy) if strategy != "exact":
             yield f"[The places are the same except for {strategy}.]"
         case Ambiguous(lines=lines, matched_by=strategy):
@@ -163,15 +164,15 @@ def _format_stale_notes(stale: Stale) -> Iterator[str]:
         yield "[More has changed than is shown here. Read the file again.]"
 
 
-def _format_no_match_notes(error: NoMatch) -> Iterator[str]:
+def _format_no_match_notes(error: NoMatch, separator: str) -> Iterator[str]:
     if error.again:
         where = f" from line {error.nearest.first}" if error.nearest else ""
         yield f"[The same call failed just before and will fail again. Read the file again{where} and quote what is there.]"
     if error.nearest is None:
-        yield "[Not in the file: none of its lines is there.]"
+        yield "[Not in the file: none of the quoted lines is there.]"
         return
     yield f"[{NO_MATCH_REASONS[error.kind]}:]"
-    yield from _format_region(error.nearest)
+    yield from _format_region(error.nearest, separator)
     differing = (
         f"[Line {each.number} has {_quote_text(each.there)} where you quoted {_quote_text(each.quoted)}.]"
         for each in error.differs
@@ -183,9 +184,9 @@ def _quote_text(text: str | None) -> str:
     return "nothing" if text is None else repr(truncate(text, MAX_DIFFERENCE_QUOTE_CHARS))
 
 
-def _format_region(region: Region) -> Iterator[str]:
+def _format_region(region: Region, separator: str) -> Iterator[str]:
     rows = (
-        format_row(number, truncate(text, MAX_REGION_LINE_CHARS))
+        format_row(number, truncate(text, MAX_REGION_LINE_CHARS), separator)
         for number, text in enumerate(region.lines, region.first)
     )
     yield from _limit_chars(rows, MAX_REGION_CHARS)
@@ -199,15 +200,15 @@ def _limit_chars(rows: Iterable[str], remaining: int) -> Iterator[str]:
         yield text
 
 
-def _format_hunk_mismatch_notes(old: str, nearest: Region | None) -> Iterator[str]:
+def _format_hunk_mismatch_notes(old: str, nearest: Region | None, separator: str) -> Iterator[str]:
     if nearest is None:
-        yield "[Not in the file: none of its lines is there.]"
+        yield "[Not in the file: none of the quoted lines is there.]"
         return
     if _remove_whitespace(split_lines(old)) in _remove_whitespace(nearest.lines):
         yield "[Only whitespace differs from these lines:]"
     else:
         yield "[Not in the file as quoted. The nearest lines are:]"
-    yield from _format_region(nearest)
+    yield from _format_region(nearest, separator)
 
 
 def _remove_whitespace(lines: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from handhold.core.errors import BadArguments
 from handhold.core.requests import CellAction, NotebookEdit
 from handhold.core.results import CellOutput, CellView, NotebookEditResult, NotebookResult, TextResult
 from handhold.dialects.arguments import MISSING, describe_value
-from handhold.dialects.formatting import format_row, pluralize, truncate
+from handhold.dialects.formatting import format_row, format_span, pluralize, truncate
 
 ACTION_VERBS = {
     "replace": "Replaced",
@@ -80,11 +80,11 @@ def format_notebook(notebook: NotebookResult, phrases: NotebookPhrases = DEFAULT
 def format_notes(notebook: NotebookResult, phrases: NotebookPhrases = DEFAULT_PHRASES) -> Iterator[str]:
     if notebook.has_more:
         last = notebook.first + len(notebook.cells) - 1
-        yield f"[Cells {notebook.first}-{last} of {notebook.total}. {phrases.continuation.format(next=last + 1, skip=last)}]"
+        yield f"[{format_span('Cell', notebook.first, last)} of {notebook.total}. {phrases.continuation.format(next=last + 1, skip=last)}]"
     if not phrases.can_edit_cells:
         yield EDIT_AS_TEXT_NOTE
     elif not notebook.is_editable:
-        yield "[Its cells cannot be edited: only nbformat 4 is supported.]"
+        yield "[Edit it as text: only nbformat 4 can be edited by cell.]"
     elif notebook.has_numbered_cells:
         yield "[Cells without an id are named by their number, which changes when a cell before them is added or deleted.]"
 

@@ -40,7 +40,7 @@ from handhold.pipeline.session import Session
 
 QUEUE_FULL = (
     "too many questions, or too long ones, are already waiting."
-    " A person can answer them with `handhold approve`; then send it again"
+    " A person can answer them with `handhold approve`; then repeat this call"
 )
 DIFF_TOO_LONG = "the change is too long to be shown. Make it in smaller steps"
 

@@ -72,7 +72,11 @@ class Authorizer:
         """Whether today's policy allows this undo or redo; `within` are the entries of folders that are moved whole."""
         findings = self._reviewer.review_reversal(files, within)
         decision = self._decide(ApprovalRequest(call, files, "", (), str, wait), findings)
-        return decision if decision.verdict == "approved" else CallDecision("allowed", "the host asked for it")
+        return (
+            decision
+            if decision.verdict == "approved"
+            else CallDecision("allowed", "requested by the user or the application")
+        )
 
     def _decide(self, request: ApprovalRequest, findings: Sequence[PolicyFinding]) -> CallDecision:
         worst = max(findings, key=lambda each: severity(each.decision), default=None)

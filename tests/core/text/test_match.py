@@ -45,10 +45,10 @@ TABLE = (
     Row("indentation", "a:\n  b:\n    c\n", "a:\n\tb:\n\t\tc", "a:\n\tb:\n\t\tc\n\t\td", "a:\n  b:\n    c\n    d\n"),
     Row("indentation and punctuation", "x:\n    ‘a’\n    b\n", "'a'\nb", "'a'\nc", "x:\n    ‘a’\n    c\n"),
     Row("blank lines around it", "a\nb\nc\n", "\n\na\nb\n\n", "\n\na\nB\n\n", "a\nB\nc\n"),
-    Row("blanks", "a\n\nb\nc\n", "a\nb\nc", "a\nb\nd", "a\n\nb\nd\n"),
-    Row("blanks", "a\nb\nc\n", "a\n\nb\nc", "a\n\nb\nd", "a\nb\nd\n"),
-    Row("blanks", "x   =   1\nb\n", "x = 1\nb", "x = 1\nc", "x   =   1\nc\n"),
-    Row("blanks", "go(\n    1,\n)\nb\n", "go(1,)\nb", "go(1,)\nc", "go(\n    1,\n)\nc\n"),
+    Row("spacing and wrapping", "a\n\nb\nc\n", "a\nb\nc", "a\nb\nd", "a\n\nb\nd\n"),
+    Row("spacing and wrapping", "a\nb\nc\n", "a\n\nb\nc", "a\n\nb\nd", "a\nb\nd\n"),
+    Row("spacing and wrapping", "x   =   1\nb\n", "x = 1\nb", "x = 1\nc", "x   =   1\nc\n"),
+    Row("spacing and wrapping", "go(\n    1,\n)\nb\n", "go(1,)\nb", "go(1,)\nc", "go(\n    1,\n)\nc\n"),
     Row("lines left out", "def f():\n    a\n    b\n    c\n    d\n", "def f():\n    ...\n    d", "def f():\n    ...\n    D", "def f():\n    a\n    b\n    c\n    D\n"),
     Row("code fence", "a\nb\n", "```py\na\nb\n```", "```py\na\nc\n```", "a\nc\n"),
     Row("line numbers", "x\na\nb\n", "  2→a\n  3→b", "  2→a\n  3→c", "x\na\nc\n"),
@@ -56,8 +56,8 @@ TABLE = (
     Row("escaped quotes", 'say("a")\nb\n', 'say(\\"a\\")\nb', 'say(\\"b\\")\nb', 'say("b")\nb\n'),
     Row("entities", "a < b\nc\n", "a &lt; b\nc", "a &lt; b\nd", "a < b\nd\n"),
     Row("code fence, line numbers, indentation", "if x:\n\ta\n\tb\n", "```\n2: a\n3: b\n```", "```\n2: a\n3: c\n```", "if x:\n\ta\n\tc\n"),
-    Row("a slip in one line", "def total(self):\n    x\n    return y\n", "def toal(self):\n    x\n    return y", "def toal(self):\n    x\n    return z", "def total(self):\n    x\n    return z\n"),
-    Row("one line that is not to be changed", "# says now\na = 1\nb = 2\nvalue = compute(3)\nd\n", "# said then\na = 1\nb = 2\nvalue = compute(3)\nd", "# said then\na = 1\nb = 2\nvalue = compute(4)\nd", "# says now\na = 1\nb = 2\nvalue = compute(4)\nd\n", "bold"),
+    Row("a typo in one line", "def total(self):\n    x\n    return y\n", "def toal(self):\n    x\n    return y", "def toal(self):\n    x\n    return z", "def total(self):\n    x\n    return z\n"),
+    Row("one context line", "# says now\na = 1\nb = 2\nvalue = compute(3)\nd\n", "# said then\na = 1\nb = 2\nvalue = compute(3)\nd", "# said then\na = 1\nb = 2\nvalue = compute(4)\nd", "# says now\na = 1\nb = 2\nvalue = compute(4)\nd\n", "bold"),
 )  # fmt: skip
 
 

@@ -20,6 +20,14 @@ PATH_PREFIX = b"./"  # before every name, so that none is taken for an option
 
 FD_PATH = b"/proc/self/fd/%d"
 
+PLAIN_REGEX_ERRORS = {
+    "unclosed group": "a ')' is missing",
+    "unopened group": "a '(' is missing",
+    "unclosed character class": "a ']' is missing",
+    "unclosed counted repetition": "a '}' is missing",
+    "repetition operator missing expression": "an operator such as '*' has nothing before it to repeat",
+}
+
 ERROR_LINE = re.compile(rb"^(?:rg: )?(.*): [^:]* \(os error (\d+)\)$", re.MULTILINE)
 
 
@@ -73,7 +81,8 @@ class RipgrepCommand(SearchRun):
             glob = self.request.pattern if isinstance(self.request, Glob) else self.request.glob
             return BadGlob(glob, stderr.partition("': ")[2])
         if exit_code == 2 and "regex" in stderr:
-            return BadRegex(self.request.pattern, stderr.rpartition("error: ")[2].partition("\n")[0])
+            message = stderr.rpartition("error: ")[2].partition("\n")[0]
+            return BadRegex(self.request.pattern, PLAIN_REGEX_ERRORS.get(message, message))
         first = stderr.partition("\n")[0]  # the rest is for developers of ripgrep
         return EngineFailed(f"ripgrep failed: {first[:200] or exit_code}")
 

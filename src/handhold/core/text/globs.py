@@ -77,7 +77,7 @@ class GlobParser:
                 case _:
                     self.push(*map(ByteClass, encode_literal(char)))
         if len(self.groups) > 1:
-            raise self.error("a '{' is not closed")
+            raise self.error("a '}' is missing")
         return (ANYTHING,) if self.branch == [ANY_FOLDERS] else tuple(self.branch)
 
     @property
@@ -95,7 +95,7 @@ class GlobParser:
 
     def close_group(self) -> None:
         if len(self.groups) == 1:
-            raise self.error("a '}' has no matching '{'")
+            raise self.error("a '{' is missing")
         branches = tuple(tuple(branch) for branch in self.groups.pop() if branch)
         self.push(Alternatives(branches or ((),)))
 
@@ -134,7 +134,7 @@ class GlobParser:
             self.position += 1
             if not char:
                 if not self.lenient:
-                    raise self.error("a '[' is not closed")
+                    raise self.error("a ']' is missing")
                 self.position = start
                 return self.push(*map(ByteClass, encode_literal("[")))
             if char == "]" and not first:

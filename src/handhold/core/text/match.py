@@ -210,12 +210,12 @@ STRATEGIES = (
     MatchStrategy("indentation", by_line(STRIP_KEY), "safe"),
     MatchStrategy("indentation and punctuation", by_line(STRIP_PLAIN_KEY), "safe"),
     MatchStrategy("blank lines around it", by_line(STRIP_PLAIN_KEY, trim_blank_edges=True), "safe"),
-    MatchStrategy("blanks", match_ignoring_whitespace, "safe"),
+    MatchStrategy("spacing and wrapping", match_ignoring_whitespace, "safe"),
     MatchStrategy("lines left out", match_with_omissions, "safe"),
 )
 FUZZY_STRATEGIES = (
-    MatchStrategy("a slip in one line", typo_match.match_typo, "safe"),
-    MatchStrategy("one line that is not to be changed", typo_match.match_outdated, "bold"),
+    MatchStrategy("a typo in one line", typo_match.match_typo, "safe"),
+    MatchStrategy("one context line", typo_match.match_outdated, "bold"),
 )
 """Approximate strategies: tried when no repaired quote was found."""
 

@@ -104,7 +104,7 @@ class RegexTranslator:
                 self.position += 1
                 self.emit(f"[^{NEVER_MATCHED}]" if char == "." else re.escape(char))
         if self.group_starts:
-            raise self.error("unclosed group")
+            raise self.error("a ')' is missing")
         return "".join(self.output) + ")" * len(self.flag_groups[0])
 
     def error(self, because: str) -> BadRegex:
@@ -211,7 +211,7 @@ class RegexTranslator:
 
     def close_group(self) -> None:
         if not self.group_starts:
-            raise self.error("unopened group")
+            raise self.error("a '(' is missing")
         self.position += 1
         start = self.group_starts.pop()
         group = "".join(self.output[start:]) + ")" * (len(self.flag_groups.pop()) + 1)
@@ -228,7 +228,7 @@ class RegexTranslator:
         first = True
         while (char := self.pattern[self.position : self.position + 1]) != "]" or first:
             if not char:
-                raise self.error("unclosed character class")
+                raise self.error("a ']' is missing")
             if char == "[" and not self.pattern.startswith("[:", self.position):
                 raise self.error("a class within a class is not known here; write \\[ for the character")
             if self.pattern[self.position : self.position + 2] in ("&&", "--", "~~") and not first:

@@ -25,7 +25,7 @@ def relativize_pattern(pattern: str, place: str) -> str:
     while pattern.startswith("./"):
         pattern = pattern[2:].lstrip("/")
     if ".." in pattern.split("/"):
-        raise BadGlob(pattern, "it leads out of the folder; search from a parent folder instead")
+        raise BadGlob(pattern, "leave out '..' and search from another folder instead")
     require_glob(pattern)
     return pattern
 

@@ -44,7 +44,7 @@ def relativize_glob(glob: str, place: str) -> str:
 def require_pattern(pattern: str) -> None:
     """Raise BadPattern for a pattern that no line can match."""
     if not pattern:
-        raise BadPattern(pattern, "it is empty")
+        raise BadPattern(pattern, "it is empty; give the text to search for")
     if "\n" in pattern:
         raise BadPattern(pattern, "it has a line break, but each line is searched separately; search for one line")
     if because := explain_unusable(pattern):

@@ -25,7 +25,7 @@ INCOMPLETE_SKIP_REASONS: frozenset[SkipReason] = frozenset({"too large", "unread
 def require_glob(pattern: str) -> None:
     """Raise BadGlob for an invalid glob."""
     if not pattern.strip():
-        raise BadGlob(pattern, "it is empty")
+        raise BadGlob(pattern, "it is empty; use ** for all files")
     if because := explain_unusable(pattern):
         raise BadGlob(pattern, because)
     validate_glob(pattern)

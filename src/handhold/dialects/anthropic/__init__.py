@@ -25,6 +25,7 @@ COMMAND_TIMEOUT_SECONDS = 120.0
 class Anthropic(BaseDialect):
     name = "anthropic"
     continuation = "Continue with view_range=[{next}, -1]."
+    number_separator = "\t"
     options = DialectOptions(matching="safe", hints=True, absolute_paths=True, shell_persists="exports", folder_depth=2)
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:

@@ -17,7 +17,7 @@ from handhold.core.results import (
     WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.error_messages import format_plain_error, format_too_large
 from handhold.dialects.formatting import format_row, pluralize, truncate
 from handhold.dialects.hints import append_notes
 from handhold.dialects.searches import SearchPhrases, format_empty_result, format_search_notes, format_tree
@@ -59,7 +59,7 @@ def format_result(request: Request, result: Result) -> str:
                 [f"{what} in {truncate(result.path)}. The lines around it are now:", *format_snippet(result)]
             )
         case RunResult():
-            return commands.format_command(result)
+            return commands.format_command(result, output_advice="View it in parts with view_range.")
         case RestartResult():
             return "The shell was restarted."
         case _:
@@ -85,16 +85,22 @@ def format_snippet(edited: EditResult) -> Iterator[str]:
 def format_error(error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.NoMatch(old=old) if old:
-            return f"old_str is not in {truncate(error.path)}, so nothing was replaced. Quote it exactly as it is in the file, without line numbers."
+            return f"old_str is not in {truncate(error.path)}, so nothing was replaced. Quote it exactly as in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return f"old_str is in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more of the lines around the one you mean."
+            return f"old_str is in {truncate(error.path)} {len(lines)} times, so nothing was replaced. Quote more lines around the one you mean."
         case e.NotFound():
             return f"{truncate(error.path)} does not exist. View its folder to find the path."
         case e.Unread():
             return f'{truncate(error.path)} has not been viewed yet. View it with command="view" before changing it.'
         case e.Stale(complete=True) if hints:
             return f"{truncate(error.path)} has changed since you last read it, so nothing was written."
+        case e.TooLarge():
+            return f"{format_too_large(error)} View it in parts with view_range, or change it with bash."
+        case e.BinaryFile(size=size):
+            return f"{truncate(error.path)} is a binary file ({size:,} bytes) and cannot be shown or edited as text. Inspect it with bash."
+        case e.PastEnd(lines=0):
+            return f"{truncate(error.path)} is empty. Leave out view_range; to insert text, use insert_line=0."
         case e.PastEnd(offset=offset, lines=lines):
-            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; {error.unit} {offset} is past its end."
+            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; {error.unit} {offset} is past its end. Use a {error.unit} up to {lines}."
         case _:
             return format_plain_error(error)

@@ -113,7 +113,11 @@ def format_result(request: Request, result: Result) -> str:
         case PatchResult(files=files):
             return f"Applied a patch to {format_list(file.path for file in files)}"
         case RunResult():
-            return commands.format_command(result, timeout_advice="Set a longer `timeout`, or set `run_in_background`.")
+            return commands.format_command(
+                result,
+                timeout_advice="Set a longer `timeout`, or set `run_in_background`.",
+                output_advice="Read it in parts with Read, or search it with Grep.",
+            )
         case JobResult():
             return commands.format_job(result, JOB_TOOL_NAMES)
         case RestartResult():
@@ -251,6 +255,8 @@ def format_wrapped_error(tool: str, error: e.ToolError) -> str:
             return f"{truncate(error.path)} is not a directory. Use Read to see a file."
         case e.BadRegex():
             return f"{format_plain_error(error)} To match special characters literally, escape them with a backslash."
+        case e.NoSuchJob(known=()):
+            return f"{format_plain_error(error).removesuffix('.')} with Bash and run_in_background."
         case e.NotFound():
             return "File does not exist."
         case e.IsDirectory():

@@ -17,7 +17,11 @@ def format_result(result: Result) -> str:
         case PatchResult():
             return "\n".join(["Success. Updated the following files:", *format_file_list(result)])
         case RunResult():
-            return commands.format_command(result, timeout_advice="Set a longer `timeout_ms`.")
+            return commands.format_command(
+                result,
+                timeout_advice="Set a longer `timeout_ms`.",
+                output_advice="Print parts of it, or search it, with shell.",
+            )
         case _:
             raise AssertionError(f"no tool of this dialect gives {type(result).__name__}")
 
@@ -32,6 +36,8 @@ def format_file_list(patched: PatchResult) -> Iterator[str]:
 
 def format_error(error: e.ToolError) -> str:
     match error:
+        case e.NotFound():
+            return f"{truncate(error.path)} does not exist. Find the path with shell."
         case e.AlreadyExists():
             return f"{truncate(error.path)} already exists, so nothing was changed. Use *** Update File, or delete it first in the same patch."
         case _:

@@ -160,6 +160,8 @@ def format_error_reason(tool: str, error: e.ToolError) -> str:
             return f"Text not found in {truncate(path)}"
         case e.NotFound(path=path):
             return f"File '{truncate(path)}' not found"
+        case e.PastEnd(path=path, offset=offset, lines=lines, unit=unit) if lines:
+            return f"{truncate(path)} has {pluralize(lines, unit)}; offset={offset - 1} is past its end. Use an offset up to {lines - 1}, counted from 0."
         case e.BadArguments(tool="execute", argument="timeout", got=got) if is_over_max_timeout(got):
             return f"timeout {got}s exceeds maximum allowed ({MAX_TIMEOUT_SECONDS:.0f}s)."
         case e.Denied(of_command=True) | e.NotApproved(of_command=True):

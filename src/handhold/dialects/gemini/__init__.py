@@ -25,7 +25,7 @@ MAX_LISTED_ENTRIES, MAX_SEARCH_RESULTS = 1000, 200
 
 class Gemini(BaseDialect):
     name = "gemini"
-    continuation = "Continue with offset={skip}."
+    continuation = "Continue with offset={skip}, counted from 0."
     options = DialectOptions(matching="safe", hints=True, absolute_paths=True, lists_folders=False)
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:

@@ -19,7 +19,7 @@ from handhold.core.results import (
     WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.error_messages import format_plain_error, format_too_large
 from handhold.dialects.formatting import pluralize, truncate
 from handhold.dialects.hints import append_notes
 from handhold.dialects.searches import (
@@ -31,7 +31,7 @@ from handhold.dialects.searches import (
 )
 
 NOTEBOOK_PHRASES = notebooks.NotebookPhrases(
-    "Continue with offset={skip}.", "; use search_file_content to search it", can_edit_cells=False
+    "Continue with offset={skip}, counted from 0.", "; use search_file_content to search it", can_edit_cells=False
 )
 SEARCH_PHRASES = SearchPhrases(
     next_page="",
@@ -83,7 +83,9 @@ def format_result(result: Result) -> str:
         case EditResult(path=path, steps=steps):
             return f"Successfully modified file: {path} ({steps[0].match_count} replacements)."
         case RunResult():
-            return commands.format_command(result)
+            return commands.format_command(
+                result, output_advice="Read it in parts with read_file, or search it with search_file_content."
+            )
         case ListResult() | GlobResult() | GrepResult():
             return append_notes(
                 "\n".join(format_search(result)), format_search_notes(result, PHRASES_BY_RESULT[type(result)])
@@ -133,17 +135,23 @@ def get_basename(path: str) -> str:
 def format_error(error: e.ToolError, *, hints: bool) -> str:
     match error:
         case e.NoMatch(old=old) if old:
-            return f"Failed to edit, 0 occurrences found for old_string in {truncate(error.path)}. Nothing was changed. Quote it exactly as it is in the file."
+            return f"Failed to edit, 0 occurrences found for old_string in {truncate(error.path)}. Nothing was changed. Quote it exactly as in the file, without line numbers."
         case e.Ambiguous(lines=lines):
-            return f"Failed to edit, expected 1 occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Quote more of the lines around the one you mean, or set expected_replacements."
+            return f"Failed to edit, expected 1 occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Quote more lines around the one you mean, or set expected_replacements."
         case e.UnexpectedCount(wanted=wanted, lines=lines):
             return f"Failed to edit, expected {wanted} occurrences but found {len(lines)} for old_string in {truncate(error.path)}. Nothing was changed. Set expected_replacements={len(lines)} to replace all of them, or quote more lines around those you mean."
         case e.NotFound():
             return f"{truncate(error.path)} does not exist. Find the path with glob or list_directory."
         case e.Unread():
             return f"{truncate(error.path)} has not been read yet. Read it with read_file before changing it."
+        case e.PastEnd(offset=offset, lines=lines) if lines:
+            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; offset={offset - 1} is past its end. Use an offset up to {lines - 1}, counted from 0."
+        case e.TooLarge():
+            return f"{format_too_large(error)} Read it in parts with read_file, or change it with run_shell_command."
+        case e.BadRegex():
+            return f"{format_plain_error(error)} To match special characters literally, escape them with a backslash."
         case e.BinaryFile():
-            return f"Cannot display content of binary file: {truncate(error.path)}"
+            return f"Cannot display content of binary file: {truncate(error.path)}. Inspect it with run_shell_command."
         case e.Stale(complete=True) if hints:
             return f"{truncate(error.path)} has changed since you last read it, so nothing was written."
         case _:

@@ -26,8 +26,8 @@ from handhold.core.results import (
     WriteResult,
 )
 from handhold.dialects import commands, media, notebooks
-from handhold.dialects.error_messages import format_plain_error
-from handhold.dialects.formatting import format_row, pluralize, truncate
+from handhold.dialects.error_messages import format_plain_error, format_too_large
+from handhold.dialects.formatting import format_row, format_span, pluralize, truncate
 from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
 from handhold.dialects.searches import (
     AnySearchResult,
@@ -84,7 +84,7 @@ def format_result(request: Request, result: Result) -> str:
             return append_notes("\n".join(format_search(result)), format_search_notes(result, READ_FOLDER_PHRASES))
         case UnchangedResult(first=first, last=last):
             of = f" of {result.total}" if result.total is not None else ""
-            return f"[{truncate(result.path)} is unchanged since you read it (lines {first}-{last}{of}).]"
+            return f"[{truncate(result.path)} is unchanged since you read it ({format_span('line', first, last)}{of}).]"
         case ImageResult() | PdfResult() | NotebookResult():
             return media.format_media(result, notebooks.DEFAULT_PHRASES, with_page_hint=True)
         case NotebookEditResult():
@@ -111,7 +111,11 @@ def format_result(request: Request, result: Result) -> str:
         case PatchResult(files=files):
             return "\n".join([f"Patched {pluralize(len(files), 'file')}:", *format_patched_files(files)])
         case RunResult():
-            return commands.format_command(result, timeout_advice="Set a longer `timeout`, or set `background`.")
+            return commands.format_command(
+                result,
+                timeout_advice="Set a longer `timeout`, or set `background`.",
+                output_advice="Read it in parts with read_file, or search it with grep.",
+            )
         case JobResult():
             return commands.format_job(result, JOB_TOOL_NAMES)
         case RestartResult():
@@ -207,6 +211,12 @@ def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
             return f"{truncate(error.path)} is not plain text. Read it on its own with read_file."
         case e.IsDirectory():
             return f"{truncate(error.path)} is a folder. List it with list_files, or give the path of a file in it."
+        case e.TooLarge():
+            return f"{format_too_large(error)} Read it in parts with read_file, or change it with bash."
+        case e.BinaryFile(size=size):
+            return f"{truncate(error.path)} is a binary file ({size:,} bytes) and cannot be shown or edited as text. Inspect it with bash."
+        case e.NoSuchJob(known=()):
+            return f"{format_plain_error(error).removesuffix('.')} with bash and background=true."
         case e.NotNotebook():
             return f"{format_plain_error(error)} Change its text with edit_file instead."
         case e.NotDirectory() if tool in ("list_files", "glob"):
@@ -218,7 +228,7 @@ def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
         case e.PastEnd(lines=0):
             return f"[{truncate(error.path)} is empty.]"
         case e.PastEnd(lines=lines):
-            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; offset={error.offset} is past its end."
+            return f"{truncate(error.path)} has {pluralize(lines, error.unit)}; offset={error.offset} is past its end. Use an offset up to {lines}."
         case e.AlreadyExists():
             return f"{truncate(error.path)} already exists, and an empty old_string only creates new files. Read it with read_file and quote the text to replace in old_string."
         case e.Stale(complete=True) if hints:
@@ -226,7 +236,7 @@ def format_error(tool: str, error: e.ToolError, *, hints: bool) -> str:
         case e.NoChange():
             return "old_string and new_string are the same, so there is nothing to change."
         case e.NoMatch(old=old) if old:
-            return f"{name_old_string(tool, old)} is not in {truncate(error.path)}, so nothing was changed. Quote it exactly as it is in the file, without line numbers."
+            return f"{name_old_string(tool, old)} is not in {truncate(error.path)}, so nothing was changed. Quote it exactly as in the file, without line numbers."
         case e.Ambiguous(old=old, lines=lines):
             return f"{name_old_string(tool, old)} is in {truncate(error.path)} {len(lines)} times, so nothing was changed. Quote more lines around the one you mean, or set replace_all=true to change all of them."
         case _:
