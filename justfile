@@ -74,7 +74,7 @@ nightly:
     }
     just() { "{{just_executable()}}" "$@"; }
     step "just check" just check
-    step "tests" "{{bin}}/pytest" -n 2 --dist worksteal -m "not alone"
+    step "tests" "{{bin}}/pytest" -n 3 --dist worksteal -m "not alone"
     step "tests that measure time" "{{bin}}/pytest" -n 0 -m alone
     step "just crash-full" just crash-full
     step "just fuzz 10" just fuzz 10
@@ -122,7 +122,7 @@ test *args:
     #!/usr/bin/env bash
     set -euo pipefail
     some() { "{{bin}}/pytest" "$@" || [ $? -eq 5 ]; }  # 5: none was selected
-    some -n 2 --dist worksteal -m "not alone" "$@"
+    some -n 3 --dist worksteal -m "not alone" "$@"
     some -n 0 -m alone "$@"
 
 # Run every benchmark in bench/, or those named: just bench read grep

@@ -73,7 +73,7 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads_over_http_either(tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(scaled(300, 3_000))
 def test_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing(tmp_path: Path):
-    clients, minutes = scaled(16, 32), 30.0 if NIGHTLY else 0.25
+    clients, minutes = scaled(16, 32), 10.0 if NIGHTLY else 0.25
     report = loaded(tmp_path, minutes=minutes, clients=clients, pause=0.2 if NIGHTLY else 0.05, seed=1)
     print(report)
     assert not report.wrong

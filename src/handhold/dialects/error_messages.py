@@ -148,13 +148,13 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.Denied(because=because, of_command=True):
             return f"Denied, not run: {format_reason(because)}. Ask the user."
         case e.Denied(because=because, rule="mode read-only"):
-            return f"Denied: {format_reason(because)}. Tell the user how to change {path}."
+            return f"Denied: {format_reason(because)}. Describe the change to {path} instead."
         case e.Denied(because=because, remedy=""):
             return f"Denied for {path}: {because.rstrip('.')}."
         case e.Denied(because=because, remedy=remedy):
             return f"Denied for {path}: {because.rstrip('.')}. {remedy}"
         case e.SettingsBroken(because=because):
-            return f"The settings in {path} are invalid: {because}. Nothing was done. Ask the user to correct them."
+            return f"The settings in {path} are invalid: {because.rstrip('.')}. Nothing was done. Ask the user to correct them."
         case e.ApproverInvalid(because=because):
             return f"{format_subject(error)} needs approval, but the program that should ask a person gave no valid answer, so nothing was done. Reason for asking: {format_reason(because)}. Tell the user that the approver is broken."
         case e.NotApproved(because=because, asked=True):

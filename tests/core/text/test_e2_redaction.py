@@ -87,7 +87,7 @@ CAUGHT: dict[str, Callable[[str], str | bytes | list[str]]] = {
 
 MISSED: dict[str, Callable[[str], str]] = {
     "compressed": lambda value: gzip.compress(value.encode(), mtime=0).hex(),
-    "encrypted or shifted (ROT13)": lambda value: codecs.encode(value, "rot13"),
+    "shifted (ROT13)": lambda value: codecs.encode(value, "rot13"),
     "reversed": lambda value: value[::-1],
     "in other case": lambda value: value.swapcase(),
     "in base64 of base64": lambda value: b64encode(b64encode(b64encode(value.encode()))).decode(),
