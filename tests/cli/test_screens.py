@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.scale import nightly
+
 SCREENS = Path(__file__).parents[2] / "docs/screens"
 NAMES = ("log", "diff", "undo", "explain", "doctor", "approval")
 
 
+@nightly(sampled_by="tests/cli/test_look.py::test_at_a_terminal_the_log_has_days_and_colours_and_no_foreign_ones")
 @pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.timeout(180)

@@ -10,7 +10,7 @@ from tests.faults import crash, trees
 from tests.faults.apart import apart
 from tests.faults.crash import Bench, Commanding, Patching, Undoing, kill_commits, kill_recoveries, killed, stops_of
 from tests.faults.trees import as_nobody
-from tests.scale import scaled
+from tests.scale import nightly, sampled, scaled
 
 why_not = crash.unavailable()
 pytestmark = [pytest.mark.skipif(bool(why_not), reason=why_not), pytest.mark.timeout(900), pytest.mark.slow]
@@ -91,7 +91,7 @@ def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tm
     assert tally.repeats > 20 // STEP
 
 
-@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("exchange", sampled([False, True], 1))
 @apart
 def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
     bench = Undoing(tmp_path, exchange)
@@ -104,6 +104,7 @@ def test_c62_taking_a_command_back_is_whole(tmp_path: Path, exchange: bool):
     assert tally.new
 
 
+@nightly(sampled_by="tests/faults/test_crash.py::test_c62_the_commit_of_a_command_killed_at_any_system_call_is_whole")
 @apart
 def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
     bench = Commanding(tmp_path, exchange=False)
@@ -114,6 +115,7 @@ def test_c62_a_command_is_whole_without_rename_exchange_too(tmp_path: Path):
     assert not tally.torn, tally.torn
 
 
+@nightly(sampled_by="tests/faults/test_crash.py::test_c62_the_commit_of_a_command_killed_at_any_system_call_is_whole")
 @pytest.mark.root
 @apart
 def test_c62_a_command_of_a_plain_user_is_whole_too(plain: Path):

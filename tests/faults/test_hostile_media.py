@@ -12,7 +12,7 @@ from tests.scale import scaled
 
 ANSWERS = {"success", "partial", "BROKEN_FILE", "ENCRYPTED", "TOO_MANY_PIXELS", "TOO_COSTLY"}
 MOST_MEMORY, MOST_SECONDS = 512 << 20, 5.0
-STEP = scaled(16, 1)  # one in this many files
+STEP = scaled(64, 1)  # one in this many files
 
 
 @pytest.mark.slow

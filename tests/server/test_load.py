@@ -12,7 +12,7 @@ from bench.load.runs import loaded
 from bench.load.sleepers import among
 from bench.load.words import WORDS
 from handhold.factory import choose_dialect
-from tests.scale import NIGHTLY, scaled
+from tests.scale import nightly, scaled
 from tests.server.hosting import Nap, Shop, talk
 
 CALLS, SLEEPERS = scaled(300, 950), scaled(10, 50)
@@ -60,6 +60,7 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads(shop: Shop):
     assert not nap.left
 
 
+@nightly(sampled_by="tests/server/test_load.py::test_fifty_sleeping_commands_do_not_stall_950_reads")
 @pytest.mark.alone
 @pytest.mark.timeout(240)
 def test_fifty_sleeping_commands_do_not_stall_950_reads_over_http_either(tmp_path: Path):
@@ -69,12 +70,15 @@ def test_fifty_sleeping_commands_do_not_stall_950_reads_over_http_either(tmp_pat
     assert noticed.among < 3 * noticed.alone + 100
 
 
+@nightly(
+    sampled_by="tests/server/test_killed.py::test_a_call_that_is_sent_again_to_the_next_server_happens_once_and_nothing_outlives_the_first"
+)
 @pytest.mark.alone
 @pytest.mark.slow
-@pytest.mark.timeout(scaled(300, 3_000))
+@pytest.mark.timeout(3_000)
 def test_load_with_a_client_killed_every_second_leaves_nothing_and_loses_nothing(tmp_path: Path):
-    clients, minutes = scaled(16, 32), 10.0 if NIGHTLY else 0.25
-    report = loaded(tmp_path, minutes=minutes, clients=clients, pause=0.2 if NIGHTLY else 0.05, seed=1)
+    clients, minutes = 32, 10.0
+    report = loaded(tmp_path, minutes=minutes, clients=clients, pause=0.2, seed=1)
     print(report)
     assert not report.wrong
     assert report.killed >= 30 * minutes
