@@ -85,10 +85,10 @@ def test_c62_the_commit_of_a_command_killed_at_any_system_call_is_whole(tmp_path
 def test_c62_the_recovery_of_a_command_that_is_killed_is_whole_after_the_next(tmp_path: Path, part: int):
     bench = Commanding(tmp_path)  # all of them: python -m tests.faults.crash --full --command
     stops = stops_of(bench)
-    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS * min(STEP, 6)), 2 * EVERY)
+    tally = kill_recoveries(bench, range(stops // 3 + part * 61, stops + 1, 61 * PARTS * scaled(20, 1)), 2 * EVERY)
     print(tally)
     assert not tally.torn, tally.torn
-    assert tally.repeats > 20 // STEP
+    assert tally.repeats > scaled(0, 20)
 
 
 @pytest.mark.parametrize("exchange", sampled([False, True], 1))
