@@ -54,8 +54,8 @@ COMBINED = (
 )
 
 
-# Who runs a test, and behind which barriers. With every change each test has one of them, in turns.
-ALTERNATING = {"root", "plain", "ourselves", "nobody", "one wall", "two walls"}
+# Fixtures for who runs a test, and behind which barriers. With every change each test has one value of each, in turns.
+ALTERNATING = ("who", "walls")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -76,8 +76,20 @@ def superfluous_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     used: Counter[Hashable] = Counter()
     for combined in tests.values():
-        kept = set(each_value_once([vars(item)["callspec"]._idlist for item in combined], ALTERNATING, used))
+        combinations = [combination(item) for item in combined]
+        alternating = {value for each in combinations for value in each if isinstance(value, tuple)}
+        kept = set(each_value_once(combinations, alternating, used))
         yield from (item for n, item in enumerate(combined) if n not in kept)
+
+
+def combination(item: pytest.Item) -> list[Hashable]:
+    """The values of a test's parameters by their ids; an alternating one with its name."""
+    given = vars(item)["callspec"]
+    ids = list(given._idlist)
+    named = [(name, str(given.params[name])) for name in ALTERNATING if name in given.params]
+    for _, value in named:
+        ids.remove(value)
+    return [*named, *ids]
 
 
 def pytest_collection_finish() -> None:
