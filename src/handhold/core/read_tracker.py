@@ -100,13 +100,13 @@ class ReadTracker:
         all_of_it = bool(known and known.is_complete) or pages == ((1, parts.count),) or not parts.count
         self.read_records.put(ReadRecord(snapshot.path, snapshot.identity, snapshot.hash, pages, all_of_it))
 
-    def record_write(self, path: str, identity: FileIdentity, data: bytes, *, fully: bool) -> None:
+    def record_write(self, path: str, identity: FileIdentity, hash: str, *, fully: bool) -> None:
         """Record what the session itself wrote. An edit after a partial read leaves the rest unseen.
 
         The line ranges are dropped: the numbers have changed, and the new lines were not shown.
         """
         known = self.read_records.get(path, None)
-        self.read_records.put(ReadRecord(path, identity, digest(data), (), fully or bool(known and known.is_complete)))
+        self.read_records.put(ReadRecord(path, identity, hash, (), fully or bool(known and known.is_complete)))
 
     def record_diff(self, snapshot: FileSnapshot) -> None:
         """Record that a complete diff was shown: the session knows the file again as well as before."""

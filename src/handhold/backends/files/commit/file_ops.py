@@ -157,12 +157,12 @@ class FileOps:
             raise NotDirectory(error_path) from None
         return True
 
-    def fingerprint(self, path: str) -> tuple[os.stat_result | None, str]:
+    def fingerprint(self, path: str, expected: Content | None = None) -> tuple[os.stat_result | None, str]:
         try:
             directory, name = self.open_parent(path)
         except (NotFound, NotDirectory):
             return None, ""
-        return fingerprint(directory, name)
+        return fingerprint(directory, name, expected if isinstance(expected, InlineContent) else None)
 
     def find_content(self, content: Content) -> bytes | None:
         return content.data if isinstance(content, InlineContent) else self._contents.get(content.hash)
