@@ -43,7 +43,7 @@ class Found:
 
     def close(self) -> None:
         for root in self.roots:
-            os.close(root.fd)
+            root.close()
 
 
 @contextmanager
@@ -382,3 +382,25 @@ def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
         print(f"\n{count:,} files, {count // 10 + count // 1000:,} folders: first walk {first * 1000:.0f} ms, later {again * 1000:.1f} ms")  # fmt: skip
         assert again < first / 3
         assert again < 25e-6 * (count // 10)
+
+
+def test_a_search_waits_no_longer_than_it_may_for_another_session_that_looks_for_hidden_files(tmp_path: Path):
+    write(tmp_path / ".env")
+    looking, go_on = threading.Event(), threading.Event()
+
+    def slow(place: str) -> bool:
+        looking.set()
+        assert go_on.wait(20)
+        return is_secret(place)
+
+    roots = [Root.open(tmp_path, writable=True)]
+    files = HiddenFiles(roots, slow)
+    other = threading.Thread(target=files.paths)
+    other.start()
+    assert looking.wait(20)
+    with pytest.raises(TimeoutError):
+        files.paths(time.monotonic() + 0.05)
+    go_on.set()
+    other.join()
+    assert len(files.paths(time.monotonic() + 10)) == 1
+    roots[0].close()

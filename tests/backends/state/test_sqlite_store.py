@@ -152,9 +152,11 @@ def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_pa
         def steps(n: int) -> int:
             """The steps that SQLite takes for one command, in hundreds."""
             taken = list[None]()
-            store._database._connection.set_progress_handler(lambda: taken.append(None), 100)
+            with store._database.connection as connection:
+                connection.set_progress_handler(lambda: taken.append(None), 100)
             done(store, shelved(f"{n}/1", noise(n, 50), None, f"/ws/{n}"))
-            store._database._connection.set_progress_handler(None, 0)
+            with store._database.connection as connection:
+                connection.set_progress_handler(None, 0)
             return len(taken)
 
         few = max(steps(n) for n in range(10))
@@ -271,7 +273,8 @@ def test_replies_are_bounded_and_cost_no_undo(tmp_path: Path):
 def test_a_damaged_reply_is_never_given_out(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
         store.record_outcome(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
-        store._database._connection.execute("UPDATE replies SET data = CAST('another' AS BLOB)")
+        with store._database.connection as connection:
+            connection.execute("UPDATE replies SET data = CAST('another' AS BLOB)")
         with pytest.raises(StateDamaged):
             store.find_call("s", "t", "r")
 

@@ -100,7 +100,7 @@ class HiddenFiles:
         return self._refresh().hard_links
 
     def _refresh(self, until: float | None = None) -> HiddenState:
-        with self._lock:
+        with hold_until(self._lock, until):
             for scan in self._scans:
                 scan.refresh(until)
             hard_links = {number: place for scan in self._scans for number, place in scan.iter_hard_linked()}
@@ -256,10 +256,22 @@ class RootScan:
 
     def _lstat(self, rel_path: bytes) -> os.stat_result | None:
         try:
-            return os.stat(rel_path, dir_fd=self._root.fd, follow_symlinks=False)
+            with self._root.folder as folder:
+                return os.stat(rel_path, dir_fd=folder, follow_symlinks=False)
         except OSError:
             log_swallowed()
             return None
+
+
+@contextmanager
+def hold_until(lock: Lock, until: float | None) -> Generator[None]:
+    """Hold a lock. Raise TimeoutError if another thread, which may have more time, does not release it by then."""
+    if not lock.acquire(timeout=-1 if until is None else max(0.0, until - monotonic())):
+        raise TimeoutError
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_stamp(top_fd: int, rel_path: bytes) -> FolderStamp | None:
@@ -313,8 +325,8 @@ def _walk_by_id(root: Root, file_ids: frozenset[FileId]) -> Iterator[bytes]:
 
 @contextmanager
 def open_tree(root: Root) -> Generator[DiskTree]:
-    with translate_os_errors(root.real):
-        top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
+    with translate_os_errors(root.real), root.folder as folder:
+        top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         with DiskTree(top) as tree:
             yield tree

@@ -91,8 +91,12 @@ class Workspace:
         """With a state folder there are staging areas, and kept outputs can be read."""
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
         self._roots = Roots.open(given, {RESULTS_ROOT: ensure_private_folder(state / "results")} if state else {})
+        try:
+            self._resolver = choose_resolver(resolver, self._roots)
+        except BaseException:
+            self._roots.close()
+            raise
         self._staged = StagedFiles(self._roots, contents, state, self.open_parent)
-        self._resolver = choose_resolver(resolver, self._roots)
         self._indexes = LineIndexCache()
         self._declarations = EncodingDeclarations(encodings, self._read_identity, self._read_config)
         self._committer = Committer(self, contents)
@@ -111,6 +115,7 @@ class Workspace:
         return self._resolver.name
 
     def close(self) -> None:
+        """A later use opens its roots again, if the same folders are still there."""
         self._staged.close()
         self._remote_mounts.close()
         self._roots.close()
@@ -283,7 +288,8 @@ class Workspace:
                 return is_current(fd, name, content)
         except BadPath:  # a root is in no directory of the workspace
             root, rel_path = self._roots.locate(path)
-            return not split_names(rel_path) and is_current(root.fd, ".", content)
+            with root.folder as folder:
+                return not split_names(rel_path) and is_current(folder, ".", content)
         except (NotFound, NotDirectory):
             return False
 

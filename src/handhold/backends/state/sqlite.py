@@ -89,7 +89,12 @@ class SqliteStore:
     def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
         return self._exclusive(wait=wait)
 
+    def is_current(self) -> bool:
+        """Whether its database is still where it was."""
+        return self._database.is_current()
+
     def close(self) -> None:
+        """A later use opens it again."""
         self._database.close()
 
     # --- contents

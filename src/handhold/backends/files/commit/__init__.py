@@ -86,7 +86,8 @@ def lock_roots(roots: Iterable[CommitRoot]) -> Generator[None]:
     with ExitStack() as locks:
         for root in sorted(roots, key=lambda each: each.real):  # one order for all, to avoid deadlocks
             try:
-                fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
+                with root.folder as folder:
+                    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
                 locks.callback(_close_lock, fd)
                 found = os.fstat(fd)
                 if (found.st_dev, found.st_ino) not in locked:
@@ -110,5 +111,7 @@ def _lock(fd: int, deadline: float, root: CommitRoot) -> None:
 
 
 def _close_lock(fd: int) -> None:
-    with suppress(OSError):  # the lock is released anyway
+    with suppress(OSError):  # closing releases it too, unless a process that was forked meanwhile has the descriptor
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    with suppress(OSError):  # nothing was written through it
         os.close(fd)
