@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -35,13 +35,17 @@ _SYSTEM_CODES = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 
 
 class Database:
-    """`schema` is the list of statements that creates a database of this `version`. No other version is opened.
+    """`schema` is the list of statements that creates a database of this `version`.
 
-    An IN_MEMORY database lives as long as this object, closed or not.
+    An earlier version is opened if `migrations` lead from it to this one, each to the next; no other one is. An
+    IN_MEMORY database lives as long as this object, closed or not.
     """
 
-    def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
+    def __init__(
+        self, path: Path, schema: tuple[str, ...], version: int, migrations: Mapping[int, tuple[str, ...]] | None = None
+    ) -> None:
         self.path = path
+        self._migrations = migrations or {}
         self._lock = threading.RLock()
         self._full_sync = False  # whether commits are flushed to disk
         if path != IN_MEMORY:
@@ -138,6 +142,8 @@ class Database:
                     _create_schema(connection, schema, version)
         if self._fetch_value("PRAGMA application_id") != APPLICATION_ID:
             raise StateDamaged(str(self.path), "it is a database of another program")
+        if self._fetch_value("PRAGMA user_version") in self._migrations:
+            self._migrate(version)
         if (found := self._fetch_value("PRAGMA user_version")) != version:
             raise StateDamaged(str(self.path), f"it has version {found}; this Handhold supports version {version}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
@@ -146,6 +152,13 @@ class Database:
         self._connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         # Without this, a REPLACE would bypass the triggers that keep the journal append-only.
         self._connection.execute("PRAGMA recursive_triggers=ON")
+
+    def _migrate(self, version: int) -> None:
+        with self.write_transaction(durable=True) as connection:  # another process may do the same: then this waits
+            while (found := self._fetch_value("PRAGMA user_version")) in self._migrations and found < version:
+                for statement in self._migrations[found]:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={found + 1}")
 
     def _is_new(self) -> bool:
         return not self._fetch_value("PRAGMA user_version") and not self._fetch_value(
