@@ -4,25 +4,27 @@ There is one connection, behind a lock. SQLite serializes writers anyway, all tr
 connections of ended threads would have to be found and closed.
 """
 
-import errno
 import os
 import sqlite3
 import threading
 import time
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import finalize
 
+from handhold.backends.state.lock import hold_file_lock
+from handhold.backends.state.state_errors import translate_state_errors
 from handhold.core.errors import Busy, NoSpace, PermissionDenied, StateDamaged, SystemFailure, ToolError
 
 BUSY_TIMEOUT_SECONDS = 30.0  # to wait for another process's transaction
 WAL_LIMIT_BYTES = 16 * 1024 * 1024  # of the log that stay on disk after a large transaction
 CACHE_KIB = 16_000  # without it, a change set of fifty thousand files would rewrite its indexes over and over
 PAGE_BYTES = 4096
+WRITER_LOCK_FILE = "writer"
 IN_MEMORY = Path(":memory:")
 APPLICATION_ID = 0x48_48_4C_44  # "HHLD", in the file's header
 # Raised when decoding values that we did not write: SQLite stores a value of any type in any column.
@@ -48,6 +50,8 @@ class Database:
         self._migrations = migrations or {}
         self._lock = threading.RLock()
         self._full_sync = False  # whether commits are flushed to disk
+        self._is_writing = False
+        self._writer_lock = str(path.with_name(WRITER_LOCK_FILE))
         if path != IN_MEMORY:
             self._check_not_truncated()
             self._create_private_file()
@@ -66,14 +70,15 @@ class Database:
     def read_transaction(self) -> Generator[sqlite3.Connection]:
         """One consistent view for any number of queries."""
         with self._lock, self._translate_errors():
-            self._connection.execute("BEGIN")
+            if not self._is_writing:
+                self._connection.execute("BEGIN")
             try:
                 yield self._connection
             except UNREADABLE_ERRORS as error:
                 because = f"a row of it cannot be read ({error}); `handhold log --verify` names the record"
                 raise StateDamaged(str(self.path), because) from error
             finally:
-                if self._connection.in_transaction:
+                if self._connection.in_transaction and not self._is_writing:
                     self._connection.execute("COMMIT")
 
     def fetch_row(self, sql: str, values: Sequence[object] = ()) -> Any:
@@ -86,20 +91,42 @@ class Database:
 
     @contextmanager
     def write_transaction(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
-        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut."""
+        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut.
+
+        A transaction inside another one is part of it. Processes queue up for it: SQLite would let them poll.
+        """
         with self._lock:
+            if self._is_writing:
+                assert not durable
+                yield self._connection
+                return
             try:
-                self._set_synchronous(durable)
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._connection
-                    self._connection.execute("COMMIT")
-                except BaseException:
-                    if self._connection.in_transaction:
-                        self._connection.execute("ROLLBACK")
-                    raise
+                with self._wait_for_writers():
+                    self._set_synchronous(durable)
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    self._is_writing = True
+                    try:
+                        yield self._connection
+                        self._connection.execute("COMMIT")
+                    except BaseException:
+                        if self._connection.in_transaction:
+                            self._connection.execute("ROLLBACK")
+                        raise
+                    finally:
+                        self._is_writing = False
             except sqlite3.DatabaseError as error:
                 raise self._to_tool_error(error) or error from error
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this thread is in a write transaction."""
+        with self._lock:
+            return self._is_writing
+
+    def _wait_for_writers(self) -> AbstractContextManager[None]:
+        if self.path == IN_MEMORY:
+            return nullcontext()
+        return hold_file_lock(self._writer_lock, BUSY_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         with self._lock:
@@ -228,20 +255,6 @@ def check_types(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
         if not all(map(isinstance, row, types)):
             raise TypeError("a value has the wrong type")
         yield row
-
-
-@contextmanager
-def translate_state_errors(path: Path) -> Generator[None]:
-    """Translate every OSError in the state folder to a tool error."""
-    try:
-        yield
-    except OSError as error:
-        because = os.strerror(error.errno or 0)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(str(path), because) from error
-        if isinstance(error, PermissionError):
-            raise PermissionDenied(str(path), because) from error
-        raise SystemFailure(str(path), because) from error
 
 
 def _primary_code(error: sqlite3.Error) -> int | None:

@@ -7,8 +7,8 @@ calls answers as fast as an empty one.
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -16,7 +16,7 @@ from typing import Self
 from handhold.backends.state import hash_chain, undo_state
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound, pack, unpack
-from handhold.backends.state.database import IN_MEMORY, Database, translate_state_errors
+from handhold.backends.state.database import IN_MEMORY, Database
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.hash_chain import JournalChain
 from handhold.backends.state.journal_entries import (
@@ -32,6 +32,7 @@ from handhold.backends.state.records import CallRecord, FinishRecord, IntentReco
 from handhold.backends.state.rows import read_files
 from handhold.backends.state.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from handhold.backends.state.slot_ledger import SlotLedger, slot_bytes_by_command
+from handhold.backends.state.state_errors import translate_state_errors
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.backends.state.undo_space import UndoSpace
@@ -72,7 +73,7 @@ class SqliteStore:
         self, folder: Path | None, *, bound: ByteBound | None = None, max_reply_bytes: int = MAX_REPLY_BYTES
     ) -> None:
         if folder is None:
-            self._exclusive = partial(LockQueues().wait_turn, IN_MEMORY)
+            self._exclusive = partial(LockQueues().hold, str(IN_MEMORY))
             self._database = Database(IN_MEMORY, SCHEMA, SCHEMA_VERSION)
             self._contents = BoundedContents(self._database, None, bound or MEMORY_BOUND_BYTES)
         else:
@@ -97,6 +98,12 @@ class SqliteStore:
 
     def close(self) -> None:
         self._database.close()
+
+    @contextmanager
+    def one_transaction(self) -> Generator[None]:
+        with self._database.write_transaction():
+            yield
+        self._contents.remove_dropped_files()
 
     # --- contents
 
@@ -159,9 +166,9 @@ class SqliteStore:
             connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
             # Undo and redo may take several steps, and none may drop what a later one needs.
             free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
-            dropped = free_space(connection)
+            free_space(connection)
             given_up = () if reverses else read_entries(connection, sorted(self._undo_space.choose_calls(connection)))
-        self._contents.remove_dropped_files(dropped)
+        self._contents.remove_dropped_files()
         return given_up
 
     def record_outcome(
