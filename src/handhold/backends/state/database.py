@@ -5,20 +5,21 @@ connections of ended threads would have to be found and closed. It belongs to th
 it between two transactions, and does so before a fork: a child must neither use nor close its parent's connection.
 """
 
-import errno
 import os
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, Pooled, find_exhaustion, to_exhausted_error
+from handhold.backends.descriptor_pool import Pooled, find_exhaustion, to_exhausted_error
+from handhold.backends.state.lock import hold_file_lock
+from handhold.backends.state.state_errors import translate_state_errors
 from handhold.core.errors import Busy, NoSpace, PermissionDenied, StateDamaged, SystemFailure, ToolError
 from handhold.logs import log_swallowed, suppress_and_log
 
@@ -27,6 +28,7 @@ WAL_LIMIT_BYTES = 16 * 1024 * 1024  # of the log that stay on disk after a large
 CACHE_KIB = 16_000  # without it, a change set of fifty thousand files would rewrite its indexes over and over
 PAGE_BYTES = 4096
 DESCRIPTORS = 3  # of a connection: the database, its log, and the index of that
+WRITER_LOCK_FILE = "writer"
 IN_MEMORY = Path(":memory:")
 APPLICATION_ID = 0x48_48_4C_44  # "HHLD", in the file's header
 # Raised when decoding values that we did not write: SQLite stores a value of any type in any column.
@@ -39,16 +41,21 @@ _SYSTEM_CODES = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 
 
 class Database:
-    """`schema` is the list of statements that creates a database of this `version`. No other version is opened.
+    """`schema` is the list of statements that creates a database of this `version`.
 
-    An IN_MEMORY database lives as long as this object, closed or not.
+    An earlier version is opened if `migrations` lead from it to this one, each to the next; no other one is. An
+    IN_MEMORY database lives as long as this object, closed or not.
     """
 
-    def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
+    def __init__(
+        self, path: Path, schema: tuple[str, ...], version: int, migrations: Mapping[int, tuple[str, ...]] | None = None
+    ) -> None:
         self.path = path
-        self._schema, self._version = schema, version
+        self._schema, self._version, self._migrations = schema, version, migrations or {}
         self._lock = threading.RLock()
         self._full_sync = False  # whether commits are flushed to disk
+        self._is_writing = False
+        self._writer_lock = str(path.with_name(WRITER_LOCK_FILE))
         self._file_id: tuple[int, int] | None = None  # device and inode, once it was open
         self._pooled = Pooled(
             str(path), self._open_file, _close_connection, descriptors=DESCRIPTORS, survives_fork=False
@@ -68,14 +75,15 @@ class Database:
     def read_transaction(self) -> Generator[sqlite3.Connection]:
         """One consistent view for any number of queries."""
         with self._lock, self._translate_errors(), self.connection as connection:
-            connection.execute("BEGIN")
+            if not self._is_writing:
+                connection.execute("BEGIN")
             try:
                 yield connection
             except UNREADABLE_ERRORS as error:
                 because = f"a row of it cannot be read ({error}); `handhold log --verify` names the record"
                 raise StateDamaged(str(self.path), because) from error
             finally:
-                if connection.in_transaction:
+                if connection.in_transaction and not self._is_writing:
                     connection.execute("COMMIT")
 
     def fetch_row(self, sql: str, values: Sequence[object] = ()) -> Any:
@@ -88,20 +96,48 @@ class Database:
 
     @contextmanager
     def write_transaction(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
-        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut."""
+        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut.
+
+        A transaction inside another one is part of it. Processes queue up for it: SQLite would let them poll.
+        """
         with self._lock, self.connection as connection:
+            if self._is_writing:
+                assert not durable
+                yield connection
+                return
             try:
-                self._set_synchronous(connection, durable)
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield connection
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
+                with self._write(connection, durable=durable):
+                    self._is_writing = True
+                    try:
+                        yield connection
+                    finally:
+                        self._is_writing = False
             except sqlite3.DatabaseError as error:
                 raise self._to_tool_error(error) or error from error
+
+    @contextmanager
+    def _write(self, connection: sqlite3.Connection, *, durable: bool) -> Generator[None]:
+        with self._wait_for_writers():
+            self._set_synchronous(connection, durable)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this thread is in a write transaction."""
+        with self._lock:
+            return self._is_writing
+
+    def _wait_for_writers(self) -> AbstractContextManager[None]:
+        if self.path == IN_MEMORY:
+            return nullcontext()
+        return hold_file_lock(self._writer_lock, BUSY_TIMEOUT_SECONDS)
 
     def is_current(self) -> bool:
         """Whether its file is still at its path."""
@@ -142,21 +178,15 @@ class Database:
         return connection
 
     def _connect(self) -> sqlite3.Connection:
+        self._full_sync = False
         return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
 
     def _create_schema(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         _enable_wal(connection)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._write(connection, durable=True):
             if self._is_new(connection):  # another process may have been faster
                 _create_schema(connection, self._schema, self._version)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _check_not_truncated(self) -> None:
         """Detect what SQLite overlooks: it takes a file of one byte or none for a new one, discards the log next to it,
@@ -178,6 +208,8 @@ class Database:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if _fetch_value(connection, "PRAGMA application_id") != APPLICATION_ID:
             raise StateDamaged(str(self.path), "it is a database of another program")
+        if _fetch_value(connection, "PRAGMA user_version") in self._migrations:
+            self._migrate(connection)
         if (found := _fetch_value(connection, "PRAGMA user_version")) != self._version:
             because = f"it has version {found}; this Handhold supports version {self._version}"
             raise StateDamaged(str(self.path), because)
@@ -187,6 +219,13 @@ class Database:
         connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         # Without this, a REPLACE would bypass the triggers that keep the journal append-only.
         connection.execute("PRAGMA recursive_triggers=ON")
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        with self._write(connection, durable=True):  # another process may do the same: then this waits
+            while (found := _fetch_value(connection, "PRAGMA user_version")) in self._migrations:
+                for statement in self._migrations[found]:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={found + 1}")
 
     def _is_new(self, connection: sqlite3.Connection) -> bool:
         return not _fetch_value(connection, "PRAGMA user_version") and not _fetch_value(
@@ -274,22 +313,6 @@ def check_types(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
         if not all(map(isinstance, row, types)):
             raise TypeError("a value has the wrong type")
         yield row
-
-
-@contextmanager
-def translate_state_errors(path: Path) -> Generator[None]:
-    """Translate every OSError in the state folder to a tool error."""
-    try:
-        yield
-    except OSError as error:
-        because = os.strerror(error.errno or 0)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(str(path), because) from error
-        if isinstance(error, PermissionError):
-            raise PermissionDenied(str(path), because) from error
-        if error.errno in EXHAUSTED_ERRNOS:
-            raise to_exhausted_error(error, str(path)) from error
-        raise SystemFailure(str(path), because) from error
 
 
 def _primary_code(error: sqlite3.Error) -> int | None:
