@@ -95,7 +95,7 @@ def test_closing_is_idempotent_and_not_final(room: int):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_c88_without_descriptors_what_is_idle_makes_room_and_else_the_error_has_its_name(room: int, number: int):
+def test_g1_without_descriptors_what_is_idle_makes_room_and_else_the_error_has_its_name(room: int, number: int):
     door, refusals = Door(), [OSError(number, os.strerror(number))]
     use(door)
 
