@@ -65,16 +65,22 @@ def print_curve(name: str, curve: Curve, measured: dict[int, Figures]) -> None:
     print(f"{'':24}" + "".join(f"{size:>14,}" for size in measured) + "   at most")
     for key in first:
         limit = f"{curve.limits[key]:9g} x" if key in curve.limits else ""
+        limit = f"{curve.floors[key]:9g} x at least" if key in curve.floors else limit
         print(f"  {key:22}" + "".join(f"{each[key]:14,.2f}" for each in measured.values()) + limit, flush=True)
 
 
 def find_exceeded(name: str, curve: Curve, measured: dict[int, Figures]) -> list[str]:
-    base, *rest = measured.items()
+    (_, base), *rest = measured.items()
+    ratios = {(key, size): figures[key] / base[key] for size, figures in rest for key in base if base[key]}
+    most, least = curve.limits, curve.floors
     return [
-        f"{name}, {key}: {figures[key] / base[1][key]:.2f} x at {size:,}, {limit:g} x allowed"
-        for key, limit in curve.limits.items()
-        for size, figures in rest
-        if figures[key] > limit * base[1][key]
+        f"{name}, {key}: {ratio:.2f} x at {size:,}, {most[key]:g} x allowed"
+        for (key, size), ratio in ratios.items()
+        if key in most and ratio > most[key]
+    ] + [
+        f"{name}, {key}: {ratio:.2f} x at {size:,}, {least[key]:g} x needed"
+        for (key, size), ratio in ratios.items()
+        if key in least and ratio < least[key]
     ]
 
 

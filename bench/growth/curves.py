@@ -17,13 +17,37 @@ class Curve:
     sizes: tuple[int, ...]
     large: tuple[int, ...] = ()  # sizes that take long to prepare; measured if asked for
     measure: str = "measure"
-    limits: Mapping[str, float] = field(default_factory=dict[str, float])  # most times the figure at the first size
+    limits: Mapping[str, float] = field(
+        default_factory=dict[str, float]
+    )  # at most so many times that at the first size
+    floors: Mapping[str, float] = field(default_factory=dict[str, float])  # at least
 
     def load(self) -> Callable[[int], Figures]:
         return getattr(import_module(f"bench.growth.{self.module}"), self.measure)
 
 
 CURVES = {
+    "sessions": Curve(
+        "a read, by sessions in one process",
+        "sessions",
+        "sessions",
+        (8, 80, 1000),
+        limits={"cpu_ms": 1.3, "p99_ms": 3, "sql_statements": 1},
+    ),
+    "undo": Curve(
+        "an undo after a redo, and a command that changes a file",
+        "earlier reads",
+        "undo",
+        (100, 1_000, 10_000),
+        limits={"cpu_ms": 1.5, "command_cpu_ms": 1.5, "sql_statements": 1},
+    ),
+    "processes": Curve(
+        "edits a second of processes on one state, and how fairly they take turns",
+        "processes",
+        "processes",
+        (8, 32, 100),
+        floors={"throughput": 0.8, "slowest_share": 0.5},
+    ),
     "edits": Curve(
         "an edit of one line", "MB", "edits", (1, 10, 60), limits={"cpu_ms_per_mb": 1.3, "memory_per_byte": 1.3}
     ),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from handhold.backends.state.lock_queue import LOCK_FLAGS, TELL_AFTER_SECONDS, Deadline, LockInTurn
+from handhold.backends.state.lock_queue import LOCK_FLAGS, TELL_AFTER_SECONDS, LockDeadline, LockInTurn
 from handhold.backends.state.state_errors import to_state_error
 
 LOCK_TIMEOUT_SECONDS = 30.0  # to wait for another holder
@@ -27,7 +27,7 @@ class LockQueues:
         self._lock = Lock()
         self._queues: dict[str, deque[LockType]] = {}
 
-    def enter(self, name: str, deadline: Deadline) -> LockType:
+    def enter(self, name: str, deadline: LockDeadline) -> LockType:
         """Wait for the head of the queue; return what `leave` needs."""
         mine = Lock()
         with self._lock:
@@ -60,7 +60,7 @@ class LockQueues:
     @contextmanager
     def hold(self, name: str, *, wait: bool) -> Generator[None]:
         """A lock among the threads of this process."""
-        mine = self.enter(name, Deadline(name, LOCK_TIMEOUT_SECONDS if wait else 0.0))
+        mine = self.enter(name, LockDeadline(name, LOCK_TIMEOUT_SECONDS if wait else 0.0))
         try:
             yield
         finally:
@@ -83,7 +83,7 @@ class QueuedLock:
         self._lock = LockInTurn(open_lock, queue)
 
     def __enter__(self) -> None:
-        deadline = Deadline(self._name, self._timeout)
+        deadline = LockDeadline(self._name, self._timeout)
         self._mine = _lock_queues.enter(self._name, deadline)
         try:
             self._lock.acquire(deadline)

@@ -35,7 +35,7 @@ CAN_QUEUE = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8
 NEXT = "next"  # the address of who is next; those behind it have their numbers
 
 
-class Deadline:
+class LockDeadline:
     """Ends waiting for a lock; after a second, tells a log and whoever follows the progress."""
 
     def __init__(self, name: str, timeout: float) -> None:
@@ -106,7 +106,7 @@ class LockInTurn:
         self._open_lock = open_lock
         self._queue = queue
 
-    def acquire(self, deadline: Deadline) -> None:
+    def acquire(self, deadline: LockDeadline) -> None:
         self._line = line = _open_line(self._queue)
         self._fd = -1
         try:
@@ -125,7 +125,7 @@ class LockInTurn:
             line.close()
 
 
-def _wait(fd: int, line: "LockLine | None", deadline: Deadline) -> None:
+def _wait(fd: int, line: "LockLine | None", deadline: LockDeadline) -> None:
     deadline.limit_pause(0)
     look_seconds = MIN_LOOK_SECONDS
     with line.draw_ticket(deadline) if line else _without_ticket() as wake:
@@ -174,7 +174,7 @@ class LockLine:
             return False
 
     @contextmanager
-    def draw_ticket(self, deadline: Deadline) -> Generator[int | None]:
+    def draw_ticket(self, deadline: LockDeadline) -> Generator[int | None]:
         """Wait until nobody is before us; yield the descriptor by which the holder wakes us, if there is one."""
         number, wake = self._draw_number(), None
         try:
