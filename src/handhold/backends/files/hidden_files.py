@@ -22,9 +22,11 @@ from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.core.facts import FileIdentity
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, suppress_and_log
 
 RACY_NS = 2_000_000_000  # after a change this recent, another may have happened within the same clock tick
+
+MAX_OUTSIDE_FILES = 200  # read in a folder outside the roots
 
 SYSTEM_FOLDERS = ("/etc", "/var", "/tmp", "/opt")
 RUNTIME_PREFIXES = (
@@ -98,6 +100,22 @@ class HiddenFiles:
     def hard_links(self) -> Mapping[FileId, str]:
         """Denied files with several names, each with a denied one."""
         return self._refresh().hard_links
+
+    def read_outside(self, place: str, count: int) -> Iterator[tuple[str, bytes]]:
+        """The first bytes of a file outside the roots, or of the first files in a folder, with their names."""
+        folder, name = os.path.split(place)
+        names = [name]
+        if os.path.isdir(place):
+            with suppress_and_log(OSError), os.scandir(place) as entries:
+                folder, names = place, [entry.name for entry in islice(entries, MAX_OUTSIDE_FILES)]
+        for name in names:
+            with suppress_and_log(OSError):
+                fd = os.open(os.path.join(folder, name), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    if stat.S_ISREG(os.fstat(fd).st_mode):  # a pipe or a device could block
+                        yield name, read_head(f"/proc/self/fd/{fd}", count)
+                finally:
+                    os.close(fd)
 
     def _refresh(self, until: float | None = None) -> HiddenState:
         with self._lock:
@@ -260,6 +278,14 @@ class RootScan:
         except OSError:
             log_swallowed()
             return None
+
+
+def read_head(path: str, count: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, count)
+    finally:
+        os.close(fd)
 
 
 def read_stamp(top_fd: int, rel_path: bytes) -> FolderStamp | None:

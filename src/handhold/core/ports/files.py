@@ -1,6 +1,6 @@
 """The workspace: reading below its roots, and the transactions that change it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -102,6 +102,13 @@ class HiddenPaths(Protocol):
 
     def hard_links(self) -> Mapping[tuple[int, int], str]:
         """Hidden files with several names, by device and inode, with the resolved path of a denied name."""
+        ...
+
+    def read_outside(self, place: str, count: int) -> Iterable[tuple[str, bytes]]:
+        """The first bytes of one of `files` that is outside the roots, because a link with a denied name leads there.
+
+        Of a folder, those of the files in it. Each with its name.
+        """
         ...
 
 
