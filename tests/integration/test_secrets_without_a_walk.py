@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from handhold import Toolbox
-from handhold.backends.files import hidden_files
+from handhold.backends.files.root_scan import RootScan
 from tests.backends.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 from tests.counting import system_calls
 from tests.suites.machine import has_shadows
@@ -55,13 +55,13 @@ def run(box: Toolbox, command: str, **more: Any) -> str:
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The folders that are listed in search of denied files."""
     listed: list[bytes] = []
-    real = hidden_files.RootScan._list_folder
+    real = RootScan._list_folder
 
     def list_folder(self: Any, tree: Any, rel_path: bytes) -> Any:
         listed.append(rel_path)
         return real(self, tree, rel_path)
 
-    monkeypatch.setattr(hidden_files.RootScan, "_list_folder", list_folder)
+    monkeypatch.setattr(RootScan, "_list_folder", list_folder)
     return listed
 
 

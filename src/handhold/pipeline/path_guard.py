@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from handhold.core.plans import ContentRef, Directory, FileChange
+from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.redaction import Redaction
@@ -34,7 +36,9 @@ class PolicyPathGuard:
 
     @cached_property
     def _locked(self) -> HiddenPaths:
-        return self._session.files.hidden_paths(self._reviewer.is_locked, local_only=True)
+        policy = self._session.secret_files.policy
+        key = ("locked", policy) if isinstance(policy, RulePolicy | ModePolicy) else None
+        return self._session.files.hidden_paths(self._reviewer.is_locked, key=key, local_only=True)
 
     def masked_paths(self) -> Sequence[str]:
         return self._session.files.with_io_timeout(self._session.secret_files.masked_paths, lambda: None)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
 from time import monotonic
+from weakref import WeakValueDictionary
 
 from handhold.core.errors import ToolError
 from handhold.core.facts import FileIdentity, FileStat
@@ -55,8 +56,7 @@ class SecretFiles:
             return self._hidden
         if not self.policy.has_read_restrictions:
             return None
-        visible = self.policy.is_visible
-        return self._files.hidden_paths(lambda place: not visible(place))
+        return find_hidden_paths(self._files, self.policy)
 
     def masked_paths(self) -> Sequence[str]:
         """The places that a command may not read."""
@@ -171,3 +171,26 @@ class SecretFiles:
 
     def _is_inside(self, place: str) -> bool:
         return any(place.startswith(root.rstrip("/") + "/") for root in self._files.roots)
+
+
+_shared: "WeakValueDictionary[tuple[int, RulePolicy], SecretFiles]" = WeakValueDictionary()
+_shared_lock = Lock()
+
+
+def share_secret_files(files: Files, policy: Policy, hidden: HiddenPaths | None) -> SecretFiles:
+    """The secret files of a workspace, the same for all sessions in it with the same rules: one may remove a file whose
+    values another one prints."""
+    if not isinstance(policy, RulePolicy):
+        return SecretFiles(files, policy, hidden)
+    key = id(files), policy  # what it belongs to keeps the workspace alive, and so its id
+    with _shared_lock:
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = SecretFiles(files, policy, hidden)
+        return found
+
+
+def find_hidden_paths(files: Files, policy: RulePolicy) -> HiddenPaths:
+    """The paths that rules deny reading, shared by all sessions with the same rules."""
+    visible = policy.is_visible
+    return files.hidden_paths(lambda place: not visible(place), key=policy, tops=policy.read_restricted_tops)

@@ -18,7 +18,7 @@ from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
 from handhold.core.text.path_escaping import format_path
 from handhold.pipeline.checked_policy import check_policy
-from handhold.pipeline.secret_files import SecretFiles
+from handhold.pipeline.secret_files import SecretFiles, find_hidden_paths, share_secret_files
 
 
 class Session:
@@ -63,12 +63,14 @@ class Session:
         """The files that tools do not show; None if no rule denies reading."""
         if isinstance(self.policy, ModePolicy):
             return None
+        if isinstance(self.policy, RulePolicy):
+            return find_hidden_paths(self.files, self.policy)
         visible = GuardedView(self.files, self.policy, self.tracker, self.options).is_visible
         return self.files.hidden_paths(lambda place: not visible(place))
 
     @cached_property
     def secret_files(self) -> SecretFiles:
-        return SecretFiles(self.files, self.policy, self.hidden_paths)
+        return share_secret_files(self.files, self.policy, self.hidden_paths)
 
     @cached_property
     def read_rules_hash(self) -> str:
