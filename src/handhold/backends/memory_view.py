@@ -1,6 +1,6 @@
 """Files in memory, for reading. `MemoryView.files` may be changed by others at any time, as a disk may."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from posixpath import basename, dirname
@@ -106,7 +106,14 @@ class MemoryView:
     def has_outside_link(self, path: str) -> bool:
         return False
 
-    def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> "MemoryHiddenPaths":
+    def hidden_paths(
+        self,
+        is_denied: Callable[[str], bool],
+        *,
+        key: Hashable = None,
+        tops: Sequence[str] | None = None,
+        local_only: bool = False,
+    ) -> "MemoryHiddenPaths":
         return MemoryHiddenPaths(self, is_denied)
 
     def is_directory(self, name: str) -> bool:
@@ -225,3 +232,6 @@ class MemoryHiddenPaths:
 
     def hard_links(self) -> Mapping[tuple[int, int], str]:
         return {}
+
+    def read_outside(self, place: str, count: int) -> tuple[tuple[str, bytes], ...]:
+        return ()

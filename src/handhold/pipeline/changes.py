@@ -53,6 +53,7 @@ class ChangeCommitter:
         times: Sequence[FolderMtime] = (),
     ) -> Reply:
         """Commit the changes. The reply names earlier calls whose undo is dropped to make room for this one's."""
+        self._session.secret_files.learn_from(files)
         reply = self._responder.reply(context, request, result)
 
         def conclude(dropped: Sequence[JournalEntry]) -> Outcome:

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from os.path import expanduser
 from threading import Lock
+from time import monotonic
 
 from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
 from handhold.core.facts import SandboxStatus
@@ -85,6 +86,7 @@ class CommandRunner:
         if request.background:
             started = run.conclude_job("start", shell.start(request))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
+        started = monotonic()
         with token.command(), ExitStack() as stack:
             finished = self._paused.resume(context.call, stack)
             if finished is None:
@@ -94,7 +96,7 @@ class CommandRunner:
                 raise Cancelled()
             self._folder = finished.cwd
             try:
-                return self._conclude(context, request, finished, decision)
+                return self._conclude(context, request, finished, decision, started)
             except RunPaused:
                 self._paused.keep(context.call, finished, stack.pop_all())
                 raise
@@ -141,10 +143,14 @@ class CommandRunner:
 
     # --- after it ran
 
-    def _conclude(self, context: CallContext, request: Run, finished: CommandResult, decision: CallDecision) -> Reply:
+    def _conclude(
+        self, context: CallContext, request: Run, finished: CommandResult, decision: CallDecision, started: float
+    ) -> Reply:
         """Commit the effects of a finished command, or reply why they were discarded."""
         effects = self._review(finished)
-        ran = run.conclude(request, replace(finished, effects=effects), self._session.format_untrusted_path)
+        redact, format_path = self._session.secret_files.make_redactor(started), self._session.format_path
+        # A command can put a secret into the name of a file.
+        ran = run.conclude(request, replace(finished, effects=effects), lambda place: redact(format_path(place)))
         if effects is None or not effects.files:
             if effects and effects.folder_mtimes and not request.preview:
                 self._set_times(effects)
@@ -160,7 +166,8 @@ class CommandRunner:
         except ToolError as error:
             late = error.paths if isinstance(error, StaleBeforeCommit) else ()
             if lost := [finished.set_aside(change) for change in effects.files if change.path in late]:
-                return self._conclude(context, request, replace(finished, effects=effects.exclude(lost)), decision)
+                finished = replace(finished, effects=effects.exclude(lost))
+                return self._conclude(context, request, finished, decision, started)
             reply = self._responder.reply_discarded(context, request, ran, error)
             self._responder.record(context, reply, decision=refusal_decision(error))
             return reply

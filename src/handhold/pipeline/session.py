@@ -44,7 +44,14 @@ class Session:
     @property
     def view(self) -> GuardedView:
         """The workspace as the policy lets file tools see it."""
-        return GuardedView(self.files, self.policy, self.tracker, self.options, self.hidden_paths)
+        return GuardedView(
+            self.files,
+            self.policy,
+            self.tracker,
+            self.options,
+            self.hidden_paths,
+            self.secret_files.find_denied_name,
+        )
 
     @property
     def policy(self) -> Policy:
@@ -74,7 +81,3 @@ class Session:
     def format_requested_path(self, place: str, request: Request) -> str:
         """The path as the model spelled it, if the request names it."""
         return next((path for path in request.paths if self.files.resolve(path) == place), self.format_path(place))
-
-    def format_untrusted_path(self, place: str) -> str:
-        """A path that a command created, with secrets redacted: a command can put one into a name."""
-        return self.secret_files.last_redaction.redact(self.format_path(place))

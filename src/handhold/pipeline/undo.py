@@ -221,6 +221,7 @@ class UndoService:
             decision = self._authorizer.authorize_reversal(
                 call, step.files, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
             )
+            self._session.secret_files.learn_from(step.files)
             with self._journal.exclusive():
                 commit(
                     self._files,

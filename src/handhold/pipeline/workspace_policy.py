@@ -12,7 +12,7 @@ from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.policy import Decision, Policy
 from handhold.core.tools import run
 from handhold.pipeline.checked_policy import check_policy
-from handhold.pipeline.secret_files import SecretFiles
+from handhold.pipeline.secret_files import SecretFiles, find_hidden_paths
 
 if TYPE_CHECKING:
     from handhold.core.policy.protected_names import Protection
@@ -25,7 +25,9 @@ class WorkspacePolicy:
         self.files = files
         self.policy = check_policy(policy)
         self.hidden_paths: HiddenPaths | None = None
-        if not isinstance(self.policy, ModePolicy):
+        if isinstance(self.policy, RulePolicy):
+            self.hidden_paths = find_hidden_paths(files, self.policy)
+        elif not isinstance(self.policy, ModePolicy):
             is_visible = make_visibility_check(self.policy)
             self.hidden_paths = files.hidden_paths(lambda place: not is_visible(place))
         self.secret_files = SecretFiles(files, self.policy, self.hidden_paths)
@@ -57,7 +59,9 @@ class WorkspacePolicy:
     @cached_property
     def locked_paths(self) -> HiddenPaths:
         """The places that a command which works directly on the workspace may not change."""
-        return self.files.hidden_paths(self.is_locked, local_only=True)
+        policy = self.for_commands
+        key = ("locked", policy) if isinstance(policy, RulePolicy | ModePolicy) else None
+        return self.files.hidden_paths(self.is_locked, key=key, local_only=True)
 
     def is_locked(self, place: str) -> bool:
         return self.protection.covers(place) or self.is_stricter(place, self.protection.find_root(place))

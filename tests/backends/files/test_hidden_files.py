@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.backends.files import hidden_files
+from handhold.backends.files import linked_names, root_scan
 from handhold.backends.files.directory_tree import DiskTree
+from handhold.backends.files.folder_listing import FolderListing
 from handhold.backends.files.hidden_files import HiddenFiles
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
+from handhold.core.policy.path_patterns import PathPatterns, find_fixed_tops
 from tests.backends.files.opening import NoContents
 from tests.backends.shell.forked import as_user
 from tests.counting import system_calls
@@ -176,7 +178,7 @@ def test_another_name_of_a_file_in_a_denied_folder_is_hidden_too(found: Found):
 
 def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, monkeypatch: pytest.MonkeyPatch):
     """The folder of the old name does not change."""
-    monkeypatch.setattr(hidden_files, "RACY_NS", 0)
+    monkeypatch.setattr(root_scan, "RACY_NS", 0)
     old = write(found.top / "deep/er/old")
     (found.top / "other").mkdir()
     assert found.names == []
@@ -197,7 +199,7 @@ def test_a_stamp_is_trusted_only_if_it_was_old_when_it_was_taken(
 ):
     """A change in the same clock tick as the listing may leave the folder with the same timestamp."""
     stamp = os.stat(found.top).st_ctime_ns
-    monkeypatch.setattr(hidden_files, "time_ns", lambda: stamp + round(later * 1e9))
+    monkeypatch.setattr(root_scan, "time_ns", lambda: stamp + round(later * 1e9))
     listed = listings(monkeypatch)
     assert found.names == []
     assert found.names == []
@@ -207,18 +209,18 @@ def test_a_stamp_is_trusted_only_if_it_was_old_when_it_was_taken(
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The paths of folders, as they are listed."""
     ways: list[bytes] = []
-    real = hidden_files.RootScan._list_folder
+    real = root_scan.RootScan._list_folder
 
-    def listed(self: hidden_files.RootScan, tree: DiskTree, way: bytes) -> hidden_files.FolderListing:
+    def listed(self: root_scan.RootScan, tree: DiskTree, way: bytes) -> FolderListing:
         ways.append(way)
         return real(self, tree, way)
 
-    monkeypatch.setattr(hidden_files.RootScan, "_list_folder", listed)
+    monkeypatch.setattr(root_scan.RootScan, "_list_folder", listed)
     return ways
 
 
 def test_a_folder_that_has_not_changed_is_not_listed_again(found: Found, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hidden_files, "RACY_NS", 0)
+    monkeypatch.setattr(root_scan, "RACY_NS", 0)
     for n in range(20):
         write(found.top / f"f{n}/a/b")
     write(found.top / "f3/.env")
@@ -287,7 +289,7 @@ def oracle(top: Path) -> list[str]:
 @given(STEPS)
 def test_it_is_always_as_if_everything_had_been_looked_at_just_now(steps: list[tuple[str, str, str]]):
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(hidden_files, "RACY_NS", 0)
+        patched.setattr(root_scan, "RACY_NS", 0)
         top = Path(folder).resolve()
         with found_in(top) as found:
             for each in steps:
@@ -315,6 +317,59 @@ def test_several_threads_may_ask_at_once(found: Found):
     assert answers == [50] * 80
 
 
+# --- in known places only
+
+
+ANCHORED = ("a/b", "vault/**", "c/.env", "b/a/*")
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(STEPS, st.sets(st.sampled_from(ANCHORED), min_size=1))
+def test_g2_looking_only_where_rules_can_match_always_finds_the_same(
+    steps: list[tuple[str, str, str]], patterns: set[str]
+):
+    with TemporaryDirectory() as folder:
+        top = Path(folder).resolve()
+        denies = PathPatterns(patterns, [str(top)]).covers
+        root = Root.open(top, writable=True)
+        everywhere = HiddenFiles([root], denies)
+        there = HiddenFiles([root], denies, tops=find_fixed_tops(patterns, [str(top)]))
+        try:
+            for each in steps:
+                step(top, *each)
+                assert there.paths() == everywhere.paths()
+                assert sorted(there.files()) == sorted(everywhere.files())
+                assert there.hard_links() == everywhere.hard_links()
+        finally:
+            root.close()
+
+
+def test_g2_rules_about_places_take_as_many_calls_in_200_folders_as_in_20(tmp_path: Path):
+    counts: dict[int, list[int]] = {}
+    for folders in (20, 200):
+        top = tmp_path.resolve() / str(folders)
+        for n in range(folders):
+            write(top / f"f{n}/x")
+        os.link(write(top / "conf/secret"), tmp_path / f"outside{folders}")
+        tops = [str(top / "conf/secret"), str(top / "not/there"), "/elsewhere"]
+        root = Root.open(top, writable=True)
+        hidden = HiddenFiles([root], lambda place, tops=tops: place in tops, tops=tops)
+        counts[folders] = [system_calls(ask) for ask in (hidden.hard_links, hidden.hard_links, hidden.files)]
+        assert hidden.files() == (str(top / "conf/secret"),)
+        assert hidden.paths() == (str(top / "conf/secret"),)  # for this, all names of the file must be searched
+        root.close()
+    print(counts)
+    assert counts[20] == counts[200]
+
+
+def test_g2_other_names_are_not_searched_if_all_are_denied(found: Found, monkeypatch: pytest.MonkeyPatch):
+    os.link(write(found.top / "a/.env"), found.top / "vault")
+    listed: list[bytes] = []
+    monkeypatch.setattr(root_scan, "find_files_by_id", lambda _tree, rel_path, _ids: listed.append(rel_path) or ())
+    assert found.names == ["a/.env", "vault"]
+    assert listed == []
+
+
 # --- names outside the roots
 
 
@@ -337,6 +392,52 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
         files.close()
 
 
+def test_g4_names_that_were_found_are_not_searched_again(tmp_path: Path):
+    top = tmp_path.resolve() / "ws"
+    for n in range(40):
+        write(top / f"f{n}/a")
+    os.link(top / "f1/a", top / "f30/second")
+    os.link(top / "f2/a", tmp_path / "elsewhere")
+    files = Workspace([top], NoContents())
+
+    def ask(path: str) -> tuple[bool, int]:
+        answers: list[bool] = []
+        count = system_calls(lambda: answers.append(files.has_outside_link(path)))
+        return answers[0], count
+
+    try:
+        for path, outside in (("f1/a", False), ("f2/a", True)):
+            first, again = ask(path), ask(path)
+            assert (first[0], again[0]) == (outside, outside)
+            assert first[1] > 40
+            assert again[1] < 10
+        (top / "f30").rename(tmp_path / "moved away")  # the file itself does not change
+        assert ask("f1/a")[0]
+        (tmp_path / "moved away").rename(top / "f0/back")
+        os.link(top / "f1/a", top / "third")
+        assert not ask("f1/a")[0]
+    finally:
+        files.close()
+
+
+def test_g4_a_name_that_is_too_far_to_search_counts_as_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(linked_names, "MAX_FOLDERS", 10)
+    top = tmp_path.resolve() / "ws"
+    for n in range(40):
+        write(top / f"f{n}/a")
+        os.link(top / f"f{n}/a", top / f"f{n}/beside")
+    for n in range(0, 40, 2):
+        os.link(top / f"f{n}/a", top / f"f{n + 1}/far")
+    files = Workspace([top], NoContents())
+    try:
+        near = [files.has_outside_link(f"f{n}/a") for n in range(1, 40, 2)]
+        far = [files.has_outside_link(f"f{n}/a") for n in range(0, 40, 2)]
+        assert not any(near)
+        assert any(far)
+    finally:
+        files.close()
+
+
 # --- cost
 
 
@@ -347,7 +448,7 @@ def lay_many(top: Path, count: int) -> None:
         for name in range(10):
             (way / f"f{name}.py").touch()
     write(top / "p1/q1/.env")
-    time.sleep(hidden_files.RACY_NS / 1e9 + 0.5)
+    time.sleep(root_scan.RACY_NS / 1e9 + 0.5)
 
 
 def test_u12_after_the_first_walk_each_folder_is_looked_at_once(tmp_path: Path):

@@ -1,12 +1,14 @@
 """Which places a pattern is about, and that a glance never holds back one of them."""
 
+import sys
 from threading import Thread
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.core.policy.path_patterns import PathPatterns, escape_glob
+from handhold.core.policy.path_patterns import PathPatterns, escape_glob, find_fixed_tops
 
 ROOT = "/ws"
 
@@ -147,3 +149,51 @@ def test_several_threads_may_ask_while_folders_are_forgotten(monkeypatch: pytest
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+# --- where a pattern can match
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tops"),
+    [
+        ("conf/secret.txt", ["/ws/conf/secret.txt"]),
+        ("./.env", ["/ws/.env"]),
+        ("secrets/**", ["/ws/secrets"]),
+        ("a/b/*.pem", ["/ws/a/b"]),
+        ("a/{b,c}/d", ["/ws/a"]),
+        ("/etc/passwd", ["/etc/passwd"]),
+        ("~/.ssh/*", ["/home/me/.ssh"]),
+        (".env", None),
+        ("*.pem", None),
+        ("**/x/y", None),
+        ("*/x", None),
+        ("{x/a,y/b}", None),
+        ("café/x", None),  # two spellings on disk
+        ("Kelvin/x", None),  # its first letter has another code point, too
+        ("x/Kelvin", ["/ws/x"]),
+    ],
+)
+def test_g2_a_pattern_with_a_fixed_beginning_is_about_one_place(pattern: str, tops: list[str] | None):
+    found = find_fixed_tops((pattern,), (ROOT,), "/home/me")
+    assert (found and [*found]) == tops
+    folded = find_fixed_tops((pattern,), (ROOT,), "/home/me", ignore_case=True)
+    assert folded is None or not any(char.isalpha() for top in folded for char in top.removeprefix(ROOT))
+
+
+@given(st.lists(patterns, max_size=2), st.lists(ways.map("/".join), max_size=8), st.booleans())
+def test_g2_what_patterns_cover_is_always_in_their_places(patterns: list[str], ways: list[str], folds: bool):
+    try:
+        covers = PathPatterns(patterns, (ROOT,), "/home/me", ignore_case=folds).covers
+    except ValueError:
+        return
+    tops = find_fixed_tops(patterns, (ROOT,), "/home/me", ignore_case=folds)
+    for way in ways if tops is not None else ():
+        place = f"{ROOT}/{way}"
+        if covers(place):
+            assert any(place == top or place.startswith(top + "/") for top in tops or ()), (patterns, place)
+
+
+def test_g2_only_these_letters_are_composed_from_others():
+    others = (chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    assert {normalize("NFC", each) for each in others if normalize("NFC", each).isascii()} == {*"K;`"}

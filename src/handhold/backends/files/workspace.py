@@ -5,7 +5,7 @@ before and after.
 """
 
 import os
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from itertools import islice
@@ -18,7 +18,7 @@ from handhold.backends.files.commit import Committer
 from handhold.backends.files.commit.entry_checks import is_current
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
 from handhold.backends.files.file_kinds import identity_of, is_virtual, kind_of, special_kind_of
-from handhold.backends.files.hidden_files import HiddenFiles, count_names
+from handhold.backends.files.hidden_files import SharedHiddenFiles
 from handhold.backends.files.line_index import LineIndexCache
 from handhold.backends.files.line_pages import (
     CHUNK_BYTES,
@@ -28,6 +28,7 @@ from handhold.backends.files.line_pages import (
     count_lines,
     read_chunks,
 )
+from handhold.backends.files.linked_names import LinkedNames
 from handhold.backends.files.name_search import find_by_name, list_folder
 from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
@@ -101,6 +102,8 @@ class Workspace:
         self._declarations = EncodingDeclarations(encodings, self._read_identity, self._read_config)
         self._committer = Committer(self, contents)
         self._remote_mounts = RemoteMounts(self._roots.paths)
+        self._linked_names = LinkedNames(self._roots.all)
+        self._hidden_files = SharedHiddenFiles(self._roots.all, self._remote_mounts.list_below_roots)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -117,6 +120,7 @@ class Workspace:
     def close(self) -> None:
         """A later use opens its roots again, if the same folders are still there."""
         self._staged.close()
+        self._hidden_files.close()
         self._remote_mounts.close()
         self._roots.close()
 
@@ -155,12 +159,17 @@ class Workspace:
 
     def has_outside_link(self, path: str) -> bool:
         status = self.stat(path)
-        if status is None or status.link_count == 1:
-            return False
-        return count_names(self._roots.all, status.identity, status.link_count) < status.link_count
+        return status is not None and self._linked_names.has_outside_name(status)
 
-    def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> HiddenPaths:
-        return HiddenFiles(self._roots.all, is_denied, self._remote_mounts.list_below_roots if local_only else list)
+    def hidden_paths(
+        self,
+        is_denied: Callable[[str], bool],
+        *,
+        key: Hashable = None,
+        tops: Sequence[str] | None = None,
+        local_only: bool = False,
+    ) -> HiddenPaths:
+        return self._hidden_files.open(is_denied, key, tops, local_only=local_only)
 
     # --- contents
 

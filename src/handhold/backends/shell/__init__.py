@@ -187,9 +187,11 @@ class SandboxedShell:
         if direct and run.preview:
             raise NoShell("; ".join(("a preview needs an overlay of the workspace", *status.why_not)))
         with ExitStack() as stack:
-            sink = OutputSink(self._results, redaction=self._guard.redaction(), watch=on_output)
-            stack.callback(sink.drop)
             overlay = None if direct else self._create_overlay(stack)
+            # On an overlay, what the command moves or removes stays where it is until its changes are committed.
+            redaction, find_redaction = (None, self._guard.redaction) if overlay else (self._guard.redaction(), None)
+            sink = OutputSink(self._results, redaction=redaction, find_redaction=find_redaction, watch=on_output)
+            stack.callback(sink.drop)
             denied_paths = self._guard.masked_paths()
             running = self._start_command(
                 run, sink, self._build_direct_mounts() if overlay is None else overlay.mounts, denied_paths

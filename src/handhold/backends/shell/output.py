@@ -9,11 +9,14 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
+from typing import NoReturn
 
 from handhold.backends.shell.result_store import ResultStore, SpillFile
+from handhold.core.errors import ToolError
 from handhold.core.facts import CommandOutput
-from handhold.core.text.redaction import Redaction, Redactor
+from handhold.core.text.redaction import Redaction, Redactor, can_contain_secret
 from handhold.core.text.terminal import render_terminal_text
 
 RING_BYTES = 1024**2  # a quarter is read at once; a larger ring is not faster, and costs time at every start
@@ -24,6 +27,9 @@ MAX_TIDIED_BYTES = 1024**2  # an output of this size may still be short once it 
 MAX_LINE_CHARS = 1_000  # of a line, if both ends of the output are shown
 MAX_WATCH_BYTES = 64 * 1024  # the most that a watcher gets at once
 WATCH_INTERVAL_SECONDS = 0.05  # between two notifications
+MAX_UNSCREENED_BYTES = 4096  # held until secrets are looked for, though spaces and NULs may be all there is
+
+FindRedaction = Callable[[], Redaction | None]
 
 MIN_PERIODIC_BYTES = 64 * 1024  # a piece of this size is checked for repetition
 MAX_PERIOD_BYTES = 64 * 1024  # the longest repetition that is detected
@@ -36,7 +42,8 @@ _ring_pool: list[bytearray] = []  # one is reused: allocating it takes longer th
 class OutputSink:
     """Collects output as it arrives. The file gets all of it up to `results.max_bytes`, beyond that its two ends.
 
-    Redacted secrets are never in the ring or in the file.
+    Redacted secrets are never in the ring or in the file. `find_redaction` may have to look at many files, so it is
+    called once there is output that could contain a secret: many commands print less.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class OutputSink:
         results: ResultStore,
         *,
         redaction: Redaction | None = None,
+        find_redaction: FindRedaction | None = None,
         watch: Callable[[str], None] | None = None,
         spill_threshold: int = SPILL_THRESHOLD_BYTES,
         ring_bytes: int = RING_BYTES,
@@ -60,7 +68,10 @@ class OutputSink:
         self._spill: SpillFile | None = None
         self._spilled_bytes = 0
         self._max_spill_bytes = max(results.max_bytes - ring_bytes, ring_bytes)
+        self._find_redaction = find_redaction  # None once it was called
         self._redactor = Redactor(redaction) if redaction else None
+        self._unscreened = b""  # output so far, until then
+        self.lookup_seconds = 0.0  # how long the command may have waited for it
         self._watcher = _OutputWatcher(watch) if watch else None
         self._finished = False
         self._lock = Lock()  # another thread may page through a running job's output
@@ -69,9 +80,9 @@ class OutputSink:
 
     def read_from(self, fd: int) -> int:
         """Read once; return 0 at the end. Raise BlockingIOError if there is nothing yet."""
-        if self._redactor:
+        if self._find_redaction or self._redactor:
             data = os.read(fd, self._chunk_bytes)
-            self._append(self._redactor.feed(data))
+            self._append(self._redact(data))
             return len(data)
         start = self._get_write_offset()
         size = os.readv(fd, [self._view[start : start + self._chunk_bytes]])
@@ -80,8 +91,31 @@ class OutputSink:
 
     def flush(self) -> None:
         """End of output: what was held back as a possible beginning of a secret is output."""
+        self._append(self._unscreened)  # too short to contain a secret
+        self._unscreened = b""
         if self._redactor:
             self._append(self._redactor.flush())
+
+    def _redact(self, data: bytes) -> bytes:
+        if self._find_redaction:
+            self._unscreened += data
+            is_short = len(self._unscreened) <= MAX_UNSCREENED_BYTES and not can_contain_secret(self._unscreened)
+            if not self._unscreened or (is_short and not self._watcher):
+                return b""
+            self._load_redaction(self._find_redaction)
+            data, self._unscreened = self._unscreened, b""
+        return self._redactor.feed(data) if self._redactor else data
+
+    def _load_redaction(self, find_redaction: FindRedaction) -> None:
+        started = time.monotonic()
+        try:
+            redaction = find_redaction()
+        except ToolError as error:
+            self._find_redaction = partial(_raise, error)  # what comes later cannot be shown either
+            raise
+        finally:
+            self.lookup_seconds += time.monotonic() - started
+        self._find_redaction, self._redactor = None, Redactor(redaction) if redaction else None
 
     def _append(self, data: bytes) -> None:
         while data:
@@ -248,6 +282,10 @@ class OutputSink:
             self._spill.write(self._read_tail(left))
         self._results.finish(self._spill)
         return self._spill.handle, self._spill.kept_bytes
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def decode(data: bytes) -> tuple[str, bool]:

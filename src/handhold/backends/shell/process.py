@@ -159,11 +159,14 @@ class CommandProcess:
         return int(child[1]) if child else self._popen.pid
 
     def _wait_for_end(self, until: float) -> bool:
-        """Read its output until it ends, is cancelled or `until` is reached; False in the last case."""
+        """Read its output until it ends, is cancelled or `until` is reached; False in the last case.
+
+        While we look for secrets we read nothing, so that time does not count.
+        """
         ready = select.poll()
         for fd in (self._output_fd, self._pidfd, *((self._status_fd,) if self._contained else ())):
             ready.register(fd, select.POLLIN)
-        while (left := until - time.monotonic()) > 0:
+        while (left := until + self._sink.lookup_seconds - time.monotonic()) > 0:
             if self.cancelled and self._has_child_pid:
                 return True
             due = self._sink.notify_watcher()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from handhold.core.choices import Matching
-from handhold.core.errors import Denied, IsDirectory, IsLink, NotFound, NotRegularFile
+from handhold.core.errors import ChangedDuringRead, Denied, IsDirectory, IsLink, NotFound, NotRegularFile
 from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
@@ -38,6 +38,7 @@ class GuardedView:
     tracker: ReadTracker
     options: DialectOptions
     hidden_paths: HiddenPaths | None = None  # paths that may not be read; None if no rule denies reading
+    find_denied_name: Callable[[str, FileStat], str | None] = lambda _path, _stat: None  # of a file with several names
 
     @property
     def matching(self) -> Matching:
@@ -87,23 +88,22 @@ class GuardedView:
         """The first bytes of a file that was checked before."""
         head = self.files.read_head(path, count)
         if (head.path, head.identity) != (stat.path, stat.identity):  # a link may have been retargeted meanwhile
-            self._stat_allowed(path)
-            self._check_readable(path, head.path)
+            self._check_read(path, self._stat_allowed(path), head)
         return head
 
     def read(self, path: str) -> FileSnapshot:
         """Read a file for display, whether or not the session has seen it before."""
-        self._stat_allowed(path)
+        stat = self._stat_allowed(path)
         snapshot = self.files.read(path)
-        self._check_readable(path, snapshot.path)
+        self._check_read(path, stat, snapshot)
         return snapshot
 
     def page(self, path: str, offset: int, limit: int, width: int, whole: FileSnapshot | None = None) -> Page:
         if whole is not None:
             return self.files.read_page(path, offset, limit, width, snapshot=whole)
-        self._stat_allowed(path)
+        stat = self._stat_allowed(path)
         page = self.files.read_page(path, offset, limit, width)
-        self._check_readable(path, page.path)  # a link may have been retargeted meanwhile
+        self._check_read(path, stat, page)
         return page
 
     def count(self, path: str) -> int:
@@ -128,12 +128,12 @@ class GuardedView:
     def read_editable(self, path: str, *, fully: bool = False) -> FileSnapshot:
         """Like `read_editable_text`, but for any file."""
         try:
-            self.stat_file(path)
+            stat = self.stat_file(path)
         except NotFound as error:
             error.was_read = self.tracker.read_records.get(self.files.resolve(path), None) is not None
             raise
         snapshot = self.files.read(path)
-        self._check_readable(path, snapshot.path)
+        self._check_read(path, stat, snapshot)
         if self.options.requires_read:
             self.tracker.require_read(snapshot, path, fully=fully)
         return snapshot
@@ -197,10 +197,19 @@ class GuardedView:
             and (unfollowed := self._resolve_nofollow(path)) != place
         ):
             yield unfollowed
-        if stat and stat.link_count > 1:
-            hard_link = self.hidden_paths.hard_links().get((stat.identity.device, stat.identity.inode))
-            if hard_link is not None:
-                yield escape_ambiguous(hard_link)
+        if stat and stat.link_count > 1 and (denied := self.find_denied_name(path, stat)):
+            yield escape_ambiguous(denied)
+
+    def _check_read(self, path: str, stat: FileStat | None, read: FileHead | FileSnapshot | Page) -> None:
+        """Raise Denied, or ChangedDuringRead, if what was read is not the file that was checked before.
+
+        A link may have been retargeted meanwhile, or a file with several names exchanged.
+        """
+        self._check_readable(path, read.path)
+        if stat is None or (stat.link_count > 1 and stat.identity != read.identity):
+            stat = self._stat_allowed(path)
+            if stat is None or stat.identity != read.identity:
+                raise ChangedDuringRead(path)
 
     def _check_readable(self, path: str, place: str) -> None:
         decision = self.policy.decide(Verb.READ, place)

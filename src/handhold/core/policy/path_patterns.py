@@ -11,6 +11,7 @@ and names that no pattern can end with are rejected early.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -21,6 +22,7 @@ MAX_CACHED_FOLDERS = 50_000  # cached folders; then the cache is cleared
 MAX_CACHED_PATH_CHARS = 1000  # folders with longer paths are not cached: thousands of nested ones would fill the memory
 
 _GLOB_CHARS = re.compile("[" + re.escape("".join(sorted(MAGIC_CHARS))) + "]")
+_COMPOSED_ASCII = frozenset("K;`")  # composed from another character: the sign for kelvin is a K
 _LITERAL_SUFFIX = re.compile(r".*[*?\]}]([^*?\[\]{}]+)", re.DOTALL)
 
 
@@ -189,6 +191,30 @@ def build_name_filter(last_parts: Iterable[str]) -> NameFilter:
         else:
             return MATCH_ANY_NAME
     return NameFilter(frozenset(exact_names), tuple(suffixes), tuple(prefixes))
+
+
+def find_fixed_tops(
+    patterns: Iterable[str], roots: Sequence[str], home: str = "", *, ignore_case: bool = False
+) -> tuple[str, ...] | None:
+    """Places that contain everything that the patterns cover; None if that may be anywhere below a root."""
+    tops: dict[str, None] = {}
+    for pattern in patterns:
+        line = _parse_pattern(pattern, home)
+        if line is None:
+            continue
+        fixed = list(takewhile(lambda name: _has_one_spelling(name, ignore_case=ignore_case), line.glob.split("/")))
+        if not fixed:
+            return None
+        starts = ("",) if pattern.startswith(("/", "~")) else roots
+        tops |= {"/".join((start.rstrip("/"), *fixed)): None for start in starts}
+    return tuple(tops)
+
+
+def _has_one_spelling(name: str, *, ignore_case: bool) -> bool:
+    """Whether a part of a pattern covers just one name on disk."""
+    if not name.isascii() or _COMPOSED_ASCII & {*name} or _GLOB_CHARS.search(name):
+        return False
+    return not ignore_case or name.upper() == name.lower()
 
 
 def fold_case(name: str) -> str:

@@ -52,6 +52,17 @@ class RulePolicy:
     def has_read_restrictions(self) -> bool:
         return any(each.rule.verdict is not Verdict.ALLOW for each in self._rules_by_verb[Verb.READ])
 
+    @cached_property
+    def read_restricted_tops(self) -> tuple[str, ...] | None:
+        """Places that contain everything that may not be read; None if that may be anywhere."""
+        tops: list[str] = []
+        for each in self._rules_by_verb[Verb.READ]:
+            found = each.find_tops() if each.rule.verdict is not Verdict.ALLOW else ()
+            if found is None:
+                return None
+            tops += found
+        return tuple(dict.fromkeys(tops))
+
     # --- paths
 
     def decide(self, verb: Verb, target: str) -> Decision:

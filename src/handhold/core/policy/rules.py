@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from handhold.core.policy.hosts import DEFAULT_PORTS, BadHost, HostPattern, normalize_host, parse_port
 from handhold.core.policy.modes import MODE_RULE_PREFIX
-from handhold.core.policy.path_patterns import PathPatterns
+from handhold.core.policy.path_patterns import PathPatterns, find_fixed_tops
 from handhold.core.ports.policy import Decision, Verb, Verdict
 
 Origin = Literal["user", "code", "project", "built in"]
@@ -178,6 +178,12 @@ class ResolvedRule:
 
     def covers_path(self, place: str) -> bool:
         return self._path_patterns.covers(place) and not (self.rule.exclude and self._excluded_patterns.covers(place))
+
+    def find_tops(self) -> tuple[str, ...] | None:
+        """Places that contain every path that it covers; None if that may be anywhere."""
+        return find_fixed_tops(
+            self.rule.paths, self.roots, self.home, ignore_case=self.ignore_case or self.rule.ignore_case
+        )
 
     def covers_command(self, words: tuple[str, ...]) -> bool:
         from handhold.core.policy.shell import matches

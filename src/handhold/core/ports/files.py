@@ -1,6 +1,6 @@
 """The workspace: reading below its roots, and the transactions that change it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -78,10 +78,18 @@ class FileView(Protocol):
         """Whether a file has a hard link outside the roots."""
         ...
 
-    def hidden_paths(self, is_denied: Callable[[str], bool], *, local_only: bool = False) -> "HiddenPaths":
+    def hidden_paths(
+        self,
+        is_denied: Callable[[str], bool],
+        *,
+        key: Hashable = None,
+        tops: Sequence[str] | None = None,
+        local_only: bool = False,
+    ) -> "HiddenPaths":
         """The paths for which `is_denied` is true, given resolved paths; valid while the workspace is open.
 
-        With `local_only`, network and FUSE mounts are not searched.
+        All that give an equal `key`, if any, share one. It stands for what is denied and how that is searched: `tops`
+        are places that contain all of it, if they are known; with `local_only`, network and FUSE mounts are left out.
         """
         ...
 
@@ -102,6 +110,13 @@ class HiddenPaths(Protocol):
 
     def hard_links(self) -> Mapping[tuple[int, int], str]:
         """Hidden files with several names, by device and inode, with the resolved path of a denied name."""
+        ...
+
+    def read_outside(self, place: str, count: int) -> Iterable[tuple[str, bytes]]:
+        """The first bytes of one of `files` that is outside the roots, because a link with a denied name leads there.
+
+        Of a folder, those of the files in it. Each with its name.
+        """
         ...
 
 

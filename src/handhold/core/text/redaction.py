@@ -123,6 +123,11 @@ class Redactor:
         return rest
 
 
+def can_contain_secret(data: bytes) -> bool:
+    """Whether a text is long enough for the shortest secret, in any form."""
+    return len(flatten(data)) >= MIN_SECRET_CHARS
+
+
 def flatten(data: bytes) -> bytes:
     """Remove color codes and whitespace."""
     return (_COLOR_CODE.sub(b"", data) if b"\x1b" in data else data).translate(None, IGNORED_BYTES)
