@@ -82,6 +82,7 @@ nightly:
     step "just bench-edits" just bench-edits
     step "just bench-shell" just bench-shell
     step "just bench-search" just bench-search
+    step "just growth" just growth
     step "just mutate-sources --dialect tiny" just mutate-sources --dialect tiny
     printf '%s\n' "== summary" "${summary[@]}" "all: $SECONDS s"
     exit $failed
@@ -171,6 +172,10 @@ bench-shell *args:
 # Compare searches with plain ripgrep, on the Linux sources and on a million files: just bench-search --rounds 30
 bench-search *args:
     "{{bin}}/python" -m bench.search "$@"
+
+# Measure how the cost of a call grows with files, sessions, earlier calls and processes: just growth edits --rounds 3
+growth *args:
+    "{{bin}}/python" -m bench.growth "$@"
 
 # Load a server for some minutes and kill its clients, or kill the server: just load 30, just load --kill-server 300
 load *args:

@@ -35,6 +35,7 @@ PAGE = {"limit": 100, "chars": 30_000}
 FOLDERS, FILES = 1_000, 1_000
 SOME = 700
 MOST_SECONDS, MOST_MB = 2.0, 150
+RANKING_SECONDS = 20.0  # `search_seconds`: the newest are known when all were looked at
 PAGES = 5  # number of times that a first page is requested
 
 
@@ -180,8 +181,9 @@ def pages_of_a_million(cache: Path) -> Iterator[bool]:
         command = [sys.executable, "-m", "bench.search", "--first-page", what, str(root)]
         said = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(PAGES)]
         seconds, megabytes = (median(float(each.split()[at]) for each in said) for at in (0, 1))
-        kept = seconds <= MOST_SECONDS and megabytes <= MOST_MB
-        budget = f"{MOST_SECONDS:.0f} s, {MOST_MB} MB"
+        most_seconds = MOST_SECONDS if "unsorted" in what else RANKING_SECONDS
+        kept = seconds <= most_seconds and megabytes <= MOST_MB
+        budget = f"{most_seconds:.0f} s, {MOST_MB} MB"
         print(f"| {what} | {seconds:.2f} | {megabytes:.0f} | {budget} | {'' if kept else 'over'} |", flush=True)
         yield kept
 

@@ -28,7 +28,7 @@ BESIDE = "is not beside the project"  # of a source that is no part of it: the o
 settings.register_profile(
     "handhold",
     deadline=None,  # the machine may be busy; pytest-timeout ends what hangs
-    max_examples=scaled(15, 100),
+    max_examples=scaled(10, 100),
     derandomize=CI,
     # A suite's properties are inherited by several classes, on purpose.
     suppress_health_check=[HealthCheck.differing_executors],

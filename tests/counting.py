@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from handhold.backends.state.sqlite import SqliteStore
+
 
 def system_calls(work: Callable[[], object]) -> int:
     """How many functions of `os` that ask the kernel this thread calls meanwhile."""
@@ -33,3 +35,17 @@ def bytes_read(work: Callable[[], object]) -> int:
 
 def _read() -> int:
     return int(Path("/proc/self/io").read_text(encoding="ascii").split()[1])
+
+
+def sql_steps(store: SqliteStore, work: Callable[[], object]) -> tuple[int, int]:
+    """How many statements SQLite executes meanwhile, and how many of its steps they take, in tens."""
+    statements, steps = list[str](), list[None]()
+    with store._database.connection as connection:  # pyright: ignore[reportPrivateUsage]
+        connection.set_trace_callback(statements.append)
+        connection.set_progress_handler(lambda: steps.append(None), 10)
+        try:
+            work()
+        finally:
+            connection.set_trace_callback(None)
+            connection.set_progress_handler(None, 0)
+    return len(statements), len(steps)

@@ -1,11 +1,10 @@
 """Builds a toolbox from its configuration. The only module that knows every part."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
-from os import fspath, urandom
+from os import urandom
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -33,11 +32,11 @@ from handhold.pipeline.planning import Planner
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import recover
+from handhold.pipeline.workspace_policy import WorkspacePolicy
 
 if TYPE_CHECKING:
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.network import NetworkAccess
-    from handhold.backends.state.disk_share import DiskShare
     from handhold.pipeline.authorization import Authorizer
     from handhold.pipeline.change_contents import ChangeContents
     from handhold.pipeline.changes import ChangeCommitter
@@ -51,9 +50,12 @@ MakeShell = Callable[[Session, PathGuard], Shell]
 class ToolboxParts:
     """The parts of a toolbox. Those that change files or run commands are imported with their first use."""
 
-    def __init__(self, session: Session, planner: Planner, make_shell: MakeShell | None) -> None:
+    def __init__(
+        self, session: Session, planner: Planner, make_shell: MakeShell | None, release: Callable[[], None]
+    ) -> None:
         self.session = session
         self.planner = planner
+        self.release = release  # what the toolbox was opened on
         self._make_shell = make_shell
         self._replays = ReplayLog(session)
         self._responder = Responder(session, self._replays)
@@ -122,21 +124,26 @@ class ToolboxParts:
 
 def open_workspace(config: ToolboxConfig) -> ToolboxParts:
     """A toolbox on folders of this machine."""
-    from handhold.backends.files.workspace import Workspace
-    from handhold.backends.state.sqlite import SqliteStore
-    from handhold.backends.state.state_folder import ensure_state_folder
+    from handhold.shared_workspaces import workspaces
 
-    given_state = Path(config.state) if config.state is not None else None
-    state = ensure_state_folder(given_state, [fspath(root) for root in config.root])
-    with ExitStack() as opened:  # closed again if a later step fails
-        store = SqliteStore(state, bound=config.undo_bytes or undo_limit(config, state))
-        opened.callback(store.close)
-        files = Workspace(config.root, store, read_only=config.read_only, state=state, encodings=config.encodings)
-        opened.callback(files.close)
-        policy = load_policy(config, files.roots, state) if config.custom_policy is None else config.custom_policy
-        parts = assemble(files, store, config, policy, make_shell=partial(open_shell, state, files, config))
-        opened.pop_all()
-    return parts
+    lease = workspaces.acquire(config)
+    try:
+        shared = lease.workspace
+        policy = config.custom_policy
+        if policy is None:
+            policy = load_policy(config, shared.files.roots, shared.state)
+        make_shell = partial(open_shell, shared.state, shared.files, config)
+        return assemble(
+            shared.files,
+            shared.store,
+            config,
+            shared.apply_policy(policy),
+            make_shell=make_shell,
+            release=lease.release,
+        )
+    except BaseException:
+        lease.release()
+        raise
 
 
 def open_in_memory(files: Mapping[str, str | bytes], root: str, config: ToolboxConfig) -> ToolboxParts:
@@ -144,25 +151,43 @@ def open_in_memory(files: Mapping[str, str | bytes], root: str, config: ToolboxC
     from handhold.backends.state.sqlite import SqliteStore
 
     store = SqliteStore.in_memory()
-    return open_on(MemoryFiles(files, root=root, contents=store, encodings=config.encodings), store, config)
+    memory = MemoryFiles(files, root=root, contents=store, encodings=config.encodings)
+    return open_unshared(memory, store, config, release=store.close)
 
 
 def open_on(files: Files, store: Store, config: ToolboxConfig) -> ToolboxParts:
-    """Without settings and without a shell."""
+    """Without settings and without a shell. The workspace may be one that other toolboxes share."""
+    from handhold.shared_workspaces import workspaces
+
+    def close() -> None:
+        files.close()
+        store.close()
+
+    lease = workspaces.share(files)
+    return open_unshared(files, store, config, release=lease.release if lease else close)
+
+
+def open_unshared(files: Files, store: Store, config: ToolboxConfig, *, release: Callable[[], None]) -> ToolboxParts:
     policy = make_policy(config, files.roots) if config.custom_policy is None else config.custom_policy
-    return assemble(files, store, config, policy)
+    recover(files, store)
+    return assemble(files, store, config, WorkspacePolicy(files, policy), release=release)
 
 
 def assemble(
-    files: Files, store: Store, config: ToolboxConfig, policy: Policy, *, make_shell: MakeShell | None = None
+    files: Files,
+    store: Store,
+    config: ToolboxConfig,
+    policy: WorkspacePolicy,
+    *,
+    release: Callable[[], None],
+    make_shell: MakeShell | None = None,
 ) -> ToolboxParts:
-    """Wire the parts of a toolbox on a workspace and a store."""
+    """Wire the parts of a toolbox on a workspace and a store. `release` is called when it is closed."""
     dialect = choose_dialect(config.dialect, config.model)
     name = config.session or urandom(8).hex()
     session = Session(name, files, store, dialect, policy, dialect_options(dialect, config), config.approver)
     planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
-    recover(files, store)
-    return ToolboxParts(session, planner, make_shell)
+    return ToolboxParts(session, planner, make_shell, release)
 
 
 def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: Session, guard: PathGuard) -> Shell:
@@ -234,15 +259,6 @@ def load_policy(config: ToolboxConfig, roots: Sequence[str], state: Path) -> Pol
 def default_mode(config: ToolboxConfig) -> Mode:
     """With an approver, changes are asked about; without one they are allowed, since each can be undone."""
     return "ask" if config.approver else "edit"
-
-
-def undo_limit(config: ToolboxConfig, state: Path) -> "int | DiskShare":
-    """From the user's settings, else a share of the disks that hold the state and the roots."""
-    from handhold.backends.settings import read_user_undo_bytes
-    from handhold.backends.state.disk_share import DiskShare
-
-    limit = None if config.custom_policy is not None else read_user_undo_bytes(config.settings)
-    return limit or DiskShare(state, config.root)
 
 
 def dialect_options(dialect: Dialect, config: ToolboxConfig) -> DialectOptions:

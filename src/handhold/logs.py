@@ -1,6 +1,7 @@
-"""Log records under `handhold`, by module: swallowed errors at DEBUG, and each degraded promise once at WARNING.
+"""Log records under `handhold`, by module: swallowed errors at DEBUG, waiting at INFO, each degraded promise once at
+WARNING.
 
-`logging` is imported only for a warning. A record at DEBUG needs a handler, and whoever made one has imported it.
+`logging` is imported only for a warning. The other records need a handler, and whoever made one has imported it.
 """
 
 import sys
@@ -42,6 +43,11 @@ def _log_debug(error: BaseException) -> None:
     caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     logger = logging.getLogger(caller.f_globals["__name__"])
     logger.debug("%s ignored %s: %s", caller.f_code.co_name, type(error).__name__, error, exc_info=error, stacklevel=3)
+
+
+def log_wait(message: str) -> None:
+    if (logging := sys.modules.get("logging")) is not None:
+        logging.getLogger("handhold.locks").info("%s", message)
 
 
 def warn_once(area: str, message: str) -> None:

@@ -210,8 +210,8 @@ class Toolbox:
     ) -> Self:
         """Open the tools on a workspace and a store that are open already, such as those of another toolbox.
 
-        They read no settings and run no commands. Closing the toolbox closes both. The keywords, and TypeError and
-        ValueError, are those of `open`.
+        They read no settings and run no commands. Closing the toolbox closes both, unless one made by `open`
+        shares them. The keywords, and TypeError and ValueError, are those of `open`.
         """
         from handhold.factory import open_on
 
@@ -307,7 +307,7 @@ class Toolbox:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Parts of the settings that have no effect, such as allow rules of a file that is not trusted."""
-        return self._session.warnings
+        return self._session.workspace_policy.warnings
 
     # --- calls
 
@@ -452,8 +452,7 @@ class Toolbox:
 
     def _release(self) -> None:
         self._close_commands()  # a running call may have opened the shell since
-        self.files.close()
-        self.store.close()
+        self._parts.release()
 
     def __enter__(self) -> Self:
         return self

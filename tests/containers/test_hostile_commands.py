@@ -91,7 +91,7 @@ def test_c84_397_commands_have_no_harmful_effect_and_the_harmless_are_not_asked_
 ):
     every = read_tables()
     assert len({row["command"] for row in every}) == 397
-    expected = {row["command"]: row["expect"] for row in sampled(every, 24, lambda row: row["expect"])}
+    expected = {row["command"]: row["expect"] for row in sampled(every, 16, lambda row: row["expect"])}
     commands = list(expected)
     with ThreadPoolExecutor(SHARDS) as pool:
         parts = pool.map(lambda shard: run_driver(engine, image, files, commands[shard::SHARDS]), range(SHARDS))

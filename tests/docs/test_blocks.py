@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.pages import Block, blocks, pages, runnable
 from tests.docs.reader import Reader
+from tests.scale import sampled
 
 # Run in new environments by test_first_hour.py and, for the page of the package, tests/meta/test_wheel.py.
 FRESH = ("docs/start/", "README", "PACKAGE")
@@ -19,7 +20,7 @@ TESTED_ELSEWHERE = ("docs/how-to/add-a-dialect.md", "docs/contributing/tutorial.
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", sampled(PAGES, len(PAGES) // 2))
 def test_every_block_of_a_page_runs_as_it_stands(page: str, tmp_path: Path):
     reader = Reader(tmp_path, Path(sys.executable).parent)
     for block in BY_PAGE[page]:

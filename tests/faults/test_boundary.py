@@ -15,7 +15,7 @@ from handhold.core.errors import ToolError
 from tests.backends.files.opening import Opener
 from tests.scale import scaled
 
-READS = scaled(10_000, 200_000)
+READS = scaled(5_000, 200_000)
 CHECKED = scaled(4, 16)  # one in this many reads uses a check on the resolved string
 PATHS = ("dir/file", "dir/sub/../file", "dir/sub/file", "dir/./file")
 INSIDE, OUTSIDE = b"inside\n", b"outside\n"

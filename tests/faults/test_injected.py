@@ -13,7 +13,7 @@ from tests.scale import NIGHTLY, scaled
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
-STEP = scaled(15, 1)  # of the calls, every so many
+STEP = scaled(20, 1)  # of the calls, every so many
 ERRORS = ("ENOSPC", "EIO", "EXDEV")
 CALLS = (
     *("write", "fsync", "openat", "openat2", "renameat2", "unlinkat", "mkdirat", "close", "read"),

@@ -20,7 +20,7 @@ from tests.scale import NIGHTLY
 from tests.server.attacks import ATTACKS
 from tests.server.test_http_process import served_by_process
 
-SECONDS = 5.0 if NIGHTLY else 3.0  # of each attack
+SECONDS = 5.0 if NIGHTLY else 2.0  # of each attack
 P99 = 5.0  # seconds, on a machine that has much else to do
 MEMORY = 300 * 1024  # KiB
 HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream", "host": "127.0.0.1"}

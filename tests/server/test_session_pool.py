@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import sqlite3
 import tracemalloc
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from handhold.server.server_config import ServerConfig
 from handhold.server.session_pool import NoSuchSession, PooledSession, SessionPool
+from handhold.toolbox import Toolbox
 from tests.server.hosting import Shop, talk, text_of
 
 
@@ -44,6 +46,53 @@ def test_a_desk_with_a_call_or_a_job_on_it_stays(shop: Shop):
         box.call("bash_stop", {"job": begun.data["job"]})
     left(desks, used)
     assert len(desks) == 1
+    desks.close()
+
+
+def test_g1_past_the_limit_a_release_looks_at_few_sessions_however_many_are_busy(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    looked = 0
+    is_idle = PooledSession.is_idle.fget
+    assert is_idle
+
+    def counting(session: PooledSession) -> bool:
+        nonlocal looked
+        looked += 1
+        return is_idle(session)
+
+    monkeypatch.setattr(PooledSession, "is_idle", property(counting))
+    desks = SessionPool(max_open=2)
+    busy = [desks.acquire(shop.serving(), f"busy {n}") for n in range(200)]
+    for n in range(50):
+        looked = 0
+        left(desks, desks.acquire(shop.serving(), f"idle {n}"))
+        assert looked <= 16
+    for desk in busy:
+        left(desks, desk)
+    for n in range(50):  # each closes some of those that were busy
+        left(desks, desks.acquire(shop.serving(), f"idle {n}"))
+    assert len(desks) <= 2
+    desks.close()
+
+
+def test_g1_a_session_past_the_limit_is_opened_again_without_a_connection_and_without_rules(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    desks, serving = SessionPool(max_open=2), shop.serving()
+
+    def call(name: str) -> Toolbox:
+        desk = desks.acquire(serving, name)
+        with desk.use_toolbox() as box:
+            assert box.call("read_file", {"path": "a.py"}).ok
+        left(desks, desk)
+        return box
+
+    first = call("0")
+    call("1")
+    monkeypatch.setattr(sqlite3, "connect", lambda *_, **__: pytest.fail("another connection"))
+    for n in range(20):
+        assert call(str(n)).policy is first.policy
     desks.close()
 
 

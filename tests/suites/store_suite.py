@@ -423,6 +423,7 @@ class StoreSuite:
         standing: set[int] = set()
         undos: dict[int, frozenset[int]] = {}
         undone: set[int] = set()
+        redone: set[int] = set()  # undos
         with self.fresh() as store:
             for _ in range(data.draw(st.integers(1, 8))):
                 works = data.draw(st.booleans())
@@ -438,10 +439,11 @@ class StoreSuite:
                         taken = data.draw(st.sampled_from(sorted(undos)))
                         seq = begun(store, asked=call("redo"), takes_back=(taken,))
                         if works:
+                            redone.add(taken)
                             undone = (undone | {taken}) - undos[taken]
                             standing |= undos.pop(taken)
                     case _:
-                        seq = begun(store)
+                        seq = begun(store, change())
                         if works:
                             standing.add(seq)
                 store.record_outcome(seq, success() if works else failure(), durable=False)
@@ -450,6 +452,9 @@ class StoreSuite:
                 assert {entry.seq for entry in store.entries(last=2) if entry.undone} == undone & {
                     entry.seq for entry in entries[-2:]
                 }
+                assert {entry.seq for entry in store.find_undos("s")} == undos.keys()
+                assert {entry.seq for entry in store.find_changes("s", undone=False)} == standing
+                assert {entry.seq for entry in store.find_changes("s", undone=True)} == undone - redone
 
     @given(st.lists(st.sampled_from(["begin", "intend", "settle", "fail", "finish", "keep"]), max_size=12))
     @settings(max_examples=examples(40))
@@ -1109,7 +1114,22 @@ class StoreSuite:
         marks.put(self.mark("/ws/gone", 9))
         marks.drop("/ws/gone")
         store.read_records("other").put(self.mark("/ws/theirs", 10))
-        assert set(marks.paths()) == {"/ws/a", "/ws/\udcff"}
+        assert set(marks.paths_within(["/ws"])) == {"/ws/a", "/ws/\udcff"}
+
+    @given(st.data())
+    @settings(max_examples=examples(40), deadline=None)
+    def test_c15_what_was_seen_within_changed_paths_is_found_and_nothing_else(self, data: st.DataObject):
+        names = st.lists(st.sampled_from(["a", "b", "a ", "a0", "a.", "\udcff", "\U0010ffff"]), min_size=1, max_size=3)
+        paths = st.lists(names.map(lambda parts: "/ws/" + "/".join(parts)), max_size=6)
+        seen, changed = data.draw(paths), data.draw(paths)
+        with self.fresh() as store:
+            marks = store.read_records("s")
+            for path in seen:
+                marks.put(self.mark(path))
+            found = list(marks.paths_within(changed))
+            assert sorted(found) == sorted(
+                path for path in {*seen} if any(path == each or path.startswith(f"{each}/") for each in changed)
+            )
 
     def test_names_of_marks_need_not_be_utf8(self, store: Store):
         mark = self.mark(os.fsdecode(b"/ws/\xff"))

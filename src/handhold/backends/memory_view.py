@@ -1,10 +1,11 @@
 """Files in memory, for reading. `MemoryView.files` may be changed by others at any time, as a disk may."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from posixpath import basename, dirname
 
+from handhold.backends.descriptor_pool import Pooled
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
 from handhold.backends.files.line_pages import WHOLE_READ_BYTES, build_page, count_lines
 from handhold.backends.files.roots import Root, Roots, split_names, unescape_existing_names
@@ -17,6 +18,7 @@ from handhold.core.text.suggestions import find_similar_paths
 from handhold.logs import log_swallowed
 
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
+NO_FOLDER = Pooled("memory", lambda: -1, lambda _: None, descriptors=0)  # nothing here is opened
 
 
 class MemoryView:
@@ -32,7 +34,7 @@ class MemoryView:
     ) -> None:
         self.files: dict[str, bytes] = {}
         self.directories: set[str] = {"", *directories}
-        self._roots = Roots([Root(-1, root, root, writable=True, device=1)])
+        self._roots = Roots([Root(NO_FOLDER, root, root, writable=True, id=(1, 1))])
         self.ticks = count(1)
         self._identities: dict[str, tuple[bytes | None, FileIdentity]] = {}
         self._declarations = EncodingDeclarations(
@@ -105,12 +107,7 @@ class MemoryView:
         return False
 
     def hidden_paths(
-        self,
-        is_denied: Callable[[str], bool],
-        *,
-        key: Hashable = None,
-        tops: Sequence[str] | None = None,
-        local_only: bool = False,
+        self, is_denied: Callable[[str], bool], *, tops: Sequence[str] | None = None, local_only: bool = False
     ) -> "MemoryHiddenPaths":
         return MemoryHiddenPaths(self, is_denied)
 

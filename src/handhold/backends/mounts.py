@@ -2,7 +2,7 @@
 
 A call to a file system that does not respond hangs in the kernel, and often cannot even be killed. So if there is such
 a mount below the roots, reads run in a thread of their own, which is abandoned if it does not return. Otherwise this
-costs one check whether mounts have changed.
+costs one check whether mounts have changed, by a descriptor that all workspaces share.
 """
 
 import os
@@ -13,6 +13,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TypeVar
 
+from handhold.backends.descriptor_pool import Pooled
 from handhold.core.errors import SystemFailure
 
 MOUNTINFO_PATH = "/proc/self/mountinfo"
@@ -42,6 +43,48 @@ def unescape_field(field: str) -> str:
     return field
 
 
+class MountTable:
+    """Tells when the mounts of this process have changed. The descriptor is closed with its last user."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._generation = 0
+        # A child would take the news from its parent: the kernel tells each open file once.
+        self._file = Pooled(MOUNTINFO_PATH, self._open, os.close, survives_fork=False)
+
+    def _open(self) -> int:
+        fd = os.open(MOUNTINFO_PATH, os.O_RDONLY | os.O_CLOEXEC)
+        self._generation += 1  # what happened before is unknown
+        return fd
+
+    def reset_lock(self) -> None:
+        """After a fork: the thread that held it may not exist."""
+        self._lock = Lock()
+
+    def add_user(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def remove_user(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._file.close()
+
+    def read_generation(self) -> int:
+        """A number that rises with every change. OSError if there is no such table here."""
+        with self._lock, self._file as fd:
+            poll = select.poll()
+            poll.register(fd, select.POLLPRI)
+            self._generation += bool(poll.poll(0))
+            return self._generation
+
+
+_mount_table = MountTable()
+os.register_at_fork(after_in_child=_mount_table.reset_lock)
+
+
 class RemoteMounts:
     """The remote mounts that affect some roots, currently."""
 
@@ -49,19 +92,16 @@ class RemoteMounts:
         self._roots = roots
         self._lock = Lock()
         self._stuck_threads = 0
-        self._known_points: list[str] | None = None  # not known yet
-        self._poll = select.poll()
-        try:
-            self._fd = os.open(MOUNTINFO_PATH, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._fd, self._known_points = -1, []  # not available here
-        else:
-            self._poll.register(self._fd, select.POLLPRI)
+        self._known_points: list[str] = []
+        self._known_generation = 0  # none yet
+        self._is_closed = False
+        _mount_table.add_user()
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                _mount_table.remove_user()
 
     @property
     def description(self) -> str:
@@ -77,12 +117,12 @@ class RemoteMounts:
         ]
 
     def _mount_points(self) -> list[str]:
-        with self._lock:
-            if self._known_points is None or (self._fd >= 0 and self._poll.poll(0)):
-                self._known_points = None
-                with suppress(OSError):  # out of descriptors: try again next time
-                    self._known_points = self._find_points()
-            return self._known_points or []
+        with self._lock, suppress(OSError, SystemFailure):  # not available, or out of descriptors: try again next time
+            generation = _mount_table.read_generation()
+            if generation != self._known_generation:
+                self._known_points = self._find_points()
+                self._known_generation = generation
+        return self._known_points
 
     def _find_points(self) -> list[str]:
         found = list(list_mounts())

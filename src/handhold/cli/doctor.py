@@ -231,7 +231,7 @@ def check_overlay(bwrap: str, root: str) -> CheckResult:
     try:
         against = find_overlay_obstacle(opened)
     finally:
-        os.close(opened.fd)
+        opened.close()
     if against:
         return CheckResult("overlay", holds=False, detail=f"{MOUNT_FAILURE} {root}: {against}")
     done = run_in_sandbox(bwrap, ("--overlay-src", root, "--tmp-overlay", root), ("true",))

@@ -25,10 +25,11 @@ class InlineContent:
     """Content in memory."""
 
     data: bytes = field(repr=False)
+    known_hash: str = field(default="", repr=False, compare=False)
 
     @cached_property
     def hash(self) -> str:
-        return digest(self.data)
+        return self.known_hash or digest(self.data)
 
     @property
     def size(self) -> int:

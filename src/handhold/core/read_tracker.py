@@ -64,16 +64,22 @@ class ReadTracker:
             return False, ""
         return True, self._diff_since(record, snapshot)[0]
 
-    def record_page(self, page: Page) -> None:
+    def hash_page_file(self, page: Page) -> str | None:
+        """The hash of a page's file. None for one that is too large or keeps changing."""
+        known = None if page.snapshot else self.read_records.get(page.path, page.identity)
+        return known.hash if known and known.identity == page.identity else self._hash_file(page)
+
+    def record_page(self, page: Page, hash: str | None) -> None:
+        """Record a page of a file with this hash, which `hash_page_file` returned: nothing is read here."""
         known = self.read_records.get(page.path, page.identity)
-        if known and not self._is_unchanged(known, page):
+        if known and not (known.hash == hash if known.hash else self._is_unchanged(known, page)):
             known = None
         if page.snapshot and not known and len(page.snapshot.data) <= MAX_KEPT_BYTES:
             self.contents.keep([page.snapshot.data])
         lines = merge_ranges([*(known.lines if known else ()), *list_complete_lines(page)])
         end = page.total if page.has_more else page.first + len(page.lines) - 1
         whole = bool(known and known.is_complete) or lines == ((1, end),) or end == 0
-        hash = known.hash if known else self._hash_file(page)
+        hash = known.hash if known else hash
         pages = (
             ()
             if hash
@@ -100,13 +106,13 @@ class ReadTracker:
         all_of_it = bool(known and known.is_complete) or pages == ((1, parts.count),) or not parts.count
         self.read_records.put(ReadRecord(snapshot.path, snapshot.identity, snapshot.hash, pages, all_of_it))
 
-    def record_write(self, path: str, identity: FileIdentity, data: bytes, *, fully: bool) -> None:
+    def record_write(self, path: str, identity: FileIdentity, hash: str, *, fully: bool) -> None:
         """Record what the session itself wrote. An edit after a partial read leaves the rest unseen.
 
         The line ranges are dropped: the numbers have changed, and the new lines were not shown.
         """
         known = self.read_records.get(path, None)
-        self.read_records.put(ReadRecord(path, identity, digest(data), (), fully or bool(known and known.is_complete)))
+        self.read_records.put(ReadRecord(path, identity, hash, (), fully or bool(known and known.is_complete)))
 
     def record_diff(self, snapshot: FileSnapshot) -> None:
         """Record that a complete diff was shown: the session knows the file again as well as before."""

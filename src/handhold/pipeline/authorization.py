@@ -15,9 +15,9 @@ from handhold.pipeline.policy_review import (
     PolicyFinding,
     PolicyReviewer,
     format_rule,
-    severity,
 )
 from handhold.pipeline.session import Session
+from handhold.pipeline.workspace_policy import severity
 
 
 class Authorizer:

@@ -93,7 +93,7 @@ class ChangeCommitter:
             ) and not plan.invalidates_reads
             if kept and isinstance(change.after, InlineContent):
                 fully = plan.is_full_write or change.path in plan.fully_seen_paths
-                tracker.record_write(change.path, written[change.path], change.after.data, fully=fully)
+                tracker.record_write(change.path, written[change.path], change.after.hash, fully=fully)
             else:
                 tracker.read_records.drop(change.path)
 

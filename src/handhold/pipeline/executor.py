@@ -101,9 +101,12 @@ class CallExecutor:
     ) -> Reply:
         """Reply to a call that changes nothing, and record what the model was shown."""
         reply = self._responder.reply(context, request, plan.result)
-        for page in plan.pages if isinstance(plan, Answer) else ():
-            self._session.tracker.record_page(page)
-        if isinstance(plan, Answer) and plan.parts:
-            self._session.tracker.record_parts(plan.parts)
-        self._responder.record(context, reply, decision=allowed)
+        tracker, pages = self._session.tracker, plan.pages if isinstance(plan, Answer) else ()
+        hashes = [tracker.hash_page_file(page) for page in pages]
+        with self._session.store.one_transaction():
+            for page, hash in zip(pages, hashes, strict=True):
+                tracker.record_page(page, hash)
+            if isinstance(plan, Answer) and plan.parts:
+                tracker.record_parts(plan.parts)
+            self._responder.record(context, reply, decision=allowed)
         return reply

@@ -1,12 +1,8 @@
 """Tells a shell which paths are masked, locked or need review, by the policy and the protected names."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from handhold.core.plans import ContentRef, Directory, FileChange
-from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rule_policy import RulePolicy
-from handhold.core.ports.files import HiddenPaths
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.redaction import Redaction
 from handhold.pipeline.policy_review import PolicyReviewer
@@ -28,17 +24,11 @@ class PolicyPathGuard:
 
     def is_locked(self, place: str, is_folder: bool) -> bool:  # noqa: FBT001
         content = Directory() if is_folder else ContentRef("", 0)  # its content is unknown
-        return self._reviewer.is_locked(place, FileChange(place, None, content))
+        return self._reviewer.is_locked(FileChange(place, None, content))
 
     def locked_paths(self) -> Sequence[str]:
         """Paths whose content, mode and time such a command must not change."""
-        return self._session.files.with_io_timeout(self._locked.paths, lambda: None)
-
-    @cached_property
-    def _locked(self) -> HiddenPaths:
-        policy = self._session.secret_files.policy
-        key = ("locked", policy) if isinstance(policy, RulePolicy | ModePolicy) else None
-        return self._session.files.hidden_paths(self._reviewer.is_locked, key=key, local_only=True)
+        return self._session.files.with_io_timeout(self._session.workspace_policy.locked_paths.paths, lambda: None)
 
     def masked_paths(self) -> Sequence[str]:
         return self._session.files.with_io_timeout(self._session.secret_files.masked_paths, lambda: None)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
-from handhold.core.policy.protected_names import Protection
 from handhold.core.policy.repositories import Repositories
 from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
 from handhold.core.tools import run
 from handhold.pipeline.approver import find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.session import Session
+from handhold.pipeline.workspace_policy import severity
 
 MAX_UNASKED_LOSSES = 30  # files that existed before: losing more at once needs approval, if there is an approver
 RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
@@ -28,11 +28,6 @@ PRIVILEGED = Decision(
     "privileged files",
     "built in",
 )
-_SEVERITY = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
-
-
-def severity(decision: Decision) -> int:
-    return _SEVERITY.index(decision.verdict)
 
 
 @dataclass(frozen=True)
@@ -50,12 +45,11 @@ class PolicyReviewer:
     def __init__(self, session: Session, contents: ChangeContents) -> None:
         self._session = session
         self._contents = contents
-        self._protection = Protection(session.files.roots)
+        self._protection = session.workspace_policy.protection
 
     @property
     def _command_policy(self) -> Policy:
-        """The policy for commands and for undoing them, which may use secret files."""
-        return self._session.secret_files.policy
+        return self._session.workspace_policy.for_commands
 
     def _repositories(self, files: Sequence[FileChange]) -> Repositories:
         """The git directories among the changes of a call."""
@@ -188,24 +182,16 @@ class PolicyReviewer:
         """Whether a protected name or a stricter rule covers a place, so that it is reviewed apart from its folder."""
         if self._protection.covers(place) or place.endswith("/HEAD"):  # the folder may be a repository
             return True
-        return self._is_stricter(place, root)
+        return self._session.workspace_policy.is_stricter(place, root)
 
-    def is_locked(self, place: str, change: FileChange | None = None) -> bool:
-        """Whether a command that works directly on the workspace may not change a place, as nobody can be asked.
+    def is_locked(self, change: FileChange) -> bool:
+        """Whether a command that works directly on the workspace may not make a change, as nobody can be asked.
 
-        With a `change`, this includes turning a folder into a git directory, and any file that git obeys in one.
+        This includes turning a folder into a git directory, and any file that git obeys in one.
         """
-        if self._protection.covers(place):
+        if self._session.workspace_policy.is_locked(change.path):
             return True
-        if change and self._repositories([change]).find_objection(place):
-            return True
-        return self._is_stricter(place, self._protection.find_root(place))
-
-    def _is_stricter(self, place: str, root: str) -> bool:
-        policy = self._command_policy
-        return policy.has_rule_for(place) and any(
-            severity(policy.decide(verb, place)) > severity(policy.decide(verb, root)) for verb in run.CHANGE_VERBS
-        )
+        return bool(self._repositories([change]).find_objection(change.path))
 
 
 def make_finding(verb: Verb, place: str, decision: Decision) -> PolicyFinding:

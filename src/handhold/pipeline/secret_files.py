@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from weakref import WeakValueDictionary
 
 from handhold.core.errors import ToolError
 from handhold.core.facts import FileIdentity, FileStat
 from handhold.core.plans import FileChange, StagedContent
+from handhold.core.policy.guarded_view import make_visibility_check
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.policy import Policy
@@ -173,24 +174,10 @@ class SecretFiles:
         return any(place.startswith(root.rstrip("/") + "/") for root in self._files.roots)
 
 
-_shared: "WeakValueDictionary[tuple[int, RulePolicy], SecretFiles]" = WeakValueDictionary()
-_shared_lock = Lock()
-
-
-def share_secret_files(files: Files, policy: Policy, hidden: HiddenPaths | None) -> SecretFiles:
-    """The secret files of a workspace, the same for all sessions in it with the same rules: one may remove a file whose
-    values another one prints."""
-    if not isinstance(policy, RulePolicy):
-        return SecretFiles(files, policy, hidden)
-    key = id(files), policy  # what it belongs to keeps the workspace alive, and so its id
-    with _shared_lock:
-        found = _shared.get(key)
-        if found is None:
-            found = _shared[key] = SecretFiles(files, policy, hidden)
-        return found
-
-
-def find_hidden_paths(files: Files, policy: RulePolicy) -> HiddenPaths:
-    """The paths that rules deny reading, shared by all sessions with the same rules."""
-    visible = policy.is_visible
-    return files.hidden_paths(lambda place: not visible(place), key=policy, tops=policy.read_restricted_tops)
+def find_hidden_paths(files: Files, policy: Policy) -> HiddenPaths | None:
+    """The files that a policy denies reading; None if it denies none."""
+    if isinstance(policy, ModePolicy):
+        return None
+    is_visible = make_visibility_check(policy)
+    tops = policy.read_restricted_tops if isinstance(policy, RulePolicy) else None
+    return files.hidden_paths(lambda place: not is_visible(place), tops=tops)

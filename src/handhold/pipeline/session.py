@@ -1,12 +1,7 @@
 """A session: one agent's conversation with a workspace."""
 
-from functools import cached_property
-from hashlib import sha256
-
 from handhold.core.change_diff import shorten_path
 from handhold.core.policy.guarded_view import GuardedView
-from handhold.core.policy.modes import ModePolicy
-from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.approvals import ApprovalStore, Approver
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.dialect import Dialect, DialectOptions
@@ -17,8 +12,8 @@ from handhold.core.ports.store import Store
 from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
 from handhold.core.text.path_escaping import format_path
-from handhold.pipeline.checked_policy import check_policy
-from handhold.pipeline.secret_files import SecretFiles, find_hidden_paths, share_secret_files
+from handhold.pipeline.secret_files import SecretFiles
+from handhold.pipeline.workspace_policy import WorkspacePolicy
 
 
 class Session:
@@ -30,7 +25,7 @@ class Session:
         files: Files,
         store: Store,
         dialect: Dialect,
-        policy: Policy,
+        workspace_policy: WorkspacePolicy,
         options: DialectOptions,
         approver: Approver | None = None,
     ) -> None:
@@ -41,7 +36,7 @@ class Session:
         self.contents: ContentStore = store
         self.approvals: ApprovalStore = store
         self.dialect = dialect
-        self.policy = check_policy(policy)
+        self.workspace_policy = workspace_policy
         self.options = options
         self.approver = approver
         self.tracker = ReadTracker(store.read_records(name), store, store, files)
@@ -58,30 +53,22 @@ class Session:
             self.secret_files.find_denied_name,
         )
 
-    @cached_property
-    def hidden_paths(self) -> HiddenPaths | None:
-        """The files that tools do not show; None if no rule denies reading."""
-        if isinstance(self.policy, ModePolicy):
-            return None
-        if isinstance(self.policy, RulePolicy):
-            return find_hidden_paths(self.files, self.policy)
-        visible = GuardedView(self.files, self.policy, self.tracker, self.options).is_visible
-        return self.files.hidden_paths(lambda place: not visible(place))
-
-    @cached_property
-    def secret_files(self) -> SecretFiles:
-        return share_secret_files(self.files, self.policy, self.hidden_paths)
-
-    @cached_property
-    def read_rules_hash(self) -> str:
-        """A hash of the rules about reading: a reply made under other rules is not replayed."""
-        rules = self.policy.read_rules_key if isinstance(self.policy, RulePolicy) else ""
-        return sha256(rules.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    @property
+    def policy(self) -> Policy:
+        return self.workspace_policy.policy
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Parts of the settings that have no effect."""
-        return self.policy.warnings if isinstance(self.policy, RulePolicy) else ()
+    def hidden_paths(self) -> HiddenPaths | None:
+        """The files that tools do not show; None if no rule denies reading."""
+        return self.workspace_policy.hidden_paths
+
+    @property
+    def secret_files(self) -> SecretFiles:
+        return self.workspace_policy.secret_files
+
+    @property
+    def read_rules_hash(self) -> str:
+        return self.workspace_policy.read_rules_hash
 
     def is_visible(self, place: str) -> bool:
         return self.policy.decide(Verb.READ, place).verdict is not Verdict.DENY

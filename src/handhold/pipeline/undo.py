@@ -114,7 +114,7 @@ class UndoService:
         return history.find_undos(self._journal, self._session.name, target)
 
     def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
-        return history.build_undo_steps(self._journal, self._session.name, chosen)
+        return history.build_undo_steps(self._journal, chosen)
 
     # --- whether the policy allows it
 

@@ -1,14 +1,16 @@
 """The pool of sessions and their toolboxes.
 
 A session's state is in the store, so its toolbox can be closed and reopened at any time: it is opened at the first call
-and closed when the pool is full. A client names a session by its handle, which is the session's name with a signature
-that proves that this server issued it to this client. The server does not store handles.
+and closed when the pool is full. Both are cheap, since toolboxes on the same workspace share what is large. A client
+names a session by its handle, which is the session's name with a signature that proves that this server issued it to
+this client. The server does not store handles.
 """
 
 import hmac
 from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import islice
 from secrets import token_hex
 from threading import Condition, Lock
 from time import monotonic
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_SECONDS = 5.0  # for calls to end when their session is closed
 CLOSE_POLL_SECONDS = 0.05
-MAX_OPEN_SESSIONS = 64  # sessions with a running call or job are never closed for the limit
+MAX_OPEN_SESSIONS = 2048  # sessions with a running call or job are never closed for the limit
+MAX_CHECKED_SESSIONS = 16  # when one is released, so that its cost does not depend on how many are busy
 CLOSE_THREADS = 16
 SIGNATURE_HEX_DIGITS = 20  # 80 bits
 
@@ -70,6 +73,10 @@ class PooledSession:
             self._toolbox.interrupt(thread)
 
     @property
+    def has_toolbox(self) -> bool:
+        return self._toolbox is not None
+
+    @property
     def is_idle(self) -> bool:
         return not self.pending_calls and not (self._toolbox and self._toolbox.is_busy)
 
@@ -87,7 +94,7 @@ class PooledSession:
 
 
 class SessionPool:
-    """All sessions of a server. At most `max_open` idle sessions stay open."""
+    """All sessions of a server. If more than `max_open` are open, idle ones are closed, the longest unused first."""
 
     def __init__(self, *, max_open: int = MAX_OPEN_SESSIONS) -> None:
         self._max_open = max_open
@@ -110,11 +117,20 @@ class SessionPool:
         """Release a session. Returns the least recently used sessions that the caller must close."""
         with self._lock:
             session.pending_calls -= 1
+            if not (session.pending_calls or session.has_toolbox):
+                self._sessions.pop((session.config, session.name), None)  # there is nothing to keep
             excess = len(self._sessions) - self._max_open
             if excess <= 0:
                 return []
-            idle = [key for key, each in self._sessions.items() if each.is_idle][:excess]
-            return [self._sessions.pop(key) for key in idle]
+            unused: list[PooledSession] = []
+            for key in list(islice(self._sessions, MAX_CHECKED_SESSIONS)):
+                if self._sessions[key].is_idle:
+                    unused.append(self._sessions.pop(key))
+                    if len(unused) == excess:
+                        break
+                else:
+                    self._sessions.move_to_end(key)  # the next release checks others
+            return unused
 
     def end_session(self, config: ServerConfig, name: str) -> None:
         """End a session and its background jobs. Does nothing while a call is running in it."""

@@ -1,6 +1,7 @@
 """G-2: watched folders are as if all of them were looked at each time; where that is not certain, they are."""
 
 import ctypes
+import gc
 import os
 import socket
 import subprocess
@@ -57,7 +58,7 @@ class Watched:
 
     def close(self) -> None:
         self.files.close()
-        os.close(self.root.fd)
+        self.root.close()
 
 
 @contextmanager
@@ -236,6 +237,22 @@ def test_several_roots_share_one_queue(tmp_path: Path):
         assert one.names == ["a/.env", "inner/a/.env", "inner/b/.env", "inner/c/.env"]
         assert second.names == ["a/.env", "c/.env"]
         second.close()
+
+
+def test_watches_that_nobody_closed_are_removed_by_the_next_call(tmp_path: Path):
+    tops = [tmp_path.resolve() / name for name in ("one", "two")]
+    for top in tops:
+        write(top / "a/.env")
+    with watched_in(tops[0]) as one:
+        one.start()
+        before = len(queue()._watches)  # pyright: ignore[reportPrivateUsage]
+        dropped = Watched(tops[1])
+        dropped.start()
+        dropped.root.close()
+        del dropped
+        gc.collect()
+        assert one.names == ["a/.env"]
+        assert len(queue()._watches) == before  # pyright: ignore[reportPrivateUsage]
 
 
 # --- where it is not certain, everything is looked at

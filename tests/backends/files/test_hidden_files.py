@@ -45,7 +45,7 @@ class Found:
 
     def close(self) -> None:
         for root in self.roots:
-            os.close(root.fd)
+            root.close()
 
 
 @contextmanager
@@ -341,7 +341,7 @@ def test_g2_looking_only_where_rules_can_match_always_finds_the_same(
                 assert sorted(there.files()) == sorted(everywhere.files())
                 assert there.hard_links() == everywhere.hard_links()
         finally:
-            os.close(root.fd)
+            root.close()
 
 
 def test_g2_rules_about_places_take_as_many_calls_in_200_folders_as_in_20(tmp_path: Path):
@@ -357,7 +357,7 @@ def test_g2_rules_about_places_take_as_many_calls_in_200_folders_as_in_20(tmp_pa
         counts[folders] = [system_calls(ask) for ask in (hidden.hard_links, hidden.hard_links, hidden.files)]
         assert hidden.files() == (str(top / "conf/secret"),)
         assert hidden.paths() == (str(top / "conf/secret"),)  # for this, all names of the file must be searched
-        os.close(root.fd)
+        root.close()
     print(counts)
     assert counts[20] == counts[200]
 
@@ -483,3 +483,25 @@ def test_u12_the_first_walk_is_paid_once(tmp_path: Path, count: int):
         print(f"\n{count:,} files, {count // 10 + count // 1000:,} folders: first walk {first * 1000:.0f} ms, later {again * 1000:.1f} ms")  # fmt: skip
         assert again < first / 3
         assert again < 25e-6 * (count // 10)
+
+
+def test_a_search_waits_no_longer_than_it_may_for_another_session_that_looks_for_hidden_files(tmp_path: Path):
+    write(tmp_path / ".env")
+    looking, go_on = threading.Event(), threading.Event()
+
+    def slow(place: str) -> bool:
+        looking.set()
+        assert go_on.wait(20)
+        return is_secret(place)
+
+    roots = [Root.open(tmp_path, writable=True)]
+    files = HiddenFiles(roots, slow)
+    other = threading.Thread(target=files.paths)
+    other.start()
+    assert looking.wait(20)
+    with pytest.raises(TimeoutError):
+        files.paths(time.monotonic() + 0.05)
+    go_on.set()
+    other.join()
+    assert len(files.paths(time.monotonic() + 10)) == 1
+    roots[0].close()

@@ -11,7 +11,7 @@ import pytest
 from handhold.backends.search.ripgrep import RipgrepSearchRun
 from handhold.backends.search.ripgrep_binary import ENV
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, SearchProcess
-from handhold.backends.search.search_run import LinesByFile
+from handhold.backends.search.search_run import CountedFiles, LinesByFile
 from tests.backends.search.looking import Looking, children, descriptors, looking
 from tests.scale import scaled
 
@@ -134,15 +134,25 @@ def test_a_program_that_closes_its_pipes_and_stays_is_stopped(here: int):
         list(running.read_chunks())
 
 
-def test_a_deadline_may_be_moved_while_a_program_runs(here: int):
-    deadline = Deadline(monotonic() + 60)
-    argv = ["/bin/sh", "-c", "echo one; exec sleep 60"]
-    with SearchProcess(argv, here, deadline, ENV) as running:
-        pieces = running.read_chunks()
-        assert next(pieces) == b"one\n"
-        deadline.shorten(monotonic() + 0.02)
-        with pytest.raises(DeadlineExceeded):
-            next(pieces)
+def test_g9_the_newest_are_looked_for_as_long_as_the_search_may_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for number in range(5):
+        (tmp_path / f"f{number}").touch()
+        os.utime(tmp_path / f"f{number}", (number, number))
+    seconds = 0.0
+
+    def slowly(run: RipgrepSearchRun, deadline: Deadline) -> CountedFiles:
+        nonlocal seconds
+        for number in range(5):
+            seconds += 3
+            deadline.check_remaining()
+            yield [(f"f{number}".encode(), 0)]
+
+    with looking(tmp_path, "ripgrep") as look:
+        monkeypatch.setattr(RipgrepSearchRun, "find_files", slowly)
+        monkeypatch.setattr("handhold.backends.search.search_process.monotonic", lambda: monotonic() + seconds)
+        found = look.glob("*", sort="modified", timeout_seconds=60.0, limit=1)
+        assert [hit.place for hit in found.hits] == [str(tmp_path / "f4")]
+        assert found.abort_reason == ""
 
 
 def test_whoever_reads_and_fails_leaves_no_process(here: int):

@@ -329,13 +329,13 @@ def test_nasties_47_without_descriptors_there_is_a_clean_error_and_no_leak(shell
     refused = 0
     try:
         for room in range(24):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (before + room, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + room, hard))
             try:
                 assert shell.shows("echo on") == "on\n"
             except SystemFailure:
                 refused += 1
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert open_descriptors() == before
+            assert open_descriptors() <= before, "idle ones may be closed to make room"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert refused > 2

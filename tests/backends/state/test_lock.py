@@ -25,7 +25,7 @@ with hold_lock(Path(sys.argv[1]), wait=True):
 
 
 def waiting(path: Path) -> int:
-    return len(lock._lock_queues._queues.get(path, ()))  # pyright: ignore[reportPrivateUsage]
+    return len(lock._lock_queues._queues.get(str(path), ()))  # pyright: ignore[reportPrivateUsage]
 
 
 def until(there: int, path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.backends.state import database, lock
-from handhold.backends.state.schema import JOURNAL_TABLES, SCHEMA_VERSION
+from handhold.backends.state.schema import JOURNAL_TABLES, MIGRATIONS, SCHEMA_VERSION
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemFailure
 from handhold.core.plans import FileChange, InlineContent, digest
@@ -117,9 +117,9 @@ def test_nasty_52_garbage_in_the_middle_is_reported_when_it_is_met(tmp_path: Pat
         store.entries()
 
 
-@pytest.mark.parametrize("version", [*range(1, SCHEMA_VERSION), SCHEMA_VERSION + 1, 99])
+@pytest.mark.parametrize("version", [*range(1, min(MIGRATIONS)), SCHEMA_VERSION + 1, 99])
 def test_nasty_52_another_version_is_refused_and_left_alone(folder: Path, version: int):
-    """Including an earlier version: no release wrote one."""
+    """Including those before the first release."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     before = contents_of(folder)
@@ -152,9 +152,11 @@ def test_a_command_asks_no_more_of_the_database_after_thousands_of_others(tmp_pa
         def steps(n: int) -> int:
             """The steps that SQLite takes for one command, in hundreds."""
             taken = list[None]()
-            store._database._connection.set_progress_handler(lambda: taken.append(None), 100)
+            with store._database.connection as connection:
+                connection.set_progress_handler(lambda: taken.append(None), 100)
             done(store, shelved(f"{n}/1", noise(n, 50), None, f"/ws/{n}"))
-            store._database._connection.set_progress_handler(None, 0)
+            with store._database.connection as connection:
+                connection.set_progress_handler(None, 0)
             return len(taken)
 
         few = max(steps(n) for n in range(10))
@@ -271,7 +273,8 @@ def test_replies_are_bounded_and_cost_no_undo(tmp_path: Path):
 def test_a_damaged_reply_is_never_given_out(tmp_path: Path):
     with closing(SqliteStore(tmp_path)) as store:
         store.record_outcome(store.begin(call("Read", call_id="r")), success("a page"), durable=False)
-        store._database._connection.execute("UPDATE replies SET data = CAST('another' AS BLOB)")
+        with store._database.connection as connection:
+            connection.execute("UPDATE replies SET data = CAST('another' AS BLOB)")
         with pytest.raises(StateDamaged):
             store.find_call("s", "t", "r")
 

@@ -92,8 +92,8 @@ def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId
 
 @contextmanager
 def open_tree(root: Root) -> Generator[DiskTree]:
-    with translate_os_errors(root.real):
-        top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
+    with translate_os_errors(root.real), root.folder as folder:
+        top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         with DiskTree(top) as tree:
             yield tree

@@ -10,6 +10,7 @@ import os
 import struct
 from collections.abc import Sequence
 
+from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.files.roots import Root, RootedPath, Roots
 from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS, OpenedPath, WalkResolver
@@ -23,6 +24,7 @@ FALLBACK_ERRNOS = {
     *(errno.ENXIO, errno.ENODEV),  # sockets, and devices without a driver, which the walk resolver does not open
 }
 DELETED_SUFFIX = " (deleted)"
+HOW_BYTES = 24
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -43,20 +45,23 @@ DIRECTORY_HOW = pack_open_how(
 
 
 def openat2(fd: int, rel_path: bytes, how: bytes) -> int:
-    for _ in range(MAX_TRIES):
-        found = _syscall(SYS_OPENAT2, fd, rel_path, how, len(how))
-        if found >= 0:
-            return found
-        if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+    tries = 1
+    while (found := _syscall(SYS_OPENAT2, fd, rel_path, how, HOW_BYTES)) < 0:
+        number = ctypes.get_errno()
+        if number not in (errno.EAGAIN, errno.EINTR) or tries == MAX_TRIES:
             raise OSError(number, os.strerror(number))
-    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        tries += 1
+    return found
 
 
 def is_available(root: Root) -> bool:
     """Whether this kernel has openat2, allows it, and shows in /proc what a descriptor refers to."""
     try:
-        fd = openat2(root.fd, b".", PATH_HOW)
-    except OSError:
+        with root.folder as folder:
+            fd = openat2(folder, b".", PATH_HOW)
+    except OSError as error:
+        if error.errno in EXHAUSTED_ERRNOS:  # says nothing about the kernel
+            raise to_exhausted_error(error, root.given) from error
         log_swallowed()
         return False
     try:
@@ -77,9 +82,8 @@ class Openat2Resolver:
     def open(self, rooted: RootedPath, flags: int) -> OpenedPath:
         """Like WalkResolver.open, but FIFOs and devices are opened too, without blocking."""
         try:
-            fd = openat2(
-                rooted.root.fd, os.fsencode(rooted.rel_path or "."), PATH_HOW if flags & os.O_PATH else READ_HOW
-            )
+            with rooted.root.folder as folder:
+                fd = openat2(folder, os.fsencode(rooted.rel_path or "."), PATH_HOW if flags & os.O_PATH else READ_HOW)
         except OSError as error:
             if error.errno in FALLBACK_ERRNOS:
                 return self.fallback.open(rooted, flags)
@@ -93,7 +97,8 @@ class Openat2Resolver:
     def open_directory(self, root: Root, parts: Sequence[str]) -> int:
         """Like WalkResolver.open_directory."""
         try:
-            return openat2(root.fd, os.fsencode("/".join(parts) or "."), DIRECTORY_HOW)
+            with root.folder as folder:
+                return openat2(folder, os.fsencode("/".join(parts) or "."), DIRECTORY_HOW)
         except OSError as error:
             if error.errno in FALLBACK_ERRNOS:
                 return self.fallback.open_directory(root, parts)
@@ -108,7 +113,8 @@ def resolve_fd_path(fd: int, root: Root) -> str | None:
             name = name[: -len(DELETED_SUFFIX)]
         if name.startswith(root.prefix) or name == root.real:
             return name
-        now = os.readlink(f"/proc/self/fd/{root.fd}")  # the root itself was renamed
+        with root.folder as folder:
+            now = os.readlink(f"/proc/self/fd/{folder}")  # the root itself was renamed
     except OSError:
         log_swallowed()
         return None

@@ -1,29 +1,35 @@
 """Roots as descriptors, and paths relative to them.
 
-A root is opened once; what its name refers to afterwards does not matter. Paths are parsed here without accessing the
-disk: which root they are in by name, and the rest.
+A root is opened once; what its name refers to afterwards does not matter. If the pool closed its idle descriptor, it is
+opened again by its path, and refused if another folder is there now. Paths are parsed here without accessing the disk:
+which root they are in by name, and the rest.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, Pooled
 from handhold.backends.files.file_kinds import is_virtual
 from handhold.backends.files.os_errors import translate_os_errors
-from handhold.core.errors import BadPath, OutsideWorkspace
+from handhold.core.errors import BadPath, OutsideWorkspace, SystemFailure
 from handhold.core.text.path_escaping import unescape_ambiguous, unescape_path
 from handhold.logs import log_swallowed
+
+FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+FolderId = tuple[int, int]  # device and inode, which identify the folder, however it is spelled, linked or mounted
 
 
 @dataclass(frozen=True)
 class Root:
-    fd: int
+    folder: Pooled[int] = field(repr=False)  # `with root.folder as fd`
     given: str  # as the user spells it
     real: str  # with links resolved, when it was opened
     writable: bool
-    device: int
+    id: FolderId
+    is_virtual: bool = False  # on procfs or sysfs
     prefix: str = field(init=False, repr=False)  # the canonical prefix of everything below it
 
     def __post_init__(self) -> None:
@@ -32,14 +38,54 @@ class Root:
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool) -> "Root":
         given = os.path.abspath(path)
-        with translate_os_errors(given):
-            fd = os.open(given, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                real = os.readlink(f"/proc/self/fd/{fd}")
-            except OSError:
-                log_swallowed()
-                real = os.path.realpath(given)
-            return cls(fd, given, real, writable, os.fstat(fd).st_dev)
+        opener = FolderOpener(given)
+        folder = Pooled(given, opener.open, os.close)
+        with translate_os_errors(given), folder as fd:
+            return cls(folder, given, opener.path, writable, opener.identify(fd), is_virtual(fd))
+
+    @property
+    def device(self) -> int:
+        return self.id[0]
+
+    def close(self) -> None:
+        self.folder.close()
+
+
+class FolderOpener:
+    """Opens a folder by its path; once it was open, only the same folder."""
+
+    def __init__(self, given: str) -> None:
+        self.path = given  # with links resolved, once it was open
+        self._id: FolderId | None = None
+
+    def open(self) -> int:
+        if self._id is None:
+            fd = os.open(self.path, FOLDER_FLAGS)
+            self._id, self.path = self.identify(fd), read_path(fd, self.path)
+            return fd
+        try:
+            fd = os.open(self.path, FOLDER_FLAGS)
+        except OSError as error:
+            if error.errno in EXHAUSTED_ERRNOS:
+                raise
+            raise SystemFailure(self.path, f"the folder cannot be opened again: {error.strerror}") from error
+        if self.identify(fd) != self._id:
+            os.close(fd)
+            raise SystemFailure(self.path, "another folder is there now")
+        return fd
+
+    def identify(self, fd: int) -> FolderId:
+        status = os.fstat(fd)
+        return status.st_dev, status.st_ino
+
+
+def read_path(fd: int, given: str) -> str:
+    """The path of an open folder, with links resolved."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        log_swallowed()
+        return os.path.realpath(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +107,10 @@ class Roots:
         self.paths = tuple(dict.fromkeys(root.real for root in self.all))
         # If roots are nested, the inner one applies; if two are the same, the read-only one.
         all_roots = (*self.all, *extra)
-        self.devices = {root.device for root in all_roots if root.fd >= 0 and not is_virtual(root.fd)}
+        self.devices = {root.device for root in all_roots if not root.is_virtual}
         spelled = [(spelling, root) for root in all_roots for spelling in dict.fromkeys((root.real, root.given))]
         self._by_spelling = sorted(spelled, key=lambda pair: (-len(pair[0]), pair[1].writable))
-        self._open_fds = ExitStack()
-        for root in all_roots:
-            self._open_fds.callback(os.close, root.fd)
+        self._all_roots = all_roots
 
     @classmethod
     def open(cls, given: Sequence[tuple[str | os.PathLike[str], bool]], extra: Mapping[str, Path]) -> "Roots":
@@ -81,12 +125,12 @@ class Roots:
                 opened.append(Root.open(path, writable=writable))
             for name, folder in extra.items():
                 others.append(replace(Root.open(folder, writable=False), given=name, real=name))
-            read_only = {_file_id(root) for root in opened if not root.writable}
-            opened = [replace(root, writable=_file_id(root) not in read_only) for root in opened]
         except BaseException:
             for root in (*opened, *others):
-                os.close(root.fd)
+                root.close()
             raise
+        read_only = {root.id for root in opened if not root.writable}
+        opened = [replace(root, writable=root.id not in read_only) for root in opened]
         return cls(opened, others)
 
     def parse_path(self, path: str) -> RootedPath:
@@ -115,8 +159,8 @@ class Roots:
         raise OutsideWorkspace(place, self.paths)
 
     def close(self) -> None:
-        """Idempotent: a descriptor's number may be reused by then."""
-        self._open_fds.close()
+        for root in self._all_roots:
+            root.close()
 
 
 def unescape_existing_names(path: str, exists: Callable[[str], bool]) -> str:
@@ -133,12 +177,6 @@ def unescape_existing_names(path: str, exists: Callable[[str], bool]) -> str:
 
 def split_names(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
-
-
-def _file_id(root: Root) -> tuple[int, int]:
-    """Identifies the folder, however it is spelled, linked or mounted."""
-    status = os.fstat(root.fd)
-    return status.st_dev, status.st_ino
 
 
 def _relative_to(top: str, path: str) -> str | None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 from handhold.backends.files.commit.entry_checks import is_intact, is_same_entry, list_tree_entries
@@ -38,6 +39,7 @@ class StagedFiles:
         self._state = state
         self._open_parent = open_parent
         self._staging_areas: dict[str, StagingArea | None] = {}
+        self._lock = Lock()
 
     def close(self) -> None:
         for area in self._staging_areas.values():
@@ -48,12 +50,14 @@ class StagedFiles:
         """The staging area for entries of this root; None if there is none."""
         if self._state is None or not root.writable:
             return None
-        if root.real not in self._staging_areas:
-            others = [other for other in self._roots.all if other is not root]
-            self._staging_areas[root.real] = area = StagingArea.for_root(root, self._state, others)
-            if area is not None:
-                area.sweep(self._contents.slots)
-        return self._staging_areas[root.real]
+        with self._lock:  # one for all threads: it knows which commands are in progress
+            if root.real not in self._staging_areas:
+                others = [other for other in self._roots.all if other is not root]
+                area = StagingArea.for_root(root, self._state, others)
+                if area is not None:
+                    area.sweep(self._contents.slots)
+                self._staging_areas[root.real] = area
+            return self._staging_areas[root.real]
 
     @property
     def staging_areas(self) -> Collection[StagingArea]:

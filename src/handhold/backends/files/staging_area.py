@@ -12,12 +12,13 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
 
+from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.logs import log_swallowed, suppress_and_log
 
@@ -31,7 +32,7 @@ LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class StagingRoot(Protocol):
     @property
-    def fd(self) -> int: ...
+    def folder(self) -> AbstractContextManager[int]: ...
     @property
     def real(self) -> str: ...
 
@@ -214,7 +215,9 @@ def _make_private_folders(folder: str, below: Sequence[str]) -> bool:
             with suppress(FileExistsError):
                 os.mkdir(folder, 0o700)
             os.close(_open_private(folder))
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED_ERRNOS:  # there will be a staging area when there are descriptors
+            raise to_exhausted_error(error, folder) from error
         log_swallowed()
         return False
     return True
@@ -231,10 +234,10 @@ def _open_private(folder: str, directory: int | None = None) -> int:
 
 def _is_same_mount(root: StagingRoot, folder: str) -> bool:
     """Whether entries can be renamed between them. The kernel checks mounts before names."""
-    with translate_os_errors(folder):
+    with translate_os_errors(folder), root.folder as top:
         try:
-            if os.stat(folder).st_dev == os.fstat(root.fd).st_dev:
-                os.rename(os.path.join(folder, "any"), ".", dst_dir_fd=root.fd)
+            if os.stat(folder).st_dev == os.fstat(top).st_dev:
+                os.rename(os.path.join(folder, "any"), ".", dst_dir_fd=top)
         except OSError as error:
             if error.errno == errno.EBUSY:
                 return True  # "." cannot be replaced, which is the only objection

@@ -64,7 +64,8 @@ class WalkResolver:
 
 
 def descend(root: Root, parts: Sequence[str]) -> int:
-    fd = os.open(".", PATH_FLAGS | os.O_DIRECTORY, dir_fd=root.fd)
+    with root.folder as folder:
+        fd = os.open(".", PATH_FLAGS | os.O_DIRECTORY, dir_fd=folder)
     try:
         for name in parts:
             below = os.open(name, PATH_FLAGS | os.O_DIRECTORY, dir_fd=fd)

@@ -30,7 +30,6 @@ class NewestFiles:
         self.folder = folder
         self.max_files = max_files
         self.checksum = 0
-        self.file_count = 0
         self._files: list[tuple[int, bytes, int]] = []
 
     def add(self, files: Iterable[tuple[bytes, int]]) -> None:
@@ -53,7 +52,6 @@ class NewestFiles:
             age = -status.st_mtime_ns
             crc_sum += crc32(name, (age ^ count) & UINT32_MASK)  # a sum does not depend on the order
             held.append((age, name, count))
-            self.file_count += 1
         self.checksum = crc_sum & UINT32_MASK
         if len(held) > self.max_files + MAX_EXTRA_FILES:
             self._trim()

@@ -175,7 +175,8 @@ class SearchFolder:
     def _open_beneath(self, name: bytes, flags: int) -> int:
         if self._uses_openat2:
             try:
-                return openat2(self._root.fd, self._path_in_root + name, OPENAT2_HOW[flags])
+                with self._root.folder as folder:
+                    return openat2(folder, self._path_in_root + name, OPENAT2_HOW[flags])
             except OSError as error:
                 if error.errno != ENAMETOOLONG:
                     raise

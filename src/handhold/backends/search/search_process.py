@@ -33,9 +33,9 @@ class EntryLimitReached(Exception):
     """A search has visited as many entries as it may."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Deadline:
-    """When time runs out. May be moved while a program runs."""
+    """When time runs out."""
 
     at: float
 
@@ -43,9 +43,6 @@ class Deadline:
         if (left := self.at - monotonic()) <= 0:
             raise DeadlineExceeded
         return left
-
-    def shorten(self, at: float) -> None:
-        self.at = min(self.at, at)
 
 
 class SearchProcess:

@@ -1,7 +1,7 @@
 """Fill a page, with any engine: in path order until it is full, or with the newest of all.
 
-An engine provides two streams: matching files, and files with their lines. The newest need a complete stream, unless
-time is short. Lines are held until all files are known; if there are too many, files are searched first.
+An engine provides two streams: matching files, and files with their lines. The newest need a complete stream, as
+far as time allows. Lines are held until all files are known; if there are too many, files are searched first.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,6 @@ from handhold.core.requests import Glob, Grep
 
 MAX_FILE_BYTES = 1 << 30  # a larger file is searched only if it is given explicitly
 CONFIRM_TIME_SHARE = 0.5  # of the time of a search
-SOFT_TIMEOUT_SECONDS = 1.5  # after this, a full page of the newest so far is good enough
 MAX_HELD_LINES = 1_000  # beyond a page, until all files are known
 MAX_HELD_BYTES = 8 << 20  # of those lines
 FILES_TIME_SHARE = 0.7  # of the remaining time, for finding the files; then their lines are requested
@@ -145,8 +144,6 @@ class SearchRun(ABC):
         with self._record_abort(), closing(self.find_files(deadline)) as found:
             for some in found:
                 newest.add(some)
-                if newest.file_count >= max_files:
-                    deadline.shorten(self.started + SOFT_TIMEOUT_SECONDS)
         return newest
 
     # --- lines
@@ -162,16 +159,13 @@ class SearchRun(ABC):
         """Files and lines together if there are few; otherwise the files first, then lines of the newest."""
         held: dict[bytes, list[FoundLine]] = {}
         wanted, count, size = page.skip + page.limit, 0, 0
-        deadline = Deadline(self.until)
-        with self._record_abort(), closing(self.find_lines(page, deadline)) as found:
+        with self._record_abort(), closing(self.find_lines(page, Deadline(self.until))) as found:
             for name, lines in found:
                 held[name] = lines
                 count += sum(line.start >= 0 for line in lines)
                 size += sum(len(line.data or b"") for line in lines)
                 if count > wanted + MAX_HELD_LINES or size > MAX_HELD_BYTES:
                     break
-                if count > wanted:
-                    deadline.shorten(self.started + SOFT_TIMEOUT_SECONDS)
             else:
                 return self._offer_held_lines(page, held)
         return self._offer_held_lines(page, held) if self.abort_reason else self._fill_lines_of_newest(page)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
+from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.settings.settings_file import (
     MAX_PROJECT_FILE_BYTES,
     FileSettings,
@@ -189,6 +190,8 @@ def is_case_insensitive(root: str) -> bool:
         with os.scandir(root) as entries:
             name = next((entry.name for entry in entries if entry.name.swapcase() != entry.name), None)
         return name is not None and os.path.samefile(os.path.join(root, name), os.path.join(root, name.swapcase()))
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED_ERRNOS:
+            raise to_exhausted_error(error, root) from error
         log_swallowed()
         return False

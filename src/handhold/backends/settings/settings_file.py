@@ -4,8 +4,10 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, cast
 
+from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.core.choices import MODES, SECRETS, Mode, Secrets
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import Rule
@@ -42,6 +44,8 @@ def read_regular_file(file: str, *, follow_links: bool, max_bytes: int = MAX_FIL
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if error.errno in EXHAUSTED_ERRNOS:  # nothing is wrong with the file
+            raise to_exhausted_error(error, file) from error
         raise SettingsBroken(file, f"it cannot be read ({error.strerror})") from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -57,6 +61,7 @@ def read_regular_file(file: str, *, follow_links: bool, max_bytes: int = MAX_FIL
     return data
 
 
+@lru_cache(maxsize=16)  # every toolbox reads the files; few of them have changed
 def parse_settings(data: bytes, file: str, *, is_project: bool = False) -> FileSettings:
     """Raise SettingsBroken, naming the rule and the example, if anything is wrong."""
     import tomllib  # few sessions have such a file

@@ -128,7 +128,7 @@ class SandboxedShell:
         self._loopback: Loopback | None = None
         self._loopback_users = 0  # commands that share the loopback
         self._loopback_error = ""  # why commands do not share one
-        orphans.kill_orphans()
+        orphans.kill_orphans_if_due()
         remove_unused(state / "sessions")
         remove_unused(self._results.folder / "conflicts")
         self._overlay_failure = ("", 0.0)  # why the last overlay failed, and until when not to retry

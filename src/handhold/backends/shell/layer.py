@@ -89,7 +89,7 @@ class Layer:
             while self._pending_dirs:
                 self._read_directory(self._pending_dirs.pop())
         finally:
-            os.close(self._upper_root.fd)
+            self._upper_root.close()
 
     @property
     def notes(self) -> list[str]:
@@ -289,14 +289,16 @@ class Layer:
         """Compare the layer's own folder, which represents the root."""
         above, name = os.path.split(self._upper_root.real)
         folder = os.open(above, LIST_FLAGS)
-        found = os.fstat(self._upper_root.fd)
         try:
+            with self._upper_root.folder as upper:
+                found = os.fstat(upper)
             fd = force_open(folder, name, found)
         finally:
             os.close(folder)
         try:
             if found.st_mode & 0o500 == 0o500:
-                self._compare_folders(self._root.real, fd, found, self._root.fd, ".")
+                with self._root.folder as lower:
+                    self._compare_folders(self._root.real, fd, found, lower, ".")
             else:  # if we cannot access the root, nothing could be undone
                 self._closed_roots.append(self._root.real)
             _make_accessible(fd, found)

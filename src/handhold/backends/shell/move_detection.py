@@ -50,16 +50,17 @@ class MoveDetector:
 
     def _collect_deleted(self) -> dict[FileSignature, list[str]]:
         found: defaultdict[FileSignature, list[str]] = defaultdict(list)
-        for folder, _, files, upper in os.fwalk(".", dir_fd=self._layer.fd):
-            deleted = [name for name in files if is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))]
-            with suppress_and_log(OSError):
-                directory = descend(self._root, split_names(os.path.normpath(folder).removeprefix(".")))
-                try:
-                    for name in deleted:
-                        for rel_path, seen in _walk_files(directory, name):
-                            found[_get_signature(seen)].append(os.path.join(folder, rel_path))
-                finally:
-                    os.close(directory)
+        with self._layer.folder as layer:
+            for folder, _, files, upper in os.fwalk(".", dir_fd=layer):
+                deleted = [name for name in files if is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))]
+                with suppress_and_log(OSError):
+                    directory = descend(self._root, split_names(os.path.normpath(folder).removeprefix(".")))
+                    try:
+                        for name in deleted:
+                            for rel_path, seen in _walk_files(directory, name):
+                                found[_get_signature(seen)].append(os.path.join(folder, rel_path))
+                    finally:
+                        os.close(directory)
         return found
 
 

@@ -11,11 +11,15 @@ import re
 import signal
 from contextlib import suppress
 from functools import cache
+from time import monotonic
 
 from handhold.logs import log_swallowed
 
 TOOL_VARIABLE = "HANDHOLD_TOOL"
 TOOL_ID_PATTERN = re.compile(r"(?P<pid>[1-9][0-9]{0,9})-[0-9]{1,20}-(?P<namespace>pid:\[[0-9]{1,20}\])")
+
+SEARCH_INTERVAL_SECONDS = 60.0
+_next_search = 0.0
 
 
 def build_tool_id(pid: int) -> str:
@@ -28,6 +32,14 @@ def build_tool_id(pid: int) -> str:
 def build_tool_environment(pid: int) -> dict[str, str]:
     """The environment variable for sandboxes that this process creates."""
     return {TOOL_VARIABLE: build_tool_id(pid)}
+
+
+def kill_orphans_if_due() -> None:
+    """At most once a minute: it looks at every process of the machine, and a server opens many shells."""
+    global _next_search  # noqa: PLW0603 - of this process
+    if (now := monotonic()) >= _next_search:
+        _next_search = now + SEARCH_INTERVAL_SECONDS
+        kill_orphans()
 
 
 def kill_orphans() -> None:

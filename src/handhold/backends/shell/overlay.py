@@ -179,7 +179,8 @@ class WorkspaceOverlay:
 
 def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -> RootOverlay:
     # The overlay is mounted by path, but changes are applied to the folder that was opened.
-    if not os.path.samestat(os.stat(root.real), os.fstat(root.fd)):
+    found = os.stat(root.real)
+    if (found.st_dev, found.st_ino) != root.id:
         raise SystemFailure(root.real, "another folder is there now")
     command = staging_area.create_folder()
     layer_area, layer_command = staging_area, command
@@ -244,10 +245,11 @@ def _find_layer_area(scratch: Path) -> StagingArea:
 
 def _copy_root_metadata(upper: str, root: Root) -> None:
     """Copy the root's metadata to the layer's own folder, which represents the root inside."""
-    found = os.stat(".", dir_fd=root.fd)
     with ExitStack() as opened:
-        source = os.open(".", LIST_FLAGS, dir_fd=root.fd)
+        with root.folder as folder:
+            source = os.open(".", LIST_FLAGS, dir_fd=folder)
         opened.callback(os.close, source)
+        found = os.fstat(source)
         fd = os.open(upper, LIST_FLAGS)
         opened.callback(os.close, fd)
         for name in list_xattrs(source):

@@ -47,14 +47,12 @@ def _find_foreign_owner(root: Root) -> str:
     Scanning every file before every command would cost more than most commands. Owners rarely change, so a result is
     reused for a time proportional to the duration of the scan.
     """
-    found = os.fstat(root.fd)
-    key = found.st_dev, found.st_ino
-    until, answer = _scan_cache.get(key, (0.0, ""))
+    until, answer = _scan_cache.get(root.id, (0.0, ""))
     now = time.monotonic()
     if now >= until:
         answer = _scan_owners(root, now + SCAN_TIMEOUT_SECONDS)
         took = time.monotonic() - now
-        _scan_cache[key] = now + took * RESCAN_FACTOR, answer
+        _scan_cache[root.id] = now + took * RESCAN_FACTOR, answer
     return answer
 
 

@@ -14,7 +14,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TypeVar
 
-from handhold.backends.state.database import Database, translate_state_errors
+from handhold.backends.state.database import Database
+from handhold.backends.state.state_errors import translate_state_errors
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import StateDamaged
 from handhold.core.plans import ContentRef, InlineContent, digest
@@ -71,6 +72,7 @@ class BoundedContents:
         self._folder = ensure_private_folder(folder) if folder else Path()
         self._inline = MAX_INLINE_BYTES if folder else sys.maxsize
         self._bound = bound
+        self._has_dropped_files = False
         self._touched: set[bytes] = set()  # read since the last write: a read must not wait for a writer
         self._sweep()
 
@@ -80,8 +82,8 @@ class BoundedContents:
             self.announce(contents)
             with self._database.write_transaction() as connection:
                 self.store(connection, contents, SEEN)
-                dropped = self.drop_seen(connection)
-            self.remove_dropped_files(dropped)
+                self.drop_seen(connection)
+            self.remove_dropped_files()
 
     def get(self, hash: str) -> bytes | None:
         if (key := _hash_key(hash)) is None:
@@ -158,16 +160,16 @@ class BoundedContents:
         """Contents of one level that may be dropped, oldest first."""
         return connection.execute(SELECT_DROPPABLE, (level,))
 
-    def drop_seen(self, connection: sqlite3.Connection) -> int:
-        """Drop contents that were only seen until the rest is within the bound; return how many."""
+    def drop_seen(self, connection: sqlite3.Connection) -> None:
+        """Drop contents that were only seen until the rest is within the bound."""
         over = self.excess_bytes(connection)
         victims = take_until_freed(over, self.iter_droppable(connection, SEEN)) if over > 0 else []
         self.delete(connection, victims)
-        return len(victims)
 
-    def remove_dropped_files(self, dropped: int) -> None:
-        """After a transaction that dropped contents: remove their files."""
-        if dropped:
+    def remove_dropped_files(self) -> None:
+        """After a transaction: remove the files of contents that were dropped."""
+        if self._has_dropped_files and not self._database.is_writing:
+            self._has_dropped_files = False
             self._sweep()
 
     # --- rows
@@ -218,6 +220,7 @@ class BoundedContents:
         connection.executemany(
             "INSERT OR IGNORE INTO doomed VALUES (?)", ((key,) for key, _, blob in victims if blob is None)
         )
+        self._has_dropped_files |= any(blob is None for _, _, blob in victims)
         freed = sum(stored for _, stored, _ in victims)
         connection.execute("UPDATE held SET bytes = bytes - ?, dropped = dropped + ?", (freed, len(victims)))
         self._adjust_lacking(connection, [key for key, _, _ in victims], +1)

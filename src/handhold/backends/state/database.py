@@ -1,28 +1,34 @@
 """One SQLite file, shared by several processes and threads, and never repaired silently.
 
 There is one connection, behind a lock. SQLite serializes writers anyway, all transactions here are short, and
-connections of ended threads would have to be found and closed.
+connections of ended threads would have to be found and closed. It belongs to the pool of descriptors, which may close
+it between two transactions, and does so before a fork: a child must neither use nor close its parent's connection.
 """
 
-import errno
 import os
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import finalize
 
+from handhold.backends.descriptor_pool import Pooled, find_exhaustion, to_exhausted_error
+from handhold.backends.state.lock import hold_file_lock
+from handhold.backends.state.state_errors import translate_state_errors
 from handhold.core.errors import Busy, NoSpace, PermissionDenied, StateDamaged, SystemFailure, ToolError
+from handhold.logs import log_swallowed, suppress_and_log
 
 BUSY_TIMEOUT_SECONDS = 30.0  # to wait for another process's transaction
 WAL_LIMIT_BYTES = 16 * 1024 * 1024  # of the log that stay on disk after a large transaction
 CACHE_KIB = 16_000  # without it, a change set of fifty thousand files would rewrite its indexes over and over
 PAGE_BYTES = 4096
+DESCRIPTORS = 3  # of a connection: the database, its log, and the index of that
+WRITER_LOCK_FILE = "writer"
 IN_MEMORY = Path(":memory:")
 APPLICATION_ID = 0x48_48_4C_44  # "HHLD", in the file's header
 # Raised when decoding values that we did not write: SQLite stores a value of any type in any column.
@@ -35,79 +41,152 @@ _SYSTEM_CODES = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 
 
 class Database:
-    """`schema` is the list of statements that creates a database of this `version`. No other version is opened.
+    """`schema` is the list of statements that creates a database of this `version`.
 
-    An IN_MEMORY database lives as long as this object, closed or not.
+    An earlier version is opened if `migrations` lead from it to this one, each to the next; no other one is. An
+    IN_MEMORY database lives as long as this object, closed or not.
     """
 
-    def __init__(self, path: Path, schema: tuple[str, ...], version: int) -> None:
+    def __init__(
+        self, path: Path, schema: tuple[str, ...], version: int, migrations: Mapping[int, tuple[str, ...]] | None = None
+    ) -> None:
         self.path = path
+        self._schema, self._version, self._migrations = schema, version, migrations or {}
         self._lock = threading.RLock()
         self._full_sync = False  # whether commits are flushed to disk
-        if path != IN_MEMORY:
-            self._check_not_truncated()
-            self._create_private_file()
-        with self._translate_errors():
-            self._connection = sqlite3.connect(
-                path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-            )
-        try:
-            with self._translate_errors():
-                self._prepare(schema, version)
-        except BaseException:
-            self._connection.close()
-            raise
+        self._is_writing = False
+        self._writer_lock = str(path.with_name(WRITER_LOCK_FILE))
+        self._file_id: tuple[int, int] | None = None  # device and inode, once it was open
+        self._pooled = Pooled(
+            str(path), self._open_file, _close_connection, descriptors=DESCRIPTORS, survives_fork=False
+        )
+        self.connection: AbstractContextManager[sqlite3.Connection] = self._pooled  # open inside
+        if path == IN_MEMORY:
+            connection = self._connect()
+            _build_memory_template(schema, version).backup(connection)
+            self._prepare(connection)
+            finalize(self, connection.close)
+            self.connection = nullcontext(connection)
+        else:
+            with self.connection:
+                pass
 
     @contextmanager
     def read_transaction(self) -> Generator[sqlite3.Connection]:
         """One consistent view for any number of queries."""
-        with self._lock, self._translate_errors():
-            self._connection.execute("BEGIN")
+        with self._lock, self._translate_errors(), self.connection as connection:
+            if not self._is_writing:
+                connection.execute("BEGIN")
             try:
-                yield self._connection
+                yield connection
             except UNREADABLE_ERRORS as error:
                 because = f"a row of it cannot be read ({error}); `handhold log --verify` names the record"
                 raise StateDamaged(str(self.path), because) from error
             finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("COMMIT")
+                if connection.in_transaction and not self._is_writing:
+                    connection.execute("COMMIT")
 
     def fetch_row(self, sql: str, values: Sequence[object] = ()) -> Any:
         """The first row, or None. A single query is consistent without a transaction."""
-        with self._lock:
+        with self._lock, self.connection as connection:
             try:
-                return next(iter(self._connection.execute(sql, values).fetchall()), None)
+                return next(iter(connection.execute(sql, values).fetchall()), None)
             except sqlite3.DatabaseError as error:
                 raise self._to_tool_error(error) or error from error
 
     @contextmanager
     def write_transaction(self, *, durable: bool = False) -> Generator[sqlite3.Connection]:
-        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut."""
-        with self._lock:
+        """Commit everything inside, or nothing. Unless `durable`, it survives a killed process, but no power cut.
+
+        A transaction inside another one is part of it. Processes queue up for it: SQLite would let them poll.
+        """
+        with self._lock, self.connection as connection:
+            if self._is_writing:
+                assert not durable
+                yield connection
+                return
             try:
-                self._set_synchronous(durable)
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._connection
-                    self._connection.execute("COMMIT")
-                except BaseException:
-                    if self._connection.in_transaction:
-                        self._connection.execute("ROLLBACK")
-                    raise
+                with self._write(connection, durable=durable):
+                    self._is_writing = True
+                    try:
+                        yield connection
+                    finally:
+                        self._is_writing = False
             except sqlite3.DatabaseError as error:
                 raise self._to_tool_error(error) or error from error
 
-    def close(self) -> None:
-        with self._lock:
-            if self.path != IN_MEMORY:
-                self._connection.close()
+    @contextmanager
+    def _write(self, connection: sqlite3.Connection, *, durable: bool) -> Generator[None]:
+        with self._wait_for_writers():
+            self._set_synchronous(connection, durable)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
-    def _set_synchronous(self, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
+    @property
+    def is_writing(self) -> bool:
+        """Whether this thread is in a write transaction."""
+        with self._lock:
+            return self._is_writing
+
+    def _wait_for_writers(self) -> AbstractContextManager[None]:
+        if self.path == IN_MEMORY:
+            return nullcontext()
+        return hold_file_lock(self._writer_lock, BUSY_TIMEOUT_SECONDS)
+
+    def is_current(self) -> bool:
+        """Whether its file is still at its path."""
+        return self.path == IN_MEMORY or self._file_id == _read_file_id(self.path)
+
+    def close(self) -> None:
+        """A later use opens it again."""
+        self._pooled.close()
+
+    def _set_synchronous(self, connection: sqlite3.Connection, full: bool) -> None:  # noqa: FBT001 - it is the setting's value
         if full != self._full_sync:
-            self._connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+            connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
             self._full_sync = full
 
     # --- opening
+
+    def _open_file(self) -> sqlite3.Connection:
+        """The connection. Once it was open, only to the same file, and nothing is created."""
+        self._check_not_truncated()
+        if self._file_id is None:
+            self._create_private_file()
+        elif not self.is_current():
+            raise SystemFailure(str(self.path), "another file is there now, or none")
+        try:
+            connection = self._connect()
+            try:
+                if self._file_id is None and self._is_new(connection):
+                    self._create_schema(connection)
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.DatabaseError as error:
+            if exhausted := find_exhaustion(DESCRIPTORS):
+                raise exhausted from error
+            raise self._to_tool_error(error) or error from error
+        self._file_id = _read_file_id(self.path)
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        self._full_sync = False
+        return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+
+    def _create_schema(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        _enable_wal(connection)
+        with self._write(connection, durable=True):
+            if self._is_new(connection):  # another process may have been faster
+                _create_schema(connection, self._schema, self._version)
 
     def _check_not_truncated(self) -> None:
         """Detect what SQLite overlooks: it takes a file of one byte or none for a new one, discards the log next to it,
@@ -126,47 +205,32 @@ class Database:
             except FileExistsError:
                 pass
 
-    def _prepare(self, schema: tuple[str, ...], version: int) -> None:
-        if self.path == IN_MEMORY:
-            _build_memory_template(schema, version).backup(self._connection)
-            finalize(self, self._connection.close)
-        elif self._is_new():
-            self._connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-            self._enable_wal()
-            with self.write_transaction(durable=True) as connection:
-                if self._is_new():  # another process may have been faster
-                    _create_schema(connection, schema, version)
-        if self._fetch_value("PRAGMA application_id") != APPLICATION_ID:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        if _fetch_value(connection, "PRAGMA application_id") != APPLICATION_ID:
             raise StateDamaged(str(self.path), "it is a database of another program")
-        if (found := self._fetch_value("PRAGMA user_version")) != version:
-            raise StateDamaged(str(self.path), f"it has version {found}; this Handhold supports version {version}")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
+        if _fetch_value(connection, "PRAGMA user_version") in self._migrations:
+            self._migrate(connection)
+        if (found := _fetch_value(connection, "PRAGMA user_version")) != self._version:
+            because = f"it has version {found}; this Handhold supports version {self._version}"
+            raise StateDamaged(str(self.path), because)
+        connection.execute("PRAGMA synchronous=NORMAL")
         self._full_sync = False
-        self._connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
-        self._connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+        connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         # Without this, a REPLACE would bypass the triggers that keep the journal append-only.
-        self._connection.execute("PRAGMA recursive_triggers=ON")
+        connection.execute("PRAGMA recursive_triggers=ON")
 
-    def _is_new(self) -> bool:
-        return not self._fetch_value("PRAGMA user_version") and not self._fetch_value(
-            "SELECT count(*) FROM sqlite_master"
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        with self._write(connection, durable=True):  # another process may do the same: then this waits
+            while (found := _fetch_value(connection, "PRAGMA user_version")) in self._migrations:
+                for statement in self._migrations[found]:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={found + 1}")
+
+    def _is_new(self, connection: sqlite3.Connection) -> bool:
+        return not _fetch_value(connection, "PRAGMA user_version") and not _fetch_value(
+            connection, "SELECT count(*) FROM sqlite_master"
         )
-
-    def _enable_wal(self) -> None:
-        """Switch to WAL. SQLite does not wait if two processes do that at once, so we retry."""
-        until = time.monotonic() + BUSY_TIMEOUT_SECONDS
-        while True:
-            try:
-                self._connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError as error:
-                if _primary_code(error) not in _BUSY_CODES or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
-
-    def _fetch_value(self, sql: str) -> int:
-        return self._connection.execute(sql).fetchone()[0]
 
     # --- errors
 
@@ -191,7 +255,41 @@ class Database:
             return NoSpace(path, because)
         if code in _REFUSED_CODES:
             return PermissionDenied(path, because)
+        if code in _SYSTEM_CODES and (exhausted := find_exhaustion(DESCRIPTORS)):
+            return to_exhausted_error(exhausted, path)
         return SystemFailure(path, because) if code in _SYSTEM_CODES else None
+
+
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait if two processes do that at once, so we retry."""
+    until = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if _primary_code(error) not in _BUSY_CODES or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _close_connection(connection: sqlite3.Connection) -> None:
+    with suppress_and_log(sqlite3.Error):  # every transaction has ended
+        connection.close()
+
+
+def _fetch_value(connection: sqlite3.Connection, sql: str) -> int:
+    return connection.execute(sql).fetchone()[0]
+
+
+def _read_file_id(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        log_swallowed()
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create_schema(connection: sqlite3.Connection, schema: Iterable[str], version: int) -> None:
@@ -215,20 +313,6 @@ def check_types(rows: Iterable[Sequence[Any]], *types: Any) -> Iterator[Any]:
         if not all(map(isinstance, row, types)):
             raise TypeError("a value has the wrong type")
         yield row
-
-
-@contextmanager
-def translate_state_errors(path: Path) -> Generator[None]:
-    """Translate every OSError in the state folder to a tool error."""
-    try:
-        yield
-    except OSError as error:
-        because = os.strerror(error.errno or 0)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(str(path), because) from error
-        if isinstance(error, PermissionError):
-            raise PermissionDenied(str(path), because) from error
-        raise SystemFailure(str(path), because) from error
 
 
 def _primary_code(error: sqlite3.Error) -> int | None:

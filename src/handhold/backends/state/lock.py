@@ -1,28 +1,23 @@
-"""The lock of a state folder: a file that is locked and never read.
+"""The locks of a state folder: files that are locked and never read.
 
-The lock belongs to a descriptor, and each holder has its own. So it excludes threads as well as processes, and the
-kernel releases it when a process dies.
-
-Polling alone would be unfair. So the threads of a process queue up, and only the first one polls: each waits about as
-long as all before it take.
+A lock belongs to a descriptor, and each holder has its own. So it excludes threads as well as processes, and the kernel
+releases it when a process dies. The threads of a process queue up here; the first of them waits in line with other
+processes (`lock_queue`).
 """
 
-import fcntl
 import os
-import time
+from _thread import LockType
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 
-from handhold.backends.state.database import translate_state_errors
-from handhold.core.errors import Busy
-from handhold.logs import suppress_and_log
+from handhold.backends.state.lock_queue import LOCK_FLAGS, TELL_AFTER_SECONDS, Deadline, LockInTurn
+from handhold.backends.state.state_errors import to_state_error
 
 LOCK_TIMEOUT_SECONDS = 30.0  # to wait for another holder
-MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.0005, 0.02  # between two tries
-LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+QUEUE_SUFFIX = ".queue"
 
 
 class LockQueues:
@@ -30,65 +25,88 @@ class LockQueues:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._queues: dict[Path, deque[Event]] = {}
+        self._queues: dict[str, deque[LockType]] = {}
 
-    @contextmanager
-    def wait_turn(self, path: Path, *, wait: bool) -> Generator[None]:
-        """Wait for the head of the queue; raise Busy if that takes too long."""
-        mine, timeout = Event(), LOCK_TIMEOUT_SECONDS if wait else 0.0
+    def enter(self, name: str, deadline: Deadline) -> LockType:
+        """Wait for the head of the queue; return what `leave` needs."""
+        mine = Lock()
         with self._lock:
-            queue = self._queues.setdefault(path, deque())
+            queue = self._queues.setdefault(name, deque())
             queue.append(mine)
             if queue[0] is mine:
-                mine.set()
+                return mine
+            mine.acquire()
         try:
-            if not mine.wait(timeout):
-                raise Busy(str(path), timeout)
+            while not mine.acquire(timeout=deadline.limit_pause(TELL_AFTER_SECONDS)):
+                pass
+        except BaseException:
+            self.leave(name, mine)
+            raise
+        deadline.end()
+        return mine
+
+    def leave(self, name: str, mine: LockType) -> None:
+        with self._lock:
+            queue = self._queues.get(name)
+            if queue is None or mine not in queue:  # in a forked child
+                return
+            was_first = queue[0] is mine
+            queue.remove(mine)
+            if not queue:
+                del self._queues[name]
+            elif was_first:
+                queue[0].release()
+
+    @contextmanager
+    def hold(self, name: str, *, wait: bool) -> Generator[None]:
+        """A lock among the threads of this process."""
+        mine = self.enter(name, Deadline(name, LOCK_TIMEOUT_SECONDS if wait else 0.0))
+        try:
             yield
         finally:
-            with self._lock:
-                queue.remove(mine)
-                if queue:
-                    queue[0].set()
-                else:
-                    self._queues.pop(path, None)
+            self.leave(name, mine)
 
 
 _lock_queues = LockQueues()
 os.register_at_fork(after_in_child=_lock_queues.__init__)  # after a fork, the other waiting threads do not exist
 
 
-@contextmanager
-def hold_lock(path: Path, *, wait: bool) -> Generator[None]:
-    until = time.monotonic() + (LOCK_TIMEOUT_SECONDS if wait else 0.0)
-    with _lock_queues.wait_turn(path, wait=wait):
-        with translate_state_errors(path):
-            lock = os.open(path, LOCK_FLAGS, 0o600)
+class QueuedLock:
+    """A lock to be held once, with `with`: first among the threads of this process, then among processes."""
+
+    __slots__ = ("_lock", "_mine", "_name", "_timeout")
+
+    def __init__(self, name: str, open_lock: Callable[[], int], queue: str, timeout: float) -> None:
+        """Busy after `timeout` seconds, under this name."""
+        self._name = name
+        self._timeout = timeout
+        self._lock = LockInTurn(open_lock, queue)
+
+    def __enter__(self) -> None:
+        deadline = Deadline(self._name, self._timeout)
+        self._mine = _lock_queues.enter(self._name, deadline)
         try:
-            _acquire(lock, path, until)
-            try:
-                yield
-            finally:
-                with suppress_and_log(OSError):
-                    # Closing is not enough: a process forked meanwhile has the descriptor, too.
-                    fcntl.flock(lock, fcntl.LOCK_UN)
+            self._lock.acquire(deadline)
+        except BaseException:
+            _lock_queues.leave(self._name, self._mine)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._lock.release()
         finally:
-            os.close(lock)
+            _lock_queues.leave(self._name, self._mine)
 
 
-def _acquire(lock: int, path: Path, until: float) -> None:
-    pause = MIN_RETRY_SECONDS
-    while not _try_acquire(lock, path):
-        if time.monotonic() >= until:
-            raise Busy(str(path), LOCK_TIMEOUT_SECONDS)
-        time.sleep(pause)
-        pause = min(pause * 1.5, MAX_RETRY_SECONDS)
+def hold_lock(path: Path, *, wait: bool) -> QueuedLock:
+    return hold_file_lock(str(path), LOCK_TIMEOUT_SECONDS if wait else 0.0)
 
 
-def _try_acquire(lock: int, path: Path) -> bool:
-    with translate_state_errors(path):
+def hold_file_lock(path: str, timeout: float) -> QueuedLock:
+    def open_lock() -> int:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
+            return os.open(path, LOCK_FLAGS, 0o600)
+        except OSError as error:
+            raise to_state_error(error, path) from error
+
+    return QueuedLock(path, open_lock, path + QUEUE_SUFFIX, timeout)

@@ -1,9 +1,10 @@
 """Read records of sessions, in the database."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
+from handhold.backends.state.contents import split_batches
 from handhold.backends.state.database import Database
 from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.core.facts import FileIdentity
@@ -36,10 +37,19 @@ class SqliteReadRecords:
         with self._database.write_transaction() as connection:
             connection.execute("DELETE FROM marks WHERE session = ? AND path = ?", (self._session, to_bytes(path)))
 
-    def paths(self) -> Collection[str]:
+    def paths_within(self, changed: Iterable[str]) -> Collection[str]:
+        """Two ranges of the index for each: the path itself, and what begins with it and a slash."""
+        found: set[bytes] = set()
         with self._database.read_transaction() as connection:
-            rows = connection.execute("SELECT path FROM marks WHERE session = ?", (self._session,))
-            return [to_text(path) for (path,) in rows]
+            for batch in split_batches(map(to_bytes, changed)):
+                ranges = [end for path in batch for end in ((path, path), (path + b"/", path + b"/\xff"))]
+                sql = (
+                    f"WITH ranges (first, last) AS (VALUES {','.join(['(?, ?)'] * len(ranges))})"
+                    " SELECT path FROM ranges CROSS JOIN marks WHERE session = ? AND path BETWEEN first AND last"
+                )
+                values = [end for each in ranges for end in each]
+                found.update(path for (path,) in connection.execute(sql, (*values, self._session)))
+        return [to_text(path) for path in found]
 
 
 def _file_key(identity: FileIdentity) -> str:

@@ -6,9 +6,9 @@ thousand calls answers as fast as an empty one. Other tables hold contents, appr
 
 from collections.abc import Iterator
 
-from handhold.backends.state import approvals, contents, slot_ledger, undo_space
+from handhold.backends.state import approvals, contents, slot_ledger, undo_space, undo_state
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
@@ -69,6 +69,7 @@ SCHEMA = (
     "CREATE TABLE pending (seq INTEGER PRIMARY KEY, settled INTEGER NOT NULL)",
     "CREATE TABLE lacking (seq INTEGER PRIMARY KEY, contents INTEGER NOT NULL)",
     "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
+    *undo_state.SCHEMA,
     *contents.SCHEMA,
     *slot_ledger.SCHEMA,
     *undo_space.SCHEMA,
@@ -85,3 +86,6 @@ SCHEMA = (
     )""",
     "CREATE INDEX marks_file ON marks (session, file)",
 )
+
+# By version: the statements that lead to the next one.
+MIGRATIONS = {7: (*undo_state.SCHEMA, *undo_state.FILL)}

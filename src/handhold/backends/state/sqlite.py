@@ -7,25 +7,32 @@ calls answers as fast as an empty one.
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Self
 
-from handhold.backends.state import hash_chain
+from handhold.backends.state import hash_chain, undo_state
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound, pack, unpack
-from handhold.backends.state.database import IN_MEMORY, Database, translate_state_errors
+from handhold.backends.state.database import IN_MEMORY, Database
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.hash_chain import JournalChain
-from handhold.backends.state.journal_entries import SELECT_ENTRIES, decode_entries, salvage_entries, select_last
+from handhold.backends.state.journal_entries import (
+    SELECT_ENTRIES,
+    decode_entries,
+    read_entries,
+    salvage_entries,
+    select_last,
+)
 from handhold.backends.state.lock import LockQueues, hold_lock
 from handhold.backends.state.read_records import SqliteReadRecords
 from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, OutcomeRecord
 from handhold.backends.state.rows import read_files
-from handhold.backends.state.schema import SCHEMA, SCHEMA_VERSION
+from handhold.backends.state.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from handhold.backends.state.slot_ledger import SlotLedger, slot_bytes_by_command
+from handhold.backends.state.state_errors import translate_state_errors
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.backends.state.undo_space import UndoSpace
@@ -66,14 +73,14 @@ class SqliteStore:
         self, folder: Path | None, *, bound: ByteBound | None = None, max_reply_bytes: int = MAX_REPLY_BYTES
     ) -> None:
         if folder is None:
-            self._exclusive = partial(LockQueues().wait_turn, IN_MEMORY)
+            self._exclusive = partial(LockQueues().hold, str(IN_MEMORY))
             self._database = Database(IN_MEMORY, SCHEMA, SCHEMA_VERSION)
             self._contents = BoundedContents(self._database, None, bound or MEMORY_BOUND_BYTES)
         else:
             with translate_state_errors(folder):
                 ensure_private_folder(folder)
             self._exclusive = partial(hold_lock, folder / LOCK_FILE)
-            self._database = Database(folder / DATABASE_FILE, SCHEMA, SCHEMA_VERSION)
+            self._database = Database(folder / DATABASE_FILE, SCHEMA, SCHEMA_VERSION, MIGRATIONS)
             self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
         self._slots = SlotLedger()
         self._undo_space = UndoSpace(self._contents, self._slots)
@@ -89,8 +96,19 @@ class SqliteStore:
     def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
         return self._exclusive(wait=wait)
 
+    def is_current(self) -> bool:
+        """Whether its database is still where it was."""
+        return self._database.is_current()
+
     def close(self) -> None:
+        """A later use opens it again."""
         self._database.close()
+
+    @contextmanager
+    def one_transaction(self) -> Generator[None]:
+        with self._database.write_transaction():
+            yield
+        self._contents.remove_dropped_files()
 
     # --- contents
 
@@ -153,9 +171,9 @@ class SqliteStore:
             connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
             # Undo and redo may take several steps, and none may drop what a later one needs.
             free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
-            dropped = free_space(connection)
-            given_up = () if reverses else self._read_entries(connection, self._undo_space.choose_calls(connection))
-        self._contents.remove_dropped_files(dropped)
+            free_space(connection)
+            given_up = () if reverses else read_entries(connection, sorted(self._undo_space.choose_calls(connection)))
+        self._contents.remove_dropped_files()
         return given_up
 
     def record_outcome(
@@ -225,6 +243,23 @@ class SqliteStore:
         with self._database.read_transaction() as connection:
             return salvage_entries(connection, session=session, last=last)
 
+    def find_changes(
+        self, session: str, *, undone: bool | None, call: str | int = "", turn: str = "", last: int | None = None
+    ) -> Sequence[JournalEntry]:
+        with self._database.read_transaction() as connection:
+            chosen = undo_state.select_changes(connection, session, undone=undone, call=call, turn=turn, last=last)
+            return read_entries(connection, chosen)
+
+    def find_undos(
+        self, session: str, *, of: Collection[int] | None = None, since: int = 0, last: int | None = None
+    ) -> Sequence[JournalEntry]:
+        with self._database.read_transaction() as connection:
+            return read_entries(connection, undo_state.select_undos(connection, session, of=of, since=since, last=last))
+
+    def calls_redone_by(self, redo: int) -> Collection[int]:
+        with self._database.read_transaction() as connection:
+            return set(undo_state.select_redone(connection, redo))
+
     def changes_of(self, seq: int) -> tuple[FileChange, ...]:
         with self._database.read_transaction() as connection:
             return read_files(connection, seq)
@@ -268,10 +303,6 @@ class SqliteStore:
         return SqliteReadRecords(self._database, session)
 
     # --- rows
-
-    def _read_entries(self, connection: sqlite3.Connection, calls: Sequence[int]) -> Sequence[JournalEntry]:
-        sql = f"{SELECT_ENTRIES} WHERE calls.seq IN ({','.join('?' * len(calls))}) ORDER BY calls.seq"
-        return list(decode_entries(connection, connection.execute(sql, calls).fetchall())) if calls else ()
 
     def _is_undo(self, connection: sqlite3.Connection, seq: int) -> bool:
         (tool,) = connection.execute("SELECT tool FROM calls WHERE seq = ?", (seq,)).fetchone()

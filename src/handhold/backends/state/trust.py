@@ -8,6 +8,7 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
+from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.state.state_folder import default_state_root, ensure_private_folder
 from handhold.logs import log_swallowed
 
@@ -22,7 +23,9 @@ def read_trusted_digest(root: str) -> str | None:
     """The digest of the file that was trusted there; None if none was."""
     try:
         text = _record_path(root).read_text("utf-8", "replace")
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED_ERRNOS:
+            raise to_exhausted_error(error, root) from error
         log_swallowed()
         return None
     found = text.partition("\n")[0]

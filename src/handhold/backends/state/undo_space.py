@@ -29,9 +29,9 @@ class UndoSpace:
         self._contents = contents
         self._slots = slots
 
-    def free_space(self, connection: sqlite3.Connection) -> int:
-        """Drop data until the rest is within the bound; return how many contents were dropped."""
-        dropped = self._contents.drop_seen(connection)
+    def free_space(self, connection: sqlite3.Connection) -> None:
+        """Drop data until the rest is within the bound."""
+        self._contents.drop_seen(connection)
         for level in (FOR_REDO, FOR_UNDO):
             over = self._excess_bytes(connection, level)
             if over <= 0:
@@ -40,8 +40,6 @@ class UndoSpace:
             over -= self._slots.drop(connection, slots)
             contents = take_until_freed(over, self._droppable_contents(connection, level))
             self._contents.delete(connection, contents)
-            dropped += len(contents)
-        return dropped
 
     def choose_calls(self, connection: sqlite3.Connection) -> list[int]:
         """The calls whose undo must be given up, longest unused first. Calls with an open intent are excluded."""

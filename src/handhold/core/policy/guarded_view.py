@@ -56,13 +56,7 @@ class GuardedView:
     @cached_property
     def is_visible(self) -> Callable[[str], bool]:
         """Whether a place may be shown and read."""
-        # A search calls this a hundred thousand times, so built-in policies answer on a fast path.
-        if isinstance(self.policy, ModePolicy):
-            return lambda _: True
-        if isinstance(self.policy, RulePolicy):
-            return self.policy.is_visible
-        decide = self.policy.decide
-        return lambda place: decide(Verb.READ, escape_ambiguous(place)).verdict is not Verdict.DENY
+        return make_visibility_check(self.policy)
 
     def stat(self, path: str) -> FileStat | None:
         return self._stat_allowed(path)
@@ -221,3 +215,14 @@ class GuardedView:
         decision = self.policy.decide(Verb.READ, place)
         if decision.verdict is Verdict.DENY:
             raise Denied(path, decision.because, decision.rule, remedy=decision.remedy)
+
+
+def make_visibility_check(policy: Policy) -> Callable[[str], bool]:
+    """Whether a place may be shown and read."""
+    # A search calls this a hundred thousand times, so built-in policies answer on a fast path.
+    if isinstance(policy, ModePolicy):
+        return lambda _: True
+    if isinstance(policy, RulePolicy):
+        return policy.is_visible
+    decide = policy.decide
+    return lambda place: decide(Verb.READ, escape_ambiguous(place)).verdict is not Verdict.DENY

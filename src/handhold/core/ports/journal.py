@@ -1,6 +1,6 @@
 """The append-only record of calls and their changes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -55,6 +55,7 @@ class JournalEntry:
     takes_back: tuple[int, ...]  # the calls that an undo or redo reversed
     undone: bool
     kept: bool  # whether the contents for its undo are still kept
+    redone_by: int = 0  # the last redo that put it into effect again
 
     @property
     def succeeded(self) -> bool:
@@ -137,6 +138,25 @@ class Journal(Protocol):
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[JournalEntry]:
         """Oldest first."""
+        ...
+
+    def find_changes(
+        self, session: str, *, undone: bool | None, call: str | int = "", turn: str = "", last: int | None = None
+    ) -> Sequence[JournalEntry]:
+        """The calls that changed files, in the order of time: one that was redone comes where its last redo is.
+
+        `call` is an id, or a number in the journal, `7` or `"#7"`. Undos and redos are not among them.
+        """
+        ...
+
+    def find_undos(
+        self, session: str, *, of: Collection[int] | None = None, since: int = 0, last: int | None = None
+    ) -> Sequence[JournalEntry]:
+        """The undos after `since` that are in effect, oldest first: all, or those that undid one of these calls."""
+        ...
+
+    def calls_redone_by(self, redo: int) -> Collection[int]:
+        """The calls whose last redo is this one."""
         ...
 
     def changes_of(self, seq: int) -> tuple[FileChange, ...]:

@@ -1,6 +1,6 @@
 """What a session has seen of a file."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +45,6 @@ class ReadRecords(Protocol):
 
     def drop(self, path: str) -> None: ...
 
-    def paths(self) -> Collection[str]:
-        """Every path that has a record."""
+    def paths_within(self, changed: Iterable[str]) -> Collection[str]:
+        """The paths that have a record and are one of these or below it."""
         ...

@@ -1,11 +1,12 @@
 """Differences between two texts: a unified diff for people, a numbered snippet for the model."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from handhold.core.results import Snippet
 from handhold.core.text.encoding import replace_undecodable
+from handhold.core.text.kept_spans import Gap, KeptSpan, common_edges, iter_gaps
 from handhold.core.text.lines import iter_lines_with_endings
 from handhold.core.text.path_escaping import format_path
 
@@ -32,20 +33,66 @@ class DiffHunk:
     lines: tuple[DiffLine, ...]
 
 
-def compute_hunks(before: str, after: str) -> Iterator[DiffHunk]:
-    """The changes with three lines of context. Common edges are cut off first, so edits in large files are cheap."""
-    a, b = _split_lines(before), _split_lines(after)
-    head = _count_common(a, b)
-    tail = _count_common(a[head:][::-1], b[head:][::-1])
-    lo = max(0, head - CONTEXT_LINES)
-    hi = max(0, tail - CONTEXT_LINES)
-    a, b = a[lo : len(a) - hi], b[lo : len(b) - hi]
-    for group in _group_opcodes(a, b):
-        yield _build_hunk(group, a, b, lo)
+def compute_hunks(before: str, after: str, kept: Sequence[KeptSpan] | None = None) -> Iterator[DiffHunk]:
+    """The changes with three lines of context. Only lines around what was not `kept` are compared.
+
+    Without it, everything between the common start and the common end is compared.
+    """
+    old_line = new_line = old_at = new_at = 0
+    for window in _iter_windows(before, after, common_edges(before, after) if kept is None else kept):
+        old_line += before.count("\n", old_at, window.before)
+        new_line += after.count("\n", new_at, window.after)
+        old_at, new_at = window.before, window.after
+        a = _split_lines(before[window.before : window.before_end])
+        b = _split_lines(after[window.after : window.after_end])
+        head = _count_common(a, b)
+        tail = _count_common(a[head:][::-1], b[head:][::-1])
+        lo = max(0, head - CONTEXT_LINES)
+        hi = max(0, tail - CONTEXT_LINES)
+        a, b = a[lo : len(a) - hi], b[lo : len(b) - hi]
+        for group in _group_opcodes(a, b, head - lo, tail - hi):
+            yield _build_hunk(group, a, b, old_line + lo, new_line + lo)
 
 
-def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
-    if max(len(a), len(b)) <= MAX_ALIGNED_LINES:
+def _iter_windows(before: str, after: str, kept: Sequence[KeptSpan]) -> Iterator[Gap]:
+    """The gaps, extended to whole lines and their context. Those that touch are joined."""
+    window: Gap | None = None
+    for gap in iter_gaps(before, after, kept):
+        start = before.rfind("\n", 0, gap.before) + 1
+        for _ in range(CONTEXT_LINES):
+            start = before.rfind("\n", 0, max(0, start - 1)) + 1
+        end = gap.before_end
+        are_lines_whole = _starts_line(before, end) and _starts_line(after, gap.after_end)
+        for _ in range(CONTEXT_LINES + (not are_lines_whole)):
+            end = before.find("\n", end) + 1 or len(before)
+        added = Gap(start, end, gap.after + start - gap.before, gap.after_end + end - gap.before_end)
+        if window is None:
+            window = added
+        elif start <= window.before_end:
+            window = Gap(window.before, added.before_end, window.after, added.after_end)
+        else:
+            yield window
+            window = added
+    if window:
+        yield window
+
+
+def _starts_line(text: str, at: int) -> bool:
+    return not at or text[at - 1] == "\n"
+
+
+def _group_opcodes(a: list[str], b: list[str], head: int, tail: int) -> Iterator[list[Opcode]]:
+    """Align the lines between the first `head` and the last `tail` ones, which are equal."""
+    old, new = len(a) - head - tail, len(b) - head - tail
+    if not old or not new or old == new == 1:
+        kind = "insert" if not old else "delete" if not new else "replace"
+        parts = (
+            ("equal", 0, head, 0, head),
+            (kind, head, head + old, head, head + new),
+            ("equal", head + old, len(a), head + new, len(b)),
+        )
+        yield [part for part in parts if part[2] > part[1] or part[4] > part[3]]
+    elif max(len(a), len(b)) <= MAX_ALIGNED_LINES:
         from difflib import SequenceMatcher
 
         yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT_LINES)
@@ -74,16 +121,17 @@ def _group_line_by_line(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
     yield group
 
 
-def _build_hunk(group: list[Opcode], a: list[str], b: list[str], shift: int) -> DiffHunk:
+def _build_hunk(group: list[Opcode], a: list[str], b: list[str], old_line: int, new_line: int) -> DiffHunk:
+    """A hunk of texts that start at these lines."""
     lines: list[DiffLine] = []
     for kind, i, j, k, m in group:
         if kind == "equal":
-            lines += [DiffLine(" ", text, k + n + shift + 1) for n, text in enumerate(b[k:m])]
+            lines += [DiffLine(" ", text, k + n + new_line + 1) for n, text in enumerate(b[k:m])]
             continue
-        lines += [DiffLine("-", text, i + n + shift + 1) for n, text in enumerate(a[i:j])]
-        lines += [DiffLine("+", text, k + n + shift + 1) for n, text in enumerate(b[k:m])]
+        lines += [DiffLine("-", text, i + n + old_line + 1) for n, text in enumerate(a[i:j])]
+        lines += [DiffLine("+", text, k + n + new_line + 1) for n, text in enumerate(b[k:m])]
     first, last = group[0], group[-1]
-    return DiffHunk(first[1] + shift, last[2] - first[1], first[3] + shift, last[4] - first[3], tuple(lines))
+    return DiffHunk(first[1] + old_line, last[2] - first[1], first[3] + new_line, last[4] - first[3], tuple(lines))
 
 
 def unified_diff(

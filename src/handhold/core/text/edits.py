@@ -12,10 +12,11 @@ from handhold.core.requests import Replacement
 from handhold.core.results import AppliedReplacement
 from handhold.core.text.encoding import Text, check_encodable
 from handhold.core.text.indentation import CannotFit
+from handhold.core.text.kept_spans import KeptSpan, combine
 from handhold.core.text.lines import find_line_numbers, normalize_newlines
 from handhold.core.text.match import QuoteMatch, find_in_index
 from handhold.core.text.nearest_region import build_no_match
-from handhold.core.text.splice import splice
+from handhold.core.text.splice import SpliceResult, splice
 from handhold.core.text.text_index import TextIndex
 
 
@@ -23,17 +24,22 @@ from handhold.core.text.text_index import TextIndex
 class AppliedEdits:
     text: Text
     steps: tuple[AppliedReplacement, ...]
+    kept: tuple[KeptSpan, ...]  # what they left as it was
 
 
 def apply_edits(text: Text, edits: Sequence[Replacement], *, path: str, matching: Matching) -> AppliedEdits:
     steps: list[AppliedReplacement] = []
+    kept: tuple[KeptSpan, ...] = (KeptSpan(0, 0, len(text.body)),)
     for edit in edits:
-        text, step = _apply_edit(text, edit, path, matching)
+        spliced, step = _apply_edit(text, edit, path, matching)
+        text, kept = text.with_body(spliced.text), tuple(combine(kept, spliced.kept))
         steps.append(step)
-    return AppliedEdits(text, tuple(steps))
+    return AppliedEdits(text, tuple(steps), kept)
 
 
-def _apply_edit(text: Text, edit: Replacement, path: str, matching: Matching) -> tuple[Text, AppliedReplacement]:
+def _apply_edit(
+    text: Text, edit: Replacement, path: str, matching: Matching
+) -> tuple[SpliceResult, AppliedReplacement]:
     if normalize_newlines(edit.old) == normalize_newlines(edit.new):
         raise NoChange(path)
     found = locate(text.body, edit, path, matching)
@@ -46,7 +52,7 @@ def _apply_edit(text: Text, edit: Replacement, path: str, matching: Matching) ->
         raise NoChange(path)
     repaired = (*found.quote.repaired, *spliced.repaired)
     step = AppliedReplacement(edit.old, edit.new, edit.every, len(found.locations), found.strategy, repaired)
-    return text.with_body(spliced.text), step
+    return spliced, step
 
 
 def locate(body: str, edit: Replacement, path: str, matching: Matching) -> QuoteMatch:

@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 
 from handhold.core.text.encoding import REPLACEMENT_CHAR
 from handhold.core.text.indentation import CannotFit, Reindenter, detect_indent_unit, is_off_unit
+from handhold.core.text.kept_spans import KeptSpan
 from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings, normalize_newlines
 from handhold.core.text.match_location import MatchLocation, TextSpan
 from handhold.core.text.quote_repair import Quote
@@ -27,6 +28,7 @@ LineWithEnding = tuple[str, str]  # a line and its ending
 class SpliceResult:
     text: str
     repaired: tuple[str, ...]  # what was adapted
+    kept: tuple[KeptSpan, ...]
 
 
 def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, literal: bool = False) -> SpliceResult:
@@ -35,8 +37,9 @@ def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, liter
     With `literal`, character for character, except for line endings.
     """
     out: list[str] = []
+    kept: list[KeptSpan] = []
     repaired: set[str] = set()
-    at = 0
+    at = end = 0
     for location in locations:
         adjusted = quote if literal else fit_quote_to_span(text, location.span, quote)
         if "\n" not in adjusted.old + adjusted.new and text[location.span.start : location.span.end] == adjusted.old:
@@ -45,11 +48,14 @@ def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, liter
             fitter = ReplacementFitter(text, location, adjusted)
             new, shifted = fitter.render(), fitter.has_reindented
         out += (text[at : location.span.start], new)
+        kept.append(KeptSpan(at, end, location.span.start - at))
+        end += location.span.start - at + len(new)
         if adjusted.new != quote.new or shifted:
             repaired.add("indentation")
         at = location.span.end
     out.append(text[at:])
-    return SpliceResult("".join(out), tuple(sorted(repaired)))
+    kept.append(KeptSpan(at, end, len(text) - at))
+    return SpliceResult("".join(out), tuple(sorted(repaired)), tuple(kept))
 
 
 def fit_quote_to_span(text: str, span: TextSpan, quote: Quote) -> Quote:

@@ -32,7 +32,11 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
         return plan_create(path, first.new, rest, files)
     known = files.read_editable_text(path)
     applied = apply_edits(known.text, edits, path=path, matching=files.matching)
-    change = FileChange(known.snapshot.path, InlineContent(known.snapshot.data), InlineContent(applied.text.encode()))
+    change = FileChange(
+        known.snapshot.path,
+        InlineContent(known.snapshot.data, known.snapshot.hash),
+        InlineContent(applied.text.encode()),
+    )
     return Changes((change,), build_edit_result(path, known.snapshot.path, known.text, applied), is_full_write=False)
 
 
@@ -41,7 +45,9 @@ def plan_create(path: str, content: str, rest: Sequence[Replacement], files: Gua
     made = files.create_text(content, path)
     applied = apply_edits(made, rest, path=path, matching=files.matching)
     applied = AppliedEdits(
-        applied.text, (AppliedReplacement("", content, every=False, match_count=1, matched_by="exact"), *applied.steps)
+        applied.text,
+        (AppliedReplacement("", content, every=False, match_count=1, matched_by="exact"), *applied.steps),
+        kept=(),
     )
     change = FileChange(files.resolve(path), None, InlineContent(applied.text.encode()))
     return Changes((change,), build_edit_result(path, change.path, None, applied), is_full_write=True)
@@ -49,7 +55,7 @@ def plan_create(path: str, content: str, rest: Sequence[Replacement], files: Gua
 
 def build_edit_result(path: str, place: str, before: Text | None, applied: AppliedEdits) -> EditResult:
     old, new = before.body if before else "", applied.text.body
-    found = tuple(compute_hunks(old, new))
+    found = tuple(compute_hunks(old, new, applied.kept))
     return EditResult(
         path=path,
         resolved_path=place,

@@ -148,7 +148,7 @@ def plan(request: NotebookEdit, files: GuardedView) -> Changes:
     if after == book.text:
         raise NoChange(request.path)
     changed = text.with_body(after)
-    change = FileChange(snapshot.path, InlineContent(snapshot.data), InlineContent(changed.encode()))
+    change = FileChange(snapshot.path, InlineContent(snapshot.data, snapshot.hash), InlineContent(changed.encode()))
     diff = unified_diff(request.path, text.body, after)
     result = replace(edited, encoding=text.encoding.name, diff=diff)
     return Changes((change,), result, is_full_write=False, invalidates_reads=result.cells_renumbered)

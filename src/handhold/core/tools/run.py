@@ -175,7 +175,7 @@ def _diff_change(change: FileChange, tracker: ReadTracker, read: ContentReader, 
 def find_seen_changes(files: Sequence[FileChange], tracker: ReadTracker) -> Iterator[tuple[str, FileChange]]:
     """Files that the session has read and that differ now, each with its own change or that of a parent folder."""
     changes = {change.path: change for change in files}
-    for path in sorted(tracker.read_records.paths()):
+    for path in sorted(tracker.read_records.paths_within(changes)):
         above = path
         while above and above not in changes:
             above = above.rpartition("/")[0]

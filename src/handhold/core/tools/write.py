@@ -22,7 +22,9 @@ def plan(request: Write, files: GuardedView) -> Changes:
     known = files.read_editable_text(request.path, fully=True)
     check_encodable(request.content, known.text.encoding, request.path)
     after = known.text.with_body(keep_line_endings(known.text.body, request.content))
-    change = FileChange(known.snapshot.path, InlineContent(known.snapshot.data), InlineContent(after.encode()))
+    change = FileChange(
+        known.snapshot.path, InlineContent(known.snapshot.data, known.snapshot.hash), InlineContent(after.encode())
+    )
     return Changes((change,), build_result(request.path, known.snapshot.path, known.text, after), is_full_write=True)
 
 

@@ -5,19 +5,19 @@ the journal has recorded the outcome. A command's changes are ready in slots, an
 paths. Progress can be read off the disk: with the journal entry alone, recovery can roll back what a dead process left.
 """
 
-import fcntl
 import os
-import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 
 from handhold.backends.files.commit.effects_transaction import EffectsTransaction, needs_slots, recover_slots
 from handhold.backends.files.commit.file_ops import CommitRoot, CommitTree, FileOps
 from handhold.backends.files.commit.slots import Slots
 from handhold.backends.files.commit.write_recovery import WriteRecovery
 from handhold.backends.files.commit.write_transaction import WriteTransaction
-from handhold.backends.files.os_errors import to_tool_error
-from handhold.core.errors import Busy, ReadOnly
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.state.lock import QueuedLock
+from handhold.core.errors import ReadOnly
 from handhold.core.plans import FileChange, FolderMtime
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.journal import IncompleteTransaction
@@ -81,34 +81,17 @@ class Committer:
 @contextmanager
 def lock_roots(roots: Iterable[CommitRoot]) -> Generator[None]:
     """Lock each root's directory by a new descriptor, so that it excludes other threads and other processes."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     locked: set[tuple[int, int]] = set()
     with ExitStack() as locks:
         for root in sorted(roots, key=lambda each: each.real):  # one order for all, to avoid deadlocks
-            try:
-                fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
-                locks.callback(_close_lock, fd)
-                found = os.fstat(fd)
-                if (found.st_dev, found.st_ino) not in locked:
-                    _lock(fd, deadline, root)
-                    locked.add((found.st_dev, found.st_ino))
-            except OSError as error:
-                raise to_tool_error(error, root.given) from error
+            with translate_os_errors(root.given), root.folder as folder:
+                found = os.fstat(folder)
+            if (key := (found.st_dev, found.st_ino)) not in locked:
+                locks.enter_context(QueuedLock(root.given, partial(_open_lock, root), "", LOCK_TIMEOUT_SECONDS))
+                locked.add(key)
         yield
 
 
-def _lock(fd: int, deadline: float, root: CommitRoot) -> None:
-    pause = 0.0005
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise Busy(root.given, LOCK_TIMEOUT_SECONDS) from None
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.02)
-
-
-def _close_lock(fd: int) -> None:
-    with suppress(OSError):  # the lock is released anyway
-        os.close(fd)
+def _open_lock(root: CommitRoot) -> int:
+    with translate_os_errors(root.given), root.folder as folder:
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from handhold.backends.files.commit.syscalls import UNSUPPORTED_ERRNOS
 from handhold.core.facts import FileIdentity
+from handhold.core.plans import InlineContent
 
 PAGE_BYTES = 4096  # the kernel writes a page completely or not at all
 SECTOR_BYTES = 512  # the least that a file grows by while it is written
@@ -42,7 +43,7 @@ def lstat_at(directory: int, name: str) -> os.stat_result | None:
         return None
 
 
-def fingerprint(directory: int, name: str) -> tuple[os.stat_result | None, str]:
+def fingerprint(directory: int, name: str, expected: InlineContent | None = None) -> tuple[os.stat_result | None, str]:
     """The stat of an entry, and its hash if it is a regular file that does not change meanwhile."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -55,17 +56,31 @@ def fingerprint(directory: int, name: str) -> tuple[os.stat_result | None, str]:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             return found, ""
-        hash = hash_fd(fd, found.st_size)
+        hash = hash_fd(fd, found.st_size, expected)
         return found, hash if _size_and_times(os.fstat(fd)) == _size_and_times(found) else ""
     finally:
         os.close(fd)
 
 
-def hash_fd(fd: int, size: int) -> str:
+def hash_fd(fd: int, size: int, expected: InlineContent | None = None) -> str:
+    """The hash of a file from its start. The expected content is compared first, which is faster than hashing."""
+    if expected is not None and size == expected.size:
+        if _has_content(fd, expected.data):
+            return expected.hash
+        os.lseek(fd, 0, os.SEEK_SET)
     state = sha256()
     while chunk := os.read(fd, min(size + 1, CHUNK_BYTES)):
         state.update(chunk)
     return state.hexdigest()
+
+
+def _has_content(fd: int, data: bytes) -> bool:
+    at = 0
+    while chunk := os.read(fd, CHUNK_BYTES):
+        if data[at : at + len(chunk)] != chunk:
+            return False
+        at += len(chunk)
+    return at == len(data)
 
 
 def read_all(fd: int) -> bytes:

@@ -44,7 +44,7 @@ STAGE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 class CommitRoot(Protocol):
     @property
-    def fd(self) -> int: ...
+    def folder(self) -> AbstractContextManager[int]: ...
     @property
     def real(self) -> str: ...
     @property
@@ -116,7 +116,11 @@ class FileOps:
     def stat_directory(self, path: str) -> os.stat_result | None:
         """The stat of a directory, which may be a root and may not be readable; None if there is none."""
         root = self._tree.find_root(path)
-        found = os.fstat(root.fd) if path == root.real else self.stat(path)
+        if path == root.real:
+            with root.folder as folder:
+                found = os.fstat(folder)
+        else:
+            found = self.stat(path)
         return found if found and stat.S_ISDIR(found.st_mode) else None
 
     @contextmanager
@@ -124,7 +128,8 @@ class FileOps:
         """A path for a directory, which may be a root and may not be readable."""
         root = self._tree.find_root(path)
         if path == root.real:
-            yield f"/proc/self/fd/{root.fd}"
+            with root.folder as folder:
+                yield f"/proc/self/fd/{folder}"
         else:
             with open_proc_path_at(*self.open_parent(path)) as place:
                 yield place
@@ -157,12 +162,12 @@ class FileOps:
             raise NotDirectory(error_path) from None
         return True
 
-    def fingerprint(self, path: str) -> tuple[os.stat_result | None, str]:
+    def fingerprint(self, path: str, expected: Content | None = None) -> tuple[os.stat_result | None, str]:
         try:
             directory, name = self.open_parent(path)
         except (NotFound, NotDirectory):
             return None, ""
-        return fingerprint(directory, name)
+        return fingerprint(directory, name, expected if isinstance(expected, InlineContent) else None)
 
     def find_content(self, content: Content) -> bytes | None:
         return content.data if isinstance(content, InlineContent) else self._contents.get(content.hash)

@@ -127,7 +127,7 @@ class WriteTransaction:
                 case before, after:
                     if isinstance(after, Directory):
                         raise NotDirectory(change.path)
-                    found, hash = ops.fingerprint(change.path)
+                    found, hash = ops.fingerprint(change.path, before)
                     if found is None or hash != before.hash:
                         raise Stale(change.path, now=hash)
                     if after is None:

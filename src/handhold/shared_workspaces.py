@@ -1,0 +1,193 @@
+"""The workspaces that are open in this process: one for all toolboxes with the same roots, state and options.
+
+What is large belongs to the workspace: descriptors, the database, indexes, compiled rules. A toolbox adds a session,
+which is small. The last toolbox to close closes the workspace.
+"""
+
+import os
+from collections.abc import Hashable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from os import fspath
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.state.database import translate_state_errors
+from handhold.backends.state.disk_share import DiskShare
+from handhold.backends.state.sqlite import SqliteStore
+from handhold.backends.state.state_folder import ensure_state_folder, state_folder_path
+from handhold.config import ToolboxConfig
+from handhold.core.errors import SystemFailure
+from handhold.core.policy.rule_policy import RulePolicy
+from handhold.core.ports.files import Files
+from handhold.core.ports.policy import Policy
+from handhold.pipeline.transactions import recover
+from handhold.pipeline.workspace_policy import WorkspacePolicy
+
+if TYPE_CHECKING:
+    from handhold.backends.files.roots import FolderId
+
+
+@dataclass(frozen=True)
+class RootKey:
+    given: str
+    real: str
+    id: "FolderId"
+    writable: bool
+
+
+@dataclass(frozen=True)
+class WorkspaceKey:
+    """What toolboxes must have in common to share a workspace. A folder that was replaced is another one."""
+
+    roots: tuple[RootKey, ...]
+    state: Path
+    state_id: "FolderId"
+    undo_bytes: int | None  # None: a share of the free disk
+    encodings: tuple[tuple[str, str], ...]
+
+
+class SharedWorkspace:
+    """An open workspace, its store, and the policies of its toolboxes."""
+
+    def __init__(self, key: WorkspaceKey, config: ToolboxConfig) -> None:
+        self.state = key.state
+        with ExitStack() as opened:  # closed again if a later step fails
+            self.store = SqliteStore(key.state, bound=key.undo_bytes or DiskShare(key.state, config.root))
+            opened.callback(self.store.close)
+            self.files = Workspace(
+                config.root, self.store, read_only=config.read_only, state=key.state, encodings=config.encodings
+            )
+            opened.callback(self.files.close)
+            for root, wanted in zip(self.files.open_roots, key.roots, strict=True):
+                if (root.real, root.id) != (wanted.real, wanted.id):
+                    raise SystemFailure(root.given, "another folder was put there while it was opened")
+            recover(self.files, self.store)
+            opened.pop_all()
+        self._lock = Lock()
+        self._policies: WeakValueDictionary[Hashable, WorkspacePolicy] = WeakValueDictionary()  # owned by sessions
+
+    def apply_policy(self, policy: Policy) -> WorkspacePolicy:
+        """The policy on this workspace: the same for sessions whose policies are equal, so rules are compiled once."""
+        key: Hashable = (policy, policy.warnings) if isinstance(policy, RulePolicy) else id(policy)
+        with self._lock:
+            found = self._policies.get(key)
+            if found is None:
+                found = self._policies[key] = WorkspacePolicy(self.files, policy)
+            return found
+
+    def close(self) -> None:
+        self.files.close()
+        self.store.close()
+
+
+@dataclass(eq=False)
+class RegistryEntry:
+    key: WorkspaceKey
+    lock: Lock = field(default_factory=Lock)  # held while it is opened
+    users: int = 0
+    workspace: SharedWorkspace | None = None
+
+
+class WorkspaceLease:
+    """The right of one toolbox to a workspace, until it is released."""
+
+    def __init__(self, registry: "WorkspaceRegistry", entry: RegistryEntry, workspace: SharedWorkspace) -> None:
+        self.workspace = workspace
+        self._registry = registry
+        self._entry = entry
+
+    def release(self) -> None:
+        """Call it once."""
+        self._registry.release(self._entry)
+
+
+class WorkspaceRegistry:
+    """Thread-safe. Workspaces are opened without blocking others."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._entries: dict[WorkspaceKey, RegistryEntry] = {}
+
+    def acquire(self, config: ToolboxConfig) -> WorkspaceLease:
+        key = make_key(config)
+        while True:
+            with self._lock:
+                entry = self._entries.setdefault(key, RegistryEntry(key))
+                entry.users += 1
+            try:
+                with entry.lock:
+                    if entry.workspace is None:
+                        entry.workspace = SharedWorkspace(key, config)
+                    if entry.workspace.store.is_current():
+                        return WorkspaceLease(self, entry, entry.workspace)
+            except BaseException:
+                self.release(entry)
+                raise
+            with self._lock:  # its database was removed: those who have it open keep it, others get a new one
+                self._forget(entry)
+            self.release(entry)
+
+    def share(self, files: Files) -> WorkspaceLease | None:
+        """Another lease on an open workspace; None if these files do not belong to one."""
+        with self._lock:
+            for entry in self._entries.values():
+                if entry.workspace is not None and entry.workspace.files is files:
+                    entry.users += 1
+                    return WorkspaceLease(self, entry, entry.workspace)
+        return None
+
+    def release(self, entry: RegistryEntry) -> None:
+        with self._lock:
+            entry.users -= 1
+            if entry.users:
+                return
+            self._forget(entry)
+        if entry.workspace is not None:
+            entry.workspace.close()
+
+    def _forget(self, entry: RegistryEntry) -> None:
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+
+
+workspaces = WorkspaceRegistry()
+os.register_at_fork(after_in_child=workspaces.__init__)  # a child opens its own
+
+
+def make_key(config: ToolboxConfig) -> WorkspaceKey:
+    """Creates the state folder if it is missing. Raises ToolError if a root or the state folder cannot be used."""
+    roots = [_make_root_key(root, writable=True) for root in config.root]
+    roots += [_make_root_key(root, writable=False) for root in config.read_only]
+    state = _open_state_folder(config.state, [fspath(root) for root in config.root])
+    found = state.stat()
+    return WorkspaceKey(
+        tuple(roots),
+        state,
+        (found.st_dev, found.st_ino),
+        config.undo_bytes or _read_undo_bytes(config),
+        tuple((config.encodings or {}).items()),
+    )
+
+
+def _make_root_key(root: str | os.PathLike[str], *, writable: bool) -> RootKey:
+    given = os.path.abspath(root)
+    with translate_os_errors(given):
+        found = os.stat(given)
+        return RootKey(given, os.path.realpath(given), (found.st_dev, found.st_ino), writable)
+
+
+def _open_state_folder(state: str | os.PathLike[str] | None, roots: Sequence[str]) -> Path:
+    given = Path(state) if state is not None else None
+    with translate_state_errors(state_folder_path(given, roots)):
+        return ensure_state_folder(given, roots)
+
+
+def _read_undo_bytes(config: ToolboxConfig) -> int | None:
+    from handhold.backends.settings import read_user_undo_bytes
+
+    return None if config.custom_policy is not None else read_user_undo_bytes(config.settings)
