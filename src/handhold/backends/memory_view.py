@@ -1,6 +1,6 @@
 """Files in memory, for reading. `MemoryView.files` may be changed by others at any time, as a disk may."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from posixpath import basename, dirname
@@ -107,12 +107,7 @@ class MemoryView:
         return False
 
     def hidden_paths(
-        self,
-        is_denied: Callable[[str], bool],
-        *,
-        key: Hashable = None,
-        tops: Sequence[str] | None = None,
-        local_only: bool = False,
+        self, is_denied: Callable[[str], bool], *, tops: Sequence[str] | None = None, local_only: bool = False
     ) -> "MemoryHiddenPaths":
         return MemoryHiddenPaths(self, is_denied)
 

@@ -16,6 +16,8 @@ from time import monotonic
 from handhold.core.errors import ToolError
 from handhold.core.facts import FileIdentity, FileStat
 from handhold.core.plans import FileChange, StagedContent
+from handhold.core.policy.guarded_view import make_visibility_check
+from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.policy import Policy
@@ -172,7 +174,10 @@ class SecretFiles:
         return any(place.startswith(root.rstrip("/") + "/") for root in self._files.roots)
 
 
-def find_hidden_paths(files: Files, policy: RulePolicy) -> HiddenPaths:
-    """The paths that rules deny reading, shared by all sessions with the same rules."""
-    visible = policy.is_visible
-    return files.hidden_paths(lambda place: not visible(place), key=policy, tops=policy.read_restricted_tops)
+def find_hidden_paths(files: Files, policy: Policy) -> HiddenPaths | None:
+    """The files that a policy denies reading; None if it denies none."""
+    if isinstance(policy, ModePolicy):
+        return None
+    is_visible = make_visibility_check(policy)
+    tops = policy.read_restricted_tops if isinstance(policy, RulePolicy) else None
+    return files.hidden_paths(lambda place: not is_visible(place), tops=tops)

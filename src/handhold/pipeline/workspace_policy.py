@@ -4,8 +4,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from handhold.core.policy.guarded_view import make_visibility_check
-from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.policy.rules import SEVERITY
 from handhold.core.ports.files import Files, HiddenPaths
@@ -24,12 +22,7 @@ class WorkspacePolicy:
     def __init__(self, files: Files, policy: Policy) -> None:
         self.files = files
         self.policy = check_policy(policy)
-        self.hidden_paths: HiddenPaths | None = None
-        if isinstance(self.policy, RulePolicy):
-            self.hidden_paths = find_hidden_paths(files, self.policy)
-        elif not isinstance(self.policy, ModePolicy):
-            is_visible = make_visibility_check(self.policy)
-            self.hidden_paths = files.hidden_paths(lambda place: not is_visible(place))
+        self.hidden_paths = find_hidden_paths(files, self.policy)
         self.secret_files = SecretFiles(files, self.policy, self.hidden_paths)
 
     @cached_property
@@ -59,9 +52,7 @@ class WorkspacePolicy:
     @cached_property
     def locked_paths(self) -> HiddenPaths:
         """The places that a command which works directly on the workspace may not change."""
-        policy = self.for_commands
-        key = ("locked", policy) if isinstance(policy, RulePolicy | ModePolicy) else None
-        return self.files.hidden_paths(self.is_locked, key=key, local_only=True)
+        return self.files.hidden_paths(self.is_locked, local_only=True)
 
     def is_locked(self, place: str) -> bool:
         return self.protection.covers(place) or self.is_stricter(place, self.protection.find_root(place))

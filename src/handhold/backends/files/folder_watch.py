@@ -117,6 +117,10 @@ class FolderWatch:
         """Whether the same is mounted below the root as when the watch was opened: a mount causes no event."""
         return find_mounts_below(self._root) == self._mounts
 
+    def abandon(self) -> None:
+        """Its scan was garbage-collected, at any moment: the next call closes it."""
+        self._queue.abandoned.append(self)
+
     def close(self) -> None:
         with _lock:
             for rel_path in list(self._watched):
@@ -144,6 +148,7 @@ class InotifyQueue:
             opened.pop_all()
         self._watches: defaultdict[int, list[tuple[FolderWatch, bytes]]] = defaultdict(list)
         self._users: set[FolderWatch] = set()
+        self.abandoned: list[FolderWatch] = []
 
     @property
     def is_ours(self) -> bool:
@@ -152,6 +157,8 @@ class InotifyQueue:
     def open_watch(self, root: Root) -> FolderWatch:
         watch = FolderWatch(self, root)
         self._users.add(watch)
+        while self.abandoned:
+            self.abandoned.pop().close()
         return watch
 
     def leave(self, watch: FolderWatch) -> None:
@@ -183,6 +190,8 @@ class InotifyQueue:
         try:
             if not self.is_ours:
                 raise WatchFailed("the process has forked")
+            while self.abandoned:
+                self.abandoned.pop().close()
             self._check_mounts()
             self._read_events()
         except (OSError, WatchFailed):
@@ -256,6 +265,14 @@ def open_watch(root: Root) -> FolderWatch | None:
         except OSError:
             log_swallowed()
             return None
+
+
+def _forget_queue() -> None:
+    global _lock, _queue
+    _lock, _queue = RLock(), None
+
+
+os.register_at_fork(after_in_child=_forget_queue)  # another thread may hold the lock for ever
 
 
 def claim_share() -> tuple[socket.socket, int]:

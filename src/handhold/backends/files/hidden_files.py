@@ -10,11 +10,12 @@ open it, and its contents are unknown.
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
 from time import monotonic
+from weakref import WeakSet
 
 from handhold.backends.files.folder_listing import FileId
 from handhold.backends.files.linked_names import drop_nested_roots
@@ -80,14 +81,10 @@ class HiddenFiles:
 
     @contextmanager
     def _refreshed(self, until: float | None = None) -> Generator[None]:
-        if not self._lock.acquire(timeout=-1 if until is None else max(0.0, until - monotonic())):
-            raise TimeoutError
-        try:
+        with hold_until(self._lock, until):
             for scan in self._scans:
                 scan.refresh(until)
             yield
-        finally:
-            self._lock.release()
 
     def _find_ids_of_unknown_names(self) -> frozenset[FileId]:
         """The denied files that have more names than denied ones."""
@@ -112,31 +109,37 @@ class HiddenFiles:
                     os.close(fd)
 
 
-class SharedHiddenFiles:
-    """The denied files of one workspace under different rules. All that have equal rules share one index."""
+class OpenHiddenFiles:
+    """The denied files of one workspace, by different rules, that are in use."""
 
-    def __init__(self, roots: Sequence[Root], list_remote_mounts: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, roots: Sequence[Root]) -> None:
         self._roots = roots
-        self._list_remote_mounts = list_remote_mounts
-        self._by_key: dict[Hashable, HiddenFiles] = {}
+        self._open: WeakSet[HiddenFiles] = WeakSet()
         self._lock = Lock()
 
     def open(
-        self, denies: DenyCheck, key: Hashable, tops: Sequence[str] | None, *, local_only: bool = False
+        self, denies: DenyCheck, tops: Sequence[str] | None, list_excluded: Callable[[], Sequence[str]]
     ) -> HiddenFiles:
-        """Without a key, one that nobody shares and that watches nothing."""
-        list_excluded = self._list_remote_mounts if local_only else list
+        opened = HiddenFiles(self._roots, denies, list_excluded, tops=tops, watching=True)
         with self._lock:
-            found = self._by_key.get(key)
-            if found is None:
-                found = HiddenFiles(self._roots, denies, list_excluded, tops=tops, watching=key is not None)
-            if key is not None:
-                self._by_key[key] = found
-            return found
+            self._open.add(opened)
+        return opened
 
     def close(self) -> None:
-        for hidden in self._by_key.values():
-            hidden.close()
+        with self._lock:
+            for each in list(self._open):
+                each.close()
+
+
+@contextmanager
+def hold_until(lock: Lock, until: float | None) -> Generator[None]:
+    """Hold a lock. Raise TimeoutError if another thread, which may have more time, does not release it by then."""
+    if not lock.acquire(timeout=-1 if until is None else max(0.0, until - monotonic())):
+        raise TimeoutError
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_head(path: str, count: int) -> bytes:

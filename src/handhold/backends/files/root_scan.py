@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING
+from weakref import finalize
 
 from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.folder_listing import (
@@ -76,6 +77,7 @@ class RootScan:
         self._found_names: list[bytes] | None = None  # of these ids; None after a change
         self._watching = watching
         self._watch: FolderWatch | None = None
+        self._abandoning: finalize[[], RootScan] | None = None  # if nobody closes it
         self._retry_watch_at = 0.0
 
     @property
@@ -109,6 +111,8 @@ class RootScan:
         watch, self._watch = self._watch, None
         if watch:
             watch.close()
+        if self._abandoning:
+            self._abandoning.detach()
 
     # --- walking
 
@@ -228,7 +232,9 @@ class RootScan:
         from handhold.backends.files.folder_watch import open_watch
 
         self._watch = open_watch(self._root)
-        if self._watch is None:
+        if self._watch:
+            self._abandoning = finalize(self, self._watch.abandon)
+        else:
             self._retry_watch_at = monotonic() + WATCH_RETRY_SECONDS
 
     def _watch_folder(self, tree: DiskTree, rel_path: bytes) -> FolderStamp | None:

@@ -5,7 +5,7 @@ before and after.
 """
 
 import os
-from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from itertools import islice
@@ -18,7 +18,7 @@ from handhold.backends.files.commit import Committer
 from handhold.backends.files.commit.entry_checks import is_current
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
 from handhold.backends.files.file_kinds import identity_of, is_virtual, kind_of, special_kind_of
-from handhold.backends.files.hidden_files import SharedHiddenFiles
+from handhold.backends.files.hidden_files import OpenHiddenFiles
 from handhold.backends.files.line_index import LineIndexCache
 from handhold.backends.files.line_pages import (
     CHUNK_BYTES,
@@ -31,6 +31,7 @@ from handhold.backends.files.line_pages import (
 from handhold.backends.files.linked_names import LinkedNames
 from handhold.backends.files.name_search import find_by_name, list_folder
 from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
+from handhold.backends.files.root_scan import DenyCheck
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
 from handhold.backends.files.staged_files import StagedFiles
 from handhold.backends.files.staging_area import StagingArea
@@ -102,8 +103,7 @@ class Workspace:
         self._declarations = EncodingDeclarations(encodings, self._read_identity, self._read_config)
         self._committer = Committer(self, contents)
         self._remote_mounts = RemoteMounts(self._roots.paths)
-        self._linked_names = LinkedNames(self._roots.all)
-        self._hidden_files = SharedHiddenFiles(self._roots.all, self._remote_mounts.list_below_roots)
+        self._linked_names, self._hidden_files = LinkedNames(self._roots.all), OpenHiddenFiles(self._roots.all)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -162,14 +162,9 @@ class Workspace:
         return status is not None and self._linked_names.has_outside_name(status)
 
     def hidden_paths(
-        self,
-        is_denied: Callable[[str], bool],
-        *,
-        key: Hashable = None,
-        tops: Sequence[str] | None = None,
-        local_only: bool = False,
+        self, is_denied: DenyCheck, *, tops: Sequence[str] | None = None, local_only: bool = False
     ) -> HiddenPaths:
-        return self._hidden_files.open(is_denied, key, tops, local_only=local_only)
+        return self._hidden_files.open(is_denied, tops, self._remote_mounts.list_below_roots if local_only else list)
 
     # --- contents
 

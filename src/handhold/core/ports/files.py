@@ -1,6 +1,6 @@
 """The workspace: reading below its roots, and the transactions that change it."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
@@ -79,17 +79,12 @@ class FileView(Protocol):
         ...
 
     def hidden_paths(
-        self,
-        is_denied: Callable[[str], bool],
-        *,
-        key: Hashable = None,
-        tops: Sequence[str] | None = None,
-        local_only: bool = False,
+        self, is_denied: Callable[[str], bool], *, tops: Sequence[str] | None = None, local_only: bool = False
     ) -> "HiddenPaths":
         """The paths for which `is_denied` is true, given resolved paths; valid while the workspace is open.
 
-        All that give an equal `key`, if any, share one. It stands for what is denied and how that is searched: `tops`
-        are places that contain all of it, if they are known; with `local_only`, network and FUSE mounts are left out.
+        `tops` are places that contain all of them, if they are known. With `local_only`, network and FUSE mounts are
+        not searched.
         """
         ...
 
