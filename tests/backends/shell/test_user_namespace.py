@@ -1,19 +1,26 @@
 """Owners: root's commands can give files away, and gain no other right by it."""
 
 import os
+import select
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import tarfile
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from handhold.backends.shell import preflight, user_namespace
+from handhold.backends.shell.orphans import kill_orphans
 from handhold.backends.shell.sandbox_support import detect_sandbox_support
 from tests.backends.shell.forked import NOBODY
 from tests.backends.shell.people import person, system_python
 from tests.backends.shell.shadows import Desk
+from tests.backends.shell.shells import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
@@ -161,3 +168,26 @@ def test_e14_devices_of_the_machine_are_not_changed(root: Desk):
     with root.ran(f"{script} && echo works >/dev/null && head -c 3 /dev/urandom >/dev/zero && ! echo 1 >/dev/full"):
         pass
     assert {name: os.stat(f"/dev/{name}").st_ctime_ns for name in before} == before
+
+
+KILLED_MEANWHILE = """
+import time
+from handhold.backends.shell import user_namespace
+user_namespace.Path.write_text = lambda path, text: print(path.parent.name, flush=True) or time.sleep(600)
+user_namespace.has_id_range()
+"""
+
+
+def test_u9_what_is_left_of_a_process_that_was_killed_while_it_made_a_namespace_is_an_orphan():
+    with subprocess.Popen([sys.executable, "-c", KILLED_MEANWHILE], stdout=subprocess.PIPE) as maker:
+        assert maker.stdout
+        inside = int(maker.stdout.readline())
+        left = os.pidfd_open(inside)
+        maker.kill()
+    try:
+        kill_orphans()
+        assert select.select([left], [], [], PATIENCE)[0]
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(left, signal.SIGKILL)
+        os.close(left)

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from handhold.backends.shell.environment import find_system_program
+from handhold.backends.shell.orphans import build_tool_environment
 from handhold.backends.shell.sandbox_support import (
     ISOLATION_FLAGS,
     PROBE_FOLDER,
@@ -77,7 +78,12 @@ def _create_namespace(bubblewrap: str) -> int:
         DISABLE_NAMESPACES_COMMAND,
     )
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    with ExitStack() as opened, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
+    # If this process is killed now, bubblewrap dies with it, but not the child that waits for it: that is an orphan.
+    environment = os.environ | build_tool_environment(os.getpid())
+    with (
+        ExitStack() as opened,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, env=environment) as process,
+    ):
         opened.callback(process.kill)
         assert process.stdin
         assert process.stdout
