@@ -409,8 +409,8 @@ def test_g4_names_that_were_found_are_not_searched_again(tmp_path: Path):
         for path, outside in (("f1/a", False), ("f2/a", True)):
             first, again = ask(path), ask(path)
             assert (first[0], again[0]) == (outside, outside)
-            assert first[1] > 80
-            assert again[1] < 40
+            assert first[1] > 160, first
+            assert again[1] < 80
         (top / "f30").rename(tmp_path / "moved away")  # the file itself does not change
         assert ask("f1/a")[0]
         (tmp_path / "moved away").rename(top / "f30")
