@@ -77,6 +77,7 @@ def test_u6_explain_names_the_rule_its_file_and_the_nearest_examples(home: Path,
 
 
 def test_u6_explain_follows_whatever_leads_to_a_denied_file(root: Path):
+    (root / ".env").write_text("API_TOKEN=xK9mQ2vL7pR4tW8zA1\n")  # without a secret, its other name is an ordinary file
     (root / "link").symlink_to(".env")
     (root / "folder").symlink_to(".")
     os.link(root / ".env", root / "innocent.txt")

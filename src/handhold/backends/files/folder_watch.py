@@ -286,7 +286,8 @@ def claim_share() -> tuple[socket.socket, int]:
         share = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             share.bind(SHARE_NAME.format(uid=os.getuid(), index=index))
-        except OSError:
+        except OSError:  # another process has it
+            log_swallowed()
             share.close()
             continue
         return share, limit >> (index + 2)

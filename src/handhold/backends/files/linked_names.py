@@ -8,6 +8,7 @@ from handhold.backends.files.folder_listing import FileId, find_files_by_id, ope
 from handhold.backends.files.roots import Root
 from handhold.core.facts import FileStat
 from handhold.core.text.path_escaping import unescape_ambiguous
+from handhold.logs import log_swallowed
 
 MAX_FOLDERS = 5_000  # in which a file's other names are searched; beyond that, one is assumed to be outside
 MAX_KNOWN_FILES = 1_000
@@ -58,9 +59,13 @@ class LinkedNames:
 
 
 def _has_id(name: str, file_id: FileId) -> bool:
+    """Whether a file is still at this path, without a link on the way: that may lead outside."""
+    if os.path.realpath(name) != name:
+        return False
     try:
         status = os.lstat(name)
     except OSError:
+        log_swallowed()
         return False
     return (status.st_dev, status.st_ino) == file_id
 
