@@ -149,7 +149,7 @@ def _pause(wake: int | None, seconds: float) -> None:
     waiting = select.poll()
     waiting.register(wake, select.POLLIN)
     if waiting.poll(seconds * 1000):
-        with suppress(OSError):
+        with suppress_and_log(OSError):
             os.read(wake, 1)
 
 
