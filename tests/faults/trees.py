@@ -3,7 +3,7 @@
 import os
 import stat
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from handhold.core.plans import Directory, FileChange, InlineContent, digest
@@ -29,12 +29,17 @@ class Kept:
     def has(self, hash: str) -> bool:
         return hash in self.datas
 
-    def slots(self) -> set[str]:
-        return self.commands
+    def needed_slots(self, commands: Collection[str]) -> set[str]:
+        return self.commands & {*commands}
 
-    def pop_dropped_slots(self) -> set[str]:
-        gone, self._gone = self._gone, set()
-        return gone
+    def dropped_slots(self, limit: int) -> list[str]:
+        return sorted(self._gone)[:limit]
+
+    def forget_dropped_slots(self, commands: Collection[str]) -> None:
+        self._gone -= {*commands}
+
+    def can_removal_wait(self) -> bool:
+        return True
 
     def drop_slots(self) -> None:
         self._gone |= self.commands

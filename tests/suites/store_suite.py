@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold.backends.state import approval_rules as rules
+from handhold.backends.state.space_totals import DiskOverhead
 from handhold.core.errors import Busy, NoPendingApproval
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import (
@@ -38,6 +39,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)  # lone su
 ALLOWED = CallDecision("allowed", "mode edit (built in)", "ann@desk")
 ABSENT = digest(b"never kept")
 ASKED_AT = round(time.time(), 1)
+NO_OVERHEAD = DiskOverhead(0, 0, 0)  # so that a test can count in bytes of data
 
 
 def call(tool: str = "Edit", *, session: str = "s", turn: str = "t", call_id: str = "c") -> Call:
@@ -120,6 +122,18 @@ def put(store: Store, question: PendingApproval) -> PendingApproval:
 def noise(n: int, size: int) -> bytes:
     """Incompressible bytes."""
     return random.Random(n).randbytes(size)
+
+
+def slots_of(store: Store) -> set[str]:
+    """The commands whose slots are needed, of all that calls have used."""
+    used = {
+        side.command
+        for entry in store.entries()
+        for each in store.changes_of(entry.seq)
+        for side in (each.before, each.after)
+        if isinstance(side, StagedContent)
+    }
+    return set(store.needed_slots(used))
 
 
 def only(store: Store) -> JournalEntry:
@@ -773,28 +787,29 @@ class StoreSuite:
         assert store.last_writer("/ws/a.py", digest(b"new")) == "s"
 
     def test_slots_are_needed_from_the_intent_on(self, store: Store):
-        assert not store.slots()
+        assert not slots_of(store)
         seq = begun(store, shelved("c/1", b"old", b"new"), shelved("other/1", None, b"new", "/ws/b"))
-        assert set(store.slots()) == {"c", "other"}
+        assert slots_of(store) == {"c", "other"}
         store.record_outcome(seq, success(), durable=True)
         store.mark_cleaned_up(seq)
-        assert set(store.slots()) == {"c", "other"}
+        assert slots_of(store) == {"c", "other"}
 
     @pytest.mark.parametrize("status", ["error", "interrupted"])
     def test_slots_of_a_call_that_came_to_nothing_are_not_needed(self, store: Store, status: str):
         seq = begun(store, shelved("c/1", b"old", b"new"))
-        assert not store.pop_dropped_slots()
+        assert not store.dropped_slots(9)
         store.record_outcome(seq, Outcome(status, None, 0.0, None), durable=True)
-        assert not store.slots()
-        assert list(store.pop_dropped_slots()) == ["c"]
-        assert not store.pop_dropped_slots(), "it is told once"
+        assert not slots_of(store)
+        assert list(store.dropped_slots(9)) == ["c"]
+        store.forget_dropped_slots(["c"])
+        assert not store.dropped_slots(9)
 
     def test_a_failed_undo_leaves_the_slots_that_it_was_about(self, store: Store):
         first = done(store, shelved("c/1", b"old", b"new"))
         undo = begun(store, shelved("c/1", b"old", b"new").invert(), asked=call("undo"), takes_back=(first,))
         store.record_outcome(undo, failure(), durable=True)
-        assert set(store.slots()) == {"c"}
-        assert not store.pop_dropped_slots()
+        assert slots_of(store) == {"c"}
+        assert not store.dropped_slots(9)
         assert store.entries()[0].kept
 
     def test_e1_slots_count_by_what_lies_there(self, tmp_path: Path):
@@ -804,9 +819,9 @@ class StoreSuite:
             done(store, shelved("a/1", noise(2, 900), b"small"))
             done(store, shelved("b/1", None, noise(3, 90_000), "/ws/b"))  # it only created files: its slot is empty
             done(store, shelved("c/1", noise(4, 1000), None, "/ws/c"))
-            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c"}, True)
+            assert (slots_of(store), store.has(digest(seen))) == ({"a", "b", "c"}, True)
             assert replied(store, shelved("d/1", noise(5, 1000), None, "/ws/d"))[1] == []
-            assert (set(store.slots()), store.has(digest(seen))) == ({"a", "b", "c", "d"}, False)
+            assert (slots_of(store), store.has(digest(seen))) == ({"a", "b", "c", "d"}, False)
             assert all(entry.kept for entry in store.entries())
 
     def test_e1_an_undo_is_given_up_by_one_reply_and_dropped_by_a_later_change(self, tmp_path: Path):
@@ -814,11 +829,11 @@ class StoreSuite:
             first, second = (done(store, shelved(f"{n}/1", noise(n, 1000), None, f"/ws/{n}")) for n in range(2))
             third, given_up = replied(store, shelved("2/1", noise(2, 1000), None, "/ws/2"))
             assert given_up == [first]
-            assert set(store.slots()) == {"0", "1", "2"}
+            assert slots_of(store) == {"0", "1", "2"}
             assert all(entry.kept for entry in store.entries())
             fourth, given_up = replied(store, shelved("3/1", noise(3, 1000), None, "/ws/3"))
             assert given_up == [second]
-            assert (set(store.slots()), list(store.pop_dropped_slots())) == ({"1", "2", "3"}, ["0"])
+            assert (slots_of(store), list(store.dropped_slots(9))) == ({"1", "2", "3"}, ["0"])
             assert {entry.seq: entry.kept for entry in store.entries()} == {
                 first: False,
                 second: True,
@@ -837,7 +852,7 @@ class StoreSuite:
                 assert [entry.seq for entry in proposed] == [first]
                 store.record_outcome(seq, failure(), durable=True, dropped_undo=[first])
                 assert store.entries()[0].kept
-                assert set(store.slots()) == {"a"}
+                assert slots_of(store) == {"a"}
 
     def test_slots_that_are_used_again_go_later(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=2500)) as store:
@@ -848,7 +863,7 @@ class StoreSuite:
             done(store, deletes, asked=call("redo"), takes_back=(undo,))
             assert replied(store, shelved("c/1", noise(3, 1000), None, "/ws/c"))[1] == [second]
             done(store, change("/ws/d", None, b""))
-            assert set(store.slots()) == {"a", "c"}
+            assert slots_of(store) == {"a", "c"}
 
     def test_e1_an_undo_never_costs_another_and_what_only_a_redo_needs_goes_first(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=2500)) as store:
@@ -856,9 +871,9 @@ class StoreSuite:
             creates = shelved("b/1", None, noise(2, 2000), "/ws/b")
             second = done(store, creates)
             _, given_up = replied(store, creates.invert(), asked=call("undo"), takes_back=(second,))
-            assert (given_up, set(store.slots())) == ([], {"a", "b"})  # the last undo can be redone
+            assert (given_up, slots_of(store)) == ([], {"a", "b"})  # the last undo can be redone
             assert replied(store, change("/ws/c", None, b""))[1] == []
-            assert set(store.slots()) == {"a"}
+            assert slots_of(store) == {"a"}
             assert store.entries()[0].seq == first
             assert store.entries()[0].kept
 
@@ -866,11 +881,11 @@ class StoreSuite:
         with closing(self.opened(tmp_path, bound=1500)) as store:
             first, given_up = replied(store, shelved("a/1", noise(1, 5000), None))
             store.keep([noise(2, 1000)])
-            assert (given_up, set(store.slots()), only(store).kept) == ([], {"a"}, True)
+            assert (given_up, slots_of(store), only(store).kept) == ([], {"a"}, True)
             assert replied(store, change("/ws/b", None, b""))[1] == [first]
             assert store.entries()[0].kept
             assert replied(store, change("/ws/c", None, b""))[1] == []
-            assert not store.slots()
+            assert not slots_of(store)
             assert not store.entries()[0].kept
 
     def test_a_call_about_slots_that_had_to_go_is_not_kept(self, tmp_path: Path):
@@ -879,7 +894,7 @@ class StoreSuite:
             for n in range(2):
                 done(store, change(f"/ws/{n}", None, b""))
             begun(store, shelved("a/1", noise(1, 5000), None).invert(), asked=call("undo"))
-            assert not store.slots()
+            assert not slots_of(store)
 
     def test_a_content_that_had_to_go_is_no_loss_for_a_slot(self, tmp_path: Path):
         with closing(self.opened(tmp_path, bound=1500)) as store:
@@ -992,7 +1007,7 @@ class StoreSuite:
                     before = made[seq].before
                     assert kept[seq], f"call {seq} was never given up"
                     if isinstance(before, StagedContent):
-                        assert before.slot.partition("/")[0] in store.slots()
+                        assert before.slot.partition("/")[0] in slots_of(store)
                     elif before:
                         assert store.has(before.hash)
 
@@ -1034,7 +1049,7 @@ class StoreSuite:
                 check()
             sides = (each.before for seq, each in made.items() if seq not in undos)
             lying = [side for side in sides if isinstance(side, StagedContent)]
-            on_shelf = sum(side.size for side in lying if side.slot.partition("/")[0] in store.slots())
+            on_shelf = sum(side.size for side in lying if side.slot.partition("/")[0] in slots_of(store))
             sides = (side for each in made.values() for side in (each.before, each.after))
             contents = {
                 side.hash: side.size for side in sides if isinstance(side, InlineContent) and store.has(side.hash)

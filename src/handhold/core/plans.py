@@ -71,6 +71,11 @@ class StagedContent:
     owner: int | None = None  # the user id, if Handhold runs as another user; not stored in the journal
     allocated: int = field(default=0, compare=False)  # bytes on disk, for a tree in total; not stored either
 
+    @property
+    def command(self) -> str:
+        """The command that filled the slot."""
+        return self.slot.partition("/")[0]
+
 
 @dataclass(frozen=True)
 class DirectoryMetadata:

@@ -5,7 +5,7 @@ at a time. So several calls with a command among them are undone step by step, n
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter
 from typing import Literal
 
@@ -160,7 +160,10 @@ class UndoService:
 
     def _check_undoable(self, steps: Sequence[UndoStep]) -> None:
         """ContentDropped if an old content is no longer kept; UndoConflict if a path was changed since."""
-        gone = tuple(change.path for step in steps for change in step.files if self._is_dropped(change))
+        files = [change for step in steps for change in step.files]
+        commands = {change.after.command for change in files if isinstance(change.after, StagedContent)}
+        needed = self._session.contents.needed_slots(commands)
+        gone = tuple(change.path for change in files if self._is_dropped(change, needed))
         if gone:
             raise ContentDropped(gone)
         projected = ProjectedState()
@@ -172,12 +175,12 @@ class UndoService:
         if changed:
             raise UndoConflict(tuple(dict.fromkeys(changed)))
 
-    def _is_dropped(self, change: FileChange) -> bool:
+    def _is_dropped(self, change: FileChange, needed_slots: Collection[str]) -> bool:
         match change.after:
             case None | Directory() | DirectoryMetadata():
                 return False
             case StagedContent() as staged:
-                return not self._files.is_staged(staged)
+                return staged.command not in needed_slots or not self._files.is_staged(staged)
             case content:
                 return not self._session.contents.has(content.hash)
 

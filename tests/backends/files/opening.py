@@ -1,6 +1,6 @@
 """Workspaces for reading, with a chosen resolver."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,10 +20,16 @@ class NoContents:
     def has(self, hash: str) -> bool:
         return False
 
-    def slots(self) -> tuple[str, ...]:
+    def needed_slots(self, commands: Collection[str]) -> Collection[str]:
         return ()
 
-    pop_dropped_slots = slots
+    def dropped_slots(self, limit: int) -> Sequence[str]:
+        return ()
+
+    def forget_dropped_slots(self, commands: Collection[str]) -> None: ...
+
+    def can_removal_wait(self) -> bool:
+        return True
 
 
 class Opener:

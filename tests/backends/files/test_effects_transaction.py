@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from handhold.backends.files.commit import effects_swapper, file_ops
 from handhold.backends.files.roots import Root
-from handhold.backends.files.staging_area import LOCK_FILE, StagingArea, remove_tree
+from handhold.backends.files.staging_area import LOCK_FILE, RemovalBudget, StagingArea, remove_tree
 from handhold.backends.files.workspace import Workspace
+from handhold.backends.state.space_totals import DISK_OVERHEAD
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import ContentDropped, OutsideWorkspace, PermissionDenied, ReadOnly, Stale, ToolError
 from handhold.core.plans import DirectoryMetadata, StagedContent
@@ -25,6 +26,7 @@ from tests.faults.commands import Command, Desk, Make, Snapshot, fifo, file, fol
 from tests.faults.trees import NOBODY, Kept, as_nobody
 from tests.scale import examples
 from tests.suites.files_suite import journalled
+from tests.suites.store_suite import slots_of
 
 
 @pytest.fixture(params=[True, False], ids=["exchange", "by turns"])
@@ -417,7 +419,7 @@ def test_c62_recovery_leaves_what_somebody_changed_since_and_names_it(desk: Desk
     assert (desk.root / {"t": "t/x"}.get(name, name)).read_text() == "theirs"
     assert os.readlink(desk.root / "l") == "f"
     desk.kept.drop_slots()
-    desk.shelf.sweep(tuple)
+    desk.shelf.sweep(lambda _: ())
     if name == "f":  # the old content is still available
         assert Path(desk.shelf.path(f"{command.id}/1")).read_text() == "old file\n"
 
@@ -587,7 +589,7 @@ def test_what_a_dead_process_left_is_swept_and_what_is_needed_or_under_way_is_no
         folder({"0": file("x"), "deep": folder({"y": file("y", 0)}, 0o000)})(Path(shelf.path(f"{command}/0")))
         shelf.release(command)
     other = StagingArea(shelf.folder)
-    other.sweep(lambda: {needed})
+    other.sweep(lambda _: {needed})
     assert sorted(os.listdir(shelf.folder)) == sorted([needed, under_way, LOCK_FILE])
     shelf.drop(under_way)
     shelf.drop(needed)  # a commit took it over, so the command must not drop it
@@ -604,7 +606,7 @@ def test_a_sweep_among_a_few_looks_at_no_others(tmp_path: Path):
     )
     for command in (dead, gone, back):
         shelf.release(command)
-    shelf.sweep(lambda: {back}, [gone, back, under_way, "0123456789abcdef"])
+    assert all(shelf.remove(command, RemovalBudget(9)) for command in (gone, "0123456789abcdef"))
     assert sorted(os.listdir(shelf.folder)) == sorted([dead, back, under_way, LOCK_FILE])
 
 
@@ -613,7 +615,7 @@ def test_what_is_handed_over_while_it_is_looked_at_is_not_swept(tmp_path: Path):
     command = shelf.create_folder()
     answers = iter([set[str](), {command}])
     shelf.release(command)
-    shelf.sweep(lambda: next(answers))
+    shelf.sweep(lambda _: next(answers))
     assert sorted(os.listdir(shelf.folder)) == sorted([command, LOCK_FILE])
 
 
@@ -622,7 +624,7 @@ def test_a_command_does_not_go_through_what_others_left(desk: Desk, monkeypatch:
     looks = list[object]()
     listdir = os.listdir
     monkeypatch.setattr(os, "listdir", lambda folder: looks.append(folder) or listdir(folder))
-    monkeypatch.setattr(desk.kept, "slots", lambda: looks.append("slots") or desk.kept.commands)
+    monkeypatch.setattr(desk.kept, "needed_slots", lambda asked: looks.append("slots") or desk.kept.commands)
     desk.commit(desk.command().puts("f", file("two")))
     desk.shelf.drop(desk.command().id)
     assert not looks
@@ -638,7 +640,7 @@ def test_u8_what_is_kept_of_commands_is_bounded_and_what_had_to_go_is_said(tmp_p
     root, state = tmp_path / "root", tmp_path / "state"
     root.mkdir()
     (root / "f").write_bytes(bytes(1000))
-    block = (root / "f").stat().st_blocks * 512  # disk space of each
+    block = (root / "f").stat().st_blocks * 512 + DISK_OVERHEAD.slot  # disk space of each
     bound = block * 7 // 2
     with closing(SqliteStore(state, bound=bound)) as store, closing(Workspace([root], store, state=state)) as files:
         shelf = files.get_staging_area(files.open_roots[0])
@@ -650,7 +652,7 @@ def test_u8_what_is_kept_of_commands_is_bounded_and_what_had_to_go_is_said(tmp_p
             done.append(command.changes)
             lie = [name for name in os.listdir(shelf.folder) if name != LOCK_FILE]
             assert len(lie) <= 4  # three, and one that the last reply announced as about to be dropped
-            assert set(lie) >= set(store.slots())
+            assert set(lie) >= slots_of(store)
         kept = [entry.kept for entry in store.entries()]
         assert kept == [False] * 4 + [True] * 4
         for n in (7, 6, 5):
@@ -681,7 +683,7 @@ def test_nothing_odd_is_left_on_the_shelf(desk: Desk):
     command = desk.command().puts("f", file("new")).removes("d").puts("n", file("n"))
     desk.undo(desk.commit(command))
     desk.commit(command)
-    assert sorted(os.listdir(desk.shelf.path(command.id))) == ["1", "2", "lock", "note"]
+    assert sorted(os.listdir(desk.shelf.path(command.id))) == ["1", "2", "note"]
 
 
 # --- properties

@@ -20,12 +20,23 @@ from handhold.core.plans import FileChange, InlineContent, digest
 from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.core.ports.store import Store
 from tests.scale import examples, scaled
-from tests.suites.store_suite import LastingStoreSuite, begun, call, change, done, noise, only, shelved, success
+from tests.suites.store_suite import (
+    NO_OVERHEAD,
+    LastingStoreSuite,
+    begun,
+    call,
+    change,
+    done,
+    noise,
+    only,
+    shelved,
+    success,
+)
 
 
 class TestSqliteStore(LastingStoreSuite):
     def opened(self, folder: Path, *, bound: int = 1024**3) -> Store:
-        return SqliteStore(folder, bound=bound)
+        return SqliteStore(folder, bound=bound, overhead=NO_OVERHEAD)
 
 
 @pytest.fixture

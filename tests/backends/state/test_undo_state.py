@@ -23,6 +23,12 @@ def make_version_7(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("DROP TRIGGER outcomes_commit")
         connection.execute("DROP TABLE committed")
+        for table in ("contents", "slots"):
+            for verb in ("add", "remove", "move"):
+                connection.execute(f"DROP TRIGGER {table}_{verb}")
+        for table in ("totals", "dropped_slots"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX slots_going")
         connection.execute("PRAGMA user_version=7")
         connection.commit()
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -10,8 +11,10 @@ from typing import TypeVar
 from handhold.backends.files.commit.entry_checks import is_intact, is_same_entry, list_tree_entries
 from handhold.backends.files.commit.file_metadata import lstat_at, read_file_at
 from handhold.backends.files.manifest import exact_hash
+from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root, Roots
 from handhold.backends.files.staging_area import StagingArea
+from handhold.backends.state.stamps import is_due
 from handhold.core.errors import BadPath, NotDirectory, NotFound, PermissionDenied
 from handhold.core.plans import StagedContent
 from handhold.core.ports.contents import ContentStore
@@ -19,6 +22,8 @@ from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.logs import log_swallowed
 
 UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # why an entry at a path cannot be shown
+SWEEP_INTERVAL_SECONDS = 7 * 24 * 3600.0
+SWEPT_PREFIX = "swept-"  # of a file in the state folder, for each staging area: when it was last swept
 
 T = TypeVar("T")
 
@@ -55,15 +60,25 @@ class StagedFiles:
                 others = [other for other in self._roots.all if other is not root]
                 area = StagingArea.for_root(root, self._state, others)
                 if area is not None:
-                    area.sweep(self._contents.slots)
+                    self._sweep(area, self._state)
                 self._staging_areas[root.real] = area
             return self._staging_areas[root.real]
 
+    def _sweep(self, area: StagingArea, state: Path) -> None:
+        """All of it once a week, and if the state is new: then nothing there is ours any more."""
+        stamp = f"{SWEPT_PREFIX}{sha256(os.fsencode(area.folder)).hexdigest()[:16]}"
+        with translate_os_errors(str(state)):
+            is_sweep_due = is_due(str(state / stamp), SWEEP_INTERVAL_SECONDS)
+        if is_sweep_due:
+            area.sweep(self._contents.needed_slots)
+        else:
+            area.sweep_abandoned(self._contents.needed_slots)
+
     @property
     def staging_areas(self) -> Collection[StagingArea]:
-        """The opened staging areas, without duplicates."""
-        opened = list(self._staging_areas.values())  # another thread may open one
-        return {area.folder: area for area in opened if area}.values()
+        """The staging areas of all roots, without duplicates."""
+        areas = (self.get_staging_area(root) for root in self._roots.all)
+        return {area.folder: area for area in areas if area}.values()
 
     def read(self, content: StagedContent, path: str) -> bytes | None:
         for place in self._open_slots(content):
@@ -104,8 +119,7 @@ class StagedFiles:
     def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
         """The folders in which its slot may be: a slot does not name its root."""
         command, _, slot = content.slot.partition("/")
-        areas = [area for root in self._roots.all if (area := self.get_staging_area(root))]
-        for area in {area.folder: area for area in areas}.values():
+        for area in self.staging_areas:
             try:
                 fd = area.open_folder(command)
             except OSError:

@@ -2,18 +2,20 @@
 root.
 
 Each command has its own folder there, with one slot for each path that it changed. Filling, committing and undoing a
-slot are renames, so the staging area must be on the root's own mount, and outside every root. A command's folder is
-locked while the command is in progress. Afterwards it is kept as long as the journal needs it. What is neither locked
-nor needed was dropped or left by a dead process, and is swept.
+slot are renames, so the staging area must be on the root's own mount, and outside every root. While a command is in
+progress, it has a locked file in another folder, so that nobody has to look at all commands to find those that a dead
+process left. Afterwards its folder is kept as long as the journal needs it, and then removed in portions.
 """
 
 import errno
 import fcntl
 import os
 import stat
+import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from typing import Protocol
@@ -23,8 +25,11 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.logs import log_swallowed, suppress_and_log
 
 LOCK_FILE = "lock"
+OPEN_SUFFIX = ".open"  # after the area's name: the folder of commands in progress
 KEEP_FILE = "left"  # in a command's folder: it holds what recovery could not identify, and is kept for inspection
 REMOVING_PREFIX = "going-"  # prefix of a folder that is being removed
+
+NeededSlots = Callable[[Collection[str]], Collection[str]]  # which of these commands the journal needs
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,6 +47,7 @@ class StagingArea:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._open_folder = folder + OPEN_SUFFIX
         self._locks: dict[str, int] = {}  # of commands in progress
 
     @classmethod
@@ -67,11 +73,21 @@ class StagingArea:
         """A new folder for one command, locked until it is dropped or released."""
         command = token_hex(8)
         with translate_os_errors(self.folder), self._exclusive():
-            os.mkdir(self.path(command), 0o700)
-            lock = os.open(os.path.join(self.path(command), LOCK_FILE), LOCK_FLAGS, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileExistsError):
+                os.mkdir(self._open_folder, 0o700)
+            lock = os.open(self._open_path(command), LOCK_FLAGS, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.mkdir(self.path(command), 0o700)
+            except BaseException:
+                os.unlink(self._open_path(command))
+                os.close(lock)
+                raise
         self._locks[command] = lock
         return command
+
+    def _open_path(self, command: str) -> str:
+        return os.path.join(self._open_folder, command)
 
     def path(self, slot: str) -> str:
         return os.path.join(self.folder, slot)
@@ -86,10 +102,16 @@ class StagingArea:
 
     def release(self, command: str) -> None:
         """Release the lock: from now on the journal knows what the slots are needed for."""
-        if (lock := self._locks.pop(command, None)) is not None:
+        if command in self._locks:
             with suppress_and_log(OSError):
-                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the lock, too
-            os.close(lock)
+                os.unlink(self._open_path(command))
+            self._unlock(command)
+
+    def _unlock(self, command: str) -> None:
+        lock = self._locks.pop(command)
+        with suppress_and_log(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the lock, too
+        os.close(lock)
 
     def drop(self, command: str) -> None:
         """Discard a command's slots, unless a commit took them over."""
@@ -97,37 +119,60 @@ class StagingArea:
             try:
                 with translate_os_errors(self.folder), self._exclusive():
                     self._mark_for_removal(command)
-            finally:  # if out of descriptors, it is left for a sweep, but the lock is released
-                self.release(command)
-            self._remove_marked([REMOVING_PREFIX + command])
+                self._remove_marked([REMOVING_PREFIX + command])
+            except BaseException:  # out of descriptors, for example: a sweep finds it
+                self._unlock(command)
+                raise
+            self.release(command)
 
-    def sweep(self, needed: Callable[[], Collection[str]], only: Collection[str] | None = None) -> None:
-        """Remove what is neither in use by a command nor needed by the journal: of all folders, or of `only`."""
-        with translate_os_errors(self.folder), self._exclusive():
-            needed_now = needed()  # by far the most, which need no further check
-            unknown = [
-                command for command in (self._list_commands() if only is None else only) if command not in needed_now
-            ]
-            free = [command for command in unknown if not self._is_in_use(command)]
-            needed_now = needed() if free else ()  # again: one may just have been handed over
-            for command in free:
-                if command not in needed_now:
-                    self._mark_for_removal(command)
-        names = os.listdir(self.folder) if only is None else [REMOVING_PREFIX + command for command in free]
+    def sweep_abandoned(self, needed: NeededSlots) -> None:
+        """Remove what dead processes left of commands in progress, unless the journal needs it."""
+        try:
+            commands = os.listdir(self._open_folder)
+        except FileNotFoundError:
+            return
+        self._sweep([command for command in commands if not self._is_locked(self._open_path(command))], needed)
+
+    def sweep(self, needed: NeededSlots) -> None:
+        """Remove everything that is neither in use by a command nor needed by the journal. Looks at all of it."""
+        names = os.listdir(self.folder)
+        commands = [name for name in names if name != LOCK_FILE and not name.startswith(REMOVING_PREFIX)]
         self._remove_marked([name for name in names if name.startswith(REMOVING_PREFIX)])
+        self.sweep_abandoned(needed)
+        unknown = {*commands}.difference(needed(commands))  # by far the most are needed
+        self._sweep([command for command in unknown if not self._is_in_use(command)], needed)
+
+    def _sweep(self, commands: Collection[str], needed: NeededSlots) -> None:
+        """`commands` were not in use. Those that were handed over to the journal meanwhile are needed now."""
+        if not commands:
+            return
+        with translate_os_errors(self.folder), self._exclusive():
+            gone = {*commands}.difference(needed(commands))
+            for command in gone:
+                if not os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
+                    self._mark_for_removal(command)
+        self._remove_marked([REMOVING_PREFIX + command for command in gone])
+        for command in commands:
+            with suppress(FileNotFoundError):
+                os.unlink(self._open_path(command))
+
+    def remove(self, command: str, budget: "RemovalBudget") -> bool:
+        """Remove a command that is no longer needed; return whether nothing is left to do."""
+        if not os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
+            self._mark_for_removal(command)
+        return self._remove_marked([REMOVING_PREFIX + command], budget)
 
     def close(self) -> None:
         for command in list(self._locks):
-            self.release(command)
-
-    def _list_commands(self) -> list[str]:
-        return [name for name in os.listdir(self.folder) if name != LOCK_FILE and not name.startswith(REMOVING_PREFIX)]
+            self._unlock(command)  # what is left of it is swept
 
     def _is_in_use(self, command: str) -> bool:
-        if os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
-            return True
+        # In earlier versions, the lock was in the command's own folder.
+        return any(map(self._is_locked, (self._open_path(command), self.path(f"{command}/{LOCK_FILE}"))))
+
+    def _is_locked(self, path: str) -> bool:
         try:
-            lock = os.open(self.path(f"{command}/{LOCK_FILE}"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
@@ -143,15 +188,20 @@ class StagingArea:
             # A partly removed folder must not look like a complete one.
             os.rename(self.path(command), self.path(REMOVING_PREFIX + command))
 
-    def _remove_marked(self, names: Iterable[str]) -> None:
-        """Remove marked folders, without the lock, since it may take long. What cannot be removed is swept later."""
+    def _remove_marked(self, names: Iterable[str], budget: "RemovalBudget | None" = None) -> bool:
+        """Remove marked folders, without the lock, since it may take long; return whether it got through.
+
+        What cannot be removed is swept later.
+        """
         fd = os.open(self.folder, LIST_FLAGS)
         try:
             for name in names:
                 with suppress_and_log(OSError):
-                    remove_tree(name, fd)
+                    if not remove_tree(name, fd, budget):
+                        return False
         finally:
             os.close(fd)
+        return True
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:
@@ -163,10 +213,19 @@ class StagingArea:
             os.close(lock)
 
 
-def remove_tree(name: str, directory: int) -> None:
-    """Remove a tree, whatever its permissions and depth."""
+class RemovalBudget:
+    """How many entries may still be removed."""
+
+    def __init__(self, entries: int) -> None:
+        self.left = entries
+
+
+def remove_tree(name: str, directory: int, budget: RemovalBudget | None = None) -> bool:
+    """Remove a tree, whatever its permissions and depth; return whether the budget sufficed."""
+    budget = budget or RemovalBudget(sys.maxsize - 1)
     if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-        return os.unlink(name, dir_fd=directory)
+        os.unlink(name, dir_fd=directory)
+        return True
     fd = os.dup(directory)
     parents: list[str] = []
     try:
@@ -179,24 +238,30 @@ def remove_tree(name: str, directory: int) -> None:
             else:
                 fd, up = os.open("..", LIST_FLAGS, dir_fd=fd), fd
                 os.rmdir(parents.pop(), dir_fd=fd)
+                budget.left -= 1
             os.close(up)
             if not parents:
-                return None
-            inner = _remove_files(fd)
+                return True
+            if budget.left <= 0:
+                return False
+            inner = _remove_files(fd, budget)
+            if budget.left <= 0:
+                return False
     finally:
         os.close(fd)
 
 
-def _remove_files(fd: int) -> str:
-    """Remove everything but directories; return the name of a directory, if there is one."""
+def _remove_files(fd: int, budget: RemovalBudget) -> str:
+    """Remove everything but directories, within the budget; return the name of a directory, if there is one."""
     with os.scandir(fd) as entries:
-        listed = list(entries)
+        listed = list(islice(entries, budget.left + 1))
     directory = ""
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
             directory = entry.name
-        else:
+        elif budget.left > 0:
             os.unlink(entry.name, dir_fd=fd)
+            budget.left -= 1
     return directory
 
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from handhold.backends.files.staging_area import LIST_FLAGS, remove_tree
+from handhold.backends.state.stamps import is_due
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 INTERVAL_SECONDS = 24 * 3600.0
 STAMP_FILE = ".cleaned"  # its mtime is the last time
-STAMP_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def mark_used(folder: Path) -> None:
@@ -28,7 +28,7 @@ def remove_unused(folder: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        if not _is_due(fd):
+        if not is_due(STAMP_FILE, INTERVAL_SECONDS, folder=fd):
             return
         before = time.time() - MAX_AGE_SECONDS
         with os.scandir(fd) as entries:
@@ -40,20 +40,6 @@ def remove_unused(folder: Path) -> None:
                 remove_tree(name, fd)
     finally:
         os.close(fd)
-
-
-def _is_due(folder: int) -> bool:
-    """Whether a day has passed; if so, the next one begins now."""
-    stamp = os.open(STAMP_FILE, STAMP_FLAGS, 0o600, dir_fd=folder)
-    try:
-        found = os.fstat(stamp)
-        # A new file is empty. If the clock was set back, it is due.
-        if found.st_size and 0 <= time.time() - found.st_mtime < INTERVAL_SECONDS:
-            return False
-        os.write(stamp, b".")
-        return True
-    finally:
-        os.close(stamp)
 
 
 def _read_mtime(entry: "os.DirEntry[str]") -> float:

@@ -234,7 +234,7 @@ def _find_layer_area(scratch: Path) -> StagingArea:
             ensure_private_folder(folder)
             area = StagingArea(str(folder))
             os.close(area.open_folder("."))  # it is ours alone
-            area.sweep(tuple)
+            area.sweep(lambda _: ())
         except OSError:
             log_swallowed()
             continue

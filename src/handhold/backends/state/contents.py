@@ -15,6 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from handhold.backends.state.database import Database
+from handhold.backends.state.space_totals import (
+    DROP_PORTION,
+    MAX_EXCESS_SHARE,
+    DiskOverhead,
+    Excess,
+    Victim,
+    take_until_freed,
+)
 from handhold.backends.state.state_errors import translate_state_errors
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import StateDamaged
@@ -27,11 +35,8 @@ NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CL
 
 T = TypeVar("T")
 ByteBound = int | Callable[[int], int]  # how many bytes may be kept; may depend on how many are
-Victim = tuple[bytes, int, int | None]  # hash, stored bytes, blob
-AnyVictim = TypeVar("AnyVictim", tuple[bytes, int], Victim)
 
 SEEN, FOR_REDO, FOR_UNDO = range(3)  # what a content is kept for
-
 SCHEMA = (
     """CREATE TABLE contents (
         hash BLOB PRIMARY KEY,
@@ -51,7 +56,6 @@ SCHEMA = (
     )""",
     "INSERT INTO held VALUES (0, 0, 0, 0)",
 )
-
 # An intent without an outcome still needs its contents.
 SELECT_DROPPABLE = """
     SELECT hash, stored, blob FROM contents AS kept
@@ -67,8 +71,9 @@ SELECT_DROPPABLE = """
 class BoundedContents:
     """Without a folder, large contents are in the database, too."""
 
-    def __init__(self, database: Database, folder: Path | None, bound: ByteBound) -> None:
+    def __init__(self, database: Database, folder: Path | None, bound: ByteBound, overhead: DiskOverhead) -> None:
         self._database = database
+        self.overhead = overhead
         self._folder = ensure_private_folder(folder) if folder else Path()
         self._inline = MAX_INLINE_BYTES if folder else sys.maxsize
         self._bound = bound
@@ -150,21 +155,38 @@ class BoundedContents:
                 absent -= {each.hash for each in new.values()}
         return absent
 
-    def excess_bytes(self, connection: sqlite3.Connection, *, share: float = 1.0) -> int:
-        """How many bytes of contents and slots exceed the bound, or this share of it."""
-        held: int = connection.execute("SELECT bytes + in_slots FROM held").fetchone()[0]
-        bound = self._bound if isinstance(self._bound, int) else self._bound(held)
-        return held - int(bound * share)
+    def sum_held(self, connection: sqlite3.Connection, where: str = "TRUE") -> int:
+        """The bytes on disk of these rows of the totals."""
+        content, slot, _ = self.overhead
+        sql = f"""SELECT coalesce(sum(bytes + number * CASE kind WHEN 'contents' THEN {content} ELSE {slot} END), 0)
+                  FROM totals WHERE {where}"""
+        return connection.execute(sql).fetchone()[0]
+
+    def measure_excess(self, connection: sqlite3.Connection, *, share: float = 1.0) -> Excess:
+        """How far contents and slots exceed the bound, or this share of it, without what is dropped already."""
+        dropped = self.sum_held(connection, "kind = 'dropped'")
+        held = self.sum_held(connection) - dropped
+        bound = self.read_bound(held + dropped)
+        return Excess(held - int(bound * share), int(bound * MAX_EXCESS_SHARE))
+
+    def read_bound(self, held: int) -> int:
+        return self._bound if isinstance(self._bound, int) else self._bound(held)
 
     def iter_droppable(self, connection: sqlite3.Connection, level: int) -> Iterator[Victim]:
         """Contents of one level that may be dropped, oldest first."""
         return connection.execute(SELECT_DROPPABLE, (level,))
 
+    def iter_aged(self, connection: sqlite3.Connection) -> Iterator[tuple[int, bytes, int]]:
+        """The same of what undos need: when it was used, hash and bytes."""
+        sql = SELECT_DROPPABLE.replace("hash, stored, blob", "used, hash, stored")
+        return connection.execute(sql, (FOR_UNDO,))
+
     def drop_seen(self, connection: sqlite3.Connection) -> None:
-        """Drop contents that were only seen until the rest is within the bound."""
-        over = self.excess_bytes(connection)
-        victims = take_until_freed(over, self.iter_droppable(connection, SEEN)) if over > 0 else []
-        self.delete(connection, victims)
+        """Drop contents that were only seen until the rest is within the bound, or a portion of them."""
+        over = self.measure_excess(connection)
+        if over.bytes > 0:
+            victims = take_until_freed(over, self.iter_droppable(connection, SEEN), self.overhead.content)
+            self.delete(connection, victims)
 
     def remove_dropped_files(self) -> None:
         """After a transaction: remove the files of contents that were dropped."""
@@ -287,28 +309,20 @@ class BoundedContents:
                     os.close(descriptor)
 
     def _sweep(self) -> None:
-        """Remove files that no row refers to any more."""
+        """Remove a portion of the files that no row refers to any more."""
         with self._database.read_transaction() as connection:
             if connection.execute("SELECT 1 FROM doomed LIMIT 1").fetchone() is None:
                 return
         with self._database.write_transaction() as connection, translate_state_errors(self._folder):
-            sql = "SELECT hash FROM doomed WHERE hash NOT IN (SELECT hash FROM contents)"
-            for (key,) in connection.execute(sql):
+            doomed = connection.execute("SELECT hash FROM doomed LIMIT ?", (DROP_PORTION + 1,)).fetchall()
+            known = self._select_known(connection, [key for (key,) in doomed])
+            for (key,) in doomed[:DROP_PORTION]:
                 file = self._file_path(key)
-                file.unlink(missing_ok=True)
-                file.with_name(file.name + ".new").unlink(missing_ok=True)
-            connection.execute("DELETE FROM doomed")
-
-
-def take_until_freed(excess: int, victims: Iterable[AnyVictim]) -> list[AnyVictim]:
-    """The first victims that together free `excess` bytes."""
-    taken: list[AnyVictim] = []
-    for victim in victims if excess > 0 else ():
-        taken.append(victim)
-        excess -= victim[1]
-        if excess <= 0:
-            break
-    return taken
+                if key not in known:
+                    file.unlink(missing_ok=True)
+                    file.with_name(file.name + ".new").unlink(missing_ok=True)
+            connection.executemany("DELETE FROM doomed WHERE hash = ?", doomed[:DROP_PORTION])
+        self._has_dropped_files = len(doomed) > DROP_PORTION
 
 
 def pack(data: bytes) -> tuple[bytes, bool]:

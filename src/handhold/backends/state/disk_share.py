@@ -11,6 +11,7 @@ from handhold.backends.mounts import RemoteMounts
 FREE_SPACE_DIVISOR = 4  # a quarter
 MIN_BOUND_BYTES = 256 * 1024**2
 MAX_BOUND_BYTES = 64 * 1024**3
+BYTES_PER_INODE = 16 * 1024  # of disk space, as ext4 has them; with fewer inodes, the bound follows them
 
 
 class DiskShare:
@@ -34,8 +35,10 @@ class DiskShare:
 
 
 def get_free_bytes(folder: str) -> int:
+    """Free bytes; fewer if inodes are scarce, since undo data needs both."""
     found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    free = found.f_bavail * found.f_frsize
+    return min(free, found.f_favail * BYTES_PER_INODE) if found.f_files else free
 
 
 def is_remote(root: str) -> bool:

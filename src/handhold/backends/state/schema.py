@@ -6,7 +6,7 @@ thousand calls answers as fast as an empty one. Other tables hold contents, appr
 
 from collections.abc import Iterator
 
-from handhold.backends.state import approvals, contents, slot_ledger, undo_space, undo_state
+from handhold.backends.state import approvals, contents, slot_ledger, space_totals, undo_space, undo_state
 
 SCHEMA_VERSION = 8
 
@@ -71,7 +71,9 @@ SCHEMA = (
     "CREATE INDEX lacking_some ON lacking (seq) WHERE contents > 0",
     *undo_state.SCHEMA,
     *contents.SCHEMA,
+    *space_totals.TOTALS_SCHEMA,
     *slot_ledger.SCHEMA,
+    *slot_ledger.TOTALS_SCHEMA,
     *undo_space.SCHEMA,
     """CREATE TABLE replies (
         id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL
@@ -88,4 +90,12 @@ SCHEMA = (
 )
 
 # By version: the statements that lead to the next one.
-MIGRATIONS = {7: (*undo_state.SCHEMA, *undo_state.FILL)}
+MIGRATIONS = {
+    7: (
+        *undo_state.SCHEMA,
+        *undo_state.FILL,
+        *space_totals.TOTALS_SCHEMA,
+        *slot_ledger.TOTALS_SCHEMA,
+        *slot_ledger.FILL,
+    )
+}

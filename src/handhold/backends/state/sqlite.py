@@ -31,7 +31,8 @@ from handhold.backends.state.read_records import SqliteReadRecords
 from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, OutcomeRecord
 from handhold.backends.state.rows import read_files
 from handhold.backends.state.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
-from handhold.backends.state.slot_ledger import SlotLedger, slot_bytes_by_command
+from handhold.backends.state.slot_ledger import SlotLedger
+from handhold.backends.state.space_totals import DISK_OVERHEAD, MAX_EXCESS_SHARE, DiskOverhead
 from handhold.backends.state.state_errors import translate_state_errors
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.backends.state.text_codec import to_bytes, to_text
@@ -70,28 +71,33 @@ class SqliteStore:
     """
 
     def __init__(
-        self, folder: Path | None, *, bound: ByteBound | None = None, max_reply_bytes: int = MAX_REPLY_BYTES
+        self,
+        folder: Path | None,
+        *,
+        bound: ByteBound | None = None,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
+        overhead: DiskOverhead = DISK_OVERHEAD,
     ) -> None:
         if folder is None:
             self._exclusive = partial(LockQueues().hold, str(IN_MEMORY))
             self._database = Database(IN_MEMORY, SCHEMA, SCHEMA_VERSION)
-            self._contents = BoundedContents(self._database, None, bound or MEMORY_BOUND_BYTES)
+            self._contents = BoundedContents(self._database, None, bound or MEMORY_BOUND_BYTES, overhead)
         else:
             with translate_state_errors(folder):
                 ensure_private_folder(folder)
             self._exclusive = partial(hold_lock, folder / LOCK_FILE)
             self._database = Database(folder / DATABASE_FILE, SCHEMA, SCHEMA_VERSION, MIGRATIONS)
-            self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder))
-        self._slots = SlotLedger()
+            self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder), overhead)
+        self._slots = SlotLedger(overhead)
         self._undo_space = UndoSpace(self._contents, self._slots)
         self._chain = JournalChain(str(self._database.path))
         self._approvals = SqliteApprovalStore(self._database)
         self._max_reply_bytes = max_reply_bytes
 
     @classmethod
-    def in_memory(cls, *, bound: ByteBound | None = None) -> Self:
+    def in_memory(cls, *, bound: ByteBound | None = None, overhead: DiskOverhead = DISK_OVERHEAD) -> Self:
         """A store that leaves nothing behind, for tests and dry runs."""
-        return cls(None, bound=bound)
+        return cls(None, bound=bound, overhead=overhead)
 
     def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:
         return self._exclusive(wait=wait)
@@ -125,12 +131,23 @@ class SqliteStore:
         """How many bytes of contents are kept, and how many contents were dropped so far."""
         return self._contents.read_usage()
 
-    def slots(self) -> Collection[str]:
+    def needed_slots(self, commands: Collection[str]) -> Collection[str]:
         with self._database.read_transaction() as connection:
-            return frozenset(to_text(command) for (command,) in connection.execute("SELECT command FROM slots"))
+            return self._slots.select_kept(connection, commands)
 
-    def pop_dropped_slots(self) -> Collection[str]:
-        return self._slots.pop_dropped()
+    def dropped_slots(self, limit: int) -> Sequence[str]:
+        with self._database.read_transaction() as connection:
+            return self._slots.select_dropped(connection, limit)
+
+    def forget_dropped_slots(self, commands: Collection[str]) -> None:
+        with self._database.write_transaction() as connection:
+            self._slots.forget_dropped(connection, commands)
+
+    def can_removal_wait(self) -> bool:
+        with self._database.read_transaction() as connection:
+            dropped = self._contents.sum_held(connection, "kind = 'dropped'")
+            bound = self._contents.read_bound(self._contents.sum_held(connection))
+            return dropped <= bound * MAX_EXCESS_SHARE
 
     # --- journal
 
@@ -167,7 +184,7 @@ class SqliteStore:
             self._contents.store(connection, new, FOR_REDO)
             absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
             connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
-            self._slots.record_use(connection, seq, slot_bytes_by_command(files))
+            self._slots.record_use(connection, seq, files, for_reversal=bool(reverses))
             connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
             # Undo and redo may take several steps, and none may drop what a later one needs.
             free_space = self._contents.drop_seen if reverses else self._undo_space.free_space

@@ -1,6 +1,6 @@
 """Contents that undo needs, by hash."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 
@@ -21,10 +21,18 @@ class ContentStore(Protocol):
 
     def has(self, hash: str) -> bool: ...
 
-    def slots(self) -> Collection[str]:
-        """The commands whose slots are needed, for undo or for an intent without an outcome."""
+    def needed_slots(self, commands: Collection[str]) -> Collection[str]:
+        """Those of these commands whose slots are needed, for undo or for an intent without an outcome."""
         ...
 
-    def pop_dropped_slots(self) -> Collection[str]:
-        """The commands whose slots this store dropped since the last time this was called."""
+    def dropped_slots(self, limit: int) -> Sequence[str]:
+        """The first commands whose slots were dropped and may still exist. They are removed later, in portions."""
+        ...
+
+    def forget_dropped_slots(self, commands: Collection[str]) -> None:
+        """Nothing of these slots exists any more."""
+        ...
+
+    def can_removal_wait(self) -> bool:
+        """Whether dropped slots that still exist take so little space that their removal can wait."""
         ...

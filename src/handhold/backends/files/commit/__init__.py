@@ -12,15 +12,16 @@ from functools import partial
 
 from handhold.backends.files.commit.effects_transaction import EffectsTransaction, needs_slots, recover_slots
 from handhold.backends.files.commit.file_ops import CommitRoot, CommitTree, FileOps
-from handhold.backends.files.commit.slots import Slots
+from handhold.backends.files.commit.slots import Slots, remove_dropped
 from handhold.backends.files.commit.write_recovery import WriteRecovery
 from handhold.backends.files.commit.write_transaction import WriteTransaction
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.state.lock import QueuedLock
-from handhold.core.errors import ReadOnly
+from handhold.core.errors import ReadOnly, ToolError
 from handhold.core.plans import FileChange, FolderMtime
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.journal import IncompleteTransaction
+from handhold.logs import suppress_and_log
 
 __all__ = ["WriteTransaction", "Committer", "EffectsTransaction"]
 
@@ -55,6 +56,8 @@ class Committer:
                 if times or needs_slots(changes)
                 else WriteTransaction(ops, changes)
             )
+        with suppress_and_log(OSError, ToolError):
+            remove_dropped(self._tree, self._contents, changes)
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
@@ -72,7 +75,7 @@ class Committer:
             )
 
     def _open_slots(self) -> AbstractContextManager[Slots]:
-        return Slots(self._tree, self._contents).close_on_exit()
+        return Slots(self._tree).close_on_exit()
 
     def _open_file_ops(self) -> FileOps:
         return FileOps(self._tree, self._contents, durable=self._durable, exchange=self._exchange)

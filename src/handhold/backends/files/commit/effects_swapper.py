@@ -127,7 +127,8 @@ class EffectsSwapper:
                 raise
         copy_tree(directory, name, folder, slot + PARTIAL_SUFFIX)
         self._ops.move(folder, slot + PARTIAL_SUFFIX, slot + OLD_SUFFIX)
-        return remove_tree(name, directory)
+        remove_tree(name, directory)
+        return None
 
     # --- back
 

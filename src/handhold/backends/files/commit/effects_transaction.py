@@ -82,10 +82,8 @@ class EffectsTransaction:
             step.started = False
 
     def clean_up(self, *, renew: Collection[str] = ()) -> None:
-        """Keep what was replaced in its slot, where undo needs it, and remove what had to make room."""
+        """Keep what was replaced in its slot, where undo needs it."""
         self._touch_files(renew)
-        with suppress_and_log(OSError, ToolError):
-            self._slots.sweep()
 
     def _touch_files(self, paths: Collection[str]) -> None:
         """Make files with new content newer than anything that was built from the old content."""

@@ -7,17 +7,21 @@ The record stores the previous state, so that undo and recovery restore it.
 import json
 import os
 import stat
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from handhold.backends.files.commit.file_ops import CommitTree
-from handhold.backends.files.staging_area import KEEP_FILE, StagingArea
+from handhold.backends.files.staging_area import KEEP_FILE, RemovalBudget, StagingArea
 from handhold.core.errors import ContentDropped
+from handhold.core.plans import FileChange, StagedContent
 from handhold.core.ports.contents import ContentStore
 
 PARENT_RECORD_FILE = "note"
+REMOVAL_PORTION = 300  # entries of dropped slots that one change removes at least
+MAX_REMOVED_COMMANDS = 100  # at a time
 WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -60,9 +64,8 @@ class ParentRecord:
 class Slots:
     """The commands' folders in the staging areas, as descriptors."""
 
-    def __init__(self, tree: CommitTree, contents: ContentStore) -> None:
+    def __init__(self, tree: CommitTree) -> None:
         self._tree = tree
-        self._contents = contents
         self._fds: dict[str, int] = {}  # by command; names are unique
         self._staging_areas: dict[str, StagingArea] = {}
 
@@ -92,12 +95,6 @@ class Slots:
         for command, area in self._staging_areas.items():
             area.release(command)
 
-    def sweep(self) -> None:
-        """Remove dropped slots. What others left is swept when a staging area is opened: that takes longer."""
-        if dropped := self._contents.pop_dropped_slots():
-            for area in self._tree.staging_areas:
-                area.sweep(self._contents.slots, dropped)
-
     def mark_kept(self) -> None:
         """Mark them as holding content that could not be identified: they are not swept."""
         for fd in self._fds.values():
@@ -106,6 +103,26 @@ class Slots:
     @property
     def descriptors(self) -> Collection[int]:
         return self._fds.values()
+
+
+def remove_dropped(tree: CommitTree, contents: ContentStore, changes: Sequence[FileChange]) -> None:
+    """Remove a portion of the slots that were dropped: more after a larger change, or if they take too much space."""
+    sides = (side for each in changes for side in (each.before, each.after))
+    added = sum(side.entry_count for side in sides if isinstance(side, StagedContent))
+    budget = RemovalBudget(REMOVAL_PORTION + 2 * max(added, len(changes)))
+    while commands := contents.dropped_slots(MAX_REMOVED_COMMANDS):
+        removed = list(takewhile(lambda each: _remove(tree, each, budget), commands))
+        contents.forget_dropped_slots(removed)
+        if budget.left <= 0:
+            if contents.can_removal_wait():
+                return
+            budget.left = REMOVAL_PORTION
+
+
+def _remove(tree: CommitTree, command: str, budget: RemovalBudget) -> bool:
+    """Whether nothing is left of it. A slot does not name its root, so it may be in any staging area."""
+    budget.left -= 1
+    return all(area.remove(command, budget) for area in tree.staging_areas)
 
 
 def set_mtime(fd: int, mtime: int) -> None:
