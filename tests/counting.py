@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -49,3 +50,18 @@ def sql_steps(store: SqliteStore, work: Callable[[], object]) -> tuple[int, int]
             connection.set_trace_callback(None)
             connection.set_progress_handler(None, 0)
     return len(statements), len(steps)
+
+
+@contextmanager
+def no_free_numbers() -> Generator[None]:
+    """Use all numbers of descriptors below the highest: a limit is about numbers, and other tests leave gaps."""
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    opened: list[int] = []
+    try:
+        while (fd := os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)) < highest:
+            opened.append(fd)
+        os.close(fd)
+        yield
+    finally:
+        for fd in opened:
+            os.close(fd)

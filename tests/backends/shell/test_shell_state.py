@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from handhold.backends.shell.cleanup import STAMP_FILE
 from handhold.core.requests import Run
 from tests.backends.shell.shells import MODES, Bench, bench
 
@@ -149,7 +150,8 @@ def test_the_tmp_of_a_session_that_nobody_used_for_a_week_goes(tmp_path: Path):
         long_ago = time.time() - 8 * 24 * 3600
         os.utime(shell.state / "sessions" / "old", (long_ago, long_ago))
         os.utime(shell.state / "sessions" / "used" / "tmp", (long_ago, long_ago))
+        os.utime(shell.state / "sessions" / STAMP_FILE, (long_ago, long_ago))
     with bench(tmp_path, session="new") as shell:
-        assert sorted(os.listdir(shell.state / "sessions")) == ["used"]
+        assert sorted(os.listdir(shell.state / "sessions")) == [STAMP_FILE, "used"]
         shell("true")
-        assert sorted(os.listdir(shell.state / "sessions")) == ["new", "used"]
+        assert sorted(os.listdir(shell.state / "sessions")) == [STAMP_FILE, "new", "used"]

@@ -131,7 +131,8 @@ def _wait(fd: int, line: "LockLine | None", deadline: LockDeadline) -> None:
     with line.draw_ticket(deadline) if line else _without_ticket() as wake:
         while not _try_lock(fd):
             _pause(wake, deadline.limit_pause(look_seconds))
-            look_seconds = MAX_LOOK_SECONDS if wake else min(look_seconds * 1.5, MAX_LOOK_SECONDS)
+            look_seconds = MAX_LOOK_SECONDS if wake is not None else min(look_seconds * 1.5, MAX_LOOK_SECONDS)
+    deadline.end()
 
 
 def _try_lock(fd: int) -> bool:
@@ -149,7 +150,7 @@ def _pause(wake: int | None, seconds: float) -> None:
     waiting = select.poll()
     waiting.register(wake, select.POLLIN)
     if waiting.poll(seconds * 1000):
-        with suppress_and_log(OSError):
+        with suppress(BlockingIOError):
             os.read(wake, 1)
 
 
@@ -193,7 +194,6 @@ class LockLine:
                 with suppress_and_log(OSError):
                     self._control(fcntl.F_UNLCK, number)
                 self.wake(str(number + 1))
-            deadline.end()
 
     def _draw_number(self) -> int:
         """0 if there is none: on a full disk, or a file system without such locks, we wait out of turn."""
