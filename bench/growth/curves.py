@@ -102,6 +102,7 @@ CURVES = {
         (8, 32, 100),
         floors={"throughput": 0.8, "slowest_share": 0.5},
     ),
+    "slots": Curve("an edit and a command at the bound of undo", "slots", "slots", (1_000, 20_000), large=(300_000,)),
     "edits": Curve(
         "an edit of one line", "MB", "edits", (1, 10, 60), limits={"cpu_ms_per_mb": 1.3, "memory_per_byte": 1.3}
     ),
