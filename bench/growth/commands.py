@@ -1,7 +1,5 @@
 """What a command costs among n files: with the default rules, with a rule that can match anywhere, and the first one.
 
-python -m bench.growth.commands [N …]
-
 Each function lays n files in n / 20 folders and gives the medians of one call: processor time with that of its child
 processes, and the system calls and stats that our own code makes through `os`.
 """
@@ -161,7 +159,7 @@ def _count(call: Callable[[], None]) -> dict[str, float]:
 
 def _measure_first(n: int, command: str) -> dict[str, float]:
     with lay_workspace(n) as ws:
-        program = (sys.executable, "-m", "bench.growth.commands", "--first", str(ws), command)
+        program = (sys.executable, "-m", "bench.growth.commands", str(ws), command)
 
         def run(*more: str) -> dict[str, float]:
             return json.loads(subprocess.run((*program, *more), check=True, capture_output=True, text=True).stdout)
@@ -179,27 +177,5 @@ def _run_first(ws: Path, command: str, *, counting: bool) -> dict[str, float]:
         return {"cpu_ms": (_cpu_seconds() - before) * 1e3}
 
 
-MEASURED: dict[str, Callable[[int], dict[str, float]]] = {
-    "true": measure,
-    "a command that prints": measure_printing,
-    "true, a rule that can match anywhere": measure_watched,
-    "the first command": measure_first,
-    "the first command that prints": measure_first_printing,
-    "Read of a linked file": measure_linked_read,
-    "Read of a linked file, cold": measure_linked_read_cold,
-    "Edit of a linked file": measure_linked_edit,
-}
-
-
-def main() -> None:
-    if sys.argv[1:2] == ["--first"]:
-        print(json.dumps(_run_first(Path(sys.argv[2]), sys.argv[3], counting="--count" in sys.argv)))
-        return
-    for name, measured in MEASURED.items():
-        for n in map(int, sys.argv[1:] or ["1000", "10000", "100000"]):
-            found = ", ".join(f"{key} {value:.1f}" for key, value in measured(n).items())
-            print(f"{name:<40} {n:>8,} files: {found}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # a process whose first command is measured
+    print(json.dumps(_run_first(Path(sys.argv[1]), sys.argv[2], counting="--count" in sys.argv)))

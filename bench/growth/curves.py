@@ -17,70 +17,30 @@ class Curve:
     sizes: tuple[int, ...]
     large: tuple[int, ...] = ()  # sizes that take long to prepare; measured if asked for
     measure: str = "measure"
-    limits: Mapping[str, float] = field(
-        default_factory=dict[str, float]
-    )  # at most so many times that at the first size
-    floors: Mapping[str, float] = field(default_factory=dict[str, float])  # at least
+    # How many times the figure at the first size it may be at most, and must be at least.
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
+    floors: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def load(self) -> Callable[[int], Figures]:
         return getattr(import_module(f"bench.growth.{self.module}"), self.measure)
 
 
+def by_files(title: str, measure: str, **limits: float) -> Curve:
+    sizes = (1_000, 10_000, 100_000)
+    return Curve(title, "files", "commands", sizes, large=(500_000,), measure=measure, limits=limits)
+
+
 CURVES = {
-    "commands": Curve(
-        "`true`, with the default rules",
-        "files",
-        "commands",
-        (1_000, 10_000, 100_000),
-        large=(500_000,),
-        measure="measure",
-        limits={"cpu_ms": 1.3, "system_calls": 1.1},
+    "commands": by_files("`true`, with the default rules", "measure", cpu_ms=1.3, system_calls=1.1),
+    "printing": by_files(
+        "a command that prints a line, with the default rules", "measure_printing", cpu_ms=1.3, system_calls=1.1
     ),
-    "printing": Curve(
-        "a command that prints a line, with the default rules",
-        "files",
-        "commands",
-        (1_000, 10_000, 100_000),
-        large=(500_000,),
-        measure="measure_printing",
-        limits={"cpu_ms": 1.3, "system_calls": 1.1},
-    ),
-    "watched": Curve(
-        "`true`, with a rule that can match anywhere",
-        "files",
-        "commands",
-        (1_000, 10_000, 100_000),
-        large=(500_000,),
-        measure="measure_watched",
-        limits={"cpu_ms": 1.3, "system_calls": 1.1},
-    ),
-    "first": Curve(
-        "the first command of a process",
-        "files",
-        "commands",
-        (1_000, 10_000, 100_000),
-        large=(500_000,),
-        measure="measure_first",
-        limits={"cpu_ms": 1.3},
-    ),
-    "linked-read": Curve(
-        "a read of a file with a second name",
-        "files",
-        "commands",
-        (1_000, 10_000, 100_000),
-        large=(500_000,),
-        measure="measure_linked_read",
-        limits={"cpu_ms": 1.3, "system_calls": 1.1},
-    ),
-    "linked-edit": Curve(
-        "an edit of a file with a second name",
-        "files",
-        "commands",
-        (1_000, 10_000, 100_000),
-        large=(500_000,),
-        measure="measure_linked_edit",
-        limits={"cpu_ms": 1.3},
-    ),
+    "watched": by_files("`true`, with a rule that can match anywhere", "measure_watched", cpu_ms=1.3, system_calls=1.1),
+    "first": by_files("the first command of a process", "measure_first", cpu_ms=1.3),
+    "first-printing": by_files("the first command of a process that prints a line", "measure_first_printing"),
+    "linked-read": by_files("a read of a file with a second name", "measure_linked_read", cpu_ms=1.3, system_calls=1.1),
+    "linked-read-cold": by_files("the same by a toolbox that was just opened", "measure_linked_read_cold", cpu_ms=1.3),
+    "linked-edit": by_files("an edit of a file with a second name", "measure_linked_edit", cpu_ms=1.3),
     "sessions": Curve(
         "a read, by sessions in one process",
         "sessions",

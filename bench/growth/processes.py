@@ -1,12 +1,8 @@
-"""How n processes share one state: edits a second of all of them, and whether each gets its turn.
-
-TMPDIR=/dev/shm python -m bench.growth.processes 8 100    (without the disk, which is what waits otherwise)
-"""
+"""How n processes share one state: edits a second of all of them, and whether each gets its turn."""
 
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -72,8 +68,3 @@ def _fork_editor(root: Path, state: Path, number: int, go: int, gone: int, is_re
         os._exit(0)
     finally:
         os._exit(1)
-
-
-if __name__ == "__main__":
-    for count in map(int, sys.argv[1:]):
-        print(count, {key: round(value, 2) for key, value in measure(count).items()})

@@ -1,15 +1,6 @@
-"""What a session costs when there are many: n sessions on one workspace in one process, as a server has them.
+"""What a session costs when there are many: n sessions on one workspace in one process, as a server has them."""
 
-    python -m bench.growth.sessions [--sessions 8 80 800]
-
-`measure(n)` runs in a process of its own, so that the memory of one measurement is not that of another.
-"""
-
-import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from time import process_time
@@ -24,12 +15,6 @@ READ = ("read_file", {"path": "a.py"})
 
 
 def measure(n: int) -> dict[str, float]:
-    """Processor time of a read, and of opening a further session; what a further session keeps; SQL of a read."""
-    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--one", str(n)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-
-
-def measure_here(n: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as top:
         root = Path(top) / "root"
         root.mkdir()
@@ -100,19 +85,3 @@ def count_descriptors() -> int:
 def read_memory_kib() -> int:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmRSS:")[2].split()[0])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, nargs="+", default=[8, 80, 800])
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure_here(options.one)))
-        return
-    for n in options.sessions:
-        print(f"{n:>6} sessions", *(f"{name} {value:.3f}" for name, value in measure(n).items()), sep="  ")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,7 @@
-"""What a change takes when the space for undo is full of n slots, and how far the bound is exceeded.
-
-python -m bench.growth.slots 1000 300000
-"""
+"""What a change takes when the space for undo is full of n slots, and how far the bound is exceeded."""
 
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -118,8 +114,3 @@ def _measure_disk(state: Path) -> tuple[int, int]:
                 held += os.lstat(os.path.join(folder, name)).st_blocks * 512
                 inodes += 1
     return held, inodes
-
-
-if __name__ == "__main__":
-    for count in map(int, sys.argv[1:]):
-        print(count, {key: round(value, 3) for key, value in measure(count).items()})

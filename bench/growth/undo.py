@@ -1,10 +1,6 @@
-"""What an undo after a redo, and a command that changes a file, take after n reads.
-
-python -m bench.growth.undo 100 1000 10000
-"""
+"""What an undo after a redo, and a command that changes a file, take after n reads."""
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -67,8 +63,3 @@ def _cpu_seconds() -> float:
 def _call(box: Toolbox, tool: str, **arguments: str) -> None:
     reply = box.call(tool, arguments)
     assert reply.status == "success", reply.text
-
-
-if __name__ == "__main__":
-    for size in map(int, sys.argv[1:]):
-        print(size, {key: round(value, 2) for key, value in measure(size).items()})
