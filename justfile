@@ -76,7 +76,7 @@ nightly:
     step "just check" just check
     step "tests" "{{bin}}/pytest" -n 3 --dist worksteal -m "not alone"
     step "tests that measure time" "{{bin}}/pytest" -n 0 -m alone
-    step "just crash-full" just crash-full
+    step "just crash" just crash
     step "just fuzz 10" just fuzz 10
     step "just everyday" just everyday
     step "just bench-edits" just bench-edits
@@ -191,7 +191,14 @@ fuzz *args:
     uv pip install --quiet --python "$fuzzing/bin/python" --requirements pyproject.toml atheris
     PYTHONPATH=src "$fuzzing/bin/python" -m bench.fuzz "$@"
 
-# Kill a commit at every system call and check what is left. Long.
+# Kill a commit at every system call, and a sample of the recoveries after it, and check what is left.
+crash:
+    "{{bin}}/python" -m tests.faults.crash
+    "{{bin}}/python" -m tests.faults.crash --patch
+    "{{bin}}/python" -m tests.faults.crash --command
+    "{{bin}}/python" -m tests.faults.crash --undo
+
+# The same, and every recovery is killed at every system call too. Hours.
 crash-full:
     "{{bin}}/python" -m tests.faults.crash --full
     "{{bin}}/python" -m tests.faults.crash --full --command

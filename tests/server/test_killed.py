@@ -7,7 +7,7 @@ import pytest
 from bench.load.runs import survived
 from tests.scale import scaled
 
-ROUNDS = scaled(1, 300)
+ROUNDS = scaled(1, 60)
 
 
 @pytest.mark.alone
