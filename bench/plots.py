@@ -185,11 +185,40 @@ def draw_faults(results: Any) -> str:
     return card(title, group, results["machine"], parts, y)
 
 
+def draw_growth(results: Any) -> str:
+    """How many times as much a call costs at a hundred times the size, now and before, on a logarithmic scale."""
+    group = results["groups"]["growth"]
+    line = 58
+    scale = Scale(1, 50, MARGIN, WIDTH - MARGIN - 130, log=True)
+    parts: list[str] = []
+    at = 0
+    for row in group["rows"]:
+        if (before := group["before"].get(row["curve"])) is None:
+            continue
+        y = at * line
+        now = row["cpu_ms"][2] / row["cpu_ms"][0]
+        small, large = (f"{row['sizes'][n]:,}" for n in (0, 2))
+        parts += [text(MARGIN, y + 10, row["what"].replace("`", ""))]
+        parts += bar(MARGIN, scale(max(now, 1)), y + 17, "ours")
+        figures = f"{row['cpu_ms'][0]:.1f} ms with {small} {row['by']}, {row['cpu_ms'][2]:.1f} with {large}"
+        parts += [zero_line(MARGIN, y + 17), text(scale(max(now, 1)) + 6, y + 28, figures, "us")]
+        parts += bar(MARGIN, scale(before), y + 35, "others")
+        parts += [
+            zero_line(MARGIN, y + 35),
+            text(scale(before) + 6, y + 46, f"before: {before:g} times as much", "small"),
+        ]
+        at += 1
+    most = max(row["cpu_ms"][2] / row["cpu_ms"][0] for row in group["rows"] if row["curve"] in group["before"])
+    title = f"A hundred times as much around a call: it costs at most {max(most, 1):.1f} times as much"
+    return card(title, group, results["machine"], parts, at * line)
+
+
 PLOTS: dict[str, Callable[[Any], str]] = {
     "edits": draw_edits,
     "search": draw_search,
     "shell": draw_shell,
     "faults": draw_faults,
+    "growth": draw_growth,
 }
 
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation that are not plots: a terminal session, and the path of a call.
+"""Makes the pictures of the documentation that are not plots: a terminal session, the path of a call, and a window.
 
     python checks/pictures.py            write docs/pictures/
     python checks/pictures.py --check    fail if a picture would change
@@ -62,7 +62,7 @@ STEPS = (
 
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
-    made = {"demo.svg": terminal(list(session())), "call.svg": call_diagram()}
+    made = {"demo.svg": terminal(list(session())), "call.svg": call_diagram(), "snapshots.svg": window_diagram()}
     different = [name for name, drawn in made.items() if not same(FOLDER / name, drawn)]
     for name in different:
         sys.stdout.write(f"{name} {'differs' if check else 'drawn'}\n")
@@ -167,6 +167,38 @@ def call_diagram() -> str:
         drawn.append(f'<text class="name" x="{x + 12}" y="{y + 24}">{escape(name)}</text>')
         for at, line in enumerate(does.split("\n")):
             drawn.append(f'<text class="small" x="{x + 12}" y="{y + 44 + 17 * at}">{escape(line)}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+# --- the window of a call that others make
+
+# What happens on the line of time: where it begins and ends, its style, name and what it does.
+TIMES = (
+    (24, 150, "box", "you edit", "foreign: undone only\nif you ask for it"),
+    (190, 430, "commit", "an agent's own Bash", "changed while it ran:\none entry, one undo"),
+    (470, 596, "box", "a script", "foreign again"),
+)
+
+
+def window_diagram() -> str:
+    width, height, line = 620, 196, 118
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        "<title>A scan before a call and a scan after it: what differs was changed while the call ran</title>",
+        f"<style>{DIAGRAM}\n</style>",
+        f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+        f'<path class="way" d="M16 {line} L604 {line}"/>',
+    ]
+    for start, end, style, name, does in TIMES:
+        drawn.append(f'<rect class="{style}" x="{start}" y="20" width="{end - start}" height="80" rx="6"/>')
+        drawn.append(f'<text class="name" x="{start + 10}" y="42">{escape(name)}</text>')
+        for at, words in enumerate(does.split("\n")):
+            drawn.append(f'<text class="small" x="{start + 10}" y="{62 + 17 * at}">{escape(words)}</text>')
+    for x, words in ((180, "scan before"), (440, "scan after")):
+        drawn.append(f'<path class="way" d="M{x} 12 L{x} {line + 8}"/>')
+        drawn.append(f'<text class="name" x="{x}" y="{line + 26}" text-anchor="middle">{words}</text>')
+    below = "Each scan compares the folder with the baseline, a copy outside it, and brings the baseline up to date."
+    drawn.append(f'<text class="small" x="16" y="{line + 58}">{below}</text>')
     return "\n".join([*drawn, "</svg>"]) + "\n"
 
 

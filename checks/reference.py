@@ -236,6 +236,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # for errors whose field has another me
     "NO_SUCH_CELL": {"known": ("intro", "plot")},
     "NO_SUCH_JOB": {"known": ("job-1",)},
     "UNEXPECTED_COUNT": {"wanted": 1},
+    "NOT_RECORDED": {"path": "/home/ada", "because": "it is your home folder"},
     "NOTHING_TO_UNDO": {"wanted": "no change of this session is left"},
     "NO_PENDING_APPROVAL": {"wanted": "a0d2babe"},
 }

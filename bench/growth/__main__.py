@@ -86,11 +86,11 @@ def find_exceeded(name: str, curve: Curve, measured: dict[int, Figures]) -> list
 
 def save(measured: dict[str, dict[int, Figures]]) -> None:
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    group = results["groups"].setdefault("growth", {"title": "", "command": "just growth", "note": "", "rows": []})
+    group = results["groups"]["growth"]
     group["date"] = f"{datetime.now(UTC):%Y-%m-%d}"
     group["rows"] = [row for row in group["rows"] if row["curve"] not in measured]
     group["rows"] += [
-        {"curve": name, "what": CURVES[name].title, "by": CURVES[name].unit, "sizes": [*sizes]}
+        {"curve": name, "what": CURVES[name].title, "by": CURVES[name].unit, "unit": "ms", "sizes": [*sizes]}
         | {key: [round(each[key], 3) for each in sizes.values()] for key in next(iter(sizes.values()))}
         for name, sizes in measured.items()
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from handhold.config import ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
+from handhold.core.errors import NotRecorded
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
@@ -22,6 +23,7 @@ from handhold.core.ports.conversion import Converter
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.ports.recording import Recording
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import PathGuard, Shell
 from handhold.core.ports.store import Store
@@ -37,26 +39,37 @@ from handhold.pipeline.workspace_policy import WorkspacePolicy
 if TYPE_CHECKING:
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.network import NetworkAccess
+    from handhold.backends.snapshots.recordings import WorkspaceRecording
     from handhold.pipeline.authorization import Authorizer
     from handhold.pipeline.change_contents import ChangeContents
     from handhold.pipeline.changes import ChangeCommitter
     from handhold.pipeline.commands import CommandRunner
     from handhold.pipeline.policy_review import PolicyReviewer
     from handhold.pipeline.undo import UndoService
+    from handhold.snapshots import Snapshots
 
 MakeShell = Callable[[Session, PathGuard], Shell]
+
+
+MakeSnapshots = Callable[[], "Snapshots"]
 
 
 class ToolboxParts:
     """The parts of a toolbox. Those that change files or run commands are imported with their first use."""
 
     def __init__(
-        self, session: Session, planner: Planner, make_shell: MakeShell | None, release: Callable[[], None]
+        self,
+        session: Session,
+        planner: Planner,
+        make_shell: MakeShell | None,
+        release: Callable[[], None],
+        make_snapshots: MakeSnapshots | None = None,
     ) -> None:
         self.session = session
         self.planner = planner
         self.release = release  # what the toolbox was opened on
         self._make_shell = make_shell
+        self._make_snapshots = make_snapshots
         self._replays = ReplayLog(session)
         self._responder = Responder(session, self._replays)
         self._lock = Lock()
@@ -116,6 +129,12 @@ class ToolboxParts:
             return self.opened_commands
 
     @cached_property
+    def snapshots(self) -> "Snapshots":
+        if self._make_snapshots is None:
+            raise NotRecorded(self.session.files.roots[0], "this workspace is not on disk")
+        return self._make_snapshots()
+
+    @cached_property
     def undo(self) -> "UndoService":
         from handhold.pipeline.undo import UndoService
 
@@ -124,6 +143,7 @@ class ToolboxParts:
 
 def open_workspace(config: ToolboxConfig) -> ToolboxParts:
     """A toolbox on folders of this machine."""
+    from handhold.backends.snapshots.recordings import WorkspaceRecording
     from handhold.shared_workspaces import workspaces
 
     lease = workspaces.acquire(config)
@@ -133,13 +153,17 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
         if policy is None:
             policy = load_policy(config, shared.files.roots, shared.state)
         make_shell = partial(open_shell, shared.state, shared.files, config)
+        applied = shared.apply_policy(policy)
+        recording = WorkspaceRecording(shared.files, shared.store, applied.for_commands)
         return assemble(
             shared.files,
             shared.store,
             config,
-            shared.apply_policy(policy),
+            applied,
             make_shell=make_shell,
             release=lease.release,
+            recording=recording,
+            make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
         )
     except BaseException:
         lease.release()
@@ -181,13 +205,24 @@ def assemble(
     *,
     release: Callable[[], None],
     make_shell: MakeShell | None = None,
+    recording: Recording | None = None,
+    make_snapshots: MakeSnapshots | None = None,
 ) -> ToolboxParts:
     """Wire the parts of a toolbox on a workspace and a store. `release` is called when it is closed."""
     dialect = choose_dialect(config.dialect, config.model)
     name = config.session or urandom(8).hex()
-    session = Session(name, files, store, dialect, policy, dialect_options(dialect, config), config.approver)
+    session = Session(name, files, store, dialect, policy, dialect_options(dialect, config), config.approver, recording)
     planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
-    return ToolboxParts(session, planner, make_shell, release)
+    return ToolboxParts(session, planner, make_shell, release, make_snapshots)
+
+
+def open_snapshots(
+    files: "Workspace", recording: "WorkspaceRecording", state: Path, config: ToolboxConfig
+) -> "Snapshots":
+    from handhold.snapshots import Snapshots, start_copier
+
+    base = None if config.state is None else Path(config.state)
+    return Snapshots(files, recording, state, partial(start_copier, files.roots[0], base))
 
 
 def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: Session, guard: PathGuard) -> Shell:

@@ -1,7 +1,7 @@
 """The toolbox: opens a workspace, carries out calls, and undoes them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from handhold.config import Place, ToolboxConfig, suggest_keywords
@@ -12,6 +12,7 @@ from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.ports.policy import CommandAnalysis, Decision, Policy, Verb
+from handhold.core.ports.recording import Window
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import Shell
 from handhold.core.ports.store import Store
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.conversion import Converter
     from handhold.factory import ToolboxParts
+    from handhold.snapshots import Snapshots
 
 
 class Toolbox:
@@ -406,7 +408,12 @@ class Toolbox:
             return self._parts.undo.diff(target)
 
     def undo(
-        self, target: Target | JournalEntry | None = None, *, preview: bool = False, keep_times: bool = False
+        self,
+        target: Target | JournalEntry | None = None,
+        *,
+        preview: bool = False,
+        keep_times: bool = False,
+        with_foreign: bool = False,
     ) -> Reply:
         """Undo one call, one turn or the whole session; without a target, the last change.
 
@@ -414,10 +421,11 @@ class Toolbox:
         preview: only report what would be restored.
         keep_times: restore modification times too. By default they get the current time, so that `make`
             rebuilds what depends on them.
+        with_foreign: also undo changes that belong to no call, where snapshots recorded them: those made since.
 
         The reply refuses with UNDO_CONFLICT if a file was changed since, and with DENIED if the policy forbids it.
         """
-        return self._reverse("undo", target, preview=preview, keep_times=keep_times)
+        return self._reverse("undo", target, preview=preview, keep_times=keep_times, with_foreign=with_foreign)
 
     def redo(
         self, target: Target | JournalEntry | None = None, *, preview: bool = False, keep_times: bool = False
@@ -432,9 +440,35 @@ class Toolbox:
         *,
         preview: bool,
         keep_times: bool,
+        with_foreign: bool = False,
     ) -> Reply:
         with self._open_calls.enter():
-            return self._parts.undo.reverse(direction, target, preview=preview, keep_times=keep_times)
+            return self._parts.undo.reverse(
+                direction, target, preview=preview, keep_times=keep_times, with_foreign=with_foreign
+            )
+
+    # --- what others change
+
+    @property
+    def snapshots(self) -> "Snapshots":
+        """Records what others change in the workspace, so that it can be undone. NotRecorded if it cannot be."""
+        return self._parts.snapshots
+
+    @contextmanager
+    def adopting(
+        self, call_id: str, *, tool: str = "adopted", turn: str = "", paths: Sequence[str] | None = None
+    ) -> Generator[None]:
+        """Record what changes inside the `with` block as one call, whoever changes it.
+
+        paths: those that the call names, if it can change no others, as an edit does. What else changes is recorded
+            as belonging to no call.
+        """
+        named = None if paths is None else tuple(self.files.resolve(path) for path in paths)
+        self.snapshots.begin(Window(self.session, call_id, tool, turn, paths=named))
+        try:
+            yield
+        finally:
+            self.snapshots.end(self.session, call_id)
 
     # --- closing
 

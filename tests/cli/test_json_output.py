@@ -37,6 +37,8 @@ RUNS = {  # by command and the option that selects the output, in this order
     ("diff", ""): [],
     ("undo", ""): ["--yes"],
     ("redo", ""): ["--yes"],
+    ("adopt", ""): ["a.py"],
+    ("forget", ""): [],
     ("approve", ""): [],
     ("approve", "ID"): [ID, "--yes"],
     ("explain", ""): ["--path", "vendor/a.py"],
@@ -61,6 +63,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_command_prints_the_fields_that_it_declares():
     run("call", "write_file", HOOK)  # leaves a pending approval
+    assert CliRunner().invoke(handhold, ["watch", "--", "true"]).exit_code == 0  # makes a baseline
     for (name, selected_by), arguments in RUNS.items():
         given = [run("approve")[0]["id"] if each == ID else each for each in arguments]
         printed = run(name, *given)

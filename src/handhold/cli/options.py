@@ -13,7 +13,7 @@ import click
 
 from handhold.cli import candidates
 from handhold.cli.progress import show_progress
-from handhold.cli.state import open_store
+from handhold.cli.state import default_root, open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, StateDamaged, ToolError
 from handhold.core.text.display_text import escape_invisible
@@ -132,7 +132,7 @@ def open_toolbox(options: ToolboxOptions, approver: "Approver | None" = None) ->
 
     with show_progress():  # opening first rolls back what a killed process left unfinished
         return Toolbox.open(
-            options["root"] or (Path.cwd(),),
+            options["root"] or (default_root(options["state"]),),
             dialect=options["dialect"],
             session=resolve_session(options),
             state=options["state"],

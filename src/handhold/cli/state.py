@@ -12,13 +12,24 @@ if TYPE_CHECKING:
     from handhold.backends.state.sqlite import SqliteStore
 
 
+def default_root(state: Path | None) -> Path:
+    """The current directory, or the folder around it whose changes are recorded: both have one journal."""
+    from handhold.backends.state.state_folder import list_states_above
+
+    if not any(list_states_above(Path.cwd(), state)):
+        return Path.cwd()
+    from handhold.snapshots import find_recorded_root
+
+    return find_recorded_root(Path.cwd(), state)
+
+
 @contextmanager
 def open_store(roots: Sequence[Path], state: Path | None) -> Generator["SqliteStore"]:
     """Raises ToolError if the state cannot be used."""
     from handhold.backends.state.sqlite import SqliteStore
     from handhold.backends.state.state_folder import ensure_state_folder
 
-    store = SqliteStore(ensure_state_folder(state, [os.fspath(root) for root in roots or (Path.cwd(),)]))
+    store = SqliteStore(ensure_state_folder(state, [os.fspath(root) for root in roots or (default_root(state),)]))
     try:
         yield store
     finally:

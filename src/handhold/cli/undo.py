@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Unpack
 
 import click
@@ -53,6 +54,12 @@ def build_command(direction: Direction) -> Callable[..., None]:
         is_flag=True,
         help="Restore modification times too. By default they are set to now, so that `make` rebuilds.",
     )
+    @click.option(
+        "--with-foreign",
+        is_flag=True,
+        hidden=direction == "redo",
+        help="Also undo what others changed since, outside every recorded call.",
+    )
     @add_call_options
     @add_toolbox_options
     def run(
@@ -62,11 +69,12 @@ def build_command(direction: Direction) -> Callable[..., None]:
         preview: bool,  # noqa: FBT001
         sure: bool,  # noqa: FBT001
         keep_times: bool,  # noqa: FBT001
+        with_foreign: bool,  # noqa: FBT001
         as_json: bool,  # noqa: FBT001
         **options: Unpack[ToolboxOptions],
     ) -> int:
         with open_toolbox(options) as box:
-            method = box.undo if direction == "undo" else box.redo
+            method = partial(box.undo, with_foreign=with_foreign) if direction == "undo" else box.redo
             target = build_target(one, turn, all_of_it=all_of_it)
 
             def reverse(*, preview: bool = False) -> Reply:

@@ -539,6 +539,14 @@ class ReadOnly(PathError):
 # --- undo and redo
 
 
+class NotRecorded(ToolError):
+    """Changes that others make cannot be recorded here."""
+
+    code, error_source = "NOT_RECORDED", ErrorSource.TOOL
+    path: str
+    because: str
+
+
 class NothingToUndo(ToolError):
     code, error_source = "NOTHING_TO_UNDO", ErrorSource.MODEL
     wanted: str

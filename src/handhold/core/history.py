@@ -74,11 +74,18 @@ def format_call_id(entry: JournalEntry) -> str:
     return entry.call.call_id or f"#{entry.seq}"
 
 
-def find_changes(journal: Journal, session: str, target: Target, *, undone: bool | None) -> list[JournalEntry]:
+def find_changes(
+    journal: Journal, session: str, target: Target, *, undone: bool | None, with_foreign: bool = False
+) -> list[JournalEntry]:
     """The changes of a target in the order of time; with `undone`, only those that are undone, or only those that are
-    not."""
+    not. `with_foreign` adds what others changed since, outside every call."""
     found = journal.find_changes(
-        session, undone=undone, call=target.call_id, turn=target.turn_name, last=None if target.is_multiple else 1
+        session,
+        undone=undone,
+        call=target.call_id,
+        turn=target.turn_name,
+        last=None if target.is_multiple else 1,
+        with_foreign=with_foreign,
     )
     if not found:
         state = "undone" if undone else "left"

@@ -171,6 +171,8 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.ReadOnly():
             return f"{path} is in a read-only folder. Write somewhere else, or tell the user how to change it."
         # --- undo
+        case e.NotRecorded(because=because):
+            return f"Changes in {path} that others make are not recorded: {because}."
         case e.NothingToUndo(wanted=wanted, verb=verb):
             return f"Nothing to {verb}: {truncate(wanted)}."
         case e.UndoConflict(paths=paths):

@@ -69,7 +69,14 @@ class ChangeCommitter:
             if first := self._find_concurrent_reply(context):
                 return first
             written = commit(
-                session.files, session.journal, context.seq, files, conclude, decision=decision, times=times
+                session.files,
+                session.journal,
+                context.seq,
+                files,
+                conclude,
+                decision=decision,
+                times=times,
+                recording=session.recording,
             )
         try:
             remember(written)

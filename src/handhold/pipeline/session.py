@@ -8,6 +8,7 @@ from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.journal import Journal
 from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.ports.recording import Recording
 from handhold.core.ports.store import Store
 from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
@@ -28,6 +29,7 @@ class Session:
         workspace_policy: WorkspacePolicy,
         options: DialectOptions,
         approver: Approver | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.name = name
         self.files = files
@@ -39,6 +41,7 @@ class Session:
         self.workspace_policy = workspace_policy
         self.options = options
         self.approver = approver
+        self.recording = recording
         self.tracker = ReadTracker(store.read_records(name), store, store, files)
 
     @property

@@ -8,6 +8,7 @@ from handhold.core.facts import FileIdentity
 from handhold.core.plans import FileChange, FolderMtime
 from handhold.core.ports.files import Files
 from handhold.core.ports.journal import CallDecision, IncompleteTransaction, Journal, JournalEntry, Outcome
+from handhold.core.ports.recording import Recording
 from handhold.logs import log_swallowed
 
 
@@ -22,23 +23,36 @@ def commit(
     reverses: Sequence[int] = (),
     renew: Collection[str] = (),
     times: Sequence[FolderMtime] = (),
+    recording: Recording | None = None,
 ) -> Mapping[str, FileIdentity]:
     """Call it with the journal held exclusively. A change that is not recorded as committed is rolled back.
 
     `conclude` gets the calls whose undo is dropped to make room for this one: the outcome has a reply that says so.
-    Files of `renew` whose contents change get the current time. `times` are set with the changes.
+    Files of `renew` whose contents change get the current time. `times` are set with the changes. `recording` follows
+    them, so that they are not taken for somebody else's.
     """
+    paths = [change.path for change in changes]
+    if recording:
+        recording.settle(paths)
     with files.transaction(changes, times) as transaction:
         dropped = journal.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=reverses)
         identities = transaction.apply()
         try:
-            journal.record_outcome(seq, conclude(dropped), durable=True, dropped_undo=[entry.seq for entry in dropped])
+            follow = recording.follow(paths) if recording else None
+            outcome = conclude(dropped)
+            with journal.one_transaction(durable=True):
+                journal.record_outcome(seq, outcome, durable=True, dropped_undo=[entry.seq for entry in dropped])
+                if follow:
+                    follow()
         except BaseException:
             transaction.roll_back()
             raise
         try:
             transaction.clean_up(renew=renew)
             journal.mark_cleaned_up(seq)
+            if recording:
+                recording.follow(paths)()  # the times that they just got
+                recording.keep()
         except ToolError:
             log_swallowed()  # it is committed and recorded; the next start cleans up
         return identities

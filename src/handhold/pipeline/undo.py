@@ -57,12 +57,19 @@ class UndoService:
         self._responder = responder
 
     def reverse(
-        self, direction: Direction, target: Target | JournalEntry | None, *, preview: bool, keep_times: bool
+        self,
+        direction: Direction,
+        target: Target | JournalEntry | None,
+        *,
+        preview: bool,
+        keep_times: bool,
+        with_foreign: bool = False,
     ) -> Reply:
         started, chosen = perf_counter(), resolve_target(target)
         try:
             recover(self._files, self._journal)
-            result = self._reverse(direction, chosen, preview=preview, keep_times=keep_times)
+            entries = self._choose(direction, chosen, with_foreign=with_foreign)
+            result = self._reverse(direction, chosen, entries, preview=preview, keep_times=keep_times)
         except RunPaused as paused:
             raise paused.reason from None
         except ToolError as error:
@@ -71,13 +78,15 @@ class UndoService:
         text = format_reversal(result, self._files.roots)
         return Reply("success", text, facts, ui_extra=result.diff, result=result)
 
-    def _reverse(self, direction: Direction, target: Target, *, preview: bool, keep_times: bool) -> UndoResult:
+    def _reverse(
+        self, direction: Direction, target: Target, chosen: list[JournalEntry], *, preview: bool, keep_times: bool
+    ) -> UndoResult:
         """Undo or redo a target. Refused if it would lose a later change, or today's policy denies it.
 
         A file whose contents change gets the current time, so that build tools notice; with `keep_times`, its old
         time. A git index always gets its old time (`renewable_paths`).
         """
-        steps = [reverse_step(step) for step in reversed(self._steps(self._choose(direction, target)))]
+        steps = [reverse_step(step) for step in reversed(self._steps(chosen))]
         self._check_policy(steps)
         self._check_undoable(steps)
         if not preview:
@@ -108,9 +117,11 @@ class UndoService:
             [change for change in files if not {hash_or_none(change.before), hash_or_none(change.after)} & hidden]
         )
 
-    def _choose(self, direction: Direction, target: Target) -> list[JournalEntry]:
+    def _choose(self, direction: Direction, target: Target, *, with_foreign: bool) -> list[JournalEntry]:
         if direction == "undo":
-            return history.find_changes(self._journal, self._session.name, target, undone=False)
+            return history.find_changes(
+                self._journal, self._session.name, target, undone=False, with_foreign=with_foreign
+            )
         return history.find_undos(self._journal, self._session.name, target)
 
     def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
@@ -235,6 +246,7 @@ class UndoService:
                     decision=decision,
                     reverses=[entry.seq for entry in step.entries],
                     renew=frozenset() if keep_times else renewable_paths(step.files),
+                    recording=self._session.recording,
                 )
         except RollbackIncomplete:
             raise

@@ -19,14 +19,15 @@ from tests.suites.store_suite import begun, call, change, done, shelved
 
 
 def make_version_7(folder: Path) -> None:
-    """Remove what version 8 added, as if the first release had written this state."""
+    """Remove what later versions added, as if the first release had written this state."""
     with closing(sqlite3.connect(folder / "state.db")) as connection:
         connection.execute("DROP TRIGGER outcomes_commit")
         connection.execute("DROP TABLE committed")
         for table in ("contents", "slots"):
             for verb in ("add", "remove", "move"):
                 connection.execute(f"DROP TRIGGER {table}_{verb}")
-        for table in ("totals", "dropped_slots"):
+        tables = ("baseline_roots", "baseline_folders", "baseline_entries", "windows", "adopted")
+        for table in ("totals", "dropped_slots", *tables):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX slots_going")
         connection.execute("PRAGMA user_version=7")

@@ -24,7 +24,7 @@ from handhold.logs import log_swallowed
 SYSTEM_BWRAPS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 MIN_BUBBLEWRAP_VERSION = (0, 11)  # the first with overlays
 BUILT_FOLDER = os.path.join(os.path.dirname(__file__), "_built")
-PROBE_TIMEOUT_SECONDS = 5
+PROBE_TIMEOUT_SECONDS = 20  # a machine may be very busy, and an answer that came too late would refuse all commands
 LANDLOCK_SCOPES_VERSION = 6  # restricts abstract sockets, which are in no folder
 SYS = "/sys"
 

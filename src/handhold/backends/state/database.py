@@ -102,7 +102,7 @@ class Database:
         """
         with self._lock, self.connection as connection:
             if self._is_writing:
-                assert not durable
+                assert self._full_sync or not durable
                 yield connection
                 return
             try:

@@ -17,7 +17,7 @@ SELECT_ENTRIES = """
     SELECT calls.seq, calls.at, calls.session, calls.turn, call_id, tool, dialect, arguments, packed,
            coalesce(intents.decision, outcomes.decision), coalesce(intents.rule, outcomes.rule),
            coalesce(intents.approver, outcomes.approver),
-           files, outcomes.status, code, time_us, reply, lacking.contents, undone, place
+           files, outcomes.status, code, time_us, reply, lacking.contents, undone, redone_by
     FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
          LEFT JOIN committed USING (seq)
 """
@@ -64,7 +64,7 @@ def decode_entries(
     """The entries of rows that `SELECT_ENTRIES` returned. Without `read_reply` they have no replies."""
     for row in check_types(rows, *ENTRY_TYPES):
         seq, at, *call, decision, rule, approver, files = row[:13]
-        status, code, time_us, reply, lacking, undone, place = row[13:]
+        status, code, time_us, reply, lacking, undone, redone_by = row[13:]
         if not 0 <= at < MAX_TIME_US:
             raise ValueError("a time is out of range")
         reply_text = read_reply(reply) if status is not None and reply and read_reply else None
@@ -81,7 +81,7 @@ def decode_entries(
             takes_back=read_takes_back(connection, seq) if files is not None else (),
             undone=bool(undone),
             kept=not lacking,
-            redone_by=place if place and place != seq else 0,
+            redone_by=redone_by or 0,
         )
 
 

@@ -6,9 +6,19 @@ thousand calls answers as fast as an empty one. Other tables hold contents, appr
 
 from collections.abc import Iterator
 
-from handhold.backends.state import approvals, contents, slot_ledger, space_totals, undo_space, undo_state
+from handhold.backends.state import (
+    approvals,
+    baseline,
+    contents,
+    replies,
+    slot_ledger,
+    space_totals,
+    undo_space,
+    undo_state,
+    windows,
+)
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
@@ -75,11 +85,7 @@ SCHEMA = (
     *slot_ledger.SCHEMA,
     *slot_ledger.TOTALS_SCHEMA,
     *undo_space.SCHEMA,
-    """CREATE TABLE replies (
-        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, packed INTEGER NOT NULL, data BLOB NOT NULL
-    )""",
-    "CREATE TABLE replies_held (bytes INTEGER NOT NULL)",
-    "INSERT INTO replies_held VALUES (0)",
+    *replies.SCHEMA,
     *approvals.SCHEMA,
     # Of several read records of a file, the newest has the highest id.
     """CREATE TABLE marks (
@@ -87,6 +93,8 @@ SCHEMA = (
         UNIQUE (session, path)
     )""",
     "CREATE INDEX marks_file ON marks (session, file)",
+    *baseline.SCHEMA,
+    *windows.SCHEMA,
 )
 
 # By version: the statements that lead to the next one.
@@ -97,5 +105,13 @@ MIGRATIONS = {
         *space_totals.TOTALS_SCHEMA,
         *slot_ledger.TOTALS_SCHEMA,
         *slot_ledger.FILL,
-    )
+    ),
+    8: (
+        *baseline.SCHEMA,
+        *windows.SCHEMA,
+        "DROP TRIGGER outcomes_commit",
+        "DROP TABLE committed",
+        *undo_state.SCHEMA,
+        *undo_state.FILL,
+    ),
 }

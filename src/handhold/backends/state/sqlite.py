@@ -7,15 +7,17 @@ calls answers as fast as an empty one.
 
 import sqlite3
 import time
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from os import fsencode
 from pathlib import Path
 from typing import Self
 
 from handhold.backends.state import hash_chain, undo_state
 from handhold.backends.state.approvals import SqliteApprovalStore
-from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound, pack, unpack
+from handhold.backends.state.baseline import SqliteBaseline
+from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound
 from handhold.backends.state.database import IN_MEMORY, Database
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.hash_chain import JournalChain
@@ -29,6 +31,7 @@ from handhold.backends.state.journal_entries import (
 from handhold.backends.state.lock import LockQueues, hold_lock
 from handhold.backends.state.read_records import SqliteReadRecords
 from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, OutcomeRecord
+from handhold.backends.state.replies import MAX_REPLY_BYTES, KeptReplies
 from handhold.backends.state.rows import read_files
 from handhold.backends.state.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from handhold.backends.state.slot_ledger import SlotLedger
@@ -38,8 +41,8 @@ from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.backends.state.undo_space import UndoSpace
 from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL
-from handhold.core.errors import StateDamaged
-from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, digest
+from handhold.backends.state.windows import SqliteWindows
+from handhold.core.plans import ContentRef, FileChange, InlineContent
 from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
 from handhold.core.ports.journal import (
     Call,
@@ -50,11 +53,11 @@ from handhold.core.ports.journal import (
     Outcome,
 )
 
+StoredContent = InlineContent | ContentRef
+
 DATABASE_FILE = "state.db"
 LOCK_FILE = "lock"
 MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store without a disk
-# For replies that are kept for retried calls; a separate limit, so that they never cost an undo.
-MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 # Of several calls with one id: the last that succeeded, otherwise the last.
 SELECT_CALL_BY_ID = f"""
@@ -92,7 +95,7 @@ class SqliteStore:
         self._undo_space = UndoSpace(self._contents, self._slots)
         self._chain = JournalChain(str(self._database.path))
         self._approvals = SqliteApprovalStore(self._database)
-        self._max_reply_bytes = max_reply_bytes
+        self._replies = KeptReplies(str(self._database.path), max_reply_bytes)
 
     @classmethod
     def in_memory(cls, *, bound: ByteBound | None = None, overhead: DiskOverhead = DISK_OVERHEAD) -> Self:
@@ -111,8 +114,8 @@ class SqliteStore:
         self._database.close()
 
     @contextmanager
-    def one_transaction(self) -> Generator[None]:
-        with self._database.write_transaction():
+    def one_transaction(self, *, durable: bool = False) -> Generator[None]:
+        with self._database.write_transaction(durable=durable):
             yield
         self._contents.remove_dropped_files()
 
@@ -175,23 +178,58 @@ class SqliteStore:
         reverses: Sequence[int] = (),
     ) -> Sequence[JournalEntry]:
         record = IntentRecord(seq, _now(), transaction, decision, tuple(files), tuple(reverses))
-        old, new = (
-            [side for side in sides if isinstance(side, InlineContent | ContentRef)] for sides in _split_sides(files)
-        )
+        old, new = _split_stored(files)
         self._contents.announce((*new, *old))
         with self._database.write_transaction(durable=True) as connection:
-            self._chain.append(connection, record)
-            self._contents.store(connection, new, FOR_REDO)
-            absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
-            connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
-            self._slots.record_use(connection, seq, files, for_reversal=bool(reverses))
-            connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
-            # Undo and redo may take several steps, and none may drop what a later one needs.
-            free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
-            free_space(connection)
-            given_up = () if reverses else read_entries(connection, sorted(self._undo_space.choose_calls(connection)))
+            given_up = self._append_intent(connection, record)
         self._contents.remove_dropped_files()
         return given_up
+
+    def _append_intent(self, connection: sqlite3.Connection, record: IntentRecord) -> Sequence[JournalEntry]:
+        seq, files, reverses = record.seq, record.files, record.takes_back
+        old, new = _split_stored(files)
+        self._chain.append(connection, record)
+        self._contents.store(connection, new, FOR_REDO)
+        absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
+        connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
+        self._slots.record_use(connection, seq, files, for_reversal=bool(reverses))
+        connection.execute("INSERT INTO pending VALUES (?, 0)", (seq,))
+        # Undo and redo may take several steps, and none may drop what a later one needs.
+        free_space = self._contents.drop_seen if reverses else self._undo_space.free_space
+        free_space(connection)
+        return () if reverses else read_entries(connection, sorted(self._undo_space.choose_calls(connection)))
+
+    def record_adopted(
+        self,
+        call: Call,
+        files: Sequence[FileChange],
+        conclude: Callable[[Sequence[JournalEntry]], Outcome],
+        *,
+        together: int | None,
+    ) -> None:
+        """Record a change that somebody else made, whole or not at all: it is never pending, so recovery leaves it.
+
+        `together` is the group of its windows; None if it belongs to no window.
+        """
+        with self._database.write_transaction(durable=True) as connection:
+            seq = self._append_call(connection, call)
+            record = IntentRecord(seq, _now(), "", CallDecision("allowed", "adopted"), tuple(files), ())
+            dropped = self._append_intent(connection, record)
+            self._append_outcome(connection, seq, conclude(dropped), None)
+            self._undo_space.give_up(connection, [entry.seq for entry in dropped])
+            self._chain.append(connection, FinishRecord(seq, _now()))
+            connection.execute("DELETE FROM pending WHERE seq = ?", (seq,))
+            connection.execute("INSERT INTO adopted VALUES (?, ?)", (seq, together))
+        self._contents.remove_dropped_files()
+
+    def has_baseline(self) -> bool:
+        return self._database.fetch_row("SELECT 1 FROM baseline_roots LIMIT 1") is not None
+
+    def baseline(self, root: str) -> SqliteBaseline:
+        return SqliteBaseline(self._database, fsencode(root))
+
+    def windows(self, root: str) -> SqliteWindows:
+        return SqliteWindows(self._database, fsencode(root))
 
     def record_outcome(
         self,
@@ -214,7 +252,7 @@ class SqliteStore:
     def _append_outcome(
         self, connection: sqlite3.Connection, seq: int, outcome: Outcome, decision: CallDecision | None
     ) -> None:
-        reply = None if outcome.reply is None else self._keep_reply(connection, to_bytes(outcome.reply))
+        reply = None if outcome.reply is None else self._replies.keep(connection, to_bytes(outcome.reply))
         ended = (outcome.status, outcome.code, round(outcome.time_ms * 1000), reply, decision)
         self._chain.append(connection, OutcomeRecord(seq, _now(), *ended))
 
@@ -246,7 +284,7 @@ class SqliteStore:
                 f"{SELECT_ENTRIES} WHERE calls.seq = ({SELECT_CALL_BY_ID})",
                 (to_bytes(call_id), to_bytes(turn), to_bytes(session)),
             ).fetchall()
-            return next(decode_entries(connection, rows, read_reply=partial(self._read_reply, connection)), None)
+            return next(decode_entries(connection, rows, read_reply=partial(self._replies.read, connection)), None)
 
     def entries(self, *, session: str | None = None, last: int | None = None) -> Sequence[JournalEntry]:
         """Oldest first, without replies: use `find_call` for those."""
@@ -261,10 +299,19 @@ class SqliteStore:
             return salvage_entries(connection, session=session, last=last)
 
     def find_changes(
-        self, session: str, *, undone: bool | None, call: str | int = "", turn: str = "", last: int | None = None
+        self,
+        session: str,
+        *,
+        undone: bool | None,
+        call: str | int = "",
+        turn: str = "",
+        last: int | None = None,
+        with_foreign: bool = False,
     ) -> Sequence[JournalEntry]:
         with self._database.read_transaction() as connection:
             chosen = undo_state.select_changes(connection, session, undone=undone, call=call, turn=turn, last=last)
+            if with_foreign:
+                chosen = undo_state.add_foreign(connection, chosen, call)
             return read_entries(connection, chosen)
 
     def find_undos(
@@ -325,34 +372,12 @@ class SqliteStore:
         (tool,) = connection.execute("SELECT tool FROM calls WHERE seq = ?", (seq,)).fetchone()
         return to_text(tool) == "undo"
 
-    def _keep_reply(self, connection: sqlite3.Connection, reply: bytes) -> str:
-        """Store a reply; return its hash."""
-        hash = digest(reply)
-        data, packed = pack(reply)
-        sql = "INSERT OR IGNORE INTO replies (hash, packed, data) VALUES (?, ?, ?)"
-        inserted = connection.execute(sql, (bytes.fromhex(hash), packed, data)).rowcount
-        connection.execute("UPDATE replies_held SET bytes = bytes + ?", (len(data) * inserted,))
-        over: int = connection.execute("SELECT bytes FROM replies_held").fetchone()[0] - self._max_reply_bytes
-        while over > 0:
-            oldest, size = connection.execute("SELECT id, length(data) FROM replies ORDER BY id LIMIT 1").fetchone()
-            connection.execute("DELETE FROM replies WHERE id = ?", (oldest,))
-            connection.execute("UPDATE replies_held SET bytes = bytes - ?", (size,))
-            over -= size
-        return hash
 
-    def _read_reply(self, connection: sqlite3.Connection, key: bytes) -> str | None:
-        row = connection.execute("SELECT packed, data FROM replies WHERE hash = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        reply = unpack(row[1], packed=row[0])
-        if digest(reply) != key.hex():
-            raise StateDamaged(str(self._database.path), f"the reply {key.hex()} is damaged")
-        return to_text(reply)
-
-
-def _split_sides(files: Iterable[FileChange]) -> tuple[list[Content | None], list[Content | None]]:
-    """All contents before, and all after."""
-    return [each.before for each in files], [each.after for each in files]
+def _split_stored(files: Iterable[FileChange]) -> tuple[list[StoredContent], list[StoredContent]]:
+    """The contents before, and those after, that the store has or gets."""
+    sides = ((each.before for each in files), (each.after for each in files))
+    old, new = ([side for side in contents if isinstance(side, StoredContent)] for contents in sides)
+    return old, new
 
 
 def _now() -> int:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,6 +28,14 @@ def state_folder_path(state: Path | None, roots: Sequence[str]) -> Path:
     """Where the state of a workspace is, or would be."""
     name = sha256(os.fsencode(os.path.realpath(roots[0]))).hexdigest()[:NAME_LENGTH]
     return (state or default_state_root()) / name
+
+
+def list_states_above(folder: Path, state: Path | None) -> Iterator[tuple[Path, Path]]:
+    """The folders that contain this one and have a state, outermost first; each with its state folder."""
+    for above in reversed(folder.resolve().parents):
+        place = state_folder_path(state, [str(above)])
+        if place.exists():
+            yield above, place
 
 
 def default_state_root() -> Path:

@@ -141,11 +141,20 @@ class Journal(Protocol):
         ...
 
     def find_changes(
-        self, session: str, *, undone: bool | None, call: str | int = "", turn: str = "", last: int | None = None
+        self,
+        session: str,
+        *,
+        undone: bool | None,
+        call: str | int = "",
+        turn: str = "",
+        last: int | None = None,
+        with_foreign: bool = False,
     ) -> Sequence[JournalEntry]:
         """The calls that changed files, in the order of time: one that was redone comes where its last redo is.
 
-        `call` is an id, or a number in the journal, `7` or `"#7"`. Undos and redos are not among them.
+        `call` is an id, or a number in the journal, `7` or `"#7"`. Undos and redos are not among them. With
+        `undone=False`, what others changed while the same calls ran comes along: it is undone together.
+        `with_foreign` adds what was changed since, outside every call.
         """
         ...
 
@@ -169,6 +178,10 @@ class Journal(Protocol):
 
     def verify(self, noted_head: str = "") -> JournalVerification:
         """Check that no record was changed, removed or reordered, and whether a noted head is in the chain."""
+        ...
+
+    def one_transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
+        """Everything that is recorded inside takes effect at once, or not at all. Others wait: read no files here."""
         ...
 
     def exclusive(self, *, wait: bool = True) -> AbstractContextManager[None]:

@@ -23,12 +23,18 @@ EXTENDED_FLAG = 0x4000
 
 
 class GitIndexEntry(NamedTuple):
-    """A file in the index, without the stat data that git uses to detect changes."""
+    """A file in the index."""
 
     mode: bytes
     object: bytes
     flags: bytes
     path: bytes
+    size: int  # this and the time, in seconds, tell git whether it may have changed
+    mtime: int
+
+    @property
+    def without_status(self) -> tuple[bytes, ...]:
+        return self[:4]
 
 
 def drop_refreshed(effects: Effects, read: Callable[[Content, str], bytes | None]) -> Effects:
@@ -77,7 +83,8 @@ def _is_refreshed(change: FileChange, read: Callable[[Content, str], bytes | Non
 def has_same_files(old: bytes, new: bytes) -> bool:
     """Whether two indexes list the same files in the same state; False if one of them cannot be read."""
     try:
-        return all(before == after for before, after in zip_longest(parse_index(old), parse_index(new)))
+        sides = ((entry.without_status for entry in parse_index(index)) for index in (old, new))
+        return all(before == after for before, after in zip_longest(*sides))
     except (ValueError, IndexError):
         return False
 
@@ -96,6 +103,8 @@ def parse_index(index: bytes) -> Iterator[GitIndexEntry]:
             index[at + 40 : at + 60],
             index[at + 60 : at + header_end],
             index[at + header_end : end],
+            int.from_bytes(index[at + 36 : at + 40], "big"),
+            int.from_bytes(index[at + 8 : at + 12], "big"),
         )
         at = end + 8 - (end - at) % 8
     if at > len(index) - CHECKSUM_BYTES:

@@ -1,0 +1,32 @@
+"""Copies the content of a file; its blocks are shared where the file system can do that."""
+
+import fcntl
+import os
+import shutil
+import sys
+
+FICLONE = 0x40049409  # Linux: _IOW(0x94, 9, int)
+NEW_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+BUFFER_BYTES = 1024 * 1024
+
+
+def share_blocks(source: int, target: int) -> bool:
+    """Give an empty file the blocks of another one; False if that is not possible here."""
+    if sys.platform != "linux":
+        return False
+    try:
+        fcntl.ioctl(target, FICLONE, source)
+    except OSError:  # the file system cannot, or there are two
+        return False
+    return True
+
+
+def copy_blocks(source: int, target: int) -> None:
+    data = os.pread(source, BUFFER_BYTES, 0)
+    if len(data) < BUFFER_BYTES and os.write(target, data) == len(data) and not os.pread(source, 1, len(data)):
+        return
+    os.ftruncate(target, 0)
+    os.lseek(target, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(source), "rb") as old, os.fdopen(os.dup(target), "wb") as new:
+        old.seek(0)
+        shutil.copyfileobj(old, new, BUFFER_BYTES)

@@ -1,0 +1,67 @@
+"""The recorders of a workspace, one for each root that is recorded."""
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cache, partial
+from os import fsdecode
+from typing import TYPE_CHECKING
+
+from handhold.backends.files.roots import Root
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.state.sqlite import SqliteStore
+from handhold.core.errors import NotRecorded
+from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.text.path_escaping import escape_ambiguous
+
+if TYPE_CHECKING:
+    from handhold.backends.snapshots.recorder import Recorder
+
+
+class WorkspaceRecording:
+    """Implements the port Recording. What the policy denies to commands is not copied."""
+
+    def __init__(self, files: Workspace, store: SqliteStore, policy: Policy) -> None:
+        self._files = files
+        self._store = store
+        self._policy = policy
+        self._make_recorder = cache(self._open_recorder)
+
+    def settle(self, paths: Collection[str]) -> None:
+        for recorder in self._recorded():
+            recorder.settle(paths)
+
+    def follow(self, paths: Collection[str]) -> Callable[[], None]:
+        steps = [recorder.follow(paths) for recorder in self._recorded()]
+
+        def follow_all() -> None:
+            for step in steps:
+                step()
+
+        return follow_all
+
+    def keep(self) -> None:
+        for recorder in self._recorded():
+            recorder.copy_some()
+
+    def recorder(self, root: Root) -> "Recorder":
+        return self._make_recorder(root)
+
+    def _recorded(self) -> Iterator["Recorder"]:
+        """The recorders of roots that have a baseline; nothing is imported if there is none."""
+        if self._store.has_baseline():
+            for root in self._files.open_roots:
+                if root.writable and self._store.baseline(root.real).exists:
+                    yield self.recorder(root)
+
+    def _open_recorder(self, root: Root) -> "Recorder":
+        from handhold.backends.snapshots.copies import Copies
+        from handhold.backends.snapshots.recorder import Recorder
+
+        area = self._files.get_staging_area(root)
+        if area is None:
+            raise NotRecorded(root.real, "there is no place for copies on the same file system")
+        copies = Copies(area.folder, self._store.baseline(root.real), is_denied=partial(self._is_denied, root))
+        return Recorder(root, area, self._store, copies)
+
+    def _is_denied(self, root: Root, path: bytes) -> bool:
+        place = root.prefix + escape_ambiguous(fsdecode(path))
+        return self._policy.decide(Verb.READ, place).verdict is Verdict.DENY

@@ -1,0 +1,102 @@
+"""`handhold watch`: run any program as it is, and record what changes while it runs."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from types import FrameType
+
+import click
+
+from handhold.cli import options
+from handhold.cli.options import exit_with_error
+from handhold.cli.state import default_root
+from handhold.core.errors import ToolError
+from handhold.core.ports.recording import Window
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell exits
+MAX_SHOWN = 5  # paths named in a line for people
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+IGNORED = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the program, too
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@options.root
+@options.state
+@options.session
+@click.option("--turn", default="", help="Turn that the command belongs to. `undo --turn` undoes a whole turn.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def watch(root: tuple[Path, ...], state: Path | None, session: str, turn: str, command: Sequence[str]) -> None:
+    """Run COMMAND, and record what changes in the workspace while it runs, so that `handhold undo` can undo it.
+
+    The command runs as it would without Handhold: same output, same exit status, same rights. It is not confined, and
+    nothing is previewed. Put -- before it.
+    """
+    from handhold.toolbox import Toolbox
+
+    folder = root[0] if root else default_root(state)
+    try:
+        with Toolbox.open(folder, state=state, session=session) as box:
+            call_id = token_hex(4)
+            name = os.path.basename(command[0])
+            box.snapshots.begin(Window(session, call_id, name, turn, process=os.getpid()))
+            try:
+                status = run(command)
+            finally:
+                recorded = box.snapshots.end(session, call_id)
+            if sys.stderr.isatty():
+                click.echo(describe(recorded.paths, len(recorded.not_kept)), err=True)
+    except (ToolError, OSError) as error:
+        exit_with_error(error, as_json=False)
+    exit_like(status)
+
+
+def run(command: Sequence[str]) -> int:
+    """The exit status; negative: the signal that ended it."""
+    try:
+        child = subprocess.Popen(command)
+    except FileNotFoundError:
+        click.echo(f"handhold watch: {command[0]}: command not found", err=True)
+        return NOT_FOUND
+    except PermissionError as error:
+        click.echo(f"handhold watch: {command[0]}: {error.strerror}", err=True)
+        return NOT_EXECUTABLE
+    with leave_signals_to(child):
+        return child.wait()
+
+
+@contextmanager
+def leave_signals_to(child: "subprocess.Popen[bytes]") -> Generator[None]:
+    def forward(number: int, _: FrameType | None) -> None:
+        child.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    before |= {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_like(status: int) -> None:
+    """End as the command ended: with its exit status, or by the same signal."""
+    if status < 0:
+        with suppress(OSError):  # nobody handles SIGKILL
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+        status = 128 - status  # a signal that does not end us
+    sys.exit(status)
+
+
+def describe(paths: Sequence[str], not_kept: int) -> str:
+    """What changed, in one line."""
+    shown = ", ".join(os.path.relpath(path) for path in paths[:MAX_SHOWN])
+    more = f" and {len(paths) - MAX_SHOWN} more" if len(paths) > MAX_SHOWN else ""
+    text = f"handhold: changed {shown}{more}; `handhold undo` undoes it." if paths else "handhold: nothing changed."
+    lost = f" {not_kept} changed paths were not kept and cannot be undone; `handhold log --json` names them."
+    return text + (lost if not_kept else "")

@@ -1,0 +1,146 @@
+"""Recording what others change: the calls of an agent's own tools, of an editor, of any program.
+
+It records and undoes; it neither confines nor previews. See `docs/snapshots.md`.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from handhold.backends.files.roots import Root
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.snapshots.recorder import WAIT_SECONDS, Recorded, Recorder
+from handhold.backends.snapshots.recordings import WorkspaceRecording
+from handhold.backends.state.lock import hold_lock
+from handhold.backends.state.sqlite import SqliteStore
+from handhold.backends.state.state_folder import list_states_above
+from handhold.core.errors import Busy, NotRecorded
+from handhold.core.ports.journal import Call
+from handhold.core.ports.recording import Window
+from handhold.logs import log_swallowed
+
+__all__ = ["Recorded", "Snapshots", "Window", "find_recorded_root"]
+
+INLINE_SECONDS = 0.5  # for the baseline, before another process takes over
+POLL_SECONDS = 0.02
+LOCK_FILE = "baseline.lock"  # in the state folder; held by the process that copies
+
+
+class Snapshots:
+    """Records what others change in the first root of a workspace."""
+
+    def __init__(
+        self, files: Workspace, recording: WorkspaceRecording, state: Path, start_copier: Callable[[], None] | None
+    ) -> None:
+        """`start_copier` starts a process that goes on copying; without it, nobody does."""
+        self._root: Root = files.open_roots[0]
+        self._recording = recording
+        self._state = state
+        self._start_copier = start_copier
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._recording.recorder(self._root)
+
+    def begin(self, window: Window) -> Recorded:
+        """Before a call that somebody else makes. Waits for the baseline, at most two seconds."""
+        recorder = self.recorder
+        if objection := self._find_objection():
+            if window.paths is None:
+                raise NotRecorded(self._root.real, objection)
+        elif not self._is_complete(recorder):
+            self._wait_for_baseline(recorder)
+        return recorder.begin(window)
+
+    def end(self, session: str, call_id: str) -> Recorded:
+        """After the call."""
+        return self._finish(self.recorder.end(session, call_id))
+
+    def sweep(self, session: str | None = None) -> Recorded:
+        """Between calls. Closes the windows of a session that never ended; without a session, all of them."""
+        return self._finish(self.recorder.sweep(session))
+
+    def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
+        """Record what was changed at these paths since the last scan as one call."""
+        if not self.recorder.baseline.exists:
+            raise NotRecorded(self._root.real, "there is no baseline, so nobody knows what these files were before")
+        return self._finish(self.recorder.adopt(paths, call))
+
+    def forget(self, path: str = "") -> None:
+        """Remove the baseline, or what it has of a path."""
+        self.recorder.forget(path)
+
+    def complete(self) -> bool:
+        """List and copy everything; False if another process does that already. May take long."""
+        recorder = self.recorder
+        try:
+            with hold_lock(self._state / LOCK_FILE, wait=False):
+                recorder.ingest(until=float("inf"))
+                recorder.remove_unknown_copies()
+                recorder.copy(until=float("inf"))
+        except Busy:
+            return False
+        return True
+
+    # --- the baseline
+
+    def _wait_for_baseline(self, recorder: Recorder) -> None:
+        until = time.monotonic() + WAIT_SECONDS
+        inline = time.monotonic() + INLINE_SECONDS
+        if recorder.ingest(inline) and recorder.copy(inline):
+            return
+        if self._start_copier is None:
+            return
+        self._start_copier()
+        while time.monotonic() < until and not self._is_complete(recorder):
+            time.sleep(POLL_SECONDS)
+
+    def _finish(self, recorded: Recorded) -> Recorded:
+        """What is not copied yet is copied by another process."""
+        recorder = self.recorder
+        if self._start_copier and recorder.baseline.is_scanned and recorder.baseline.due(1):
+            self._start_copier()
+        return recorded
+
+    def _is_complete(self, recorder: Recorder) -> bool:
+        return recorder.baseline.is_scanned and not recorder.baseline.due(1)
+
+    def _find_objection(self) -> str:
+        """Why only edits whose paths are named are recorded in this root; empty if everything is."""
+        root = self._root.real
+        if root == "/":
+            return "it is the whole file system"
+        if root == os.path.realpath(os.path.expanduser("~")):
+            return "it is your home folder"
+        if os.path.realpath(self._state).startswith(self._root.prefix):
+            return "it contains the state of Handhold"
+        return ""
+
+
+def start_copier(root: str, state: Path | None) -> None:
+    """Start a process that completes the baseline of a root. It ends by itself, at once if another one is at it."""
+    command = [sys.executable, "-m", "handhold.cli.copy_baseline", root, *([os.fspath(state)] if state else [])]
+    try:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+    except OSError:
+        log_swallowed()  # the next call tries again
+
+
+def find_recorded_root(folder: Path, state: Path | None) -> Path:
+    """The outermost recorded folder that contains this one; else the folder itself."""
+    for above, place in list_states_above(folder, state):
+        with closing(SqliteStore(place)) as store:
+            if store.baseline(str(above)).exists:
+                return above
+    return folder

@@ -1,0 +1,344 @@
+"""C-94: what others change is recorded around their calls, and undone like our own changes."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from handhold import Target, Toolbox
+from handhold.backends.snapshots import copies
+from handhold.core.errors import NotRecorded
+from handhold.core.policy.rules import Rule
+from handhold.core.ports.recording import Window
+from handhold.snapshots import Recorded, Snapshots
+from tests.faults.trees import Tree, tree
+
+
+class Bed:
+    """A workspace that is recorded, and what an agent's own tools do in it."""
+
+    def __init__(self, folder: Path, **options: object) -> None:
+        self.root = folder / "work"
+        self.root.mkdir()
+        for name in ("a.txt", "b.txt", "c.txt", "sub/deep/d.txt"):
+            self.write(name, f"this is {name}\n")
+        self.state = folder / "state"
+        self.box = Toolbox.open(self.root, state=self.state, session="s", dialect="claude", **options)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def snapshots(self) -> Snapshots:
+        return self.box.snapshots
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text, encoding="utf-8")
+
+    def read(self, name: str) -> str:
+        return (self.root / name).read_text(encoding="utf-8")
+
+    def begin(self, call: str, *paths: str) -> Recorded:
+        named = tuple(str(self.root / path) for path in paths) or None
+        return self.snapshots.begin(Window("s", call, "Bash", paths=named))
+
+    def end(self, call: str) -> Recorded:
+        return self.snapshots.end("s", call)
+
+    def tree(self) -> Tree:
+        return tree(self.root)
+
+    def names(self, paths: tuple[str, ...]) -> set[str]:
+        return {os.path.relpath(path, self.root) for path in paths}
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    bed = Bed(tmp_path)
+    yield bed
+    bed.box.close()
+
+
+def change_everything(bed: Bed) -> None:
+    root = bed.root
+    bed.write("a.txt", "changed")
+    bed.write("new/folder/file", "new")
+    os.chmod(root / "b.txt", 0o755)
+    os.rename(root / "c.txt", root / "moved.txt")
+    shutil.rmtree(root / "sub")
+    os.symlink("a.txt", root / "link")
+    (root / "empty").mkdir()
+
+
+def test_c94_whatever_a_call_of_others_changed_is_undone_and_redone(bed: Bed):
+    os.symlink("b.txt", bed.root / "old-link")
+    bed.begin("one")
+    before = bed.tree()
+    change_everything(bed)
+    os.unlink(bed.root / "old-link")
+    recorded = bed.end("one")
+    after = bed.tree()
+    assert bed.names(recorded.paths) == {
+        *("a.txt", "new", "b.txt", "c.txt", "moved.txt", "sub", "link", "old-link", "empty")
+    }
+    assert not recorded.foreign
+    assert not recorded.not_kept
+    assert bed.box.undo(Target.call("one")).ok
+    assert bed.tree() == before
+    assert bed.box.redo().ok
+    assert bed.tree() == after
+    assert bed.snapshots.sweep() == Recorded(), "an undo of ours is taken for somebody else's change"
+    assert bed.box.store.verify().problem is None
+
+
+def test_c94_an_edit_of_ours_inside_a_window_is_booked_once_and_in_its_place(bed: Bed):
+    bed.begin("one")
+    bed.write("a.txt", "by others\n")
+    assert bed.box.call("Read", {"file_path": str(bed.root / "a.txt")}).ok
+    edit = {"file_path": str(bed.root / "a.txt"), "old_string": "by others", "new_string": "by us"}
+    assert bed.box.call("Edit", edit).ok
+    bed.write("a.txt", "by others again\n")
+    bed.end("one")
+    assert [entry.call.tool for entry in bed.box.log() if entry.changed] == ["Edit", "Bash", "Bash"]
+    assert not bed.box.undo(Target.call("one")).ok, "our edit would be lost"
+    assert bed.box.undo(Target.session()).ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_c94_what_changes_between_calls_is_foreign_and_undone_only_when_asked_for(bed: Bed):
+    bed.begin("one")
+    bed.write("a.txt", "one")
+    bed.end("one")
+    bed.write("a.txt", "by the user")
+    assert bed.names(bed.begin("two").foreign) == {"a.txt"}
+    bed.write("b.txt", "two")
+    bed.end("two")
+    refused = bed.box.undo(Target.session())
+    assert refused.code == "UNDO_CONFLICT"
+    assert refused.data["paths"] == [str(bed.root / "a.txt")]
+    assert bed.read("a.txt") == "by the user"
+    assert bed.box.undo(Target.session(), with_foreign=True).ok
+    assert (bed.read("a.txt"), bed.read("b.txt")) == ("this is a.txt\n", "this is b.txt\n")
+
+
+def test_c94_calls_that_overlap_are_undone_together(bed: Bed):
+    bed.begin("one")
+    bed.write("a.txt", "one")
+    bed.begin("two")
+    bed.write("b.txt", "two")
+    bed.end("one")
+    bed.write("c.txt", "still two")
+    bed.end("two")
+    assert bed.box.undo(Target.call("two")).ok
+    assert [bed.read(f"{name}.txt") for name in "abc"] == [f"this is {name}.txt\n" for name in "abc"]
+
+
+def test_c94_a_call_is_undone_by_its_name_though_its_changes_were_booked_for_another(bed: Bed):
+    bed.begin("one")
+    bed.begin("two")
+    bed.write("a.txt", "two")
+    bed.end("two")
+    bed.end("one")
+    assert bed.box.undo(Target.call("two")).ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_c94_an_edit_owns_only_the_paths_that_it_names(bed: Bed):
+    bed.begin("shell")
+    bed.end("shell")
+    bed.begin("edit", "a.txt")
+    bed.write("a.txt", "edited")
+    bed.write("b.txt", "saved by the user")
+    assert bed.names(bed.end("edit").paths) == {"a.txt"}
+    assert bed.names(bed.snapshots.sweep().foreign) == {"b.txt"}
+    assert bed.box.undo().ok
+    assert (bed.read("a.txt"), bed.read("b.txt")) == ("this is a.txt\n", "saved by the user")
+
+
+def test_c94_a_named_path_is_kept_before_the_first_scan(bed: Bed):
+    bed.begin("edit", "sub/deep/d.txt", "fresh/file")
+    bed.write("sub/deep/d.txt", "edited")
+    bed.write("fresh/file", "new")
+    assert bed.names(bed.end("edit").paths) == {"sub/deep/d.txt", "fresh"}
+    assert bed.box.undo().ok
+    assert bed.read("sub/deep/d.txt") == "this is sub/deep/d.txt\n"
+    assert not (bed.root / "fresh").exists()
+    bed.begin("shell")
+    bed.write("a.txt", "changed")
+    assert bed.names(bed.end("shell").paths) == {"a.txt"}, "the first scan took its own beginning for a change"
+
+
+def test_c94_a_window_that_never_ended_is_closed_by_a_sweep(bed: Bed):
+    bed.begin("lost")
+    bed.write("a.txt", "late")
+    assert bed.names(bed.snapshots.sweep("s").paths) == {"a.txt"}
+    bed.write("b.txt", "by the user")
+    assert bed.names(bed.snapshots.sweep().foreign) == {"b.txt"}
+
+
+def test_c94_what_was_not_kept_is_named_and_the_rest_is_undone(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(copies, "MAX_FILE_BYTES", 1000)
+    bed.write("large", "x" * 2000)
+    bed.write("sub/large", "x" * 2000)
+    bed.begin("one")
+    bed.write("large", "y")
+    bed.write("a.txt", "changed")
+    shutil.rmtree(bed.root / "sub")
+    recorded = bed.end("one")
+    assert bed.names(tuple(recorded.not_kept)) == {"large", "sub/large"}
+    assert bed.box.undo().ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+    assert bed.read("sub/deep/d.txt") == "this is sub/deep/d.txt\n"
+    assert bed.read("large") == "y"
+    bed.begin("two")
+    bed.write("large", "x" * 3000)
+    bed.end("two")
+    bed.begin("three")
+    bed.write("large", "x" * 3001)
+    bed.end("three")
+    assert bed.box.undo(Target.call("three")).code == "NOTHING_TO_UNDO"
+
+
+def test_c94_names_that_were_one_file_become_one_file_again(bed: Bed):
+    os.link(bed.root / "a.txt", bed.root / "second.txt")
+    bed.begin("one")
+    with (bed.root / "a.txt").open("a", encoding="utf-8") as file:
+        file.write("more")
+    bed.end("one")
+    assert bed.box.undo().ok
+    assert bed.read("second.txt") == "this is a.txt\n"
+    assert (bed.root / "a.txt").samefile(bed.root / "second.txt")
+
+
+def test_c94_a_copy_is_never_the_file_itself(bed: Bed):
+    """A name that comes back after an undo must not share its content with the copy of another name."""
+    os.link(bed.root / "a.txt", bed.root / "second.txt")
+    bed.begin("one")
+    os.unlink(bed.root / "second.txt")
+    bed.end("one")
+    assert bed.box.undo().ok
+    with (bed.root / "second.txt").open("r+", encoding="utf-8") as file:
+        file.write("OVER")
+    bed.snapshots.sweep()
+    bed.begin("two")
+    bed.write("a.txt", "changed")
+    bed.end("two")
+    assert bed.box.undo(Target.call("two")).ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_c94_git_status_changes_nothing(bed: Bed):
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", bed.root, "-c", "user.name=x", "-c", "user.email=x@y", *arguments], check=True)
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "one")
+    bed.begin("one")
+    os.utime(bed.root / "a.txt")
+    git("status", "--short")
+    assert bed.end("one") == Recorded()
+    bed.begin("two")
+    bed.write("a.txt", "staged")
+    git("add", "a.txt")
+    assert bed.names(bed.end("two").paths) >= {"a.txt", ".git/index"}
+
+
+def test_c94_a_database_is_undone_as_a_whole_or_not_at_all(bed: Bed):
+    with sqlite3.connect(bed.root / "db") as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE t (x)")
+        database.commit()
+        bed.begin("one")
+        before = {name: (bed.root / name).read_bytes() for name in ("db", "db-wal")}
+        database.execute("INSERT INTO t VALUES (1)")
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        recorded = bed.end("one")
+    assert bed.names(recorded.paths) >= {"db", "db-wal"}
+    assert bed.box.undo().ok
+    assert {name: (bed.root / name).read_bytes() for name in ("db", "db-wal")} == before
+
+
+def test_c94_a_denied_file_is_not_copied_and_a_usable_secret_is(tmp_path: Path):
+    rule = Rule("private", "deny", ["read"], "it is private", ["b.txt"], ["c.txt"], paths=["b.txt"])
+    bed = Bed(tmp_path, rules=[rule])
+    bed.write(".env", "TOKEN=abcdefghijklmnop")
+    bed.begin("one")
+    bed.write("b.txt", "changed")
+    bed.write(".env", "TOKEN=")
+    recorded = bed.end("one")
+    assert recorded.not_kept == {str(bed.root / "b.txt"): copies.DENIED}
+    assert bed.names(recorded.paths) == {".env"}
+    assert bed.box.undo().ok
+    assert bed.read(".env") == "TOKEN=abcdefghijklmnop"
+    bed.box.close()
+
+
+def test_c94_nothing_is_recorded_in_a_home_folder_but_named_edits(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(bed.root))
+    with pytest.raises(NotRecorded, match="home"):
+        bed.begin("shell")
+    bed.begin("edit", "a.txt")
+    bed.write("a.txt", "edited")
+    bed.end("edit")
+    assert bed.box.undo().ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_c94_what_is_forgotten_takes_no_space(bed: Bed):
+    bed.begin("one")
+    bed.write("a.txt", "one")
+    bed.end("one")
+    (kept,) = bed.state.rglob("*.baseline")
+    assert len(list(kept.iterdir())) > 3
+    bed.snapshots.forget()
+    assert [each.name for each in kept.iterdir()] == ["clock"]
+    assert bed.box.undo().ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_c94_scanning_leaves_access_times_alone(bed: Bed):
+    long_ago = time.time() - 10**6
+    paths = [bed.root, *bed.root.rglob("*")]
+    for path in paths:
+        os.utime(path, (long_ago, path.stat().st_mtime))
+    bed.begin("one")
+    bed.end("one")
+    assert {path.stat().st_atime for path in paths} == {long_ago}
+
+
+def test_c94_adopting_records_a_with_block(bed: Bed):
+    with bed.box.adopting("make", tool="make"):
+        bed.write("a.txt", "built")
+    assert bed.box.undo(Target.call("make")).ok
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_c94_a_file_that_nobody_knew_is_not_taken_for_a_new_one(bed: Bed):
+    """Undo would delete it."""
+    bed.begin("edit", "a.txt")
+    bed.write("a.txt", "edited")
+    bed.end("edit")
+    assert bed.box.call("Read", {"file_path": str(bed.root / "b.txt")}).ok
+    edit = {"file_path": str(bed.root / "b.txt"), "old_string": "this", "new_string": "that"}
+    assert bed.box.call("Edit", edit).ok
+    assert [entry.call.tool for entry in bed.box.log() if entry.changed] == ["Bash", "Edit"]
+    assert not [entry for entry in bed.box.log(everyone=True) if entry.call.session == "foreign"]
+
+
+def test_c94_a_command_that_began_before_the_first_scan_was_done_says_so(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("handhold.snapshots.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("handhold.snapshots.INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(bed.snapshots, "_start_copier", lambda: None)
+    bed.begin("early")
+    bed.write("a.txt", "changed")
+    bed.end("early")
+    (entry,) = bed.box.log()
+    assert "first_scan" in entry.call.arguments
+    bed.begin("next")
+    bed.write("b.txt", "changed")
+    assert bed.names(bed.end("next").paths) == {"b.txt"}

@@ -1,0 +1,101 @@
+"""`handhold watch`, `adopt` and `forget`, as a person uses them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HANDHOLD = Path(sys.executable).with_name("handhold")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "work"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("one\n")
+    (folder / "sub/b.txt").write_text("two\n")
+    return folder
+
+
+def handhold(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+        [HANDHOLD, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def test_c94_a_watched_command_ends_as_it_would_and_is_undone(folder: Path):
+    script = "echo out; echo problem >&2; cat; echo changed > a.txt; rm -r sub; exit 3"
+    done = handhold(folder, "watch", "--", "sh", "-c", script, input="given\n")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\ngiven\n", "problem\n")
+    assert handhold(folder, "undo").returncode == 0
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert (folder / "sub/b.txt").read_text() == "two\n"
+
+
+def test_c94_a_watched_command_that_a_signal_ends_ends_us_by_the_same_signal(folder: Path):
+    assert handhold(folder, "watch", "--", "sh", "-c", "echo x > a.txt; kill -KILL $$").returncode == -signal.SIGKILL
+    assert handhold(folder, "undo").returncode == 0
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+def test_c94_a_signal_reaches_the_watched_command(folder: Path):
+    script = "trap 'echo ended > a.txt; exit 7' TERM; touch ready; while :; do sleep 0.1; done"
+    process = subprocess.Popen([HANDHOLD, "watch", "--", "sh", "-c", script], cwd=folder)
+    while not (folder / "ready").exists():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 7
+    assert handhold(folder, "undo").returncode == 0
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert not (folder / "ready").exists()
+
+
+def test_c94_a_command_that_is_not_there_is_told_as_a_shell_tells_it(folder: Path):
+    done = handhold(folder, "watch", "--", "no-such-program")
+    assert done.returncode == 127
+    assert "no-such-program" in done.stderr
+
+
+def test_c94_a_folder_inside_a_recorded_one_has_the_same_journal(folder: Path):
+    handhold(folder, "watch", "--", "true")
+    handhold(folder / "sub", "watch", "--", "sh", "-c", "echo changed > ../a.txt")
+    assert "a.txt" in handhold(folder, "log").stdout
+    assert handhold(folder / "sub", "undo").returncode == 0
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+def test_c94_what_others_changed_is_adopted_by_path(folder: Path):
+    refused = handhold(folder, "adopt", "a.txt")
+    assert refused.returncode == 1
+    assert "NOT_RECORDED" in refused.stderr
+    handhold(folder, "watch", "--", "true")
+    (folder / "a.txt").write_text("by an editor\n")
+    (folder / "sub/b.txt").write_text("this too\n")
+    assert "a.txt" in handhold(folder, "adopt", "a.txt").stdout
+    assert handhold(folder, "undo").returncode == 0
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert (folder / "sub/b.txt").read_text() == "this too\n"
+
+
+def test_c94_what_is_forgotten_is_not_known_any_more(folder: Path):
+    handhold(folder, "watch", "--", "true")
+    assert handhold(folder, "forget").returncode == 0
+    (folder / "a.txt").write_text("by an editor\n")
+    assert "NOT_RECORDED" in handhold(folder, "adopt", "a.txt").stderr
+
+
+def test_c94_a_home_folder_is_not_recorded(folder: Path):
+    done = handhold(folder, "watch", "--", "touch", "x", env={**os.environ, "HOME": str(folder)})
+    assert done.returncode == 1
+    assert "home" in done.stderr
+    assert not (folder / "x").exists()
