@@ -10,12 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handhold.backends.files import linked_names, root_scan
 from handhold.backends.files.directory_tree import DiskTree
-from handhold.backends.files.folder_listing import FolderListing
+from handhold.backends.files.folder_listing import FolderListing, find_names_to_tops
 from handhold.backends.files.hidden_files import HiddenFiles
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
@@ -320,7 +320,26 @@ def test_several_threads_may_ask_at_once(found: Found):
 # --- in known places only
 
 
-ANCHORED = ("a/b", "vault/**", "c/.env", "b/a/*")
+ANCHORED = ("a/b", "vault/**", "vault.d/**", "vault/a/**", "c/.env", "b/a/*")
+TOPS = st.lists(st.lists(st.sampled_from(["a", "a.d", "a-b"]), min_size=1, max_size=3).map("/".join), max_size=6)
+
+
+@example(["a", "a.d", "a/b"])
+@given(TOPS)
+def test_u21_a_folder_that_is_denied_whole_is_always_listed_whole(tops: list[str]):
+    """Whatever other rules are about: names that sort between a folder and what is in it, such as `a.d`."""
+    expected: dict[bytes, set[bytes]] = {}
+    for top in tops:
+        if any(top.startswith(other + "/") for other in tops):
+            continue
+        names = top.encode().split(b"/")
+        for depth, name in enumerate(names):
+            expected.setdefault(b"/".join(names[:depth]), set()).add(name)
+    root = Root.open("/usr", writable=False)
+    try:
+        assert find_names_to_tops(root, [f"/usr/{top}" for top in tops]) == expected
+    finally:
+        root.close()
 
 
 @settings(max_examples=examples(80), deadline=None)

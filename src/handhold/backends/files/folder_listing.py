@@ -41,10 +41,10 @@ def find_names_to_tops(root: Root, tops: Sequence[str] | None) -> dict[bytes, se
     """The names on the way from a root to each of some places below it, by folder; None if one contains the root."""
     if tops is None or any((root.prefix).startswith(top.rstrip("/") + "/") for top in tops):
         return None
-    ways = sorted(os.fsencode(top.removeprefix(root.prefix)) for top in tops if top.startswith(root.prefix))
+    ways = (os.fsencode(top.removeprefix(root.prefix)) for top in tops if top.startswith(root.prefix))
     names: dict[bytes, set[bytes]] = {}
     last = b""
-    for way in ways:
+    for way in sorted(ways, key=lambda way: way.split(b"/")):  # else `a.d` would come between `a` and `a/b`
         if last and way.startswith(last + b"/"):  # a top is listed whole
             continue
         last = way
