@@ -258,6 +258,35 @@ def test_watches_that_nobody_closed_are_removed_by_the_next_call(tmp_path: Path)
 # --- where it is not certain, everything is looked at
 
 
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """Listed once, by stamps that can be trusted, and not yet watched."""
+    monkeypatch.setattr(root_scan, "RACY_NS", 0)
+    top = tmp_path.resolve() / "ws"
+    write(top / "sub/a", "plain\n")
+    time.sleep(0.02)
+    with watched_in(top) as watched:
+        assert watched.names == []
+        yield watched
+
+
+def test_u21_a_file_that_is_created_just_before_its_folder_is_watched_is_found(
+    listed: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    """No event says so, and the folder was listed before."""
+    add = folder_watch.InotifyQueue.add
+
+    def add_later(queue: folder_watch.InotifyQueue, fd: int, watch: folder_watch.FolderWatch, rel_path: bytes) -> int:
+        if rel_path == b"sub":
+            write(listed.top / "sub/.env")
+        return add(queue, fd, watch, rel_path)
+
+    monkeypatch.setattr(folder_watch.InotifyQueue, "add", add_later)
+    for _ in range(2):
+        assert listed.names == ["sub/.env"]
+        assert listed.is_watching
+
+
 def test_g2_events_that_overflow_are_not_needed(watched: Watched):
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 50_000:
