@@ -71,6 +71,15 @@ def read_stamp(top_fd: int, rel_path: bytes) -> FolderStamp | None:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
+def lstat_below(root: Root, rel_path: bytes) -> os.stat_result | None:
+    try:
+        with root.folder as folder:
+            return os.stat(rel_path, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        log_swallowed()
+        return None
+
+
 def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId]) -> Iterator[bytes]:
     """The relative paths of files directly in a folder that have one of these ids."""
     prefix = rel_path + b"/" if rel_path else b""

@@ -200,6 +200,9 @@ class InotifyQueue:
         except (OSError, WatchFailed):
             log_swallowed()
             self._give_up()
+        except BaseException:  # events may have been read and not told
+            self._give_up()
+            raise
 
     def _check_mounts(self) -> None:
         if (mountinfo := read_mountinfo()) != self._mountinfo:
