@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from handhold.backends.files import folder_watch, root_scan
 from handhold.backends.files.hidden_files import HiddenFiles
 from handhold.backends.files.roots import Root
-from tests.backends.files.test_hidden_files import WAYS, is_secret, listings, oracle, step, write
+from handhold.core.errors import SystemFailure
+from tests.backends.files.test_hidden_files import WAYS, is_secret, listings, oracle, out_of_descriptors, step, write
 from tests.backends.shell.forked import as_user
 from tests.counting import system_calls
 from tests.scale import examples, scaled
@@ -342,6 +343,15 @@ def test_u21_watches_that_were_not_all_set_because_of_an_error_are_not_trusted(l
     write(listed.top / "new/.env")
     for _ in range(3):
         assert listed.names == oracle(listed.top) == ["new/.env", "sub/.env"]
+    assert listed.is_watching
+
+
+def test_u21_a_folder_is_watched_or_the_want_of_descriptors_is_reported(listed: Watched):
+    with out_of_descriptors("open_folder", b"sub/"), pytest.raises(SystemFailure):
+        listed.files.paths()
+    for n in range(3):
+        write(listed.top / f"sub/{n}/.env")
+        assert listed.names == oracle(listed.top)
     assert listed.is_watching
 
 

@@ -1,5 +1,6 @@
 """Files that may not be read are found under every name, and found again after any change."""
 
+import errno
 import os
 import subprocess
 import threading
@@ -19,6 +20,7 @@ from handhold.backends.files.folder_listing import FolderListing, find_names_to_
 from handhold.backends.files.hidden_files import HiddenFiles
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
+from handhold.core.errors import SystemFailure
 from handhold.core.policy.path_patterns import PathPatterns, find_fixed_tops
 from tests.backends.files.opening import NoContents
 from tests.backends.shell.forked import as_user
@@ -188,6 +190,31 @@ def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, 
     assert found.names == ["deep/er/old", "other/.env"]
     os.unlink(found.top / "other/.env")
     assert found.names == []
+
+
+def test_u21_another_name_is_found_or_the_want_of_descriptors_is_reported(found: Found):
+    (found.top / "sub").mkdir()
+    os.link(write(found.top / ".env"), found.top / "sub/second")
+    for nth in (1, 2):  # to list the folder, and to search it for other names
+        with out_of_descriptors("iter_entries", b"sub/", nth), pytest.raises(SystemFailure):
+            found.files.paths()
+        assert found.names == [".env", "sub/second"]
+
+
+@contextmanager
+def out_of_descriptors(function: str, where: bytes, nth: int = 1) -> Iterator[None]:
+    """At the nth call of a function of DiskTree for this folder."""
+    real, calls = getattr(DiskTree, function), list[bytes]()
+
+    def fail_once(tree: DiskTree, rel_path: bytes) -> object:
+        calls.append(rel_path)
+        if rel_path == where and calls.count(where) == nth:
+            raise OSError(errno.EMFILE, "too many open files")
+        return real(tree, rel_path)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DiskTree, function, fail_once)
+        yield
 
 
 # --- after a change

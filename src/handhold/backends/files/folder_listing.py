@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from handhold.backends.descriptor_pool import raise_if_exhausted
 from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
@@ -86,7 +87,8 @@ def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId
     try:
         folder = tree.open_folder(prefix)
         names = [name for name, kind in tree.iter_entries(prefix) if kind == "file"]
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error, os.fsdecode(rel_path))
         log_swallowed()
         return
     for name in names:

@@ -11,6 +11,7 @@ from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 from weakref import finalize
 
+from handhold.backends.descriptor_pool import raise_if_exhausted
 from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.folder_listing import (
     FileId,
@@ -199,7 +200,8 @@ class RootScan:
         try:
             found = os.fstat(tree.open_folder(folder_prefix))
             entries = list(self._iter_entries(tree, rel_path, folder_prefix))
-        except OSError:
+        except OSError as error:
+            raise_if_exhausted(error, self.to_place(rel_path))
             log_swallowed()
             return FolderListing(None, is_stable=False, is_unreadable=self._is_ours(rel_path))
         stamp = (found.st_dev, found.st_ino, found.st_ctime_ns)
@@ -256,7 +258,8 @@ class RootScan:
 
         try:
             found = self._watch.add(rel_path, tree.open_folder(rel_path + b"/" if rel_path else b""))
-        except OSError:  # it cannot be listed either
+        except OSError as error:  # it cannot be listed either
+            raise_if_exhausted(error, self.to_place(rel_path))
             log_swallowed()
         except WatchFailed:
             log_swallowed()
