@@ -131,7 +131,7 @@ class StagingArea:
             commands = os.listdir(self._open_folder)
         except FileNotFoundError:
             return
-        self._sweep([command for command in commands if not self._is_locked(self._open_path(command))], needed)
+        self._sweep(commands, needed)
 
     def sweep(self, needed: NeededSlots) -> None:
         """Remove everything that is neither in use by a command nor needed by the journal. Looks at all of it."""
@@ -139,20 +139,20 @@ class StagingArea:
         commands = [name for name in names if name != LOCK_FILE and not name.startswith(REMOVING_PREFIX)]
         self._remove_marked([name for name in names if name.startswith(REMOVING_PREFIX)])
         self.sweep_abandoned(needed)
-        unknown = {*commands}.difference(needed(commands))  # by far the most are needed
-        self._sweep([command for command in unknown if not self._is_in_use(command)], needed)
+        self._sweep({*commands}.difference(needed(commands)), needed)  # by far the most are needed
 
     def _sweep(self, commands: Collection[str], needed: NeededSlots) -> None:
-        """`commands` were not in use. Those that were handed over to the journal meanwhile are needed now."""
+        """Remove those of `commands` that are not in use, nor needed since they were handed over to the journal."""
         if not commands:
             return
-        with translate_os_errors(self.folder), self._exclusive():
-            gone = {*commands}.difference(needed(commands))
+        with translate_os_errors(self.folder), self._exclusive():  # else one that is being created looks abandoned
+            unused = [command for command in commands if not self._is_in_use(command)]
+            gone = {*unused}.difference(needed(unused))
             for command in gone:
                 if not os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
                     self._mark_for_removal(command)
         self._remove_marked([REMOVING_PREFIX + command for command in gone])
-        for command in commands:
+        for command in unused:
             with suppress(FileNotFoundError):
                 os.unlink(self._open_path(command))
 
@@ -167,6 +167,7 @@ class StagingArea:
             self._unlock(command)  # what is left of it is swept
 
     def _is_in_use(self, command: str) -> bool:
+        """Call it with the area locked: it locks the command for a moment, so its creator could not."""
         # In earlier versions, the lock was in the command's own folder.
         return any(map(self._is_locked, (self._open_path(command), self.path(f"{command}/{LOCK_FILE}"))))
 
