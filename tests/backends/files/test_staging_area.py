@@ -2,14 +2,17 @@
 
 import fcntl
 import os
+import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 from handhold.backends.files import staging_area
 from handhold.backends.files.staging_area import OPEN_SUFFIX, StagingArea
+from tests.backends.state.test_lock_queue import fork
 from tests.scale import scaled
 
 
@@ -63,3 +66,59 @@ def test_c92_commands_are_created_while_others_sweep(area: StagingArea):
         stop.set()
         for thread in sweepers:
             thread.join()
+
+
+# --- forks
+
+
+@pytest.mark.parametrize("end", [StagingArea.close, StagingArea.release, StagingArea.drop])
+def test_c92_a_forked_child_ends_no_command_of_its_parent(area: StagingArea, end: Callable[..., None]):
+    command = area.create_folder()
+    child = fork(lambda: area.close() if end is StagingArea.close else end(area, command))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    StagingArea(area.folder).sweep_abandoned(lambda _: ())
+    assert os.path.isdir(area.path(command))
+    assert os.listdir(area.folder + OPEN_SUFFIX) == [command]
+
+
+def test_a_forked_child_keeps_no_lock_of_its_parent(area: StagingArea):
+    """Though it has copies of all descriptors, and outlives its parent."""
+    living, is_done = os.pipe()
+    forked, is_forked = os.pipe()
+
+    def live_on() -> None:
+        os.write(is_forked, b".")
+        os.read(living, 1)
+
+    def parent() -> None:
+        area.create_folder()
+        fork(live_on)
+
+    os.waitpid(fork(parent), 0)
+    os.read(forked, 1)
+    try:
+        assert len(os.listdir(area.folder + OPEN_SUFFIX)) == 1
+        area.sweep_abandoned(lambda _: ())
+        assert os.listdir(area.folder + OPEN_SUFFIX) == []
+    finally:
+        os.write(is_done, b".")
+
+
+def test_an_area_that_was_locked_at_a_fork_is_not_locked_for_the_childs_life(area: StagingArea):
+    StagingArea(area.folder).create_folder()
+    children = list[int]()
+
+    def fork_meanwhile(_: object) -> Collection[str]:
+        children.append(fork(lambda: time.sleep(50)))
+        return ()
+
+    area.sweep_abandoned(fork_meanwhile)
+    creating = threading.Thread(target=area.create_folder)
+    creating.start()
+    creating.join(5)
+    is_stuck = creating.is_alive()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    creating.join()
+    assert (len(children), is_stuck) == (1, False)

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.state.lock_queue import LockDescriptors
 from handhold.logs import log_swallowed, suppress_and_log
 
 LOCK_FILE = "lock"
@@ -33,6 +34,8 @@ NeededSlots = Callable[[Collection[str]], Collection[str]]  # which of these com
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_descriptors = LockDescriptors()
 
 
 class StagingRoot(Protocol):
@@ -48,7 +51,7 @@ class StagingArea:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._open_folder = folder + OPEN_SUFFIX
-        self._locks: dict[str, int] = {}  # of commands in progress
+        self._locks_by_process: dict[int, dict[str, int]] = {}
 
     @classmethod
     def for_root(cls, root: StagingRoot, state: Path, others: Sequence[StagingRoot] = ()) -> "StagingArea | None":
@@ -75,16 +78,21 @@ class StagingArea:
         with translate_os_errors(self.folder), self._exclusive():
             with suppress(FileExistsError):
                 os.mkdir(self._open_folder, 0o700)
-            lock = os.open(self._open_path(command), LOCK_FLAGS, 0o600)
+            lock = _descriptors.add(os.open(self._open_path(command), LOCK_FLAGS, 0o600))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.mkdir(self.path(command), 0o700)
             except BaseException:
                 os.unlink(self._open_path(command))
-                os.close(lock)
+                _descriptors.close(lock)
                 raise
         self._locks[command] = lock
         return command
+
+    @property
+    def _locks(self) -> dict[str, int]:
+        """The locks of this process's commands in progress. A forked child has none of its parent's."""
+        return self._locks_by_process.setdefault(os.getpid(), {})
 
     def _open_path(self, command: str) -> str:
         return os.path.join(self._open_folder, command)
@@ -108,10 +116,7 @@ class StagingArea:
             self._unlock(command)
 
     def _unlock(self, command: str) -> None:
-        lock = self._locks.pop(command)
-        with suppress_and_log(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the lock, too
-        os.close(lock)
+        _descriptors.unlock(self._locks.pop(command))
 
     def drop(self, command: str) -> None:
         """Discard a command's slots, unless a commit took them over."""
@@ -206,12 +211,12 @@ class StagingArea:
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:
-        lock = os.open(self.path(LOCK_FILE), LOCK_FLAGS, 0o600)
+        lock = _descriptors.add(os.open(self.path(LOCK_FILE), LOCK_FLAGS, 0o600))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)
+            _descriptors.unlock(lock)
 
 
 class RemovalBudget:
