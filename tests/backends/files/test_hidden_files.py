@@ -438,6 +438,30 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
         files.close()
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("who", ["ourselves"], indirect=True)  # only root mounts
+def test_u21_a_name_that_is_mounted_twice_is_one_name(place: Path, who: str):
+    top = place / "ws"
+    for name in ("a/f", "c/g", "c/mounted", "conf/.env"):
+        write(top / name)
+    for name in ("b", "conf2"):
+        (top / name).mkdir()
+    for name in ("a/f", "c/g"):
+        os.link(top / name, place / f"outside-{name[-1]}")
+    os.link(top / "conf/.env", top / "second")
+
+    def work() -> None:
+        for source, target in (("a", "b"), ("c/g", "c/mounted"), ("conf", "conf2")):
+            subprocess.run(["mount", "--bind", top / source, top / target], check=True)
+        files = Workspace([top], NoContents())
+        assert [files.has_outside_link(name) for name in ("a/f", "b/f", "c/g", "c/mounted")] == [True] * 4
+        files.close()
+        with found_in(top) as found:
+            assert found.names == ["conf/.env", "conf2/.env", "second"]
+
+    as_user(who, work, first=lambda: None)
+
+
 def test_g4_names_that_were_found_are_not_searched_again(tmp_path: Path):
     top = tmp_path.resolve() / "ws"
     for n in range(40):
