@@ -530,6 +530,23 @@ def test_a_folder_is_hidden_with_all_that_is_in_it(who: str, place: Path):  # no
     as_user(who, work)
 
 
+def test_u21_a_folder_is_hidden_though_other_rules_are_about_part_of_it_and_a_similar_name(tmp_path: Path):
+    patterns = ("conf/**", "conf.d/**", "conf/keys/**")
+    rules = [
+        Rule(
+            name=pattern, verdict=Verdict.DENY, verbs=(Verb.READ,), paths=(pattern,), because="closed",
+            covers=(pattern.replace("**", "a"),), does_not_cover=("sub",),
+        )
+        for pattern in patterns
+    ]  # fmt: skip
+    _, denied = desks(tmp_path.resolve())
+    with denied.box(rules=rules) as box:
+        reply = box.call("bash", {"command": "cat conf/*; cat twin.txt; grep -r KEY"})
+        assert not shows(reply)
+        assert "harmless" not in reply.text  # of conf/other.txt; a secret might only be redacted
+        assert reply.data["sandbox"]["hidden"] == ("conf/other.txt", SECRET, "twin.txt")
+
+
 def test_what_comes_later_is_hidden_from_the_next_command(tmp_path: Path):
     _, denied = desks(tmp_path.resolve())
     os.unlink(denied.ws / SECRET)

@@ -213,6 +213,11 @@ def to_exhausted_error(error: OSError, path: str) -> SystemFailure:
     return SystemFailure(path, f"{errno.errorcode[error.errno or errno.EMFILE]}: {error.strerror}")
 
 
+def raise_if_exhausted(error: OSError, path: str) -> None:
+    if error.errno in EXHAUSTED_ERRNOS:
+        raise to_exhausted_error(error, path) from error
+
+
 def find_exhaustion(descriptors: int) -> OSError | None:
     """The error if the process cannot open this many more descriptors. For libraries that do not say why they fail."""
     opened: list[int] = []

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from handhold.backends.files import folder_watch, root_scan
 from handhold.backends.files.hidden_files import HiddenFiles
 from handhold.backends.files.roots import Root
-from tests.backends.files.test_hidden_files import WAYS, is_secret, listings, oracle, step, write
+from handhold.core.errors import SystemFailure
+from tests.backends.files.test_hidden_files import WAYS, is_secret, listings, oracle, out_of_descriptors, step, write
 from tests.backends.shell.forked import as_user
 from tests.counting import system_calls
 from tests.scale import examples, scaled
@@ -69,6 +70,15 @@ def watched_in(top: Path) -> Iterator[Watched]:
     finally:
         watched.close()
         assert folder_watch._queue is None  # pyright: ignore[reportPrivateUsage]
+
+
+@contextmanager
+def watched_in_addition(top: Path) -> Iterator[Watched]:
+    watched = Watched(top.resolve())
+    try:
+        yield watched
+    finally:
+        watched.close()
 
 
 @pytest.fixture
@@ -256,6 +266,108 @@ def test_watches_that_nobody_closed_are_removed_by_the_next_call(tmp_path: Path)
 
 
 # --- where it is not certain, everything is looked at
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """Listed once, by stamps that can be trusted, and not yet watched."""
+    monkeypatch.setattr(root_scan, "RACY_NS", 0)
+    top = tmp_path.resolve() / "ws"
+    write(top / "sub/a", "plain\n")
+    time.sleep(0.02)
+    with watched_in(top) as watched:
+        assert watched.names == []
+        yield watched
+
+
+def test_u21_a_file_that_is_created_just_before_its_folder_is_watched_is_found(
+    listed: Watched, monkeypatch: pytest.MonkeyPatch
+):
+    """No event says so, and the folder was listed before."""
+    add = folder_watch.InotifyQueue.add
+
+    def add_later(queue: folder_watch.InotifyQueue, fd: int, watch: folder_watch.FolderWatch, rel_path: bytes) -> int:
+        if rel_path == b"sub":
+            write(listed.top / "sub/.env")
+        return add(queue, fd, watch, rel_path)
+
+    monkeypatch.setattr(folder_watch.InotifyQueue, "add", add_later)
+    for _ in range(2):
+        assert listed.names == ["sub/.env"]
+        assert listed.is_watching
+
+
+FAILING = ["open_tree", "_list_folder", "_summarize"]
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def failing_once(what: str) -> Iterator[None]:
+    """As if the user interrupted it there."""
+    with pytest.MonkeyPatch.context() as patched:
+        owner = root_scan if what == "open_tree" else root_scan.RootScan
+
+        def fail(*_: object) -> None:
+            patched.undo()
+            raise KeyboardInterrupt
+
+        patched.setattr(owner, what, fail)
+        yield
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_u21_changes_that_were_not_listed_because_of_an_error_are_listed_next(
+    listed: Watched, monkeypatch: pytest.MonkeyPatch, what: str
+):
+    monkeypatch.setattr(root_scan, "WATCH_RETRY_SECONDS", 10.0)  # so that stamps are compared
+    listed.start()
+    write(listed.top / "sub/.env")
+    write(listed.top / "new/.env")
+    time.sleep(0.02)  # so that a new listing can be trusted
+    with failing_once(what), pytest.raises(KeyboardInterrupt):
+        listed.files.paths()
+    for _ in range(3):
+        assert listed.names == oracle(listed.top) == ["new/.env", "sub/.env"]
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_u21_watches_that_were_not_all_set_because_of_an_error_are_not_trusted(listed: Watched, what: str):
+    write(listed.top / "new/a")
+    time.sleep(0.02)
+    with failing_once(what), pytest.raises(KeyboardInterrupt):
+        listed.files.paths()
+    write(listed.top / "sub/.env")
+    write(listed.top / "new/.env")
+    for _ in range(3):
+        assert listed.names == oracle(listed.top) == ["new/.env", "sub/.env"]
+    assert listed.is_watching
+
+
+def test_u21_a_folder_is_watched_or_the_want_of_descriptors_is_reported(listed: Watched):
+    with out_of_descriptors("open_folder", b"sub/"), pytest.raises(SystemFailure):
+        listed.files.paths()
+    for n in range(3):
+        write(listed.top / f"sub/{n}/.env")
+        assert listed.names == oracle(listed.top)
+    assert listed.is_watching
+
+
+def test_u21_events_that_were_read_and_not_told_because_of_an_error_are_lost_to_nobody(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """All roots have one queue."""
+    write(tmp_path / "other/.env")
+    with watched_in_addition(tmp_path / "other") as other:
+        other.start()
+        write(tmp_path / "other/a/.env")
+        with monkeypatch.context() as patched:
+            patched.setattr(folder_watch, "parse_events", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                watched.files.paths()
+        assert other.names == [".env", "a/.env"]
 
 
 def test_g2_events_that_overflow_are_not_needed(watched: Watched):

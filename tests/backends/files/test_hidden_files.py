@@ -1,5 +1,6 @@
 """Files that may not be read are found under every name, and found again after any change."""
 
+import errno
 import os
 import subprocess
 import threading
@@ -10,15 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handhold.backends.files import linked_names, root_scan
 from handhold.backends.files.directory_tree import DiskTree
-from handhold.backends.files.folder_listing import FolderListing
+from handhold.backends.files.folder_listing import FolderListing, find_names_to_tops
 from handhold.backends.files.hidden_files import HiddenFiles
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
+from handhold.core.errors import SystemFailure
 from handhold.core.policy.path_patterns import PathPatterns, find_fixed_tops
 from tests.backends.files.opening import NoContents
 from tests.backends.shell.forked import as_user
@@ -190,6 +192,31 @@ def test_a_name_that_makes_an_old_file_a_secret_hides_the_old_one(found: Found, 
     assert found.names == []
 
 
+def test_u21_another_name_is_found_or_the_want_of_descriptors_is_reported(found: Found):
+    (found.top / "sub").mkdir()
+    os.link(write(found.top / ".env"), found.top / "sub/second")
+    for nth in (1, 2):  # to list the folder, and to search it for other names
+        with out_of_descriptors("iter_entries", b"sub/", nth), pytest.raises(SystemFailure):
+            found.files.paths()
+        assert found.names == [".env", "sub/second"]
+
+
+@contextmanager
+def out_of_descriptors(function: str, where: bytes, nth: int = 1) -> Iterator[None]:
+    """At the nth call of a function of DiskTree for this folder."""
+    real, calls = getattr(DiskTree, function), list[bytes]()
+
+    def fail_once(tree: DiskTree, rel_path: bytes) -> object:
+        calls.append(rel_path)
+        if rel_path == where and calls.count(where) == nth:
+            raise OSError(errno.EMFILE, "too many open files")
+        return real(tree, rel_path)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DiskTree, function, fail_once)
+        yield
+
+
 # --- after a change
 
 
@@ -320,7 +347,26 @@ def test_several_threads_may_ask_at_once(found: Found):
 # --- in known places only
 
 
-ANCHORED = ("a/b", "vault/**", "c/.env", "b/a/*")
+ANCHORED = ("a/b", "vault/**", "vault.d/**", "vault/a/**", "c/.env", "b/a/*")
+TOPS = st.lists(st.lists(st.sampled_from(["a", "a.d", "a-b"]), min_size=1, max_size=3).map("/".join), max_size=6)
+
+
+@example(["a", "a.d", "a/b"])
+@given(TOPS)
+def test_u21_a_folder_that_is_denied_whole_is_always_listed_whole(tops: list[str]):
+    """Whatever other rules are about: names that sort between a folder and what is in it, such as `a.d`."""
+    expected: dict[bytes, set[bytes]] = {}
+    for top in tops:
+        if any(top.startswith(other + "/") for other in tops):
+            continue
+        names = top.encode().split(b"/")
+        for depth, name in enumerate(names):
+            expected.setdefault(b"/".join(names[:depth]), set()).add(name)
+    root = Root.open("/usr", writable=False)
+    try:
+        assert find_names_to_tops(root, [f"/usr/{top}" for top in tops]) == expected
+    finally:
+        root.close()
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -390,6 +436,30 @@ def test_a_name_outside_the_roots_is_told_from_one_inside(tmp_path: Path):
         assert not files.has_outside_link("not there")
     finally:
         files.close()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("who", ["ourselves"], indirect=True)  # only root mounts
+def test_u21_a_name_that_is_mounted_twice_is_one_name(place: Path, who: str):
+    top = place / "ws"
+    for name in ("a/f", "c/g", "c/mounted", "conf/.env"):
+        write(top / name)
+    for name in ("b", "conf2"):
+        (top / name).mkdir()
+    for name in ("a/f", "c/g"):
+        os.link(top / name, place / f"outside-{name[-1]}")
+    os.link(top / "conf/.env", top / "second")
+
+    def work() -> None:
+        for source, target in (("a", "b"), ("c/g", "c/mounted"), ("conf", "conf2")):
+            subprocess.run(["mount", "--bind", top / source, top / target], check=True)
+        files = Workspace([top], NoContents())
+        assert [files.has_outside_link(name) for name in ("a/f", "b/f", "c/g", "c/mounted")] == [True] * 4
+        files.close()
+        with found_in(top) as found:
+            assert found.names == ["conf/.env", "conf2/.env", "second"]
+
+    as_user(who, work, first=lambda: None)
 
 
 def test_g4_names_that_were_found_are_not_searched_again(tmp_path: Path):

@@ -168,15 +168,23 @@ def test_a_full_or_unfit_queue_only_costs_the_order(tmp_path: Path):
 
 
 @needs_queue
-def test_the_numbers_start_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_g3_the_numbers_start_again_only_when_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Who has an old, high number would wait for everybody who comes later."""
     monkeypatch.setattr(lock_queue, "MAX_QUEUE_BYTES", 3)
     path, order, children = tmp_path / "lock", tmp_path / "order", list[int]()
+    queue = tmp_path / f"lock{QUEUE_SUFFIX}"
     with hold_lock(path, wait=True):
-        for n in range(12):
+        for n in range(8):
             children.append(fork(lambda n=n: append(path, order, str(n))))
-    assert [ended(child) for child in children] == [0] * 12
-    assert sorted(map(int, order.read_text().split())) == list(range(12))
-    assert (tmp_path / f"lock{QUEUE_SUFFIX}").stat().st_size <= 4
+            until(lambda n=n: waiting(path) == n + 1)
+    assert [ended(child) for child in children] == [0] * 8
+    assert order.read_text().split() == [str(n) for n in range(8)]
+    assert queue.stat().st_size == 8
+    with hold_lock(path, wait=True):
+        last = fork(lambda: append(path, order, "last"))
+        until(lambda: waiting(path) == 1)
+        assert queue.stat().st_size == 1
+    assert ended(last) == 0
 
 
 def test_who_waits_says_so_after_a_second(

@@ -3,16 +3,18 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handhold.backends.state import database, lock
+from handhold.backends.state import contents, database, lock
 from handhold.backends.state.schema import JOURNAL_TABLES, MIGRATIONS, SCHEMA_VERSION
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import Busy, NoSpace, StateDamaged, SystemFailure
@@ -397,6 +399,35 @@ def test_a_full_disk_leaves_the_journal_as_it_was(folder: Path):
         with pytest.raises(NoSpace):
             store.begin(Call("s", "t", "c", "Write", noise(1, 100_000).hex(), "claude"))
         assert len(store.entries()) == 1
+
+
+def test_a_read_of_another_thread_does_not_disturb_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A read notes what was used, and the next write records it."""
+    monkeypatch.setattr(contents, "BATCH_SIZE", 1)
+    reading, writing = threading.Event(), threading.Event()
+
+    class SlowSet(set[bytes]):
+        def add(self, key: bytes) -> None:
+            reading.set()
+            writing.wait(0.5)
+            super().add(key)
+
+    with closing(SqliteStore(tmp_path)) as store:
+        store.keep([b"one", b"two", b"three"])
+        store._contents._touched = SlowSet(bytes.fromhex(digest(data)) for data in (b"one", b"two"))
+        reader = threading.Thread(target=store.get, args=(digest(b"three"),))
+        touch = contents.BoundedContents._touch
+
+        def touch_meanwhile(self: contents.BoundedContents, *args: Any) -> None:
+            writing.set()
+            reader.join()
+            touch(self, *args)
+
+        monkeypatch.setattr(contents.BoundedContents, "_touch", touch_meanwhile)
+        reader.start()
+        assert reading.wait(10)
+        store.keep([b"four"])
+        assert store.get(digest(b"four")) == b"four"
 
 
 # --- size

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from handhold.backends.descriptor_pool import raise_if_exhausted
 from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
@@ -41,10 +42,10 @@ def find_names_to_tops(root: Root, tops: Sequence[str] | None) -> dict[bytes, se
     """The names on the way from a root to each of some places below it, by folder; None if one contains the root."""
     if tops is None or any((root.prefix).startswith(top.rstrip("/") + "/") for top in tops):
         return None
-    ways = sorted(os.fsencode(top.removeprefix(root.prefix)) for top in tops if top.startswith(root.prefix))
+    ways = (os.fsencode(top.removeprefix(root.prefix)) for top in tops if top.startswith(root.prefix))
     names: dict[bytes, set[bytes]] = {}
     last = b""
-    for way in ways:
+    for way in sorted(ways, key=lambda way: way.split(b"/")):  # else `a.d` would come between `a` and `a/b`
         if last and way.startswith(last + b"/"):  # a top is listed whole
             continue
         last = way
@@ -71,13 +72,23 @@ def read_stamp(top_fd: int, rel_path: bytes) -> FolderStamp | None:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
+def lstat_below(root: Root, rel_path: bytes) -> os.stat_result | None:
+    try:
+        with root.folder as folder:
+            return os.stat(rel_path, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        log_swallowed()
+        return None
+
+
 def find_files_by_id(tree: DiskTree, rel_path: bytes, file_ids: frozenset[FileId]) -> Iterator[bytes]:
     """The relative paths of files directly in a folder that have one of these ids."""
     prefix = rel_path + b"/" if rel_path else b""
     try:
         folder = tree.open_folder(prefix)
         names = [name for name, kind in tree.iter_entries(prefix) if kind == "file"]
-    except OSError:
+    except OSError as error:
+        raise_if_exhausted(error, os.fsdecode(rel_path))
         log_swallowed()
         return
     for name in names:

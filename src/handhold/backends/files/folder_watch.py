@@ -5,7 +5,7 @@ change that was complete when it began to read: no thread collects events, and n
 trusted only if nothing can be missing from it:
 
 - All folders are on the root's own file system, of a kind that only this kernel changes.
-- A folder is watched before it is listed.
+- A folder is watched before it is listed, or its stamp compared with that of an earlier listing.
 - The queue has not overflowed, it is the one with our watches, and it has an event that we have just caused ourselves.
   So a descriptor that was closed or replaced, by whomever, is noticed.
 - This process set the watches: after a fork, parent and child would read each other's events.
@@ -63,7 +63,10 @@ class FolderWatch:
         self._is_lost = False
 
     def add(self, rel_path: bytes, fd: int) -> os.stat_result:
-        """Watch an open folder. Raise WatchFailed if it cannot be watched, or is on another file system."""
+        """Watch an open folder. Raise WatchFailed if it cannot be watched, or is on another file system.
+
+        Return its status from after that: every later change causes an event.
+        """
         status = os.fstat(fd)
         if status.st_dev != self._root.device:
             raise WatchFailed("a folder is on another file system")
@@ -77,7 +80,7 @@ class FolderWatch:
                 self._watched[rel_path] = self._queue.add(fd, self, rel_path), status.st_ino
             except OSError as error:
                 raise WatchFailed(str(error)) from error
-        return status
+        return os.fstat(fd)
 
     def is_watching(self, rel_path: bytes, inode: int) -> bool:
         """Whether it is this folder that is watched under its path."""
@@ -197,6 +200,9 @@ class InotifyQueue:
         except (OSError, WatchFailed):
             log_swallowed()
             self._give_up()
+        except BaseException:  # events may have been read and not told
+            self._give_up()
+            raise
 
     def _check_mounts(self) -> None:
         if (mountinfo := read_mountinfo()) != self._mountinfo:

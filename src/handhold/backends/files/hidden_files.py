@@ -18,7 +18,7 @@ from time import monotonic
 from weakref import WeakSet
 
 from handhold.backends.files.folder_listing import FileId
-from handhold.backends.files.linked_names import drop_nested_roots
+from handhold.backends.files.linked_names import drop_nested_roots, find_mount_point, read_mount_points
 from handhold.backends.files.root_scan import DenyCheck, RootScan
 from handhold.backends.files.roots import Root
 from handhold.logs import suppress_and_log
@@ -87,10 +87,12 @@ class HiddenFiles:
             yield
 
     def _find_ids_of_unknown_names(self) -> frozenset[FileId]:
-        """The denied files that have more names than denied ones."""
-        linked = [(file_id, count) for scan in self._scans for file_id, _, count in scan.iter_hard_linked()]
-        denied_names = Counter(file_id for file_id, _ in linked)
-        return frozenset(file_id for file_id, count in linked if denied_names[file_id] < count)
+        """The denied files that have more names than denied ones on the same mount."""
+        linked = [each for scan in self._scans for each in scan.iter_hard_linked()]
+        points = read_mount_points() if linked else ()
+        names = [(file_id, find_mount_point(place, points), count) for file_id, place, count in linked]
+        denied_names = Counter(names)
+        return frozenset(name[0] for name in names if denied_names[name] < name[2])
 
     def read_outside(self, place: str, count: int) -> Iterator[tuple[str, bytes]]:
         """The first bytes of a file outside the roots, or of the first files in a folder, with their names."""

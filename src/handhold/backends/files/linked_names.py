@@ -1,11 +1,16 @@
-"""Whether a file has a name outside the roots: writing to it in place would change it there, too."""
+"""Whether a file has a name outside the roots: writing to it in place would change it there, too.
+
+What is mounted in two places shows each name twice. So only the names on one mount are counted.
+"""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 
 from handhold.backends.files.folder_listing import FileId, find_files_by_id, open_tree
+from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
+from handhold.backends.mounts import MOUNTINFO_PATH, list_mounts
 from handhold.core.facts import FileStat
 from handhold.core.text.path_escaping import unescape_ambiguous
 from handhold.logs import log_swallowed
@@ -22,14 +27,22 @@ class LinkedNames:
         self._known: dict[FileId, tuple[int, list[str]]] = {}  # how many names a file has, and those found
 
     def has_outside_name(self, status: FileStat) -> bool:
-        """Whether a file has a name that is not below the roots."""
+        """Whether a file has a name that is not below the roots, or is on another mount."""
         count, file_id = status.link_count, (status.identity.device, status.identity.inode)
         if count == 1:
             return False
+        place, points = unescape_ambiguous(status.path), read_mount_points()
+        mount = find_mount_point(place, points)
+
+        def is_name(name: str) -> bool:
+            return find_mount_point(name, points) == mount
+
         known_count, names = self._known.get(file_id, (0, []))
         # If one name was outside, it is taken to be there still: at worst a person is asked once more.
-        if known_count != count or (len(names) == count and not all(_has_id(name, file_id) for name in names)):
-            names = list(islice(self._search(unescape_ambiguous(status.path), file_id), count))
+        if known_count != count or (
+            len(names) == count and not all(is_name(name) and _has_id(name, file_id) for name in names)
+        ):
+            names = list(islice(filter(is_name, self._search(place, file_id)), count))
             if len(self._known) >= MAX_KNOWN_FILES:
                 self._known.clear()
             self._known[file_id] = count, names
@@ -68,6 +81,18 @@ def _has_id(name: str, file_id: FileId) -> bool:
         log_swallowed()
         return False
     return (status.st_dev, status.st_ino) == file_id
+
+
+def read_mount_points() -> frozenset[str]:
+    with translate_os_errors(MOUNTINFO_PATH):
+        return frozenset(point for point, _ in list_mounts())
+
+
+def find_mount_point(place: str, points: Container[str]) -> str:
+    """The mount that a place is on."""
+    while place not in points and place != "/":
+        place = os.path.dirname(place)
+    return place
 
 
 def drop_nested_roots(roots: Sequence[Root]) -> list[Root]:

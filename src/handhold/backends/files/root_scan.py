@@ -11,6 +11,7 @@ from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 from weakref import finalize
 
+from handhold.backends.descriptor_pool import raise_if_exhausted
 from handhold.backends.files.directory_tree import DiskTree, EntryKind
 from handhold.backends.files.folder_listing import (
     FileId,
@@ -19,6 +20,7 @@ from handhold.backends.files.folder_listing import (
     find_files_by_id,
     find_names_to_tops,
     look_up_entries,
+    lstat_below,
     open_tree,
     read_stamp,
 )
@@ -89,6 +91,16 @@ class RootScan:
         """List new and changed folders, forget removed ones. Raise TimeoutError if it takes longer."""
         if self._names_by_folder == {}:
             return
+        try:
+            self._refresh(until)
+        except BaseException:
+            # Changes may have been taken and not listed, or folders not be watched: the next call looks at all of them.
+            self._listings, self._partial = {}, self._partial or self._listings
+            if self._watch:
+                self._stop_watching()
+            raise
+
+    def _refresh(self, until: float | None) -> None:
         excluded = [os.fsencode(each.removeprefix(self._root.prefix)) for each in self._list_excluded()]
         if excluded != self._excluded:
             self.close()
@@ -188,7 +200,8 @@ class RootScan:
         try:
             found = os.fstat(tree.open_folder(folder_prefix))
             entries = list(self._iter_entries(tree, rel_path, folder_prefix))
-        except OSError:
+        except OSError as error:
+            raise_if_exhausted(error, self.to_place(rel_path))
             log_swallowed()
             return FolderListing(None, is_stable=False, is_unreadable=self._is_ours(rel_path))
         stamp = (found.st_dev, found.st_ino, found.st_ctime_ns)
@@ -220,7 +233,7 @@ class RootScan:
 
     def _is_ours(self, rel_path: bytes) -> bool:
         """Whether a command could make a folder accessible that could not be listed."""
-        found = self._lstat(rel_path)
+        found = lstat_below(self._root, rel_path)
         return found is not None and found.st_uid == os.geteuid()
 
     def to_place(self, rel_path: bytes) -> str:
@@ -245,7 +258,8 @@ class RootScan:
 
         try:
             found = self._watch.add(rel_path, tree.open_folder(rel_path + b"/" if rel_path else b""))
-        except OSError:  # it cannot be listed either
+        except OSError as error:  # it cannot be listed either
+            raise_if_exhausted(error, self.to_place(rel_path))
             log_swallowed()
         except WatchFailed:
             log_swallowed()
@@ -314,18 +328,13 @@ class RootScan:
         yield from map(self.to_place, self._denied)
         for link in self._denied_links:
             target = os.path.realpath(self.to_place(link))
-            if os.path.exists(target) and not (os.path.isdir(target) and self._is_needed_to_run(target)):
+            if os.path.exists(target) and not (os.path.isdir(target) and _is_needed_to_run(target, self._root)):
                 yield target
-
-    def _is_needed_to_run(self, folder: str) -> bool:
-        """Whether commands cannot run without a folder: it contains the root, or the system's programs."""
-        above = folder.rstrip("/") + "/"
-        return self._root.prefix.startswith(above) or folder in SYSTEM_FOLDERS or above.startswith(RUNTIME_PREFIXES)
 
     def iter_hard_linked(self) -> Iterator[tuple[FileId, str, int]]:
         """Denied files with several names: their ids, a denied name of each, and how many names it has."""
         for rel_path in self._denied:
-            found = self._lstat(rel_path)
+            found = lstat_below(self._root, rel_path)
             if found and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                 yield (found.st_dev, found.st_ino), self.to_place(rel_path), found.st_nlink
 
@@ -342,10 +351,8 @@ class RootScan:
             self._found_ids, self._found_names = file_ids, names
         return map(self.to_place, self._found_names)
 
-    def _lstat(self, rel_path: bytes) -> os.stat_result | None:
-        try:
-            with self._root.folder as folder:
-                return os.stat(rel_path, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            log_swallowed()
-            return None
+
+def _is_needed_to_run(folder: str, root: Root) -> bool:
+    """Whether commands cannot run without a folder: it contains the root, or the system's programs."""
+    above = folder.rstrip("/") + "/"
+    return root.prefix.startswith(above) or folder in SYSTEM_FOLDERS or above.startswith(RUNTIME_PREFIXES)

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.state.lock_queue import LockDescriptors
 from handhold.logs import log_swallowed, suppress_and_log
 
 LOCK_FILE = "lock"
@@ -33,6 +34,8 @@ NeededSlots = Callable[[Collection[str]], Collection[str]]  # which of these com
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_descriptors = LockDescriptors()
 
 
 class StagingRoot(Protocol):
@@ -48,7 +51,7 @@ class StagingArea:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._open_folder = folder + OPEN_SUFFIX
-        self._locks: dict[str, int] = {}  # of commands in progress
+        self._locks_by_process: dict[int, dict[str, int]] = {}
 
     @classmethod
     def for_root(cls, root: StagingRoot, state: Path, others: Sequence[StagingRoot] = ()) -> "StagingArea | None":
@@ -75,16 +78,21 @@ class StagingArea:
         with translate_os_errors(self.folder), self._exclusive():
             with suppress(FileExistsError):
                 os.mkdir(self._open_folder, 0o700)
-            lock = os.open(self._open_path(command), LOCK_FLAGS, 0o600)
+            lock = _descriptors.add(os.open(self._open_path(command), LOCK_FLAGS, 0o600))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.mkdir(self.path(command), 0o700)
             except BaseException:
                 os.unlink(self._open_path(command))
-                os.close(lock)
+                _descriptors.close(lock)
                 raise
         self._locks[command] = lock
         return command
+
+    @property
+    def _locks(self) -> dict[str, int]:
+        """The locks of this process's commands in progress. A forked child has none of its parent's."""
+        return self._locks_by_process.setdefault(os.getpid(), {})
 
     def _open_path(self, command: str) -> str:
         return os.path.join(self._open_folder, command)
@@ -108,10 +116,7 @@ class StagingArea:
             self._unlock(command)
 
     def _unlock(self, command: str) -> None:
-        lock = self._locks.pop(command)
-        with suppress_and_log(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a process forked meanwhile has the lock, too
-        os.close(lock)
+        _descriptors.unlock(self._locks.pop(command))
 
     def drop(self, command: str) -> None:
         """Discard a command's slots, unless a commit took them over."""
@@ -131,7 +136,7 @@ class StagingArea:
             commands = os.listdir(self._open_folder)
         except FileNotFoundError:
             return
-        self._sweep([command for command in commands if not self._is_locked(self._open_path(command))], needed)
+        self._sweep(commands, needed)
 
     def sweep(self, needed: NeededSlots) -> None:
         """Remove everything that is neither in use by a command nor needed by the journal. Looks at all of it."""
@@ -139,20 +144,20 @@ class StagingArea:
         commands = [name for name in names if name != LOCK_FILE and not name.startswith(REMOVING_PREFIX)]
         self._remove_marked([name for name in names if name.startswith(REMOVING_PREFIX)])
         self.sweep_abandoned(needed)
-        unknown = {*commands}.difference(needed(commands))  # by far the most are needed
-        self._sweep([command for command in unknown if not self._is_in_use(command)], needed)
+        self._sweep({*commands}.difference(needed(commands)), needed)  # by far the most are needed
 
     def _sweep(self, commands: Collection[str], needed: NeededSlots) -> None:
-        """`commands` were not in use. Those that were handed over to the journal meanwhile are needed now."""
+        """Remove those of `commands` that are not in use, nor needed since they were handed over to the journal."""
         if not commands:
             return
-        with translate_os_errors(self.folder), self._exclusive():
-            gone = {*commands}.difference(needed(commands))
+        with translate_os_errors(self.folder), self._exclusive():  # else one that is being created looks abandoned
+            unused = [command for command in commands if not self._is_in_use(command)]
+            gone = {*unused}.difference(needed(unused))
             for command in gone:
                 if not os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
                     self._mark_for_removal(command)
         self._remove_marked([REMOVING_PREFIX + command for command in gone])
-        for command in commands:
+        for command in unused:
             with suppress(FileNotFoundError):
                 os.unlink(self._open_path(command))
 
@@ -167,6 +172,7 @@ class StagingArea:
             self._unlock(command)  # what is left of it is swept
 
     def _is_in_use(self, command: str) -> bool:
+        """Call it with the area locked: it locks the command for a moment, so its creator could not."""
         # In earlier versions, the lock was in the command's own folder.
         return any(map(self._is_locked, (self._open_path(command), self.path(f"{command}/{LOCK_FILE}"))))
 
@@ -205,12 +211,12 @@ class StagingArea:
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:
-        lock = os.open(self.path(LOCK_FILE), LOCK_FLAGS, 0o600)
+        lock = _descriptors.add(os.open(self.path(LOCK_FILE), LOCK_FLAGS, 0o600))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)
+            _descriptors.unlock(lock)
 
 
 class RemovalBudget:

@@ -96,13 +96,13 @@ class BoundedContents:
         with self._database.read_transaction() as connection:
             sql = "SELECT packed, data FROM contents LEFT JOIN blobs ON blobs.id = blob WHERE hash = ?"
             row = connection.execute(sql, (key,)).fetchone()
-        if row is None:
-            return None
+            if row is None:
+                return None
+            self._touched.add(key)  # here, where no other thread writes
         packed, data = row
         if data is None and (data := self._read_file(key)) is None:
             self._forget(key)
             return None
-        self._touched.add(key)
         return self._unpack_verified(hash, data, packed=packed)
 
     def has(self, hash: str) -> bool:

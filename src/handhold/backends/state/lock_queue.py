@@ -28,7 +28,7 @@ TELL_AFTER_SECONDS = 1.0
 WAITING = "seconds spent waiting for another process"
 MIN_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.0005, 0.02  # how often the next one looks
 LINE_LOOK_SECONDS = 0.1  # how often those behind it look
-MAX_QUEUE_BYTES = 1024 * 1024  # then the numbers start again
+MAX_QUEUE_BYTES = 1024 * 1024  # then the numbers start again, as soon as nobody waits
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 CAN_QUEUE = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8
@@ -198,13 +198,17 @@ class LockLine:
     def _draw_number(self) -> int:
         """0 if there is none: on a full disk, or a file system without such locks, we wait out of turn."""
         with suppress_and_log(OSError):
-            os.write(self._fd, b".")
-            number = os.lseek(self._fd, 0, os.SEEK_CUR)
-            if number > MAX_QUEUE_BYTES:
+            number = self._append_byte()
+            if number > MAX_QUEUE_BYTES and not self.has_others():  # their numbers would be after all new ones
                 os.ftruncate(self._fd, 0)
+                number = self._append_byte()
             self._control(fcntl.F_WRLCK, number)
             return number
         return 0
+
+    def _append_byte(self) -> int:
+        os.write(self._fd, b".")
+        return os.lseek(self._fd, 0, os.SEEK_CUR)
 
     def _control(self, kind: int, number: int) -> None:
         fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, FLOCK.pack(kind, os.SEEK_SET, number, 1, 0))
