@@ -342,3 +342,44 @@ def test_c94_a_command_that_began_before_the_first_scan_was_done_says_so(bed: Be
     bed.begin("next")
     bed.write("b.txt", "changed")
     assert bed.names(bed.end("next").paths) == {"b.txt"}
+
+
+def test_c94_a_rewrite_that_keeps_size_and_time_is_a_later_change(bed: Bed):
+    bed.begin("one")
+    bed.write("a.txt", "one")
+    bed.end("one")
+    old = (bed.root / "a.txt").stat()
+    bed.write("a.txt", "two")
+    os.utime(bed.root / "a.txt", ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert bed.box.undo(Target.call("one")).code == "UNDO_CONFLICT"
+    assert bed.read("a.txt") == "two"
+    bed.snapshots.sweep()
+    assert bed.box.undo(Target.call("one")).code == "UNDO_CONFLICT", "the inode, size and time are those of the entry"
+    assert bed.read("a.txt") == "two"
+
+
+def test_c94_a_path_named_with_the_folder_above_it_is_booked_once(bed: Bed):
+    bed.begin("shell")
+    bed.end("shell")
+    bed.begin("edit", "sub", "sub/deep/d.txt")
+    bed.write("sub/deep/d.txt", "edited")
+    bed.end("edit")
+    (entry,) = bed.box.log()
+    assert entry.paths == (str(bed.root / "sub/deep/d.txt"),)
+    assert bed.box.undo().ok
+    assert bed.read("sub/deep/d.txt") == "this is sub/deep/d.txt\n"
+
+
+def test_c94_an_undo_of_several_calls_is_refused_as_a_whole_where_a_file_replaced_a_folder(bed: Bed):
+    bed.begin("one")
+    bed.write("sub/deep/d.txt", "one")
+    bed.end("one")
+    shutil.rmtree(bed.root / "sub/deep")
+    bed.write("sub/deep", "a file of the user")
+    bed.begin("two")
+    bed.write("sub/deep", "two")
+    bed.end("two")
+    before = bed.tree()
+    refused = bed.box.undo(Target.session())
+    assert (refused.code, refused.data["paths"]) == ("UNDO_CONFLICT", [str(bed.root / "sub/deep/d.txt")])
+    assert bed.tree() == before
