@@ -316,8 +316,11 @@ class ProjectedState:
         return None if left is None or is_folder(left) else known
 
     def affects(self, path: str) -> bool:
-        """Whether an earlier step changes a folder above this path, or something in it."""
-        return path in self._parents or any(folder in self.contents for folder in parent_folders(path))
+        """Whether an earlier step replaces a folder above this path, or changes something in it."""
+        return path in self._parents or any(
+            folder in self.contents and not isinstance(self.contents[folder], DirectoryMetadata)
+            for folder in parent_folders(path)
+        )
 
 
 def parent_folders(path: str) -> Iterator[str]:

@@ -383,3 +383,16 @@ def test_c94_an_undo_of_several_calls_is_refused_as_a_whole_where_a_file_replace
     refused = bed.box.undo(Target.session())
     assert (refused.code, refused.data["paths"]) == ("UNDO_CONFLICT", [str(bed.root / "sub/deep/d.txt")])
     assert bed.tree() == before
+
+
+def test_c94_an_undo_of_several_calls_is_refused_as_a_whole_below_a_folder_that_got_another_mode(bed: Bed):
+    bed.begin("one")
+    bed.write("sub/deep/d.txt", "one")
+    bed.end("one")
+    bed.begin("two")
+    os.chmod(bed.root / "sub", 0o700)
+    bed.end("two")
+    bed.write("sub/deep/d.txt", "by the user")
+    before = bed.tree()
+    assert bed.box.undo(Target.session()).code == "UNDO_CONFLICT"
+    assert bed.tree() == before
