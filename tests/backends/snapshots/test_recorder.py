@@ -5,7 +5,8 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -396,3 +397,24 @@ def test_c94_an_undo_of_several_calls_is_refused_as_a_whole_below_a_folder_that_
     before = bed.tree()
     assert bed.box.undo(Target.session()).code == "UNDO_CONFLICT"
     assert bed.tree() == before
+
+
+def test_c94_a_copy_is_removed_only_when_no_row_names_it_any_more(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    """A process that is killed in between would leave a row without its copy."""
+    bed.begin("one")
+    bed.end("one")
+    (database,) = bed.state.rglob("state.db")
+    remove = copies.Copies.remove
+
+    def check_and_remove(self: copies.Copies, names: Collection[bytes]) -> None:
+        with closing(sqlite3.connect(database)) as other:
+            named = {copy for (copy,) in other.execute("SELECT copy FROM baseline_entries")}
+        assert named.isdisjoint(names)
+        removed.extend(names)
+        remove(self, names)
+
+    removed: list[bytes] = []
+    monkeypatch.setattr(copies.Copies, "remove", check_and_remove)
+    assert bed.box.call("Read", {"file_path": str(bed.root / "a.txt")}).ok
+    assert bed.box.call("Write", {"file_path": str(bed.root / "a.txt"), "content": "ours"}).ok
+    assert removed

@@ -29,17 +29,23 @@ class WorkspaceRecording:
         for recorder in self._recorded():
             recorder.settle(paths)
 
-    def follow(self, paths: Collection[str]) -> Callable[[], None]:
+    def follow(self, paths: Collection[str]) -> Callable[[], Callable[[], None]]:
         steps = [recorder.follow(paths) for recorder in self._recorded()]
 
-        def follow_all() -> None:
-            for step in steps:
-                step()
+        def follow_all() -> Callable[[], None]:
+            removals = [step() for step in steps]
+
+            def remove_all() -> None:
+                for remove in removals:
+                    remove()
+
+            return remove_all
 
         return follow_all
 
-    def keep(self) -> None:
+    def keep(self, paths: Collection[str]) -> None:
         for recorder in self._recorded():
+            recorder.follow(paths)()()
             recorder.copy_some()
 
     def recorder(self, root: Root) -> "Recorder":
