@@ -197,10 +197,8 @@ def window_diagram() -> str:
     for x, words in ((180, "scan before"), (440, "scan after")):
         drawn.append(f'<path class="way" d="M{x} 12 L{x} {line + 8}"/>')
         drawn.append(f'<text class="name" x="{x}" y="{line + 26}" text-anchor="middle">{words}</text>')
-    below = (
-        "Each scan compares the folder with the baseline, a copy outside it,\nand then brings the baseline up to date."
-    )
-    for at, words in enumerate(below.split("\n")):
+    below = ("Each scan compares the folder with the baseline, a copy outside it,", "and then brings it up to date.")
+    for at, words in enumerate(below):
         drawn.append(f'<text class="small" x="16" y="{line + 56 + 17 * at}">{words}</text>')
     return "\n".join([*drawn, "</svg>"]) + "\n"
 
