@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import FileIdentity
@@ -28,6 +29,7 @@ def commit(
     `conclude` gets the calls whose undo is dropped to make room for this one: the outcome has a reply that says so.
     Files of `renew` whose contents change get the current time. `times` are set with the changes.
     """
+    _recover_all(files, journal)  # a plan that was made from half of somebody's change set is stale then
     with files.transaction(changes, times) as transaction:
         dropped = journal.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=reverses)
         identities = transaction.apply()
@@ -45,15 +47,21 @@ def commit(
 
 
 def recover(files: Files, journal: Journal) -> None:
-    """Finish or roll back the transactions of dead processes. Called before every call: it costs one query."""
-    if not journal.incomplete_transactions():
-        return
-    try:
-        with journal.exclusive(wait=False), files.exclusive():
-            for incomplete in journal.incomplete_transactions():
+    """Finish or roll back the transactions of dead processes. Called before every call: it costs one query.
+
+    If the lock is taken, this is left to the next commit: the incomplete transaction may be that of its owner.
+    """
+    if journal.incomplete_transactions():
+        with suppress(Busy), journal.exclusive(wait=False):
+            _recover_all(files, journal)
+
+
+def _recover_all(files: Files, journal: Journal) -> None:
+    """Call it with the journal held exclusively: then every incomplete transaction is that of a dead process."""
+    if left := journal.incomplete_transactions():
+        with files.exclusive():
+            for incomplete in left:
                 _recover_one(incomplete, files, journal)
-    except Busy:
-        pass  # the lock's owner is alive, and the incomplete transaction may be its own
 
 
 def _recover_one(incomplete: IncompleteTransaction, files: Files, journal: Journal) -> None:
