@@ -19,7 +19,7 @@ from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import SettingsBroken
 from tests.scale import examples
 from tests.suites.machine import has_shadows
-from tests.suites.store_suite import noise
+from tests.suites.store_suite import change, done, noise
 
 pytestmark = pytest.mark.timeout(120)
 needs_shadows = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -176,6 +176,25 @@ def test_e1_file_tools_keep_the_same_promise(tmp_path: Path, kind: str):
             assert not given_up(write(box, f"new{n}", noise(n, 100_000).hex()))
         assert box.undo(Target.call("c")).status == "success"
         assert box.files.read("d").data == texts["d"].encode()
+
+
+def test_c88_a_reply_that_gives_up_very_many_calls_tells_how_many_and_lists_some(tmp_path: Path):
+    with opened(tmp_path, undo_bytes=100_000) as box:
+        for n in range(300):
+            done(box.store, change(str(tmp_path / f"ws/{n}"), noise(n, 10), None))
+        for name in "abcde":
+            (tmp_path / "ws" / name).write_text(text(ord(name)))
+            box.call("read_file", {"path": name})
+        deletes = "".join(f"*** Delete File: {name}\n" for name in "abcde")
+        reply = box.call("apply_patch", {"patch": f"*** Begin Patch\n{deletes}*** End Patch"})
+        assert reply.data["undo_given_up_count"] > 100, reply.text
+        assert len(reply.data["undo_given_up"]) == 50
+        assert f"{reply.data['undo_given_up_count']} earlier calls" in reply.text
+        assert len(reply.text) < 1000
+        assert all(entry.kept for entry in box.store.entries())
+        write(box, "other", "new\n")
+        dropped = [entry for entry in box.store.entries() if not entry.kept]
+        assert 50 < len(dropped) <= reply.data["undo_given_up_count"]
 
 
 # --- always
