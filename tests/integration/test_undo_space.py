@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Target, Toolbox
+from handhold.backends.files.commit.file_ops import FileOps
 from handhold.backends.files.manifest import read_entry_state
 from handhold.backends.memory import MemoryFiles
 from handhold.backends.state import disk_share
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.errors import SettingsBroken
+from handhold.core.plans import digest
 from tests.scale import examples
 from tests.suites.machine import has_shadows
 from tests.suites.store_suite import change, done, noise
@@ -195,6 +197,30 @@ def test_c88_a_reply_that_gives_up_very_many_calls_tells_how_many_and_lists_some
         write(box, "other", "new\n")
         dropped = [entry for entry in box.store.entries() if not entry.kept]
         assert 50 < len(dropped) <= reply.data["undo_given_up_count"]
+
+
+@pytest.mark.parametrize("in_place", ["two names", "no backup"])
+def test_c88_c92_an_undo_that_writes_in_place_needs_no_content_that_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: str
+):
+    """What it replaces is kept for a redo only, which is dropped first, and without a reply that says so."""
+    with opened(tmp_path, undo_bytes=30_000) as box:
+        file = tmp_path / "ws/a"
+        file.write_text(text(1))
+        if in_place == "two names":
+            (tmp_path / "ws/b").hardlink_to(file)
+        write(box, "a", text(2), "first")
+        for n in range(3, 7):
+            assert not given_up(write(box, f"f{n}", text(n)))
+        assert not box.store.has(digest(text(2).encode()))
+        if in_place == "no backup":
+            for name in ("swap", "link"):
+                monkeypatch.setattr(FileOps, name, lambda *_, **__: False)
+        assert box.undo(Target.call("first")).status == "success"
+        assert file.read_text() == text(1)
+        assert box.store.has(digest(text(2).encode())), "without it, half a write could not be rolled back"
+        assert box.redo(Target.call("first")).status == "success"
+        assert file.read_text() == text(2)
 
 
 # --- always
