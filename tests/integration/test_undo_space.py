@@ -17,7 +17,7 @@ from handhold.backends.memory import MemoryFiles
 from handhold.backends.state import disk_share
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.sqlite import SqliteStore
-from handhold.core.errors import SettingsBroken
+from handhold.core.errors import SettingsBroken, SystemFailure
 from handhold.core.plans import digest
 from tests.scale import examples
 from tests.suites.machine import has_shadows
@@ -327,3 +327,19 @@ def test_e1_the_default_goes_by_the_disk_itself(tmp_path: Path):
     found = os.statvfs(tmp_path)
     expected = min(max(found.f_bavail * found.f_frsize // 4, disk_share.MIN_BOUND_BYTES), disk_share.MAX_BOUND_BYTES)
     assert abs(DiskShare(tmp_path, [tmp_path])(0) - expected) < 256 * MIB  # others write to it meanwhile
+
+
+def test_e1_a_root_that_is_gone_does_not_keep_another_from_changing(tmp_path: Path):
+    roots = [tmp_path / "a", tmp_path / "b"]
+    for root in roots:
+        root.mkdir()
+    with Toolbox.open(roots, state=tmp_path / "state", session="s", policy="open") as box:
+        roots[1].rmdir()
+        write(box, str(roots[0] / "f"), "new\n")
+        assert box.undo().status == "success"
+        assert box.call("write_file", {"path": str(roots[1] / "f"), "content": "new\n"}).code == "NOT_FOUND"
+
+
+def test_e1_a_state_folder_that_is_gone_is_a_tool_error(tmp_path: Path):
+    with pytest.raises(SystemFailure):
+        DiskShare(tmp_path / "gone")(0)
