@@ -59,13 +59,21 @@ class Part:
 class Recorder:
     """Records the changes of one root. Safe for several processes: each scan holds the journal's lock."""
 
-    def __init__(self, root: Root, area: StagingArea, store: SqliteStore, copies: Copies) -> None:
+    def __init__(
+        self, root: Root, area: StagingArea, store: SqliteStore, copies: Copies, recover: Callable[[], None]
+    ) -> None:
+        """`recover` is called with the journal held exclusively: half of a change set of ours is nobody's change."""
         self._root = root
+        self._recover = recover
         self._area = area
         self._store = store
         self._copies = copies
         self.baseline = store.baseline(root.real)
         self._windows = store.windows(root.real)
+
+    @property
+    def root(self) -> str:
+        return self._root.real
 
     # --- windows
 
@@ -119,6 +127,7 @@ class Recorder:
     def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
         """Record the changes of these paths as one call, whoever made them."""
         with self._store.exclusive():
+            self._recover()
             found = self._scan(self._relative(paths))
             (captured,) = self._commit([Part(found.differences, call, None)], found.update)
             return Recorded(tuple(change.path for change in captured.changes), (), captured.not_kept)
@@ -180,6 +189,7 @@ class Recorder:
 
     def _record_changes(self, paths: Collection[bytes] | None = None) -> Recorded:
         """Scan, and record what changed: for the open windows that could have done it, or for nobody."""
+        self._recover()
         if not self.baseline.is_scanned and paths is None:
             return Recorded()
         found = self._scan(paths)
