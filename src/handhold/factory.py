@@ -159,6 +159,7 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             shared.store,
             applied.for_commands,
             partial(recover_exclusively, shared.files, shared.store),
+            shared.baseline_bytes,
         )
         return assemble(
             shared.files,

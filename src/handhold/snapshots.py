@@ -76,8 +76,9 @@ class Snapshots:
             return self._finish(self.recorder.adopt(paths, call))
 
     def forget(self, path: str = "") -> None:
-        """Remove the baseline, or what it has of a path."""
-        self.recorder.forget(path)
+        """Remove the baseline and the contents for undo, or what they have of a path."""
+        with translate_os_errors(self._root.real):
+            self.recorder.forget(path)
 
     def complete(self) -> bool:
         """List and copy everything; False if another process does that already. May take long."""

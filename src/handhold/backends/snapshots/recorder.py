@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from handhold.backends.files.roots import Root
-from handhold.backends.files.staging_area import StagingArea
+from handhold.backends.files.staging_area import RemovalBudget, StagingArea
 from handhold.backends.snapshots.capture import Captured, SlotCapture
 from handhold.backends.snapshots.copies import Copies
 from handhold.backends.snapshots.listing import FOLDER_FLAGS, open_quietly
@@ -33,6 +33,7 @@ WAIT_SECONDS = 1.5  # for the baseline, before a command runs; with the scan tha
 INLINE_FILES, INLINE_SECONDS = 500, 0.2  # copied at once after a call; the rest in the background
 INGEST_SECONDS = 0.05  # for which others wait while folders are listed for the first time
 MAX_LISTED = 100  # paths that an entry names as not kept
+UNLIMITED = 2**62  # entries to remove
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,14 @@ class Recorder:
             return Recorded(tuple(change.path for change in captured.changes), (), captured.not_kept)
 
     def forget(self, path: str = "") -> None:
-        """Remove what is kept of the root, or of a path in it. Undo of what was recorded before stays possible."""
+        """Remove what is kept of the root, or of a path in it: copies, and contents for undo."""
         with self._store.exclusive():
             self._copies.remove(self.baseline.forget(self._relative([path])[0] if path else b""))
+            self._store.forget(path)
+            while commands := self._store.dropped_slots(MAX_LISTED):
+                for command in commands:
+                    self._area.remove(command, RemovalBudget(UNLIMITED))
+                self._store.forget_dropped_slots(commands)
 
     # --- our own commits
 

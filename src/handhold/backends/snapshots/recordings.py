@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 class WorkspaceRecording:
     """Implements the port Recording. What the policy denies to commands is not copied."""
 
-    def __init__(self, files: Workspace, store: SqliteStore, policy: Policy, recover: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        files: Workspace,
+        store: SqliteStore,
+        policy: Policy,
+        recover: Callable[[], None],
+        max_bytes: int | None = None,
+    ) -> None:
         """`recover` undoes what dead processes left of their change sets; it needs the journal held exclusively."""
         self._files = files
         self._recover = recover
+        self._max_bytes = max_bytes
         self._store = store
         self._policy = policy
         self._make_recorder = cache(self._open_recorder)
@@ -75,7 +83,8 @@ class WorkspaceRecording:
     def _open_copies(self, root: Root, area: StagingArea) -> "Copies":
         from handhold.backends.snapshots.copies import Copies
 
-        return Copies(area.folder, self._store.baseline(root.real), is_denied=partial(self._is_denied, root))
+        denied = partial(self._is_denied, root)
+        return Copies(area.folder, self._store.baseline(root.real), is_denied=denied, max_bytes=self._max_bytes)
 
     def _is_denied(self, root: Root, path: bytes) -> bool:
         place = root.prefix + escape_ambiguous(fsdecode(path))

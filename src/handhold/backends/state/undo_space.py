@@ -9,6 +9,7 @@ portion, and more only if the bound is exceeded by too much to wait: so none pay
 import heapq
 import sqlite3
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, SEEN, BoundedContents
@@ -89,6 +90,22 @@ class UndoSpace:
             connection.execute("INSERT OR IGNORE INTO given_up VALUES (?)", (seq,))
             rows = connection.execute("SELECT command FROM slot_uses WHERE seq = ?", (seq,)).fetchall()
             self._slots.give_up(connection, (command for (command,) in rows))
+
+    def forget(self, connection: sqlite3.Connection, calls: Iterable[int], *, also_shared: bool) -> None:
+        """Drop what is kept for these calls. A content that other calls need for their undo goes if `also_shared`."""
+        for seq in calls:
+            self.give_up(connection, [seq])
+            sql = "SELECT command, bytes FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?)"
+            self._slots.drop(connection, connection.execute(sql, (seq,)).fetchall())
+            sql = (
+                "SELECT hash, stored, blob FROM contents WHERE hash IN (SELECT before FROM changes WHERE seq = ?1"
+                " UNION SELECT after FROM changes WHERE seq = ?1)"
+            )
+            victims: list[Victim] = connection.execute(sql, (seq,)).fetchall()
+            if not also_shared:
+                needed = partial(self._list_promised_calls, connection, SELECT_CONTENT_USERS, limit=1)
+                victims = [victim for victim in victims if not needed(victim[0])]
+            self._contents.delete(connection, victims)
 
     def _measure_promised(self, connection: sqlite3.Connection, *, share: float = 1.0) -> Excess:
         """How far what promised undos need exceeds the bound."""
