@@ -1,5 +1,6 @@
 """C-94: what others change is recorded around their calls, and undone like our own changes."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -175,6 +176,7 @@ def test_c94_a_window_that_never_ended_is_closed_by_a_sweep(bed: Bed):
     bed.begin("lost")
     bed.write("a.txt", "late")
     assert bed.names(bed.snapshots.sweep("s").paths) == {"a.txt"}
+    assert json.loads(bed.box.log()[-1].call.arguments)["never_ended"] == ["lost"]
     bed.write("b.txt", "by the user")
     assert bed.names(bed.snapshots.sweep().foreign) == {"b.txt"}
 
@@ -378,3 +380,16 @@ def test_c94_a_command_that_began_before_the_first_scan_was_done_says_so(bed: Be
     bed.begin("next")
     bed.write("b.txt", "changed")
     assert bed.names(bed.end("next").paths) == {"b.txt"}
+
+
+def test_c88_a_window_that_needs_the_room_of_earlier_undos_says_so(tmp_path: Path):
+    bed = Bed(tmp_path, undo_bytes=300_000)
+    given_up: tuple[str, ...] = ()
+    for n in range(8):
+        bed.write("large", os.urandom(50_000).hex())
+        bed.begin(f"call {n}")
+        bed.write("large", "small")
+        given_up += bed.end(f"call {n}").given_up
+    assert given_up[:1] == ("call 0",)
+    assert bed.box.undo(Target.call("call 7")).ok
+    bed.box.close()

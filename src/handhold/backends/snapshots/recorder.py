@@ -20,6 +20,7 @@ from handhold.backends.snapshots.scan import Difference, ScanResult, TreeScan
 from handhold.backends.state.baseline import BaselineUpdate
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.backends.state.windows import OpenWindow
+from handhold.core.history import format_call_id
 from handhold.core.plans import StagedContent
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
 from handhold.core.ports.recording import Window
@@ -43,9 +44,13 @@ class Recorded:
     paths: tuple[str, ...] = ()  # changed while a call ran
     foreign: tuple[str, ...] = ()  # changed by nobody's call
     not_kept: dict[str, str] = field(default_factory=dict[str, str])  # cannot be undone, and why
+    given_up: tuple[str, ...] = ()  # earlier calls whose undo is dropped to make room
 
     def __add__(self, other: "Recorded") -> "Recorded":
-        return Recorded(self.paths + other.paths, self.foreign + other.foreign, {**self.not_kept, **other.not_kept})
+        not_kept = {**self.not_kept, **other.not_kept}
+        return Recorded(
+            self.paths + other.paths, self.foreign + other.foreign, not_kept, self.given_up + other.given_up
+        )
 
 
 @dataclass(frozen=True)
@@ -114,14 +119,13 @@ class Recorder:
         """Record what changed since the last scan, and close windows that never ended: those of a session, those whose
         process is dead; without a session, all."""
         with self._store.exclusive():
-            recorded = self._record_changes()
-            self._windows.close(
-                [
-                    each.id
-                    for each in self._windows.list_open()
-                    if session is None or each.window.session == session or _is_dead(each.window.process)
-                ]
-            )
+            closed = [
+                each
+                for each in self._windows.list_open()
+                if session is None or each.window.session == session or _is_dead(each.window.process)
+            ]
+            recorded = self._record_changes(never_ended=closed)
+            self._windows.close([each.id for each in closed])
         self.copy_some()
         return recorded
 
@@ -193,7 +197,9 @@ class Recorder:
 
     # --- recording
 
-    def _record_changes(self, paths: Collection[bytes] | None = None) -> Recorded:
+    def _record_changes(
+        self, paths: Collection[bytes] | None = None, never_ended: Sequence[OpenWindow] = ()
+    ) -> Recorded:
         """Scan, and record what changed: for the open windows that could have done it, or for nobody."""
         self._recover()
         if not self.baseline.is_scanned and paths is None:
@@ -203,7 +209,7 @@ class Recorder:
         mine, foreign = self._split(found.differences, windows)
         parts: list[Part] = []
         if mine or any(each.is_partial for each in windows):  # then something may have changed unseen
-            parts.append(Part(mine, _describe_windows(windows), windows[0].together))
+            parts.append(Part(mine, _describe_windows(windows, never_ended), windows[0].together))
         if foreign:
             parts.append(Part(foreign, Call(FOREIGN, "", "", FOREIGN, "{}", DIALECT), None))
         done = self._commit(parts, found.update)
@@ -212,7 +218,7 @@ class Recorder:
             changed = tuple(change.path for change in captured.changes)
             is_foreign = part.together is None
             recorded += Recorded(() if is_foreign else changed, changed if is_foreign else (), captured.not_kept)
-        return recorded
+        return replace(recorded, given_up=tuple(dict.fromkeys(each for part in done for each in part.given_up)))
 
     def _split(
         self, differences: Sequence[Difference], windows: Sequence[OpenWindow]
@@ -270,8 +276,10 @@ class Recorder:
         call = replace(part.call, arguments=json.dumps(arguments, sort_keys=True))
         status = "partial" if captured.not_kept else "success"
 
-        def conclude(_: Sequence[JournalEntry]) -> Outcome:
-            return Outcome(status, None, 0.0, None)
+        def conclude(dropped: Sequence[JournalEntry]) -> Outcome:
+            captured.given_up = [format_call_id(entry) for entry in dropped]
+            reply = json.dumps({"undo_given_up": captured.given_up}) if dropped else None
+            return Outcome(status, None, 0.0, reply)
 
         self._store.record_adopted(call, captured.changes, conclude, together=part.together)
 
@@ -311,10 +319,12 @@ def _take(folders: Iterable[T], seconds: float) -> tuple[list[T], bool]:
     return taken, True
 
 
-def _describe_windows(windows: Sequence[OpenWindow]) -> Call:
+def _describe_windows(windows: Sequence[OpenWindow], never_ended: Sequence[OpenWindow]) -> Call:
     """The call of the oldest window, and the names of all that were under way."""
     first = windows[0].window
     arguments: dict[str, object] = {"while": [each.window.call_id or each.window.tool for each in windows]}
+    if never_ended:
+        arguments["never_ended"] = [each.window.call_id or each.window.tool for each in never_ended]
     if first.input:
         arguments["input"] = json.loads(first.input)
     if any(each.is_partial for each in windows):
