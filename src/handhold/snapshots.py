@@ -63,10 +63,13 @@ class Snapshots:
         with translate_os_errors(self._root.real):
             return self._finish(self.recorder.end(session, call_id))
 
-    def sweep(self, session: str | None = None) -> Recorded:
-        """Between calls. Closes the windows of a session that never ended; without a session, all of them."""
+    def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
+        """Between calls. Closes the windows of a session that never ended; without a session, all of them.
+
+        With `next_turn`, later windows of the session that name no turn belong to a new one.
+        """
         with translate_os_errors(self._root.real):
-            return self._finish(self.recorder.sweep(session))
+            return self._finish(self.recorder.sweep(session, next_turn=next_turn))
 
     def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
         """Record what was changed at these paths since the last scan as one call."""

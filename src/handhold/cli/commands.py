@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "watch": CommandSpec("handhold.cli.watch:watch", "Run any program and record what changes, for undo."),
     "adopt": CommandSpec("handhold.cli.adopt:adopt", "Record what others changed at some paths."),
     "forget": CommandSpec("handhold.cli.forget:forget", "Remove what is kept of files for undo."),
+    "hook": CommandSpec("handhold.cli.hook:hook", "Record the calls of an agent client's own tools."),
     "approve": CommandSpec("handhold.cli.approve:approve", "List or answer pending approvals."),
     "explain": CommandSpec("handhold.cli.explain:explain", "Explain the policy decision for a path or a command."),
     "trust": CommandSpec("handhold.cli.trust:trust", "Trust the allow rules of a project."),

@@ -93,6 +93,7 @@ class Recorder:
                 with self._open_root() as fd:
                     TreeScan(fd, self._root.device, self.baseline, self._copies).list_named(named)
             recorded = self._record_changes(named)
+            window = replace(window, turn=window.turn or self._windows.read_turn(window.session))
             self._windows.open(window, is_partial=named is None and not self.baseline.is_scanned)
         self.copy_some()
         return recorded
@@ -115,7 +116,7 @@ class Recorder:
         self.copy_some()
         return recorded
 
-    def sweep(self, session: str | None = None) -> Recorded:
+    def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
         """Record what changed since the last scan, and close windows that never ended: those of a session, those whose
         process is dead; without a session, all."""
         with self._store.exclusive():
@@ -126,6 +127,8 @@ class Recorder:
             ]
             recorded = self._record_changes(never_ended=closed)
             self._windows.close([each.id for each in closed])
+            if session is not None and next_turn:
+                self._windows.begin_turn(session)
         self.copy_some()
         return recorded
 
