@@ -189,7 +189,7 @@ def draw_growth(results: Any) -> str:
     """How many times as much a call costs at a hundred times the size, now and before, on a logarithmic scale."""
     group = results["groups"]["growth"]
     line = 58
-    scale = Scale(1, 50, MARGIN, WIDTH - MARGIN - 130, log=True)
+    scale = Scale(1, 50, MARGIN, WIDTH - MARGIN - 150, log=True)
     parts: list[str] = []
     at = 0
     for row in group["rows"]:
@@ -209,7 +209,7 @@ def draw_growth(results: Any) -> str:
         ]
         at += 1
     most = max(row["cpu_ms"][2] / row["cpu_ms"][0] for row in group["rows"] if row["curve"] in group["before"])
-    title = f"A hundred times as much around a call: it costs at most {max(most, 1):.1f} times as much"
+    title = f"A hundred times as many files, sessions or calls: a call costs at most {max(most, 1):.1f} times as much"
     return card(title, group, results["machine"], parts, at * line)
 
 

@@ -174,14 +174,14 @@ def call_diagram() -> str:
 
 # What happens on the line of time: where it begins and ends, its style, name and what it does.
 TIMES = (
-    (24, 150, "box", "you edit", "foreign: undone only\nif you ask for it"),
-    (190, 430, "commit", "an agent's own Bash", "changed while it ran:\none entry, one undo"),
-    (470, 596, "box", "a script", "foreign again"),
+    (16, 164, "box", "you edit", "foreign: undone\nonly if you ask"),
+    (196, 424, "commit", "an agent's own Bash", "changed while it ran:\none entry, one undo"),
+    (456, 604, "box", "a script", "foreign again"),
 )
 
 
 def window_diagram() -> str:
-    width, height, line = 620, 196, 118
+    width, height, line = 620, 206, 118
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         "<title>A scan before a call and a scan after it: what differs was changed while the call ran</title>",
@@ -197,8 +197,9 @@ def window_diagram() -> str:
     for x, words in ((180, "scan before"), (440, "scan after")):
         drawn.append(f'<path class="way" d="M{x} 12 L{x} {line + 8}"/>')
         drawn.append(f'<text class="name" x="{x}" y="{line + 26}" text-anchor="middle">{words}</text>')
-    below = "Each scan compares the folder with the baseline, a copy outside it, and brings the baseline up to date."
-    drawn.append(f'<text class="small" x="16" y="{line + 58}">{below}</text>')
+    below = ("Each scan compares the folder with the baseline, a copy outside it,", "and then brings it up to date.")
+    for at, words in enumerate(below):
+        drawn.append(f'<text class="small" x="16" y="{line + 56 + 17 * at}">{words}</text>')
     return "\n".join([*drawn, "</svg>"]) + "\n"
 
 

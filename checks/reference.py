@@ -416,7 +416,7 @@ def configuration() -> Iterator[str]:
     fields = list(inspect.signature(Rule).parameters)
     agreed("fields of a rule", fields, RULES)
     yield "## handhold.toml"
-    keys = "`mode`, `secrets`, `undo_bytes` (user's file only) and any number of `[[rule]]`"
+    keys = "`mode`, `secrets`, any number of `[[rule]]`; in the user's file `undo_bytes`, `undo_days`, `baseline_bytes`"
     yield f"{keys}. Which file applies when: [settings](../concepts/policy.md#settings)."
     yield table(("field of a rule", "meaning"), ((code(name), RULES[name]) for name in fields))
     yield "## Environment"

@@ -39,7 +39,9 @@ CURVES = {
     "first": by_files("the first command of a process", "measure_first", cpu_ms=1.3),
     "first-printing": by_files("the first command of a process that prints a line", "measure_first_printing"),
     "linked-read": by_files("a read of a file with a second name", "measure_linked_read", cpu_ms=1.3, system_calls=1.1),
-    "linked-read-cold": by_files("a toolbox's first read of a file with a second name", "measure_linked_read_cold", cpu_ms=1.3),
+    "linked-read-cold": by_files(
+        "a toolbox's first read of a file with a second name", "measure_linked_read_cold", cpu_ms=1.3
+    ),
     "linked-edit": by_files("an edit of a file with a second name", "measure_linked_edit", cpu_ms=1.3),
     "sessions": Curve(
         "a read, by sessions in one process",

@@ -33,7 +33,7 @@ from handhold.pipeline.idempotency import ReplayLog
 from handhold.pipeline.planning import Planner
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
-from handhold.pipeline.transactions import recover
+from handhold.pipeline.transactions import recover, recover_exclusively
 from handhold.pipeline.workspace_policy import WorkspacePolicy
 
 if TYPE_CHECKING:
@@ -154,7 +154,13 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             policy = load_policy(config, shared.files.roots, shared.state)
         make_shell = partial(open_shell, shared.state, shared.files, config)
         applied = shared.apply_policy(policy)
-        recording = WorkspaceRecording(shared.files, shared.store, applied.for_commands)
+        recording = WorkspaceRecording(
+            shared.files,
+            shared.store,
+            applied.for_commands,
+            partial(recover_exclusively, shared.files, shared.store),
+            shared.baseline_bytes,
+        )
         return assemble(
             shared.files,
             shared.store,

@@ -5,6 +5,7 @@ which is small. The last toolbox to close closes the workspace.
 """
 
 import os
+import time
 from collections.abc import Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.state.database import translate_state_errors
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.sqlite import SqliteStore
+from handhold.backends.state.stamps import is_due
 from handhold.backends.state.state_folder import ensure_state_folder, state_folder_path
 from handhold.config import ToolboxConfig
 from handhold.core.errors import SystemFailure
@@ -30,6 +32,11 @@ from handhold.pipeline.workspace_policy import WorkspacePolicy
 
 if TYPE_CHECKING:
     from handhold.backends.files.roots import FolderId
+    from handhold.backends.settings import FileSettings
+
+
+DAY_SECONDS = 86_400
+RETENTION_STAMP = "retention"  # in the state folder: when contents were last dropped for their age
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,8 @@ class WorkspaceKey:
     state: Path
     state_id: "FolderId"
     undo_bytes: int | None  # None: a share of the free disk
+    undo_days: int | None  # None: for ever
+    baseline_bytes: int | None  # None: as the baseline decides
     encodings: tuple[tuple[str, str], ...]
 
 
@@ -56,6 +65,7 @@ class SharedWorkspace:
 
     def __init__(self, key: WorkspaceKey, config: ToolboxConfig) -> None:
         self.state = key.state
+        self.baseline_bytes = key.baseline_bytes
         with ExitStack() as opened:  # closed again if a later step fails
             self.store = SqliteStore(key.state, bound=key.undo_bytes or DiskShare(key.state, config.root))
             opened.callback(self.store.close)
@@ -67,6 +77,8 @@ class SharedWorkspace:
                 if (root.real, root.id) != (wanted.real, wanted.id):
                     raise SystemFailure(root.given, "another folder was put there while it was opened")
             recover(self.files, self.store)
+            if key.undo_days and is_due(str(key.state / RETENTION_STAMP), DAY_SECONDS):
+                self.store.forget(before=time.time() - key.undo_days * DAY_SECONDS)
             opened.pop_all()
         self._lock = Lock()
         self._policies: WeakValueDictionary[Hashable, WorkspacePolicy] = WeakValueDictionary()  # owned by sessions
@@ -165,11 +177,14 @@ def make_key(config: ToolboxConfig) -> WorkspaceKey:
     roots += [_make_root_key(root, writable=False) for root in config.read_only]
     state = _open_state_folder(config.state, [fspath(root) for root in config.root])
     found = state.stat()
+    limits = _read_limits(config)
     return WorkspaceKey(
         tuple(roots),
         state,
         (found.st_dev, found.st_ino),
-        config.undo_bytes or _read_undo_bytes(config),
+        config.undo_bytes or limits.undo_bytes,
+        limits.undo_days,
+        limits.baseline_bytes,
         tuple((config.encodings or {}).items()),
     )
 
@@ -187,7 +202,7 @@ def _open_state_folder(state: str | os.PathLike[str] | None, roots: Sequence[str
         return ensure_state_folder(given, roots)
 
 
-def _read_undo_bytes(config: ToolboxConfig) -> int | None:
-    from handhold.backends.settings import read_user_undo_bytes
+def _read_limits(config: ToolboxConfig) -> "FileSettings":
+    from handhold.backends.settings import read_user_limits
 
-    return None if config.custom_policy is not None else read_user_undo_bytes(config.settings)
+    return read_user_limits(False if config.custom_policy is not None else config.settings)

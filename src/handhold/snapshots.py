@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.snapshots.recorder import WAIT_SECONDS, Recorded, Recorder
@@ -54,25 +55,33 @@ class Snapshots:
                 raise NotRecorded(self._root.real, objection)
         elif not self._is_complete(recorder):
             self._wait_for_baseline(recorder)
-        return recorder.begin(window)
+        with translate_os_errors(self._root.real):
+            return recorder.begin(window)
 
     def end(self, session: str, call_id: str) -> Recorded:
         """After the call."""
-        return self._finish(self.recorder.end(session, call_id))
+        with translate_os_errors(self._root.real):
+            return self._finish(self.recorder.end(session, call_id))
 
-    def sweep(self, session: str | None = None) -> Recorded:
-        """Between calls. Closes the windows of a session that never ended; without a session, all of them."""
-        return self._finish(self.recorder.sweep(session))
+    def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
+        """Between calls. Closes the windows of a session that never ended; without a session, all of them.
+
+        With `next_turn`, later windows of the session that name no turn belong to a new one.
+        """
+        with translate_os_errors(self._root.real):
+            return self._finish(self.recorder.sweep(session, next_turn=next_turn))
 
     def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
         """Record what was changed at these paths since the last scan as one call."""
         if not self.recorder.baseline.exists:
             raise NotRecorded(self._root.real, "there is no baseline, so nobody knows what these files were before")
-        return self._finish(self.recorder.adopt(paths, call))
+        with translate_os_errors(self._root.real):
+            return self._finish(self.recorder.adopt(paths, call))
 
     def forget(self, path: str = "") -> None:
-        """Remove the baseline, or what it has of a path."""
-        self.recorder.forget(path)
+        """Remove the baseline and the contents for undo, or what they have of a path."""
+        with translate_os_errors(self._root.real):
+            self.recorder.forget(path)
 
     def complete(self) -> bool:
         """List and copy everything; False if another process does that already. May take long."""

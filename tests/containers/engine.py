@@ -1,5 +1,6 @@
 """A Docker engine for tests. Hostile commands run in its containers: no network, no capabilities, few resources."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -48,6 +49,14 @@ def build_root_archive(packages: tuple[str, ...] = PACKAGES) -> Path:
     if archive.exists():
         return archive
     CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it
+        if not archive.exists():
+            _build(archive, packages)
+    return archive
+
+
+def _build(archive: Path, packages: tuple[str, ...]) -> None:
     # Debian packages come from this machine's own sources.
     query = ["apt-get", "indextargets", "--format", "$(SITE)", "Codename: bookworm", "Component: main"]
     mirror = subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()[0]
@@ -63,7 +72,6 @@ def build_root_archive(packages: tuple[str, ...] = PACKAGES) -> Path:
         leave_out = ["--exclude=./var/cache/apt/*", "--exclude=./var/lib/apt/lists/*", "--exclude=./usr/share/doc/*"]
         subprocess.run(["tar", "-C", str(root), *leave_out, "-cf", str(partial), "."], check=True)
         partial.rename(archive)
-    return archive
 
 
 def archive_of(files: Mapping[str, bytes | Path]) -> bytes:

@@ -75,7 +75,7 @@ def read_tables() -> list[dict[str, str]]:
     return [row for name in names for row in json.loads((TABLES / name).read_text(encoding="utf-8"))]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_canaries_notice_what_they_are_for(engine: Engine, image: str, files: dict[str, bytes | Path]):
     """Each control triggers one canary from bare bash."""
     reports = run_driver(engine, image, files, list(CONTROLS), "--bare")

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from handhold import Toolbox
+from handhold.core.ports.store import Store
 from tests.scale import scaled
 
 EDITS, REWRITES = scaled(20, 100), scaled(300, 10_000)
@@ -88,3 +90,49 @@ def test_u3_touch_and_other_spellings_never_block_an_edit(tmp_path: Path):
     assert file.read_text() == "five\n"
     assert (root / "link").is_symlink()
     assert file.stat().st_nlink == 2
+
+
+KILLED = """
+import os, sys
+from handhold import Toolbox
+from handhold.backends.files.commit.write_transaction import WriteTransaction
+rename, done = WriteTransaction._rename, []
+def rename_once(transaction, step):
+    if done:
+        os._exit(9)
+    done.append(rename(transaction, step))
+WriteTransaction._rename = rename_once
+box = Toolbox.open(sys.argv[1], state=sys.argv[2])
+for name in ("a.txt", "b.txt"):
+    box.call("read_file", {"path": name})
+files = "".join(f"*** Update File: {name}.txt\\n@@\\n-old\\n+new\\n" for name in "ab")
+box.call("apply_patch", {"patch": f"*** Begin Patch\\n{files}*** End Patch"})
+"""
+
+
+def test_c62_half_a_change_set_is_rolled_back_before_a_commit_although_the_lock_was_taken(tmp_path: Path):
+    """A process was killed after the first of two files; the next call begins while another one holds the lock."""
+    root, state = tmp_path / "ws", tmp_path / "state"
+    root.mkdir()
+    for name in "ab":
+        (root / f"{name}.txt").write_text("old\n")
+    is_held, is_planned = Event(), Event()
+
+    def hold(store: Store) -> None:
+        with store.exclusive():
+            is_held.set()
+            is_planned.wait(30)
+
+    def approve(_: object) -> bool:
+        is_planned.set()
+        return True
+
+    with Toolbox.open(root, state=state, session="s", policy="ask", approver=approve) as box:
+        assert subprocess.run([sys.executable, "-c", KILLED, root, state], check=False).returncode == 9
+        assert [(root / f"{name}.txt").read_text() for name in "ab"] == ["new\n", "old\n"]
+        Thread(target=hold, args=(box.store,), daemon=True).start()
+        assert is_held.wait(30)
+        assert "new" in box.call("read_file", {"path": "a.txt"}).text
+        reply = box.call("edit_file", {"path": "a.txt", "old_string": "new", "new_string": "newer"})
+        assert reply.code == "STALE", reply.text
+        assert [(root / f"{name}.txt").read_text() for name in "ab"] == ["old\n", "old\n"]

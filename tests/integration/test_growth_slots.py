@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from handhold import Reply, Target, Toolbox
 from handhold.backends.files.commit import slots as commit_slots
@@ -15,10 +17,23 @@ from handhold.backends.files.staging_area import OPEN_SUFFIX, RemovalBudget, Sta
 from handhold.backends.state import contents, space_totals, undo_space
 from handhold.backends.state.space_totals import DISK_OVERHEAD
 from handhold.backends.state.sqlite import SqliteStore
+from handhold.core.plans import FileChange
 from handhold.core.ports.journal import Outcome
 from tests.counting import sql_steps, system_calls
+from tests.scale import examples
 from tests.suites.machine import has_shadows
-from tests.suites.store_suite import begun, change, done, noise, replied, shelved, slots_of
+from tests.suites.store_suite import (
+    NO_OVERHEAD,
+    begun,
+    call,
+    change,
+    done,
+    failure,
+    noise,
+    replied,
+    shelved,
+    slots_of,
+)
 
 needs_shadows = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
 pytestmark = pytest.mark.timeout(120)
@@ -73,6 +88,71 @@ def test_g5_what_a_command_takes_besides_its_data_counts(tmp_path: Path):
         for n in range(40):
             done(store, shelved(f"{n}/1", b"small", b"new", f"/ws/{n}"))
         assert len(slots_of(store)) <= 12
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["edit", "command", "undo", "redo", "fail", "read"]),
+        st.integers(0, 30),
+        st.integers(1, 900),
+        st.integers(1, 900),
+    ),
+    max_size=40,
+)
+
+
+@given(st.integers(500, 5000), STEPS)
+@example(1000, [*(("edit", n, 30, 1) for n in range(30)), *(("edit", 30 + n, 300, 1) for n in range(10))])
+@example(1000, [*(("edit", n, 30, 1) for n in range(30)), *(("fail", n, 200, 200) for n in range(8))])
+@settings(max_examples=examples(60), deadline=None)
+def test_g5_c88_all_but_the_last_two_changes_exceed_the_bound_by_5_percent_at_most(
+    bound: int, steps: list[tuple[str, int, int, int]]
+):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        closing(SqliteStore.in_memory(bound=bound, overhead=NO_OVERHEAD)) as store,
+    ):
+        patch.setattr(space_totals, "DROP_PORTION", 3)
+        for limit in ("MAX_GIVEN_UP_CALLS", "MAX_SKIPPED", "MAX_EXAMINED"):
+            patch.setattr(undo_space, limit, 3)
+        made: dict[int, FileChange] = {}
+        undos: dict[int, int] = {}
+        last_two, failed = [0, 0], 0  # the bytes of the last two changes, each with the undos and redos after it
+
+        def held() -> int:
+            with store._database.read_transaction() as connection:
+                return store._contents.sum_held(connection, "kind <> 'dropped'")
+
+        def size(changed: FileChange) -> int:
+            return sum(side.size for side in (changed.before, changed.after) if side)
+
+        for n, (step, which, old, new) in enumerate(steps):
+            kept = {entry.seq for entry in store.entries() if entry.kept}
+            undoable, redoable = sorted(made.keys() & kept - undos.keys()), sorted(set(undos.values()) & kept)
+            match step:
+                case "edit" | "command":
+                    sides = noise(which, old), noise(n + 100, new)
+                    changed = change(f"/ws/{n}", *sides) if step == "edit" else shelved(f"{n}/1", *sides, f"/ws/{n}")
+                    made[done(store, changed)] = changed
+                    last_two, failed = [last_two[1], size(changed)], 0
+                case "undo" if undoable:
+                    seq = undoable[which % len(undoable)]
+                    undos[seq] = done(store, made[seq].invert(), asked=call("undo"), takes_back=(seq,))
+                    last_two[1] += size(made[seq])
+                case "redo" if redoable:
+                    seq = next(seq for seq, undo in undos.items() if undo == redoable[which % len(redoable)])
+                    done(store, made[seq], asked=call("redo"), takes_back=(undos.pop(seq),))
+                    last_two[1] += size(made[seq])
+                case "fail":
+                    changed = change(f"/ws/{n}", noise(n, old), noise(-n, new))
+                    store.record_outcome(begun(store, changed), failure(), durable=True)
+                    failed = size(changed)
+                case "read" if made and (content := made[sorted(made)[which % len(made)]].before):
+                    store.get(content.hash)
+                    continue
+                case _:
+                    continue
+            assert held() <= bound * 1.05 + sum(last_two) + failed
 
 
 # --- portions

@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handhold import Reply, Target, Toolbox
+from handhold.backends.files.commit.file_ops import FileOps
 from handhold.backends.files.manifest import read_entry_state
 from handhold.backends.memory import MemoryFiles
 from handhold.backends.state import disk_share
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.sqlite import SqliteStore
-from handhold.core.errors import SettingsBroken
+from handhold.core.errors import SettingsBroken, SystemFailure
+from handhold.core.plans import digest
 from tests.scale import examples
 from tests.suites.machine import has_shadows
-from tests.suites.store_suite import noise
+from tests.suites.store_suite import change, done, noise
 
 pytestmark = pytest.mark.timeout(120)
 needs_shadows = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -178,6 +180,49 @@ def test_e1_file_tools_keep_the_same_promise(tmp_path: Path, kind: str):
         assert box.files.read("d").data == texts["d"].encode()
 
 
+def test_c88_a_reply_that_gives_up_very_many_calls_tells_how_many_and_lists_some(tmp_path: Path):
+    with opened(tmp_path, undo_bytes=100_000) as box:
+        for n in range(300):
+            done(box.store, change(str(tmp_path / f"ws/{n}"), noise(n, 10), None))
+        for name in "abcde":
+            (tmp_path / "ws" / name).write_text(text(ord(name)))
+            box.call("read_file", {"path": name})
+        deletes = "".join(f"*** Delete File: {name}\n" for name in "abcde")
+        reply = box.call("apply_patch", {"patch": f"*** Begin Patch\n{deletes}*** End Patch"})
+        assert reply.data["undo_given_up_count"] > 100, reply.text
+        assert len(reply.data["undo_given_up"]) == 50
+        assert f"{reply.data['undo_given_up_count']} earlier calls" in reply.text
+        assert len(reply.text) < 1000
+        assert all(entry.kept for entry in box.store.entries())
+        write(box, "other", "new\n")
+        dropped = [entry for entry in box.store.entries() if not entry.kept]
+        assert 50 < len(dropped) <= reply.data["undo_given_up_count"]
+
+
+@pytest.mark.parametrize("in_place", ["two names", "no backup"])
+def test_c88_c92_an_undo_that_writes_in_place_needs_no_content_that_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: str
+):
+    """What it replaces is kept for a redo only, which is dropped first, and without a reply that says so."""
+    with opened(tmp_path, undo_bytes=30_000) as box:
+        file = tmp_path / "ws/a"
+        file.write_text(text(1))
+        if in_place == "two names":
+            (tmp_path / "ws/b").hardlink_to(file)
+        write(box, "a", text(2), "first")
+        for n in range(3, 7):
+            assert not given_up(write(box, f"f{n}", text(n)))
+        assert not box.store.has(digest(text(2).encode()))
+        if in_place == "no backup":
+            for name in ("swap", "link"):
+                monkeypatch.setattr(FileOps, name, lambda *_, **__: False)
+        assert box.undo(Target.call("first")).status == "success"
+        assert file.read_text() == text(1)
+        assert box.store.has(digest(text(2).encode())), "without it, half a write could not be rolled back"
+        assert box.redo(Target.call("first")).status == "success"
+        assert file.read_text() == text(2)
+
+
 # --- always
 
 STEPS = st.lists(
@@ -282,3 +327,19 @@ def test_e1_the_default_goes_by_the_disk_itself(tmp_path: Path):
     found = os.statvfs(tmp_path)
     expected = min(max(found.f_bavail * found.f_frsize // 4, disk_share.MIN_BOUND_BYTES), disk_share.MAX_BOUND_BYTES)
     assert abs(DiskShare(tmp_path, [tmp_path])(0) - expected) < 256 * MIB  # others write to it meanwhile
+
+
+def test_e1_a_root_that_is_gone_does_not_keep_another_from_changing(tmp_path: Path):
+    roots = [tmp_path / "a", tmp_path / "b"]
+    for root in roots:
+        root.mkdir()
+    with Toolbox.open(roots, state=tmp_path / "state", session="s", policy="open") as box:
+        roots[1].rmdir()
+        write(box, str(roots[0] / "f"), "new\n")
+        assert box.undo().status == "success"
+        assert box.call("write_file", {"path": str(roots[1] / "f"), "content": "new\n"}).code == "NOT_FOUND"
+
+
+def test_e1_a_state_folder_that_is_gone_is_a_tool_error(tmp_path: Path):
+    with pytest.raises(SystemFailure):
+        DiskShare(tmp_path / "gone")(0)

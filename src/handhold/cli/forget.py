@@ -1,4 +1,4 @@
-"""`handhold forget`: remove the copies that snapshots keep."""
+"""`handhold forget`: remove what is kept of files, for snapshots and for undo."""
 
 from pathlib import Path
 from typing import TypedDict
@@ -10,11 +10,11 @@ from handhold.cli.options import print_json, report_errors
 from handhold.cli.state import default_root
 
 
-class ForgetJSON(TypedDict):
+class ForgottenJSON(TypedDict):
     forgotten: str  # the path of which no copies are kept any more
 
 
-JSON_OUTPUT = {"": ForgetJSON}
+JSON_OUTPUT = {"": ForgottenJSON}
 
 
 @click.command()
@@ -24,9 +24,9 @@ JSON_OUTPUT = {"": ForgetJSON}
 @options.as_json
 @report_errors
 def forget(root: tuple[Path, ...], state: Path | None, path: Path | None, as_json: bool) -> int:  # noqa: FBT001
-    """Remove the copies that snapshots keep of the workspace, or of PATH.
+    """Remove the copies that snapshots keep of the workspace, or of PATH, and the contents for undo.
 
-    What was recorded before can still be undone.
+    Calls that changed something there can no longer be undone. The journal itself stays.
     """
     from handhold.toolbox import Toolbox
 
@@ -35,7 +35,7 @@ def forget(root: tuple[Path, ...], state: Path | None, path: Path | None, as_jso
         place = box.files.resolve(str(path.absolute())) if path else ""
         box.snapshots.forget(place)
     if as_json:
-        print_json(ForgetJSON(forgotten=place or str(folder)))
+        print_json(ForgottenJSON(forgotten=place or str(folder)))
     else:
-        click.echo(f"Removed the copies of {place or folder}.")
+        click.echo(f"Removed the copies and undo contents of {place or folder}.")
     return 0

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from handhold.backends.state.sqlite import SqliteStore
 
 
-def default_root(state: Path | None) -> Path:
+def default_root(state: Path | None, folder: Path | None = None) -> Path:
     """The current directory, or the folder around it whose changes are recorded: both have one journal."""
     from handhold.backends.state.state_folder import list_states_above
 
-    if not any(list_states_above(Path.cwd(), state)):
-        return Path.cwd()
+    folder = folder or Path.cwd()
+    if not any(list_states_above(folder, state)):
+        return folder
     from handhold.snapshots import find_recorded_root
 
-    return find_recorded_root(Path.cwd(), state)
+    return find_recorded_root(folder, state)
 
 
 @contextmanager

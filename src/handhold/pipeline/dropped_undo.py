@@ -7,14 +7,15 @@ from handhold.core.history import format_call_id
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.display_text import format_id, to_single_line
 
-MAX_NAMED_CALLS = 5  # calls in the text; the facts name all of them
+MAX_NAMED_CALLS = 5  # in the text
+MAX_LISTED_CALLS = 50  # in the facts; there may be thousands
 MAX_NAMED_PATHS = 3  # of a call
 
 
 def describe(
     calls: Sequence[JournalEntry], session: str, visible_paths: Callable[[Sequence[str]], list[str]]
 ) -> list[Any]:
-    """The facts of each call; for another session's, only number and tool."""
+    """The facts of the first calls; for another session's, only number and tool."""
     return [
         {"seq": each.seq, "tool": each.call.tool}
         | (
@@ -26,14 +27,14 @@ def describe(
             if each.call.session == session
             else {}
         )
-        for each in calls
+        for each in calls[:MAX_LISTED_CALLS]
     ]
 
 
-def explain(dropped: Sequence[Mapping[str, Any]]) -> str:
-    named = [_format_call(each) for each in dropped[:MAX_NAMED_CALLS]]
-    more = f" and {len(dropped) - MAX_NAMED_CALLS} more" if len(dropped) > MAX_NAMED_CALLS else ""
-    calls = "1 earlier call" if len(dropped) == 1 else f"{len(dropped)} earlier calls"
+def explain(listed: Sequence[Mapping[str, Any]], count: int) -> str:
+    named = [_format_call(each) for each in listed[:MAX_NAMED_CALLS]]
+    more = f" and {count - MAX_NAMED_CALLS} more" if count > MAX_NAMED_CALLS else ""
+    calls = "1 earlier call" if count == 1 else f"{count} earlier calls"
     return (
         f"[The space for undo is full. The next changes will drop the undo data of {calls}: {'; '.join(named)}{more}."
         " Until then each can still be undone. A larger undo_bytes in the settings keeps more.]"

@@ -41,10 +41,10 @@ class Responder:
 
     def reply(self, context: CallContext, request: Request, result: Result) -> Reply:
         text, facts = self._encode(context, request, result), {**result.facts(), **context.facts()}
-        if context.dropped_undo:
-            session = self._session
-            facts["undo_given_up"] = dropped_undo.describe(context.dropped_undo, session.name, self._visible_paths)
-            text = f"{text}\n\n{dropped_undo.explain(facts['undo_given_up'])}"
+        if dropped := context.dropped_undo:
+            listed = dropped_undo.describe(dropped, self._session.name, self._visible_paths)
+            facts |= {"undo_given_up": listed, "undo_given_up_count": len(dropped)}
+            text = f"{text}\n\n{dropped_undo.explain(listed, len(dropped))}"
         reply = Reply(
             status=result.status,
             text=text,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import FileIdentity
@@ -31,6 +32,7 @@ def commit(
     Files of `renew` whose contents change get the current time. `times` are set with the changes. `recording` follows
     them, so that they are not taken for somebody else's.
     """
+    recover_exclusively(files, journal)  # a plan that was made from half of somebody's change set is stale then
     paths = [change.path for change in changes]
     if recording:
         recording.settle(paths)
@@ -58,15 +60,21 @@ def commit(
 
 
 def recover(files: Files, journal: Journal) -> None:
-    """Finish or roll back the transactions of dead processes. Called before every call: it costs one query."""
-    if not journal.incomplete_transactions():
-        return
-    try:
-        with journal.exclusive(wait=False), files.exclusive():
-            for incomplete in journal.incomplete_transactions():
+    """Finish or roll back the transactions of dead processes. Called before every call: it costs one query.
+
+    If the lock is taken, this is left to the next commit: the incomplete transaction may be that of its owner.
+    """
+    if journal.incomplete_transactions():
+        with suppress(Busy), journal.exclusive(wait=False):
+            recover_exclusively(files, journal)
+
+
+def recover_exclusively(files: Files, journal: Journal) -> None:
+    """Call it with the journal held exclusively: then every incomplete transaction is that of a dead process."""
+    if left := journal.incomplete_transactions():
+        with files.exclusive():
+            for incomplete in left:
                 _recover_one(incomplete, files, journal)
-    except Busy:
-        pass  # the lock's owner is alive, and the incomplete transaction may be its own
 
 
 def _recover_one(incomplete: IncompleteTransaction, files: Files, journal: Journal) -> None:

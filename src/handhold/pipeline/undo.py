@@ -29,7 +29,7 @@ from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcom
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.results import Reply, UndoResult
 from handhold.core.text.path_escaping import escape_ambiguous, format_path
-from handhold.core.tools.git_refresh import INDEX_PATH
+from handhold.core.tools.git_refresh import GIT_FOLDER_PATH, INDEX_PATH
 from handhold.core.tools.run import classify_change
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
@@ -177,6 +177,8 @@ class UndoService:
         gone = tuple(change.path for change in files if self._is_dropped(change, needed))
         if gone:
             raise ContentDropped(gone)
+        if locks := self._find_git_locks(files):
+            raise UndoConflict(locks)
         projected = ProjectedState()
         changed: list[str] = []
         for step in steps:
@@ -186,6 +188,13 @@ class UndoService:
             projected.add(step.files)
         if changed:
             raise UndoConflict(tuple(dict.fromkeys(changed)))
+
+    def _find_git_locks(self, files: Sequence[FileChange]) -> tuple[str, ...]:
+        """The locks of repositories that these files are part of: git is at work there, and would overwrite them."""
+        changed = {change.path for change in files}
+        folders = {match[1] for path in changed if (match := GIT_FOLDER_PATH.fullmatch(path))}
+        locks = sorted(f"{folder}/index.lock" for folder in folders)
+        return tuple(lock for lock in locks if lock not in changed and self._files.stat(lock))
 
     def _is_dropped(self, change: FileChange, needed_slots: Collection[str]) -> bool:
         match change.after:

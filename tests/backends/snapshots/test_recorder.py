@@ -1,5 +1,6 @@
 """C-94: what others change is recorded around their calls, and undone like our own changes."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -176,6 +177,7 @@ def test_c94_a_window_that_never_ended_is_closed_by_a_sweep(bed: Bed):
     bed.begin("lost")
     bed.write("a.txt", "late")
     assert bed.names(bed.snapshots.sweep("s").paths) == {"a.txt"}
+    assert json.loads(bed.box.log()[-1].call.arguments)["never_ended"] == ["lost"]
     bed.write("b.txt", "by the user")
     assert bed.names(bed.snapshots.sweep().foreign) == {"b.txt"}
 
@@ -290,16 +292,52 @@ def test_c94_nothing_is_recorded_in_a_home_folder_but_named_edits(bed: Bed, monk
     assert bed.read("a.txt") == "this is a.txt\n"
 
 
-def test_c94_what_is_forgotten_takes_no_space(bed: Bed):
+def test_c94_nothing_is_undone_beside_a_lock_of_git(bed: Bed):
+    subprocess.run(["git", "-C", bed.root, "init", "--quiet"], check=True)
+    bed.begin("one")
+    subprocess.run(["git", "-C", bed.root, "add", "a.txt"], check=True)
+    bed.end("one")
+    bed.write(".git/index.lock", "")
+    refused = bed.box.undo(Target.call("one"))
+    assert (refused.code, refused.data["paths"]) == ("UNDO_CONFLICT", [str(bed.root / ".git/index.lock")])
+    os.unlink(bed.root / ".git/index.lock")
+    assert bed.box.undo(Target.call("one")).ok
+
+
+def stored_bytes(bed: Bed) -> bytes:
+    return b"".join(path.read_bytes() for path in bed.state.rglob("*") if path.is_file())
+
+
+def test_c94_what_is_forgotten_is_nowhere_on_disk(bed: Bed):
+    secret = "qwertzuiop-this-is-the-secret"
+    bed.write("b.txt", secret)
+    bed.begin("one")
+    bed.write("a.txt", "one")
+    bed.write("b.txt", "two")
+    bed.end("one")
+    assert secret.encode() in stored_bytes(bed)
+    bed.snapshots.forget(str(bed.root / "b.txt"))
+    assert secret.encode() not in stored_bytes(bed)
+    assert bed.box.undo(Target.call("one")).code == "CONTENT_DROPPED"
+    assert (bed.read("a.txt"), bed.read("b.txt")) == ("one", "two")
+    assert bed.box.store.verify().problem is None
+    bed.snapshots.forget()
+    (kept,) = bed.state.rglob("*.baseline")
+    assert [each.name for each in kept.iterdir()] == ["clock"]
+
+
+def test_c94_undo_is_kept_as_many_days_as_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: Bed):
     bed.begin("one")
     bed.write("a.txt", "one")
     bed.end("one")
-    (kept,) = bed.state.rglob("*.baseline")
-    assert len(list(kept.iterdir())) > 3
-    bed.snapshots.forget()
-    assert [each.name for each in kept.iterdir()] == ["clock"]
-    assert bed.box.undo().ok
-    assert bed.read("a.txt") == "this is a.txt\n"
+    bed.box.close()
+    settings = tmp_path / "settings.toml"
+    settings.write_text("undo_days = 3\n")
+    later = time.time() + 4 * 86_400
+    monkeypatch.setattr("handhold.shared_workspaces.time.time", lambda: later)
+    with Toolbox.open(bed.root, state=bed.state, session="s", settings=settings) as box:
+        assert not box.log()[-1].kept
+        assert box.undo().code == "CONTENT_DROPPED"
 
 
 def test_c94_scanning_leaves_access_times_alone(bed: Bed):
@@ -418,3 +456,16 @@ def test_c94_a_copy_is_removed_only_when_no_row_names_it_any_more(bed: Bed, monk
     assert bed.box.call("Read", {"file_path": str(bed.root / "a.txt")}).ok
     assert bed.box.call("Write", {"file_path": str(bed.root / "a.txt"), "content": "ours"}).ok
     assert removed
+
+
+def test_c88_a_window_that_needs_the_room_of_earlier_undos_says_so(tmp_path: Path):
+    bed = Bed(tmp_path, undo_bytes=300_000)
+    given_up: tuple[str, ...] = ()
+    for n in range(8):
+        bed.write("large", os.urandom(50_000).hex())
+        bed.begin(f"call {n}")
+        bed.write("large", "small")
+        given_up += bed.end(f"call {n}").given_up
+    assert given_up[:1] == ("call 0",)
+    assert bed.box.undo(Target.call("call 7")).ok
+    bed.box.close()

@@ -287,7 +287,7 @@ def claim_share() -> tuple[socket.socket, int]:
     The first process gets a quarter, the next an eighth, and so on: together less than half, whatever their number,
     since editors need watches too.
     """
-    limit = int(Path(MAX_WATCHES_PATH).read_text(encoding="ascii"))
+    limit = int(Path(MAX_WATCHES_PATH).read_bytes())
     for index in range(MAX_SHARES):
         share = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:

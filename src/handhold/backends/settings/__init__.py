@@ -101,9 +101,9 @@ def _load_user_settings(settings: bool | str | os.PathLike[str]) -> tuple[str, F
     return file, parse_settings(data, file) if data is not None else FileSettings()
 
 
-def read_user_undo_bytes(settings: bool | str | os.PathLike[str] = True) -> int | None:  # noqa: FBT001
-    """How many bytes the user wants to keep for undo. A project's file cannot set this."""
-    return _load_user_settings(settings)[1].undo_bytes
+def read_user_limits(settings: bool | str | os.PathLike[str] = True) -> FileSettings:  # noqa: FBT001
+    """The user's own settings, for what they want to keep for undo, and how long. A project's file cannot set this."""
+    return _load_user_settings(settings)[1]
 
 
 # --- project settings

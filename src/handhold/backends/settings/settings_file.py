@@ -20,7 +20,8 @@ MAX_PROJECT_FILE_BYTES = 64 * 1024
 MAX_DOTS_PER_LINE = 200
 MAX_TEXT_CHARACTERS = 500  # of a text in a rule
 RULE_KEYS = tuple(field.name for field in fields(Rule) if field.name != "ignore_case")
-TOP_KEYS = ("mode", "secrets", "undo_bytes", "rule")
+NUMBER_KEYS = ("undo_bytes", "undo_days", "baseline_bytes")  # only in the user's own settings
+TOP_KEYS = ("mode", "secrets", *NUMBER_KEYS, "rule")
 RENAMED_KEYS = {"but": "exclude", "spares": "does_not_cover"}  # old names stay valid
 LIST_KEYS = ("verbs", "paths", "exclude", "commands", "hosts", "covers", "does_not_cover", *RENAMED_KEYS)
 
@@ -32,6 +33,8 @@ class FileSettings:
     mode: Mode | None = None
     rules: tuple[Rule, ...] = ()
     undo_bytes: int | None = None
+    undo_days: int | None = None
+    baseline_bytes: int | None = None
     secrets: Secrets | None = None
 
 
@@ -97,15 +100,16 @@ def _parse_table(table: Mapping[str, Any], *, is_project: bool) -> FileSettings:
         for rule in rules:
             if elsewhere := next((each for each in (*rule.paths, *rule.exclude) if each.startswith(("/", "~"))), None):
                 raise ValueError(f"rule {rule.name!r}: {elsewhere!r} is not a path of this project")
-    return FileSettings(mode, rules, _parse_undo_bytes(table, is_project=is_project), secrets)
+    numbers = {key: _parse_number(table, key, is_project=is_project) for key in NUMBER_KEYS}
+    return FileSettings(mode, rules, secrets=secrets, **numbers)
 
 
-def _parse_undo_bytes(table: Mapping[str, Any], *, is_project: bool) -> int | None:
-    value = table.get("undo_bytes")
+def _parse_number(table: Mapping[str, Any], key: str, *, is_project: bool) -> int | None:
+    value = table.get(key)
     if value is not None and is_project:
-        raise ValueError("undo_bytes is only allowed in the user's own settings")
+        raise ValueError(f"{key} is only allowed in the user's own settings")
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
-        raise ValueError(f"undo_bytes must be a whole number above 0 (got {value!r})")
+        raise ValueError(f"{key} must be a whole number above 0 (got {value!r})")
     return value
 
 

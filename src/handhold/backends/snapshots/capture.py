@@ -23,6 +23,7 @@ NOT_YET = "not copied yet"
 class Captured:
     changes: list[FileChange] = field(default_factory=list[FileChange])
     not_kept: dict[str, str] = field(default_factory=dict[str, str])  # paths that cannot be undone, and why
+    given_up: list[str] = field(default_factory=list[str])  # earlier calls whose undo is dropped to make room
 
 
 class SlotCapture:

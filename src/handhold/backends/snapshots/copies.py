@@ -58,7 +58,7 @@ class Copies:
         baseline: SqliteBaseline,
         *,
         is_denied: Callable[[bytes], bool] = lambda _: False,
-        max_bytes: int = MAX_TOTAL_BYTES,
+        max_bytes: int | None = None,
         share: Callable[[int, int], bool] = share_blocks,
     ) -> None:
         self._baseline = baseline
@@ -74,8 +74,12 @@ class Copies:
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             self.close()
             raise PermissionError(errno.EPERM, "the folder of the baseline must be accessible only to its owner")
+        self.max_bytes = max_bytes or self._choose_max_bytes()
+
+    def _choose_max_bytes(self) -> int:
         free = os.fstatvfs(self._fd)
-        self.max_bytes = min(max_bytes, baseline.held_bytes() + free.f_bavail * free.f_frsize // MAX_DISK_SHARE)
+        share = self._baseline.held_bytes() + free.f_bavail * free.f_frsize // MAX_DISK_SHARE
+        return min(MAX_TOTAL_BYTES, share)
 
     def close(self) -> None:
         os.close(self._fd)

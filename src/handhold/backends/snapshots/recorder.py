@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from handhold.backends.files.roots import Root
-from handhold.backends.files.staging_area import StagingArea
+from handhold.backends.files.staging_area import RemovalBudget, StagingArea
 from handhold.backends.snapshots.capture import Captured, SlotCapture
 from handhold.backends.snapshots.copies import Copies
 from handhold.backends.snapshots.listing import FOLDER_FLAGS, open_quietly
@@ -21,6 +21,7 @@ from handhold.backends.snapshots.scan import Difference, ScanResult, TreeScan
 from handhold.backends.state.baseline import BaselineUpdate
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.backends.state.windows import OpenWindow
+from handhold.core.history import format_call_id
 from handhold.core.plans import StagedContent
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
 from handhold.core.ports.recording import Window
@@ -34,6 +35,7 @@ WAIT_SECONDS = 1.5  # for the baseline, before a command runs; with the scan tha
 INLINE_FILES, INLINE_SECONDS = 500, 0.2  # copied at once after a call; the rest in the background
 INGEST_SECONDS = 0.05  # for which others wait while folders are listed for the first time
 MAX_LISTED = 100  # paths that an entry names as not kept
+UNLIMITED = 2**62  # entries to remove
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,13 @@ class Recorded:
     paths: tuple[str, ...] = ()  # changed while a call ran
     foreign: tuple[str, ...] = ()  # changed by nobody's call
     not_kept: dict[str, str] = field(default_factory=dict[str, str])  # cannot be undone, and why
+    given_up: tuple[str, ...] = ()  # earlier calls whose undo is dropped to make room
 
     def __add__(self, other: "Recorded") -> "Recorded":
-        return Recorded(self.paths + other.paths, self.foreign + other.foreign, {**self.not_kept, **other.not_kept})
+        not_kept = {**self.not_kept, **other.not_kept}
+        return Recorded(
+            self.paths + other.paths, self.foreign + other.foreign, not_kept, self.given_up + other.given_up
+        )
 
 
 @dataclass(frozen=True)
@@ -60,13 +66,21 @@ class Part:
 class Recorder:
     """Records the changes of one root. Safe for several processes: each scan holds the journal's lock."""
 
-    def __init__(self, root: Root, area: StagingArea, store: SqliteStore, copies: Copies) -> None:
+    def __init__(
+        self, root: Root, area: StagingArea, store: SqliteStore, copies: Copies, recover: Callable[[], None]
+    ) -> None:
+        """`recover` is called with the journal held exclusively: half of a change set of ours is nobody's change."""
         self._root = root
+        self._recover = recover
         self._area = area
         self._store = store
         self._copies = copies
         self.baseline = store.baseline(root.real)
         self._windows = store.windows(root.real)
+
+    @property
+    def root(self) -> str:
+        return self._root.real
 
     # --- windows
 
@@ -80,6 +94,7 @@ class Recorder:
                 with self._open_root() as fd:
                     TreeScan(fd, self._root.device, self.baseline, self._copies).list_named(named)
             recorded = self._record_changes(named)
+            window = replace(window, turn=window.turn or self._windows.read_turn(window.session))
             self._windows.open(window, is_partial=named is None and not self.baseline.is_scanned)
         self.copy_some()
         return recorded
@@ -102,32 +117,39 @@ class Recorder:
         self.copy_some()
         return recorded
 
-    def sweep(self, session: str | None = None) -> Recorded:
+    def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
         """Record what changed since the last scan, and close windows that never ended: those of a session, those whose
         process is dead; without a session, all."""
         with self._store.exclusive():
-            recorded = self._record_changes()
-            self._windows.close(
-                [
-                    each.id
-                    for each in self._windows.list_open()
-                    if session is None or each.window.session == session or _is_dead(each.window.process)
-                ]
-            )
+            closed = [
+                each
+                for each in self._windows.list_open()
+                if session is None or each.window.session == session or _is_dead(each.window.process)
+            ]
+            recorded = self._record_changes(never_ended=closed)
+            self._windows.close([each.id for each in closed])
+            if session is not None and next_turn:
+                self._windows.begin_turn(session)
         self.copy_some()
         return recorded
 
     def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
         """Record the changes of these paths as one call, whoever made them."""
         with self._store.exclusive():
+            self._recover()
             found = self._scan(self._relative(paths))
             (captured,) = self._commit([Part(found.differences, call, None)], found.update)
             return Recorded(tuple(change.path for change in captured.changes), (), captured.not_kept)
 
     def forget(self, path: str = "") -> None:
-        """Remove what is kept of the root, or of a path in it. Undo of what was recorded before stays possible."""
+        """Remove what is kept of the root, or of a path in it: copies, and contents for undo."""
         with self._store.exclusive():
             self._copies.remove(self.baseline.forget(self._relative([path])[0] if path else b""))
+            self._store.forget(path)
+            while commands := self._store.dropped_slots(MAX_LISTED):
+                for command in commands:
+                    self._area.remove(command, RemovalBudget(UNLIMITED))
+                self._store.forget_dropped_slots(commands)
 
     # --- our own commits
 
@@ -181,8 +203,11 @@ class Recorder:
 
     # --- recording
 
-    def _record_changes(self, paths: Collection[bytes] | None = None) -> Recorded:
+    def _record_changes(
+        self, paths: Collection[bytes] | None = None, never_ended: Sequence[OpenWindow] = ()
+    ) -> Recorded:
         """Scan, and record what changed: for the open windows that could have done it, or for nobody."""
+        self._recover()
         if not self.baseline.is_scanned and paths is None:
             return Recorded()
         found = self._scan(paths)
@@ -190,7 +215,7 @@ class Recorder:
         mine, foreign = self._split(found.differences, windows)
         parts: list[Part] = []
         if mine or any(each.is_partial for each in windows):  # then something may have changed unseen
-            parts.append(Part(mine, _describe_windows(windows), windows[0].together))
+            parts.append(Part(mine, _describe_windows(windows, never_ended), windows[0].together))
         if foreign:
             parts.append(Part(foreign, Call(FOREIGN, "", "", FOREIGN, "{}", DIALECT), None))
         done = self._commit(parts, found.update)
@@ -199,7 +224,7 @@ class Recorder:
             changed = tuple(change.path for change in captured.changes)
             is_foreign = part.together is None
             recorded += Recorded(() if is_foreign else changed, changed if is_foreign else (), captured.not_kept)
-        return recorded
+        return replace(recorded, given_up=tuple(dict.fromkeys(each for part in done for each in part.given_up)))
 
     def _split(
         self, differences: Sequence[Difference], windows: Sequence[OpenWindow]
@@ -257,8 +282,10 @@ class Recorder:
         call = replace(part.call, arguments=json.dumps(arguments, sort_keys=True))
         status = "partial" if captured.not_kept else "success"
 
-        def conclude(_: Sequence[JournalEntry]) -> Outcome:
-            return Outcome(status, None, 0.0, None)
+        def conclude(dropped: Sequence[JournalEntry]) -> Outcome:
+            captured.given_up = [format_call_id(entry) for entry in dropped]
+            reply = json.dumps({"undo_given_up": captured.given_up}) if dropped else None
+            return Outcome(status, None, 0.0, reply)
 
         self._store.record_adopted(call, captured.changes, conclude, together=part.together)
 
@@ -298,10 +325,12 @@ def _take(folders: Iterable[T], seconds: float) -> tuple[list[T], bool]:
     return taken, True
 
 
-def _describe_windows(windows: Sequence[OpenWindow]) -> Call:
+def _describe_windows(windows: Sequence[OpenWindow], never_ended: Sequence[OpenWindow]) -> Call:
     """The call of the oldest window, and the names of all that were under way."""
     first = windows[0].window
     arguments: dict[str, object] = {"while": [each.window.call_id or each.window.tool for each in windows]}
+    if never_ended:
+        arguments["never_ended"] = [each.window.call_id or each.window.tool for each in never_ended]
     if first.input:
         arguments["input"] = json.loads(first.input)
     if any(each.is_partial for each in windows):

@@ -128,6 +128,11 @@ class Database:
                     connection.execute("ROLLBACK")
                 raise
 
+    def empty_log(self) -> None:
+        """Move everything from the log into the database, so that no deleted content is left there."""
+        with self._lock, self._translate_errors(), self.connection as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     @property
     def is_writing(self) -> bool:
         """Whether this thread is in a write transaction."""

@@ -4,9 +4,12 @@ import os
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cached_property
-from os import PathLike, fspath
+from os import PathLike
+from pathlib import Path
 
 from handhold.backends.mounts import RemoteMounts
+from handhold.backends.state.state_errors import translate_state_errors
+from handhold.logs import suppress_and_log
 
 FREE_SPACE_DIVISOR = 4  # a quarter
 MIN_BOUND_BYTES = 256 * 1024**2
@@ -21,17 +24,21 @@ class DiskShare:
     """
 
     def __init__(self, state: str | PathLike[str], roots: Sequence[str | PathLike[str]] = ()) -> None:
-        self._state = fspath(state)
+        self._state = Path(state)
         self._roots = [os.path.realpath(root) for root in roots]
 
     def __call__(self, held: int) -> int:
-        free = min(map(get_free_bytes, self._folders))
+        with translate_state_errors(self._state):
+            free = get_free_bytes(str(self._state))
+        for root in self._local_roots:
+            with suppress_and_log(OSError):  # it is gone: the others still have their space
+                free = min(free, get_free_bytes(root))
         return max(MIN_BOUND_BYTES, min((free + held) // FREE_SPACE_DIVISOR, MAX_BOUND_BYTES))
 
     @cached_property
-    def _folders(self) -> list[str]:
+    def _local_roots(self) -> list[str]:
         """Without roots on remote mounts: one that does not respond would block changes to the others."""
-        return [self._state, *(root for root in self._roots if not is_remote(root))]
+        return [root for root in self._roots if not is_remote(root)]
 
 
 def get_free_bytes(folder: str) -> int:

@@ -27,6 +27,10 @@ class Excess(NamedTuple):
     bytes: int
     slack: int
 
+    @property
+    def can_wait(self) -> bool:
+        return self.bytes <= self.slack
+
     def without(self, size: int) -> "Excess":
         return Excess(self.bytes - size, self.slack)
 

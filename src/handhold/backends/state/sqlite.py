@@ -222,6 +222,24 @@ class SqliteStore:
             connection.execute("INSERT INTO adopted VALUES (?, ?)", (seq, together))
         self._contents.remove_dropped_files()
 
+    def forget(self, path: str = "", *, before: float | None = None) -> None:
+        """Drop what is kept for the undo of calls that changed something at or below a path, or ended before a time.
+
+        With a path, its contents leave the disk even if other calls need the same ones.
+        """
+        below = to_bytes(path)
+        with self._database.write_transaction(durable=True) as connection:
+            connection.execute("PRAGMA secure_delete = ON")
+            rows = connection.execute(
+                "SELECT DISTINCT seq FROM changes JOIN outcomes USING (seq) WHERE seq NOT IN (SELECT seq FROM pending)"
+                " AND (?1 = x'' OR path = ?1 OR (path > ?1 || x'2f' AND path < ?1 || x'30')) AND at < ?2",
+                (below, 2**62 if before is None else round(before * 10**6)),
+            ).fetchall()
+            self._undo_space.forget(connection, [seq for (seq,) in rows], also_shared=before is None)
+            connection.execute("PRAGMA secure_delete = OFF")
+        self._contents.remove_dropped_files()
+        self._database.empty_log()
+
     def has_baseline(self) -> bool:
         return self._database.fetch_row("SELECT 1 FROM baseline_roots LIMIT 1") is not None
 

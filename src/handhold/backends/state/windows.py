@@ -22,6 +22,7 @@ SCHEMA = (
         together INTEGER NOT NULL,  -- the group
         is_open INTEGER NOT NULL, is_partial INTEGER NOT NULL, process INTEGER NOT NULL
     )""",
+    "CREATE TABLE window_turns (session BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX windows_open ON windows (root) WHERE is_open",
     "CREATE INDEX windows_call ON windows (call_id, session)",
     # Entries of changes that others made; without a group, nobody's call was under way.
@@ -67,6 +68,16 @@ class SqliteWindows:
                 (self._root,),
             ).fetchall()
         return [_decode(*row[:7], paths=row[7], process=row[8], is_partial=row[9]) for row in rows]
+
+    def begin_turn(self, session: str) -> None:
+        """Later windows of this session belong to a new turn, unless they name one."""
+        sql = "INSERT INTO window_turns VALUES (?, 1) ON CONFLICT DO UPDATE SET number = number + 1"
+        with self._database.write_transaction() as connection:
+            connection.execute(sql, (to_bytes(session),))
+
+    def read_turn(self, session: str) -> str:
+        row = self._database.fetch_row("SELECT number FROM window_turns WHERE session = ?", (to_bytes(session),))
+        return f"turn-{row[0]}" if row else ""
 
     def close(self, ids: Collection[int]) -> None:
         if not ids:

@@ -16,6 +16,7 @@ from handhold.core.plans import Content, Effects, FileChange, StagedContent
 
 INDEX_PATH = re.compile(r".*/\.git/(?:(?:modules|worktrees)/.+/)?index", re.DOTALL)
 LOCK_PATH = re.compile(r".*/\.git/(?:.+/)?[^/]+\.lock", re.DOTALL)
+GIT_FOLDER_PATH = re.compile(r"(.*/\.git)/.*", re.DOTALL)
 CONFIG_PATH = re.compile(r".*/\.git/(?:modules/.+/)?config", re.DOTALL)
 MAX_READ_BYTES = 16 * 1024 * 1024  # a larger file is not parsed
 HEADER_BYTES, FIXED_BYTES, CHECKSUM_BYTES = 12, 62, 20  # for object names of 20 bytes

@@ -24,6 +24,12 @@ def open_proc_path_at(directory: int, name: str) -> Generator[str]:
         os.close(fd)
 
 
+def chmod_at(directory: int, name: str, mode: int) -> None:
+    """Change the mode of a directory, which may not be readable."""
+    with open_proc_path_at(directory, name) as place:
+        os.chmod(place, mode)
+
+
 def is_before_or_after(
     place: str, before: DirectoryMetadata, after: DirectoryMetadata, extra_mode_bits: int = 0
 ) -> bool:

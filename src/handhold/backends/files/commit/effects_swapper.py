@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from handhold.backends.files.commit.directory_metadata import apply_folder_metadata, is_before_or_after
+from handhold.backends.files.commit.directory_metadata import apply_folder_metadata, chmod_at, is_before_or_after
 from handhold.backends.files.commit.entry_checks import OWNER_RWX, is_intact, is_same_entry, is_unchanged
 from handhold.backends.files.commit.file_metadata import file_id, lstat_at
-from handhold.backends.files.commit.file_ops import FileOps, chmod_at
+from handhold.backends.files.commit.file_ops import FileOps
 from handhold.backends.files.commit.slots import Slots, permission_bits
 from handhold.backends.files.commit.tree_copier import copy_tree
 from handhold.backends.files.staging_area import remove_tree

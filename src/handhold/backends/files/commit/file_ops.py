@@ -169,6 +169,9 @@ class FileOps:
             return None, ""
         return fingerprint(directory, name, expected if isinstance(expected, InlineContent) else None)
 
+    def has_content(self, content: Content) -> bool:
+        return isinstance(content, InlineContent) or self._contents.has(content.hash)
+
     def find_content(self, content: Content) -> bytes | None:
         return content.data if isinstance(content, InlineContent) else self._contents.get(content.hash)
 
@@ -358,12 +361,6 @@ class FileOps:
             if device not in synced:
                 sync_file_system(directory)
                 synced.add(device)
-
-
-def chmod_at(directory: int, name: str, mode: int) -> None:
-    """Change the mode of a directory, which may not be readable."""
-    with open_proc_path_at(directory, name) as place:
-        os.chmod(place, mode)
 
 
 def remove_backups(ops: FileOps, transaction: str, files: Sequence[FileChange]) -> None:

@@ -7,7 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from secrets import token_hex
 
-from handhold.backends.files.commit.file_metadata import READ_FLAGS, copy_metadata, file_id, hash_fd, is_same_file
+from handhold.backends.files.commit.file_metadata import (
+    READ_FLAGS,
+    copy_metadata,
+    file_id,
+    hash_fd,
+    is_same_file,
+    read_file_at,
+)
 from handhold.backends.files.commit.file_ops import (
     FULL_SYNC_THRESHOLD,
     STAGE_FLAGS,
@@ -22,7 +29,7 @@ from handhold.backends.files.commit.syscalls import HAS_SYNCFS
 from handhold.backends.files.file_kinds import identity_of
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, RollbackIncomplete, Stale, ToolError
 from handhold.core.facts import FileIdentity
-from handhold.core.plans import Directory, FileChange
+from handhold.core.plans import Directory, FileChange, InlineContent
 from handhold.logs import log_swallowed
 from handhold.progress import track
 
@@ -133,7 +140,7 @@ class WriteTransaction:
                     if after is None:
                         files.append(CommitStep(with_mode(change, found), verified=identity_of(found)))
                     elif after.hash != before.hash:
-                        files.append(CommitStep(change, verified=identity_of(found)))
+                        files.append(CommitStep(with_old_content(change, ops), verified=identity_of(found)))
         return [
             *(CommitStep(made[path]) for path in sorted(made)),
             *files,
@@ -356,3 +363,13 @@ def check_untouched(status: os.stat_result, expected: FileIdentity, path: str) -
 
 def with_mode(change: FileChange, status: os.stat_result) -> FileChange:
     return FileChange(change.path, change.before, change.after, stat.S_IMODE(status.st_mode))
+
+
+def with_old_content(change: FileChange, ops: FileOps) -> FileChange:
+    """Unless the store has the old content, add it for the journal to keep: a write in place may be rolled back."""
+    if change.before is None or ops.has_content(change.before):
+        return change
+    before = InlineContent(read_file_at(*ops.open_parent(change.path)))
+    if before.hash != change.before.hash:
+        raise Stale(change.path, now=before.hash)
+    return FileChange(change.path, before, change.after, change.mode)

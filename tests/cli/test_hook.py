@@ -1,0 +1,112 @@
+"""`handhold hook`: the events of agent clients become windows, and nothing stands in the client's way."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from handhold.cli.commands import handhold
+from handhold.cli.hook_events import HOOK_DIALECTS, parse_event
+from handhold.core.ports.recording import Window
+from handhold.toolbox import Toolbox
+
+CASES = {  # by client: the shell's tool and arguments, the edit tool and arguments
+    "claude-code": ("Bash", {"command": "x"}, "Edit", {"file_path": "a.txt"}),
+    "codex": (
+        "Bash",
+        {"command": "x"},
+        "apply_patch",
+        {"input": "*** Begin Patch\n*** Update File: a.txt\n@@\n-1\n+2\n*** End Patch"},
+    ),
+    "gemini-cli": ("run_shell_command", {"command": "x"}, "replace", {"file_path": "a.txt"}),
+    "qwen-code": ("run_shell_command", {"command": "x"}, "edit", {"file_path": "a.txt"}),
+    "opencode": ("bash", {"command": "x"}, "write", {"filePath": "a.txt"}),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    (folder / "b.txt").write_text("two\n")
+    return folder
+
+
+def names_of(client: str, action: str) -> str:
+    return next(name for name, each in HOOK_DIALECTS[client].events.items() if each == action)
+
+
+def run(client: str, folder: Path, action: str, *options: str, **fields: Any) -> Any:
+    event = {"hook_event_name": names_of(client, action), "session_id": "abc", "cwd": str(folder), **fields}
+    done = CliRunner().invoke(handhold, ["hook", client, *options], input=json.dumps(event))
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def call(client: str, which: int) -> dict[str, Any]:
+    tool, arguments = CASES[client][2 * which : 2 * which + 2]
+    given = {"tool_name": tool, "tool_input": arguments}
+    return given if client == "gemini-cli" else {**given, "tool_use_id": f"call-{which}"}
+
+
+@pytest.mark.parametrize("client", HOOK_DIALECTS)
+def test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn(client: str, folder: Path):
+    assert run(client, folder, "turn") == {}
+    assert run(client, folder, "begin", **call(client, 0)) == {}
+    (folder / "b.txt").write_text("by the shell\n")
+    (folder / "new").mkdir()
+    assert run(client, folder, "end", **call(client, 0)) == {}
+    assert run(client, folder, "begin", **call(client, 1)) == {}
+    (folder / "a.txt").write_text("by the edit tool\n")
+    assert run(client, folder, "end", **call(client, 1)) == {}
+    assert run(client, folder, "sweep") == {}
+    session = f"{client}:abc"
+    with Toolbox.open(folder, session=session) as box:
+        tools = [(entry.call.tool, entry.call.turn) for entry in box.log()]
+    assert tools == [(CASES[client][0], "turn-1"), (CASES[client][2], "turn-1")]
+    undone = CliRunner().invoke(handhold, ["undo", "--session", session, "--root", str(folder), "--turn", "turn-1"])
+    assert undone.exit_code == 0, undone.output
+    assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "b.txt"]
+    assert [(folder / name).read_text() for name in ("a.txt", "b.txt")] == ["one\n", "two\n"]
+
+
+@pytest.mark.parametrize("client", HOOK_DIALECTS)
+def test_c94_what_a_hook_does_not_know_is_not_recorded_and_not_refused(client: str, folder: Path):
+    assert run(client, folder, "begin", tool_name="Read", tool_input={"file_path": "a.txt"}) == {}
+    outside = {"tool_name": CASES[client][2], "tool_input": {"file_path": "/etc/hosts", "filePath": "/etc/hosts"}}
+    if client != "codex":
+        assert run(client, folder, "begin", **outside) == {}
+    done = CliRunner().invoke(handhold, ["hook", client], input='{"hook_event_name": "Unheard"}')
+    assert (done.exit_code, done.stdout) == (0, "{}\n")
+
+
+def test_c94_a_hook_that_fails_says_so_and_lets_the_client_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(folder))
+    told = run("claude-code", folder, "begin", **call("claude-code", 0))
+    assert "home folder" in told["systemMessage"]
+    garbled = CliRunner().invoke(handhold, ["hook", "claude-code"], input="not json")
+    assert garbled.exit_code == 0
+    assert "not recorded" in json.loads(garbled.stdout)["systemMessage"]
+
+
+def test_c94_a_strict_hook_that_fails_refuses(folder: Path):
+    event = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/", **call("claude-code", 0)}
+    command = [Path(sys.executable).with_name("handhold"), "hook", "claude-code", "--strict"]
+    done = subprocess.run(command, input=json.dumps(event), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "not recorded" in done.stderr
+
+
+def test_c94_a_patch_names_every_file_that_it_touches():
+    patch = "*** Begin Patch\n*** Add File: n\n+x\n*** Update File: a\n*** Move to: b\n@@\n-1\n+2\n*** Delete File: d\n*** End Patch"
+    event = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "apply_patch", "tool_use_id": "c"}
+    found = parse_event("codex", {**event, "tool_input": {"input": patch}})
+    assert found is not None
+    assert found.window == Window("codex:s", "c", "apply_patch", "", json.dumps({"input": patch}), ("n", "a", "b", "d"))
