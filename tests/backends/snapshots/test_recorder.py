@@ -469,3 +469,22 @@ def test_c88_a_window_that_needs_the_room_of_earlier_undos_says_so(tmp_path: Pat
     assert given_up[:1] == ("call 0",)
     assert bed.box.undo(Target.call("call 7")).ok
     bed.box.close()
+
+
+@pytest.mark.parametrize("named", [(), ("a.txt",)])
+def test_c94_half_of_a_commit_of_a_dead_process_is_no_baseline(bed: Bed, named: tuple[str, ...]):
+    bed.box.log()  # this process runs already, and does not recover by opening the workspace
+    child = os.fork()
+    if not child:
+        with Toolbox.open(bed.root, state=bed.state, session="dead", dialect="claude") as box:
+            path = str(bed.root / "a.txt")
+            box.call("Read", {"file_path": path})
+            box.store.record_outcome = lambda *_, **__: os._exit(9)  # pyright: ignore[reportAttributeAccessIssue]
+            box.call("Write", {"file_path": path, "content": "never finished"})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert bed.read("a.txt") == "never finished"
+    assert bed.begin("one", *named) == Recorded()
+    assert bed.read("a.txt") == "this is a.txt\n"
+    assert bed.end("one") == Recorded()
+    assert bed.snapshots.sweep() == Recorded()
