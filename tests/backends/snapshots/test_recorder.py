@@ -488,3 +488,18 @@ def test_c94_half_of_a_commit_of_a_dead_process_is_no_baseline(bed: Bed, named: 
     assert bed.read("a.txt") == "this is a.txt\n"
     assert bed.end("one") == Recorded()
     assert bed.snapshots.sweep() == Recorded()
+
+
+def test_c94_a_file_beside_a_named_one_is_not_new_when_their_folder_is_named(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    """Undo would delete it."""
+    monkeypatch.setenv("HOME", str(bed.root))  # where nothing is scanned but what is named
+    bed.write("sub/deep/old/file", "old")
+    bed.write("sub/deep/other.txt", "other")
+    bed.begin("one", "sub/deep/d.txt")
+    bed.end("one")
+    assert bed.begin("two", "sub") == Recorded()
+    bed.write("sub/deep/other.txt", "changed")
+    assert bed.names(bed.snapshots.end("s", "two").foreign) == {"sub/deep/other.txt"}
+    (entry,) = bed.box.log(everyone=True)
+    assert bed.box.undo(entry, with_foreign=True).ok
+    assert bed.read("sub/deep/other.txt") == "other"
