@@ -336,18 +336,13 @@ class Model:
         return None
 
     def _check_settled(self, transitions: Sequence[Transition], disk: Tree) -> None:
-        """What others changed where we write is booked before: else our own commit would hide it.
-
-        Of a folder above that they removed, and we make again, the next scan finds what is missing.
-        """
+        """What others changed where we write is booked before: else our own commit would hide it."""
         left = compare(self.baseline, disk)
         hidden = [
             path
             for path in left
             for each in transitions
-            if path == each.path
-            or path.startswith(each.path + b"/")
-            or (each.path.startswith(path + b"/") and left[path].after)
+            if path == each.path or path.startswith(each.path + b"/") or each.path.startswith(path + b"/")
             if not left[path].only_mode
         ]
         check(not hidden, "our commit hides a change of others", hidden)

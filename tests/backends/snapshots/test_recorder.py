@@ -503,3 +503,18 @@ def test_c94_a_file_beside_a_named_one_is_not_new_when_their_folder_is_named(bed
     (entry,) = bed.box.log(everyone=True)
     assert bed.box.undo(entry, with_foreign=True).ok
     assert bed.read("sub/deep/other.txt") == "other"
+
+
+def test_c94_what_others_removed_is_recorded_before_we_make_its_folder_again(bed: Bed):
+    """Else the commit that makes it would hide what is missing there."""
+    assert bed.box.call("Write", {"file_path": str(bed.root / "new/folder/ours"), "content": "ours"}).ok
+    bed.write("new/folder/theirs", "theirs")
+    bed.begin("one")
+    bed.end("one")
+    assert bed.box.undo().ok  # which leaves the folder, because of the other file
+    shutil.rmtree(bed.root / "new")
+    assert bed.box.redo().ok
+    bed.snapshots.sweep()
+    last = bed.box.log(everyone=True)[-1]
+    assert last.paths == (str(bed.root / "new"),)
+    assert bed.box.diff(last)

@@ -83,14 +83,14 @@ class TreeScan:
     def run_paths(self, paths: Collection[bytes]) -> ScanResult:
         """Only these paths, and what is below them."""
         by_folder: dict[bytes, set[bytes]] = {}
-        known_parents = {self._find_known_parent(path) for path in paths}
-        tops = {join_path(folder, name) for folder, name in known_parents}
-        for folder, name in known_parents:
-            if tops.isdisjoint(list_parents(join_path(folder, name))):  # else it is scanned with what is above it
-                by_folder.setdefault(folder, set()).add(name)
         self._folders = _LazyFolders(self._baseline)
         chain = FolderChain(self._root)
         try:
+            known_parents = {self._find_known_parent(chain, path) for path in paths}
+            tops = {join_path(folder, name) for folder, name in known_parents}
+            for folder, name in known_parents:
+                if tops.isdisjoint(list_parents(join_path(folder, name))):  # else it is scanned with what is above it
+                    by_folder.setdefault(folder, set()).add(name)
             for folder, names in by_folder.items():
                 record = self._baseline.find_folder(folder)
                 listed = self._list(chain, folder)
@@ -155,10 +155,10 @@ class TreeScan:
             return None
         return ListedEntry(name, pack_status(status), status)
 
-    def _find_known_parent(self, path: bytes) -> tuple[bytes, bytes]:
-        """The deepest listed folder above a path, and the name there that leads to it."""
+    def _find_known_parent(self, chain: FolderChain, path: bytes) -> tuple[bytes, bytes]:
+        """The deepest listed folder above a path that still exists, and the name there that leads to it."""
         folder, _, name = path.rpartition(b"/")
-        while folder and self._baseline.find_folder(folder) is None:
+        while folder and (self._baseline.find_folder(folder) is None or not self._exists(chain, folder)):
             folder, _, name = folder.rpartition(b"/")
         return folder, name
 
