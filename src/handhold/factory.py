@@ -155,13 +155,18 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
         make_shell = partial(open_shell, shared.state, shared.files, config)
         applied = shared.apply_policy(policy)
         recording = WorkspaceRecording(shared.files, shared.store, applied.for_commands)
+
+        def release() -> None:
+            recording.close()
+            lease.release()
+
         return assemble(
             shared.files,
             shared.store,
             config,
             applied,
             make_shell=make_shell,
-            release=lease.release,
+            release=release,
             recording=recording,
             make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
         )

@@ -67,6 +67,9 @@ class Recorder:
         self.baseline = store.baseline(root.real)
         self._windows = store.windows(root.real)
 
+    def close(self) -> None:
+        self._copies.close()
+
     # --- windows
 
     def begin(self, window: Window) -> Recorded:
