@@ -44,17 +44,16 @@ def commit(
             outcome = conclude(dropped)
             with journal.one_transaction(durable=True):
                 journal.record_outcome(seq, outcome, durable=True, dropped_undo=[entry.seq for entry in dropped])
-                if follow:
-                    follow()
+                remove_unused = follow() if follow else None
         except BaseException:
             transaction.roll_back()
             raise
         try:
             transaction.clean_up(renew=renew)
             journal.mark_cleaned_up(seq)
-            if recording:
-                recording.follow(paths)()  # the times that they just got
-                recording.keep()
+            if recording and remove_unused:
+                remove_unused()
+                recording.keep(paths)
         except ToolError:
             log_swallowed()  # it is committed and recorded; the next start cleans up
         return identities

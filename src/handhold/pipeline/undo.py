@@ -183,7 +183,8 @@ class UndoService:
         changed: list[str] = []
         for step in steps:
             files = track(step.files, "files checked")
-            changed += [change.path for change in files if not self._will_match(change, projected)]
+            paths = {change.path for change in step.files}
+            changed += [change.path for change in files if not self._will_match(change, projected, paths)]
             projected.add(step.files)
         if changed:
             raise UndoConflict(tuple(dict.fromkeys(changed)))
@@ -204,10 +205,12 @@ class UndoService:
             case content:
                 return not self._session.contents.has(content.hash)
 
-    def _will_match(self, change: FileChange, projected: "ProjectedState") -> bool:
-        """Whether a path will be its `before` when its step runs, as far as that is known now."""
+    def _will_match(self, change: FileChange, projected: "ProjectedState", paths: Collection[str]) -> bool:
+        """Whether a path will be its `before` when its step runs, as far as that is known; `paths` are the step's."""
         if change.path in projected.contents:
             return is_same_content(projected.contents[change.path], change.before)
+        if (file := projected.find_file_above(change.path)) and file not in paths:
+            return False
         # An earlier step changes a folder above it or something in it: its own step checks.
         if projected.affects(change.path):
             return True
@@ -315,9 +318,18 @@ class ProjectedState:
             self.contents[change.path] = change.after
             self._parents.update(parent_folders(change.path))
 
+    def find_file_above(self, path: str) -> str | None:
+        """What an earlier step leaves above this path instead of a folder."""
+        known = next((folder for folder in parent_folders(path) if folder in self.contents), None)
+        left = self.contents[known] if known else None
+        return None if left is None or is_folder(left) else known
+
     def affects(self, path: str) -> bool:
-        """Whether an earlier step changes a folder above this path, or something in it."""
-        return path in self._parents or any(folder in self.contents for folder in parent_folders(path))
+        """Whether an earlier step replaces a folder above this path, or changes something in it."""
+        return path in self._parents or any(
+            folder in self.contents and not isinstance(self.contents[folder], DirectoryMetadata)
+            for folder in parent_folders(path)
+        )
 
 
 def parent_folders(path: str) -> Iterator[str]:

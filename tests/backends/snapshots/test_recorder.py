@@ -6,7 +6,8 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -440,3 +441,78 @@ def test_c88_a_window_that_needs_the_room_of_earlier_undos_says_so(tmp_path: Pat
     assert given_up[:1] == ("call 0",)
     assert bed.box.undo(Target.call("call 7")).ok
     bed.box.close()
+
+
+def test_c94_a_rewrite_that_keeps_size_and_time_is_a_later_change(bed: Bed):
+    bed.begin("one")
+    bed.write("a.txt", "one")
+    bed.end("one")
+    old = (bed.root / "a.txt").stat()
+    bed.write("a.txt", "two")
+    os.utime(bed.root / "a.txt", ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert bed.box.undo(Target.call("one")).code == "UNDO_CONFLICT"
+    assert bed.read("a.txt") == "two"
+    bed.snapshots.sweep()
+    assert bed.box.undo(Target.call("one")).code == "UNDO_CONFLICT", "the inode, size and time are those of the entry"
+    assert bed.read("a.txt") == "two"
+
+
+def test_c94_a_path_named_with_the_folder_above_it_is_booked_once(bed: Bed):
+    bed.begin("shell")
+    bed.end("shell")
+    bed.begin("edit", "sub", "sub/deep/d.txt")
+    bed.write("sub/deep/d.txt", "edited")
+    bed.end("edit")
+    (entry,) = bed.box.log()
+    assert entry.paths == (str(bed.root / "sub/deep/d.txt"),)
+    assert bed.box.undo().ok
+    assert bed.read("sub/deep/d.txt") == "this is sub/deep/d.txt\n"
+
+
+def test_c94_an_undo_of_several_calls_is_refused_as_a_whole_where_a_file_replaced_a_folder(bed: Bed):
+    bed.begin("one")
+    bed.write("sub/deep/d.txt", "one")
+    bed.end("one")
+    shutil.rmtree(bed.root / "sub/deep")
+    bed.write("sub/deep", "a file of the user")
+    bed.begin("two")
+    bed.write("sub/deep", "two")
+    bed.end("two")
+    before = bed.tree()
+    refused = bed.box.undo(Target.session())
+    assert (refused.code, refused.data["paths"]) == ("UNDO_CONFLICT", [str(bed.root / "sub/deep/d.txt")])
+    assert bed.tree() == before
+
+
+def test_c94_an_undo_of_several_calls_is_refused_as_a_whole_below_a_folder_that_got_another_mode(bed: Bed):
+    bed.begin("one")
+    bed.write("sub/deep/d.txt", "one")
+    bed.end("one")
+    bed.begin("two")
+    os.chmod(bed.root / "sub", 0o700)
+    bed.end("two")
+    bed.write("sub/deep/d.txt", "by the user")
+    before = bed.tree()
+    assert bed.box.undo(Target.session()).code == "UNDO_CONFLICT"
+    assert bed.tree() == before
+
+
+def test_c94_a_copy_is_removed_only_when_no_row_names_it_any_more(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    """A process that is killed in between would leave a row without its copy."""
+    bed.begin("one")
+    bed.end("one")
+    (database,) = bed.state.rglob("state.db")
+    remove = copies.Copies.remove
+
+    def check_and_remove(self: copies.Copies, names: Collection[bytes]) -> None:
+        with closing(sqlite3.connect(database)) as other:
+            named = {copy for (copy,) in other.execute("SELECT copy FROM baseline_entries")}
+        assert named.isdisjoint(names)
+        removed.extend(names)
+        remove(self, names)
+
+    removed: list[bytes] = []
+    monkeypatch.setattr(copies.Copies, "remove", check_and_remove)
+    assert bed.box.call("Read", {"file_path": str(bed.root / "a.txt")}).ok
+    assert bed.box.call("Write", {"file_path": str(bed.root / "a.txt"), "content": "ours"}).ok
+    assert removed

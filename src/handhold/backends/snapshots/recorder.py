@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from handhold.backends.files.roots import Root
@@ -160,13 +161,15 @@ class Recorder:
         if self.baseline.exists:
             self._record_changes(self._relative(paths))
 
-    def follow(self, paths: Iterable[str]) -> Callable[[], None]:
+    def follow(self, paths: Iterable[str]) -> Callable[[], Callable[[], None]]:
         """After our own changes are in place: the function makes the baseline equal to them, in one transaction with
-        the outcome."""
-        if not self.baseline.exists:
-            return lambda: None
-        update = self._scan(self._relative(paths)).update
-        return lambda: self._copies.remove(self.baseline.update(update))
+        the outcome. Only once that is committed may the copies go that it replaced: call what it returns."""
+        update = self._scan(self._relative(paths)).update if self.baseline.exists else BaselineUpdate()
+
+        def apply() -> Callable[[], None]:
+            return partial(self._copies.remove, self.baseline.update(update))
+
+        return apply
 
     # --- the baseline
 

@@ -43,21 +43,27 @@ class WorkspaceRecording:
             with translate_os_errors(recorder.root):
                 recorder.settle(paths)
 
-    def follow(self, paths: Collection[str]) -> Callable[[], None]:
-        steps: list[Callable[[], None]] = []
+    def follow(self, paths: Collection[str]) -> Callable[[], Callable[[], None]]:
+        steps: list[Callable[[], Callable[[], None]]] = []
         for recorder in self._recorded():
             with translate_os_errors(recorder.root):
                 steps.append(recorder.follow(paths))
 
-        def follow_all() -> None:
-            for step in steps:
-                step()
+        def follow_all() -> Callable[[], None]:
+            removals = [step() for step in steps]
+
+            def remove_all() -> None:
+                for remove in removals:
+                    remove()
+
+            return remove_all
 
         return follow_all
 
-    def keep(self) -> None:
+    def keep(self, paths: Collection[str]) -> None:
         for recorder in self._recorded():
             with translate_os_errors(recorder.root):
+                recorder.follow(paths)()()
                 recorder.copy_some()
 
     def recorder(self, root: Root) -> "Recorder":

@@ -32,6 +32,7 @@ from handhold.backends.state.baseline import (
     FolderRecord,
     SqliteBaseline,
     join_path,
+    list_parents,
 )
 from handhold.core.tools.git_refresh import INDEX_PATH, has_same_files
 from handhold.logs import log_swallowed
@@ -82,9 +83,11 @@ class TreeScan:
     def run_paths(self, paths: Collection[bytes]) -> ScanResult:
         """Only these paths, and what is below them."""
         by_folder: dict[bytes, set[bytes]] = {}
-        for path in paths:
-            folder, name = self._find_known_parent(path)
-            by_folder.setdefault(folder, set()).add(name)
+        known_parents = {self._find_known_parent(path) for path in paths}
+        tops = {join_path(folder, name) for folder, name in known_parents}
+        for folder, name in known_parents:
+            if tops.isdisjoint(list_parents(join_path(folder, name))):  # else it is scanned with what is above it
+                by_folder.setdefault(folder, set()).add(name)
         self._folders = _LazyFolders(self._baseline)
         chain = FolderChain(self._root)
         try:

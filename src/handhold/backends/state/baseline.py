@@ -297,6 +297,12 @@ def join_path(folder: bytes, name: bytes) -> bytes:
     return folder + b"/" + name if folder else name
 
 
+def list_parents(path: bytes) -> Iterator[bytes]:
+    """The folders above a path, except the root."""
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
 def _bounds(path: bytes) -> tuple[bytes, bytes, bytes]:
     """The path, and between what those below it sort."""
     return (path, path + b"/", path + b"0") if path else (b"", b"", b"\xff" * 8)

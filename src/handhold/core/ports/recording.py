@@ -25,10 +25,14 @@ class Recording(Protocol):
         """Before a commit: record what others changed at these paths. Call it with the journal held exclusively."""
         ...
 
-    def follow(self, paths: Collection[str]) -> Callable[[], None]:
-        """Once the changes are in place: what makes the baseline equal to them, in one transaction with the outcome."""
+    def follow(self, paths: Collection[str]) -> Callable[[], Callable[[], None]]:
+        """Once the changes are in place: what makes the baseline equal to them, in one transaction with the outcome.
+
+        That returns what removes copies which are no longer needed. Call it when the transaction is committed.
+        """
         ...
 
-    def keep(self) -> None:
-        """After the commit: copy the new contents, so that a later change of somebody else can be undone."""
+    def keep(self, paths: Collection[str]) -> None:
+        """After the commit: follow the times that the files just got, and copy their new contents, so that a later
+        change of somebody else can be undone."""
         ...
