@@ -94,8 +94,8 @@ def archive_of(files: Mapping[str, bytes | Path]) -> bytes:
     return buffer.getvalue()
 
 
-def install_handhold(target: Path) -> None:
-    """Handhold from this checkout with the dependencies of its shell and search, as a folder for PYTHONPATH."""
+def install_handhold(target: Path, extras: str = "shell,search") -> None:
+    """Handhold from this checkout with the dependencies of these extras, as a folder for PYTHONPATH."""
     locked = PROJECT / "requirements.lock"
     install = [
         "uv",
@@ -109,7 +109,7 @@ def install_handhold(target: Path) -> None:
         "--constraints",
         str(locked),
     ]
-    subprocess.run([*install, f"{PROJECT}[shell,search]"], check=True)
+    subprocess.run([*install, f"{PROJECT}[{extras}]"], check=True)
 
 
 @dataclass(frozen=True)
@@ -130,25 +130,54 @@ class Engine:
             command = ["docker", "--host", f"unix://{self.socket}", "import", "-"]
             return subprocess.run(command, stdin=archive, capture_output=True, check=True).stdout.decode().strip()
 
-    def run_hostile(
-        self, image: str, argv: list[str], files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...], seconds: float
-    ) -> bytes:
-        """Standard output of `argv` in a throw-away container, as uid 1000; `files` are copied there first.
+    def create_container(self, image: str, argv: list[str], *, tmpfs: tuple[str, ...]) -> str:
+        """The id of a new container that will run `argv` as uid 1000.
 
-        The container has no network, no capability and no way to gain one; user namespaces are allowed, so that
-        Handhold's own sandbox starts inside.
+        It has no network, no capability and no way to gain one; user namespaces are allowed, so that Handhold's own
+        sandbox starts inside.
         """
         limits = ["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
         limits += ["--security-opt", f"seccomp={SECCOMP}", "--security-opt", "systempaths=unconfined"]
         limits += ["--pids-limit", "256", "--memory", "2g", "--user", "1000:1000"]
         for folder in tmpfs:
             limits += ["--tmpfs", f"{folder}:exec,mode=1777,size=512m"]
-        container = self.docker("create", "--init", *limits, image, *argv).decode().strip()
+        return self.docker("create", "--init", *limits, image, *argv).decode().strip()
+
+    def run_hostile(
+        self, image: str, argv: list[str], files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...], seconds: float
+    ) -> bytes:
+        """Standard output of `argv` in a throw-away container; `files` are copied there first."""
+        container = self.create_container(image, argv, tmpfs=tmpfs)
         try:
             self.docker("cp", "-", f"{container}:/", stdin=archive_of(files))
             return self.docker("start", "--attach", container, seconds=seconds)
         finally:
             self.docker("rm", "--force", container)
+
+    @contextmanager
+    def running_container(
+        self, image: str, files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...]
+    ) -> Iterator["Container"]:
+        """A throw-away container with copies of `files`, for several commands; it is removed at the end of the block."""
+        container = self.create_container(image, ["sleep", "infinity"], tmpfs=tmpfs)
+        try:
+            self.docker("cp", "-", f"{container}:/", stdin=archive_of(files), seconds=120)
+            self.docker("start", container)
+            yield Container(self, container)
+        finally:
+            self.docker("rm", "--force", container)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A running container."""
+
+    engine: Engine
+    name: str
+
+    def run(self, argv: list[str], *, stdin: bytes = b"", seconds: float) -> bytes:
+        """Standard output of `argv`."""
+        return self.engine.docker("exec", "--interactive", self.name, *argv, stdin=stdin, seconds=seconds)
 
 
 @contextmanager
