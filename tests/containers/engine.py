@@ -21,6 +21,7 @@ PROJECT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "handhold" / "containers"
 SECCOMP = Path(__file__).with_name("seccomp.json")
 START_SECONDS = 60
+DATA_BYTES = 4 << 30  # enough for the image and some containers
 # What the image has in addition to a minimal Debian: tools of everyday commands, and programs that run others.
 PACKAGES = (
     *("python3", "git", "perl", "gawk", "make", "patch", "file", "less", "procps", "jq", "bc", "ed", "m4"),
@@ -102,6 +103,7 @@ def install_handhold(target: Path, extras: str = "shell,search") -> None:
         "pip",
         "install",
         "--quiet",
+        "--compile-bytecode",  # the user in the container cannot write it
         "--python",
         sys.executable,
         "--target",
@@ -180,11 +182,32 @@ class Container:
         return self.engine.docker("exec", "--interactive", self.name, *argv, stdin=stdin, seconds=seconds)
 
 
+def mount_in_memory(data: Path) -> list[str]:
+    """What starts a program with `data` in memory, if there is plenty; it is gone when the program ends.
+
+    On some disks, removing the files of an image takes half a minute.
+    """
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    if int(meminfo["MemAvailable"].split()[0]) * 1024 < 3 * DATA_BYTES:
+        return []
+    data.mkdir()
+    mount = f'mount -t tmpfs -o size={DATA_BYTES},mode=0710 engine "$0" && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", mount, str(data)]
+
+
 @contextmanager
 def running_engine(folder: Path) -> Iterator[Engine]:
     """Start an engine that stores everything in `folder`; it stops at the end of the block."""
     socket, log = folder / "docker.sock", folder / "dockerd.log"
-    command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--host", f"unix://{socket}"]
+    command = [
+        *mount_in_memory(folder / "data"),
+        "dockerd",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--bridge=none",
+        "--host",
+        f"unix://{socket}",
+    ]
     command += [
         "--data-root",
         str(folder / "data"),
