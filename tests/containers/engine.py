@@ -196,11 +196,14 @@ def mount_in_memory(data: Path) -> list[str]:
 
 
 @contextmanager
-def running_engine(folder: Path) -> Iterator[Engine]:
-    """Start an engine that stores everything in `folder`; it stops at the end of the block."""
+def running_engine(folder: Path, *, in_memory: bool = False) -> Iterator[Engine]:
+    """Start an engine that stores everything in `folder`; it stops at the end of the block.
+
+    With `in_memory`, images and containers, up to DATA_BYTES of them, are in memory if there is plenty.
+    """
     socket, log = folder / "docker.sock", folder / "dockerd.log"
     command = [
-        *mount_in_memory(folder / "data"),
+        *(mount_in_memory(folder / "data") if in_memory else ()),
         "dockerd",
         "--iptables=false",
         "--ip6tables=false",
