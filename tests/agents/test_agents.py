@@ -41,8 +41,6 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    # Not with every change yet: the agents are 785 MB, and take long on a busy machine.
-    nightly(sampled_by="tests/agents/test_model_server.py::test_the_step_is_the_number_of_turns_with_calls"),
 ]
 
 
@@ -107,6 +105,8 @@ def our_tools(request: dict[str, Any]) -> list[str]:
     return list(request["shape"]["our tools"])
 
 
+# Not with every change yet: the agents are 785 MB, and take long on a busy machine.
+@nightly(sampled_by="tests/agents/test_model_server.py::test_the_step_is_the_number_of_turns_with_calls")
 def test_an_agent_does_what_the_script_says_with_its_tools_and_ours(container: Container, client: str):
     right = not CLIENTS[client].fault
     report = run_agent(container, client, install=right)
@@ -135,6 +135,7 @@ def check_shape(client: str, report: dict[str, Any]) -> None:
     assert shape == json.loads(file.read_text(encoding="utf-8"))
 
 
+@nightly(sampled_by="tests/agents/test_model_server.py::test_the_step_is_the_number_of_turns_with_calls")
 def test_after_install_our_tools_are_in_the_first_request(
     container: Container, client: str, request: pytest.FixtureRequest
 ):

@@ -430,19 +430,6 @@ def test_c94_a_command_that_began_before_the_first_scan_was_done_says_so(bed: Be
     assert bed.names(bed.end("next").paths) == {"b.txt"}
 
 
-def test_c88_a_window_that_needs_the_room_of_earlier_undos_says_so(tmp_path: Path):
-    bed = Bed(tmp_path, undo_bytes=300_000)
-    given_up: tuple[str, ...] = ()
-    for n in range(8):
-        bed.write("large", os.urandom(50_000).hex())
-        bed.begin(f"call {n}")
-        bed.write("large", "small")
-        given_up += bed.end(f"call {n}").given_up
-    assert given_up[:1] == ("call 0",)
-    assert bed.box.undo(Target.call("call 7")).ok
-    bed.box.close()
-
-
 def test_c94_a_rewrite_that_keeps_size_and_time_is_a_later_change(bed: Bed):
     bed.begin("one")
     bed.write("a.txt", "one")
@@ -516,3 +503,50 @@ def test_c94_a_copy_is_removed_only_when_no_row_names_it_any_more(bed: Bed, monk
     assert bed.box.call("Read", {"file_path": str(bed.root / "a.txt")}).ok
     assert bed.box.call("Write", {"file_path": str(bed.root / "a.txt"), "content": "ours"}).ok
     assert removed
+
+
+def test_c88_a_window_that_needs_the_room_of_earlier_undos_says_so(tmp_path: Path):
+    bed = Bed(tmp_path, undo_bytes=300_000)
+    given_up: tuple[str, ...] = ()
+    for n in range(8):
+        bed.write("large", os.urandom(50_000).hex())
+        bed.begin(f"call {n}")
+        bed.write("large", "small")
+        given_up += bed.end(f"call {n}").given_up
+    assert given_up[:1] == ("call 0",)
+    assert bed.box.undo(Target.call("call 7")).ok
+    bed.box.close()
+
+
+@pytest.mark.parametrize("named", [(), ("a.txt",)])
+def test_c94_half_of_a_commit_of_a_dead_process_is_no_baseline(bed: Bed, named: tuple[str, ...]):
+    bed.box.log()  # this process runs already, and does not recover by opening the workspace
+    child = os.fork()
+    if not child:
+        with Toolbox.open(bed.root, state=bed.state, session="dead", dialect="claude") as box:
+            path = str(bed.root / "a.txt")
+            box.call("Read", {"file_path": path})
+            box.store.record_outcome = lambda *_, **__: os._exit(9)  # pyright: ignore[reportAttributeAccessIssue]
+            box.call("Write", {"file_path": path, "content": "never finished"})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert bed.read("a.txt") == "never finished"
+    assert bed.begin("one", *named) == Recorded()
+    assert bed.read("a.txt") == "this is a.txt\n"
+    assert bed.end("one") == Recorded()
+    assert bed.snapshots.sweep() == Recorded()
+
+
+def test_c94_a_file_beside_a_named_one_is_not_new_when_their_folder_is_named(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    """Undo would delete it."""
+    monkeypatch.setenv("HOME", str(bed.root))  # where nothing is scanned but what is named
+    bed.write("sub/deep/old/file", "old")
+    bed.write("sub/deep/other.txt", "other")
+    bed.begin("one", "sub/deep/d.txt")
+    bed.end("one")
+    assert bed.begin("two", "sub") == Recorded()
+    bed.write("sub/deep/other.txt", "changed")
+    assert bed.names(bed.snapshots.end("s", "two").foreign) == {"sub/deep/other.txt"}
+    (entry,) = bed.box.log(everyone=True)
+    assert bed.box.undo(entry, with_foreign=True).ok
+    assert bed.read("sub/deep/other.txt") == "other"

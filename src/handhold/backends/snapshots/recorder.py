@@ -93,6 +93,7 @@ class Recorder:
         with self._store.exclusive():
             named = None if window.paths is None else self._relative(window.paths)
             if named is not None and not self.baseline.is_scanned:
+                self._recover()
                 self.baseline.create()
                 with self._open_root() as fd:
                     TreeScan(fd, self._root.device, self.baseline, self._copies).list_named(named)
@@ -183,6 +184,7 @@ class Recorder:
             while time.monotonic() < until:
                 # No commit happens between the listing of a folder and its record.
                 with self._store.exclusive():
+                    self._recover()
                     listed, is_finished = _take(folders, INGEST_SECONDS)
                     with self._store.one_transaction():
                         for folder in listed:

@@ -182,7 +182,14 @@ class TreeScan:
                     self._add(path, chain, listed, summary)
                     pending += (join_path(path, name) for name in self._entered(path, summary))
                     continue
-                pending += self._compare(chain, path, listed, self._baseline.entries(record.id))
+                known = self._baseline.entries(record.id)
+                if not record.is_listed:  # of the others nobody knows what they were, so they did not change
+                    unknown = [each for each in listed if each.name not in known]
+                    listed = [each for each in listed if each.name in known]
+                    entries = self._make_entries(path, chain, unknown)
+                    self._result.update.entries += ((path, entry) for entry in entries)
+                    pending += (join_path(path, entry.name) for entry in entries if _is_entered(entry))
+                pending += self._compare(chain, path, listed, known)
                 if (digest := self._digest(summary)) != record.digest:
                     self._result.update.listed.append((path, digest))
         finally:
