@@ -41,6 +41,21 @@ clients:
         cp tests/clients/package-lock.json .ci/clients/made
     fi
 
+# Install the agents that people use into .ci/agents, by their lock: a sample (0.8 GB), or `just agents --all` (1.4 GB).
+agents which="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{npm}}
+    mkdir -p .ci/agents
+    # The sample are the dependencies, the others the devDependencies.
+    for made in {{ if which == "--all" { "all" } else { "all sample" } }}; do
+        if cmp --silent tests/agents/package-lock.json .ci/agents/made-$made; then exit; fi
+    done
+    rm -f .ci/agents/made-*
+    cp tests/agents/package*.json .ci/agents/
+    npm ci --prefix .ci/agents {{ if which == "--all" { "" } else { "--omit=dev" } }}
+    cp tests/agents/package-lock.json .ci/agents/made-$made
+
 # Build the root file system of the containers that hostile tests run in. It is kept in the user's cache. Needs root.
 containers:
     "{{bin}}/python" -m tests.containers.engine
@@ -54,6 +69,19 @@ lock-clients:
         --output-file tests/clients/requirements.lock <<<"mcp==1.30.*"
     npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved=true
     sed --in-place --null-data 's/,\n *"funding": \(\[[^]]*\]\|{[^}]*}\)//g' tests/clients/package-lock.json
+
+# Lock the versions of the agents, by hash, without naming a registry.
+lock-agents:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{npm}}
+    npm install --prefix tests/agents --package-lock-only --omit-lockfile-registry-resolved=true
+    sed --in-place --null-data 's/,\n *"funding": \(\[[^]]*\]\|{[^}]*}\)//g' tests/agents/package-lock.json
+
+# Run each of the agents on a scripted model, in a container of its own: just clients-e2e -k codex. Needs root.
+clients-e2e *args:
+    {{just_executable()}} agents --all
+    HANDHOLD_NIGHTLY=true "{{bin}}/pytest" -n 0 tests/agents "$@"
 
 # Run everyday work in plain bash and through the tool, compare the results and undo them: just everyday --tag git
 everyday *args:
@@ -74,6 +102,7 @@ nightly:
     }
     just() { "{{just_executable()}}" "$@"; }
     step "just check" just check
+    step "just agents --all" just agents --all
     step "tests" "{{bin}}/pytest" -n 3 --dist worksteal -m "not alone"
     step "tests that measure time" "{{bin}}/pytest" -n 0 -m alone
     step "just crash" just crash

@@ -161,13 +161,18 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             partial(recover_exclusively, shared.files, shared.store),
             shared.baseline_bytes,
         )
+
+        def release() -> None:
+            recording.close()
+            lease.release()
+
         return assemble(
             shared.files,
             shared.store,
             config,
             applied,
             make_shell=make_shell,
-            release=lease.release,
+            release=release,
             recording=recording,
             make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
         )

@@ -1,6 +1,7 @@
 """`handhold watch`, `adopt` and `forget`, as a person uses them."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.faults.trees import tree
 
 HANDHOLD = Path(sys.executable).with_name("handhold")
 
@@ -99,3 +102,85 @@ def test_c94_a_home_folder_is_not_recorded(folder: Path):
     assert done.returncode == 1
     assert "home" in done.stderr
     assert not (folder / "x").exists()
+
+
+# --- real programs, with and without
+
+MAKEFILE = """\
+all: program page
+program: program.c
+\tcc -o program program.c && ./program
+page:
+\t@echo page >&2; mkdir -p site/empty && echo page > site/page && ln -s page site/index
+slow:
+\t@touch begun; sleep 30
+broken:
+\techo half > half; exit 4
+"""
+NPM = ("npm", "install", "--offline", "--install-links", "--no-audit", "--no-fund", "./one", "./two")
+
+
+def lay_project(root: Path) -> Path:
+    for name, text in {
+        "Makefile": MAKEFILE,
+        "program.c": '#include <stdio.h>\nint main(void) { return puts("built") < 0; }\n',
+        "package.json": '{"name": "app", "version": "1.0.0"}',
+        "one/package.json": '{"name": "one", "version": "1.0.0", "bin": "cli.js"}',
+        "one/cli.js": "#!/usr/bin/env node\n",
+        "two/package.json": '{"name": "two", "version": "1.0.0", "scripts": {"install": "echo made > made"}}',
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        NPM,
+        ("make",),
+        ("make", "broken"),
+        ("sh", "-c", "exit 3"),
+        ("sh", "-c", "echo out; echo changed > Makefile; kill -TERM $$"),
+    ],
+    ids=["npm", "make", "make that fails", "status", "signal"],
+)
+def test_c94_a_program_does_the_same_with_and_without_and_one_undo_undoes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    alone, watched = lay_project(tmp_path / "a/work"), lay_project(tmp_path / "b/work")
+    before = tree(watched)
+    expected = subprocess.run(command, cwd=alone, capture_output=True, text=True, check=False)
+    done = handhold(watched, "watch", "--", *command)
+    assert done.returncode == expected.returncode
+    assert without_times(done.stdout) == without_times(expected.stdout)
+    assert done.stderr == expected.stderr
+    assert tree(watched) == tree(alone)
+    assert tree(watched) != before or command[-1] == "exit 3"
+    if tree(watched) != before:
+        assert handhold(watched, "undo").returncode == 0
+    assert tree(watched) == before
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"in \d+m?s", "in a while", text)
+
+
+def test_c94_an_interrupt_at_the_terminal_ends_a_watched_program_as_it_ends_it_alone(folder: Path):
+    lay_project(folder)
+    ends: list[tuple[int, str, str]] = []
+    before = tree(folder)
+    for command in (["make", "slow"], [HANDHOLD, "watch", "--", "make", "slow"]):
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while not (folder / "begun").exists():
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+        ends.append((*process.communicate(timeout=30), process.returncode))  # pyright: ignore[reportArgumentType]
+        if command[0] == "make":
+            (folder / "begun").unlink()
+    assert ends[0] == ends[1]
+    assert handhold(folder, "undo").returncode == 0
+    assert tree(folder) == before

@@ -21,6 +21,7 @@ PROJECT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "handhold" / "containers"
 SECCOMP = Path(__file__).with_name("seccomp.json")
 START_SECONDS = 60
+DATA_BYTES = 4 << 30  # enough for the image and some containers
 # What the image has in addition to a minimal Debian: tools of everyday commands, and programs that run others.
 PACKAGES = (
     *("python3", "git", "perl", "gawk", "make", "patch", "file", "less", "procps", "jq", "bc", "ed", "m4"),
@@ -94,14 +95,15 @@ def archive_of(files: Mapping[str, bytes | Path]) -> bytes:
     return buffer.getvalue()
 
 
-def install_handhold(target: Path) -> None:
-    """Handhold from this checkout with the dependencies of its shell and search, as a folder for PYTHONPATH."""
+def install_handhold(target: Path, extras: str = "shell,search") -> None:
+    """Handhold from this checkout with the dependencies of these extras, as a folder for PYTHONPATH."""
     locked = PROJECT / "requirements.lock"
     install = [
         "uv",
         "pip",
         "install",
         "--quiet",
+        "--compile-bytecode",  # the user in the container cannot write it
         "--python",
         sys.executable,
         "--target",
@@ -109,7 +111,7 @@ def install_handhold(target: Path) -> None:
         "--constraints",
         str(locked),
     ]
-    subprocess.run([*install, f"{PROJECT}[shell,search]"], check=True)
+    subprocess.run([*install, f"{PROJECT}[{extras}]"], check=True)
 
 
 @dataclass(frozen=True)
@@ -130,32 +132,85 @@ class Engine:
             command = ["docker", "--host", f"unix://{self.socket}", "import", "-"]
             return subprocess.run(command, stdin=archive, capture_output=True, check=True).stdout.decode().strip()
 
-    def run_hostile(
-        self, image: str, argv: list[str], files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...], seconds: float
-    ) -> bytes:
-        """Standard output of `argv` in a throw-away container, as uid 1000; `files` are copied there first.
+    def create_container(self, image: str, argv: list[str], *, tmpfs: tuple[str, ...]) -> str:
+        """The id of a new container that will run `argv` as uid 1000.
 
-        The container has no network, no capability and no way to gain one; user namespaces are allowed, so that
-        Handhold's own sandbox starts inside.
+        It has no network, no capability and no way to gain one; user namespaces are allowed, so that Handhold's own
+        sandbox starts inside.
         """
         limits = ["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
         limits += ["--security-opt", f"seccomp={SECCOMP}", "--security-opt", "systempaths=unconfined"]
         limits += ["--pids-limit", "256", "--memory", "2g", "--user", "1000:1000"]
         for folder in tmpfs:
             limits += ["--tmpfs", f"{folder}:exec,mode=1777,size=512m"]
-        container = self.docker("create", "--init", *limits, image, *argv).decode().strip()
+        return self.docker("create", "--init", *limits, image, *argv).decode().strip()
+
+    def run_hostile(
+        self, image: str, argv: list[str], files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...], seconds: float
+    ) -> bytes:
+        """Standard output of `argv` in a throw-away container; `files` are copied there first."""
+        container = self.create_container(image, argv, tmpfs=tmpfs)
         try:
             self.docker("cp", "-", f"{container}:/", stdin=archive_of(files))
             return self.docker("start", "--attach", container, seconds=seconds)
         finally:
             self.docker("rm", "--force", container)
 
+    @contextmanager
+    def running_container(
+        self, image: str, files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...]
+    ) -> Iterator["Container"]:
+        """A throw-away container with copies of `files`, for several commands; it is removed at the end of the block."""
+        container = self.create_container(image, ["sleep", "infinity"], tmpfs=tmpfs)
+        try:
+            self.docker("cp", "-", f"{container}:/", stdin=archive_of(files), seconds=120)
+            self.docker("start", container)
+            yield Container(self, container)
+        finally:
+            self.docker("rm", "--force", container)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A running container."""
+
+    engine: Engine
+    name: str
+
+    def run(self, argv: list[str], *, stdin: bytes = b"", seconds: float) -> bytes:
+        """Standard output of `argv`."""
+        return self.engine.docker("exec", "--interactive", self.name, *argv, stdin=stdin, seconds=seconds)
+
+
+def mount_in_memory(data: Path) -> list[str]:
+    """What starts a program with `data` in memory, if there is plenty; it is gone when the program ends.
+
+    On some disks, removing the files of an image takes half a minute.
+    """
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    if int(meminfo["MemAvailable"].split()[0]) * 1024 < 3 * DATA_BYTES:
+        return []
+    data.mkdir()
+    mount = f'mount -t tmpfs -o size={DATA_BYTES},mode=0710 engine "$0" && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", mount, str(data)]
+
 
 @contextmanager
-def running_engine(folder: Path) -> Iterator[Engine]:
-    """Start an engine that stores everything in `folder`; it stops at the end of the block."""
+def running_engine(folder: Path, *, in_memory: bool = False) -> Iterator[Engine]:
+    """Start an engine that stores everything in `folder`; it stops at the end of the block.
+
+    With `in_memory`, images and containers, up to DATA_BYTES of them, are in memory if there is plenty.
+    """
     socket, log = folder / "docker.sock", folder / "dockerd.log"
-    command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--host", f"unix://{socket}"]
+    command = [
+        *(mount_in_memory(folder / "data") if in_memory else ()),
+        "dockerd",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--bridge=none",
+        "--host",
+        f"unix://{socket}",
+    ]
     command += [
         "--data-root",
         str(folder / "data"),

@@ -44,7 +44,7 @@ pytestmark = [
 def engine() -> Iterator[Engine]:
     # Not tmp_path: the engine's sockets need a short path.
     folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
-    with folder as name, running_engine(Path(name)) as engine:
+    with folder as name, running_engine(Path(name), in_memory=True) as engine:
         yield engine
 
 

@@ -206,10 +206,7 @@ class UndoService:
                 return not self._session.contents.has(content.hash)
 
     def _will_match(self, change: FileChange, projected: "ProjectedState", paths: Collection[str]) -> bool:
-        """Whether a path will be its `before` when its step runs, as far as that is known now.
-
-        `paths` are those of the step.
-        """
+        """Whether a path will be its `before` when its step runs, as far as that is known; `paths` are the step's."""
         if change.path in projected.contents:
             return is_same_content(projected.contents[change.path], change.before)
         if (file := projected.find_file_above(change.path)) and file not in paths:

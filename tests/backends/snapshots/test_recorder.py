@@ -18,7 +18,7 @@ from handhold.core.errors import NotRecorded
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.recording import Window
 from handhold.snapshots import Recorded, Snapshots
-from tests.faults.trees import Tree, tree
+from tests.faults.trees import NOBODY, Tree, tree
 
 
 class Bed:
@@ -205,6 +205,17 @@ def test_c94_what_was_not_kept_is_named_and_the_rest_is_undone(bed: Bed, monkeyp
     assert bed.box.undo(Target.call("three")).code == "NOTHING_TO_UNDO"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_c94_owners_come_back(bed: Bed):
+    bed.begin("one")
+    for name in ("sub", "sub/deep/d.txt"):
+        os.chown(bed.root / name, NOBODY, NOBODY)
+    assert bed.names(bed.end("one").paths) == {"sub", "sub/deep/d.txt"}
+    assert bed.box.undo().ok
+    assert {(bed.root / name).stat().st_uid for name in ("sub", "sub/deep/d.txt")} == {0}
+    assert bed.snapshots.sweep() == Recorded()
+
+
 def test_c94_names_that_were_one_file_become_one_file_again(bed: Bed):
     os.link(bed.root / "a.txt", bed.root / "second.txt")
     bed.begin("one")
@@ -264,6 +275,32 @@ def test_c94_a_database_is_undone_as_a_whole_or_not_at_all(bed: Bed):
     assert bed.names(recorded.paths) >= {"db", "db-wal"}
     assert bed.box.undo().ok
     assert {name: (bed.root / name).read_bytes() for name in ("db", "db-wal")} == before
+
+
+def test_c94_a_database_that_is_not_kept_keeps_its_new_log(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    """A log that a transaction left behind repairs the database; without it, the database is damaged."""
+    monkeypatch.setattr(copies, "MAX_FILE_BYTES", 1000)
+    bed.write("db", "x" * 2000)
+    bed.begin("one")
+    bed.write("db", "y" * 2000)
+    bed.write("db-journal", "x")
+    bed.write("a.txt", "changed")
+    assert bed.names(tuple(bed.end("one").not_kept)) == {"db", "db-journal"}
+    assert bed.box.undo().ok
+    assert (bed.read("db-journal"), bed.read("a.txt")) == ("x", "this is a.txt\n")
+
+
+def test_c94_a_database_in_a_removed_folder_comes_back_with_its_log_or_not_at_all(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(copies, "MAX_FILE_BYTES", 1000)
+    bed.write("sub/db", "x")
+    bed.write("sub/db-wal", "x" * 2000)
+    bed.begin("one")
+    shutil.rmtree(bed.root / "sub")
+    assert bed.names(tuple(bed.end("one").not_kept)) == {"sub/db", "sub/db-wal"}
+    assert bed.box.undo().ok
+    assert {path.name for path in (bed.root / "sub").iterdir()} == {"deep"}
 
 
 def test_c94_a_denied_file_is_not_copied_and_a_usable_secret_is(tmp_path: Path):
@@ -348,6 +385,16 @@ def test_c94_scanning_leaves_access_times_alone(bed: Bed):
     bed.begin("one")
     bed.end("one")
     assert {path.stat().st_atime for path in paths} == {long_ago}
+
+
+def test_c94_a_closed_toolbox_leaves_nothing_open(bed: Bed):
+    bed.begin("one")
+    bed.end("one")
+    bed.box.close()
+    opened = [
+        os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{n}")
+    ]
+    assert not [path for path in opened if path.startswith(str(bed.root.parent))]
 
 
 def test_c94_adopting_records_a_with_block(bed: Bed):

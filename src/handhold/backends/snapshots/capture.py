@@ -6,17 +6,18 @@ the two.
 
 import os
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from handhold.backends.files.manifest import read_entry_state
 from handhold.backends.snapshots.copies import SQLITE_SUFFIXES, Copies, database_name
-from handhold.backends.snapshots.listing import VANISHED_ERRNOS, FolderChain, unpack_status
+from handhold.backends.snapshots.listing import VANISHED_ERRNOS, FolderChain, UnpackedStatus, unpack_status
 from handhold.backends.snapshots.scan import Difference
 from handhold.backends.state.baseline import BaselineEntry, SqliteBaseline, join_path
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
 
 NOT_YET = "not copied yet"
+INCOMPLETE_DATABASE = "another file of the same database is not kept"
 
 
 @dataclass
@@ -51,7 +52,7 @@ class SlotCapture:
         self._chain.close()
 
     def add_all(self, differences: Sequence[Difference]) -> None:
-        lost = self._find_incomplete_databases(differences)
+        lost = find_incomplete_databases((each.path, each.before) for each in differences)
         for n, difference in enumerate(differences, 1):
             self._add(difference, n, lost)
 
@@ -61,10 +62,10 @@ class SlotCapture:
         if before is not None and after is not None and stat.S_ISDIR(after.st_mode):
             old = unpack_status(before.status)
             if stat.S_ISDIR(old.mode):
-                self.captured.changes.append(FileChange(path, *_folder_rights(old.mode, after.st_mode)))
+                self.captured.changes.append(FileChange(path, *_folder_rights(old, after)))
                 return
         if difference.path in lost:
-            self.captured.not_kept[path] = "another file of the same database is not kept"
+            self.captured.not_kept[path] = INCOMPLETE_DATABASE
             return
         slot = f"{self._command}/{n}"
         old_content = None
@@ -126,24 +127,36 @@ class SlotCapture:
         if record is None:
             self.captured.not_kept[self._format_path(path)] = "its contents were not recorded"
             return
-        for entry in self._baseline.entries(record.id).values():
-            self._restore(path, entry, f"{place}/{os.fsdecode(entry.name)}")
-
-    def _find_incomplete_databases(self, differences: Sequence[Difference]) -> set[bytes]:
-        """The files of SQLite databases of which some file is not kept: only together are they a state of it."""
-        sets: dict[bytes, list[Difference]] = {}
-        for difference in differences:
-            if difference.before is not None:
-                base = join_path(difference.folder, database_name(difference.name))
-                sets.setdefault(base, []).append(difference)
-        return {
-            each.path
-            for members in sets.values()
-            if len(members) > 1 or members[0].name.endswith(SQLITE_SUFFIXES)
-            if any(not member.before.is_kept for member in members if member.before)
-            for each in members
-        }
+        entries = self._baseline.entries(record.id)
+        lost = find_incomplete_databases(entries.items())
+        for name, entry in entries.items():
+            if name in lost and entry.is_kept:
+                self.captured.not_kept[self._format_path(join_path(path, name))] = INCOMPLETE_DATABASE
+            else:
+                self._restore(path, entry, f"{place}/{os.fsdecode(name)}")
 
 
-def _folder_rights(old: int, new: int) -> tuple[DirectoryMetadata, DirectoryMetadata]:
-    return DirectoryMetadata(stat.S_IMODE(old)), DirectoryMetadata(stat.S_IMODE(new))
+def find_incomplete_databases(entries: Iterable[tuple[bytes, BaselineEntry | None]]) -> set[bytes]:
+    """The files of SQLite databases of which some file is not kept: only together are they a state of it.
+
+    None: a file that did not exist. Removing a new log would damage a database that is left as it is.
+    """
+    sets: dict[bytes, dict[bytes, BaselineEntry | None]] = {}
+    for path, entry in entries:
+        sets.setdefault(database_name(path), {})[path] = entry
+    return {
+        path
+        for members in sets.values()
+        if any(path.endswith(SQLITE_SUFFIXES) for path in members)
+        if any(entry is not None and not entry.is_kept for entry in members.values())
+        for path in members
+    }
+
+
+def _folder_rights(old: UnpackedStatus, new: os.stat_result) -> tuple[DirectoryMetadata, DirectoryMetadata]:
+    before, after = (old.uid, old.gid), (new.st_uid, new.st_gid)
+    is_given_away = before != after
+    return (
+        DirectoryMetadata(stat.S_IMODE(old.mode), before if is_given_away else None),
+        DirectoryMetadata(stat.S_IMODE(new.st_mode), after if is_given_away else None),
+    )

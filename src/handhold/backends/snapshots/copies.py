@@ -183,7 +183,7 @@ class Copies:
             elif due.size > room:
                 return 0, NO_ROOM
             else:
-                copy_blocks(fd, target)
+                copy_blocks(fd, target, due.size)
                 held = due.size
             for name in os.listxattr(fd):
                 if name.startswith("user."):
@@ -199,14 +199,15 @@ class Copies:
     def _is_set_unchanged(self, directory: int, due: DueCopy) -> bool:
         """Whether the other files of a SQLite database are as scanned: only together are they a state of it."""
         base = database_name(due.name)
-        names = [base + suffix for suffix in (b"", *SQLITE_SUFFIXES)]
         known = None
-        for name in names:
+        for name in (base, *(base + suffix for suffix in SQLITE_SUFFIXES)):
+            if name == due.name:
+                continue
             try:
                 packed = pack_status(os.stat(name, dir_fd=directory, follow_symlinks=False))
             except FileNotFoundError:
                 packed = None
-            if name == due.name or (packed is None and known is None and base == due.name):
+            if packed is None and known is None and base == due.name:
                 continue
             known = known or self._baseline.entries(due.folder_id)
             if packed != (known[name].status if name in known else None):
@@ -252,7 +253,7 @@ class Copies:
             target = os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=directory)
             try:
                 if not self._share_blocks(fd, target):
-                    copy_blocks(fd, target)
+                    copy_blocks(fd, target, os.fstat(fd).st_size)
             finally:
                 os.close(target)
 

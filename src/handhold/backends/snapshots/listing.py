@@ -14,6 +14,8 @@ NO_ACCESS_TIME = getattr(os, "O_NOATIME", 0)  # only the owner of a file may lea
 # It just disappeared, or something else has its name now.
 VANISHED_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
+FORMAT_MASK = 0o170000  # of a mode: what S_IFMT does, without a call
+
 _STATUS = Struct("<IIIQQqq")
 
 
@@ -55,27 +57,29 @@ def unpack_status(packed: bytes) -> UnpackedStatus:
 
 def summarize_folder(fd: int, device: int) -> FolderSummary:
     """What an open folder contains, as short as possible: in most folders nothing has changed."""
+    names: list[str] = []
+    packed: list[bytes] = []
     folders: list[bytes] = []
-    parts: list[bytes] = []
     newest = 0
-    pack, folder_type = _STATUS.pack, stat.S_IFDIR  # this loop is nearly all that a scan does
+    add_name, add_packed, pack = names.append, packed.append, _STATUS.pack  # this loop is nearly all that a scan does
     with os.scandir(fd) as entries:
         for entry in entries:
             try:
                 found = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            name, mode = entry.name.encode("utf-8", "surrogateescape"), found.st_mode
-            if mode & 0o170000 == folder_type:
-                parts += (name, b"/", pack(mode, found.st_uid, found.st_gid, 0, found.st_ino, 0, 0))
+            mode = found.st_mode
+            add_name(entry.name)
+            if mode & FORMAT_MASK == stat.S_IFDIR:
+                add_packed(pack(mode, found.st_uid, found.st_gid, 0, found.st_ino, 0, 0))
                 if found.st_dev == device:
-                    folders.append(name)
+                    folders.append(os.fsencode(entry.name))
                 continue
             changed, time = found.st_ctime_ns, found.st_mtime_ns
-            parts += (name, b"/", pack(mode, found.st_uid, found.st_gid, found.st_size, found.st_ino, time, changed))
+            add_packed(pack(mode, found.st_uid, found.st_gid, found.st_size, found.st_ino, time, changed))
             if changed > newest:
                 newest = changed
-    return FolderSummary(blake2b(b"".join(parts), digest_size=16).digest(), folders, newest)
+    return FolderSummary(_make_digest(os.fsencode("/".join(names)), packed), folders, newest)
 
 
 def list_folder(fd: int) -> list[ListedEntry]:
@@ -95,8 +99,12 @@ def summarize_entries(listed: Sequence[ListedEntry], device: int) -> FolderSumma
     """The summary of a folder with these entries."""
     folders = [each.name for each in listed if stat.S_ISDIR(each.status.st_mode) and each.status.st_dev == device]
     newest = max((each.status.st_ctime_ns for each in listed if not stat.S_ISDIR(each.status.st_mode)), default=0)
-    joined = b"".join(part for each in listed for part in (each.name, b"/", each.packed))
-    return FolderSummary(blake2b(joined, digest_size=16).digest(), folders, newest)
+    names = b"/".join(each.name for each in listed)
+    return FolderSummary(_make_digest(names, [each.packed for each in listed]), folders, newest)
+
+
+def _make_digest(names: bytes, packed: Sequence[bytes]) -> bytes:
+    return blake2b(names + b"\0" + b"".join(packed), digest_size=16).digest()
 
 
 def open_quietly(name: bytes | str, flags: int, directory: int) -> int:

@@ -82,6 +82,9 @@ class Recorder:
     def root(self) -> str:
         return self._root.real
 
+    def close(self) -> None:
+        self._copies.close()
+
     # --- windows
 
     def begin(self, window: Window) -> Recorded:

@@ -1,7 +1,7 @@
 """The recorders of a workspace, one for each root that is recorded."""
 
 from collections.abc import Callable, Collection, Iterator
-from functools import cache, partial
+from functools import partial
 from os import fsdecode
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ class WorkspaceRecording:
         self._max_bytes = max_bytes
         self._store = store
         self._policy = policy
-        self._make_recorder = cache(self._open_recorder)
+        self._recorders: dict[str, Recorder] = {}  # by root
 
     def settle(self, paths: Collection[str]) -> None:
         for recorder in self._recorded():
@@ -67,7 +67,13 @@ class WorkspaceRecording:
                 recorder.copy_some()
 
     def recorder(self, root: Root) -> "Recorder":
-        return self._make_recorder(root)
+        if (found := self._recorders.get(root.real)) is None:
+            found = self._recorders[root.real] = self._open_recorder(root)
+        return found
+
+    def close(self) -> None:
+        while self._recorders:
+            self._recorders.popitem()[1].close()
 
     def _recorded(self) -> Iterator["Recorder"]:
         """The recorders of roots that have a baseline; nothing is imported if there is none."""

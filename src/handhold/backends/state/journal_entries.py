@@ -9,6 +9,7 @@ from handhold.backends.state.database import UNREADABLE_ERRORS, check_types
 from handhold.backends.state.records import MICROSECONDS_PER_SECOND
 from handhold.backends.state.rows import read_call, read_takes_back
 from handhold.backends.state.text_codec import to_bytes, to_text
+from handhold.backends.state.undo_state import COMMITTED_STATUSES_SQL
 from handhold.core.ports.journal import JournalEntry, Outcome
 
 MAX_LISTED_PATHS = 100
@@ -20,6 +21,13 @@ SELECT_ENTRIES = """
            files, outcomes.status, code, time_us, reply, lacking.contents, undone, redone_by
     FROM calls LEFT JOIN intents USING (seq) LEFT JOIN outcomes USING (seq) LEFT JOIN lacking USING (seq)
          LEFT JOIN committed USING (seq)
+"""
+
+# Of several calls with one id: the last that succeeded, otherwise the last.
+SELECT_CALL_BY_ID = f"""
+    SELECT calls.seq FROM calls INDEXED BY calls_id LEFT JOIN outcomes USING (seq)
+    WHERE call_id = ? AND turn = ? AND session = ?
+    ORDER BY coalesce(status IN {COMMITTED_STATUSES_SQL}, 0) DESC, calls.seq DESC LIMIT 1
 """
 
 _NULLABLE_INT, _NULLABLE_BLOB, _NULLABLE_TEXT = int | None, bytes | None, str | None

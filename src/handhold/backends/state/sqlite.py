@@ -22,6 +22,7 @@ from handhold.backends.state.database import IN_MEMORY, Database
 from handhold.backends.state.disk_share import DiskShare
 from handhold.backends.state.hash_chain import JournalChain
 from handhold.backends.state.journal_entries import (
+    SELECT_CALL_BY_ID,
     SELECT_ENTRIES,
     decode_entries,
     read_entries,
@@ -58,13 +59,6 @@ StoredContent = InlineContent | ContentRef
 DATABASE_FILE = "state.db"
 LOCK_FILE = "lock"
 MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store without a disk
-
-# Of several calls with one id: the last that succeeded, otherwise the last.
-SELECT_CALL_BY_ID = f"""
-    SELECT calls.seq FROM calls INDEXED BY calls_id LEFT JOIN outcomes USING (seq)
-    WHERE call_id = ? AND turn = ? AND session = ?
-    ORDER BY coalesce(status IN {COMMITTED_STATUSES_SQL}, 0) DESC, calls.seq DESC LIMIT 1
-"""
 
 
 class SqliteStore:
