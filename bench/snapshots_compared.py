@@ -255,7 +255,7 @@ DAMAGES = (
     Damage("a repository inside", "rm -r inner", ("inner", "inner/file.txt", "inner/.git")),
     Damage("the folder's own .git", "echo broken > .git/HEAD", (".git/HEAD",)),
 )
-LATE = "echo early > early.txt; (sleep 1; echo late > late.txt) > /dev/null 2>&1 &"
+LATE = "echo early > early.txt; (sleep 8; echo late > late.txt) > /dev/null 2>&1 &"
 
 
 def lay_damaged(root: Path, *, is_repository: bool) -> None:
@@ -293,7 +293,7 @@ def try_all(make: Callable[[Path], Method]) -> dict[str, str]:
     """All damage in one command, but that to `.git`, on which others rely."""
     *most, last = DAMAGES
     paths = [path for each in most for path in each.paths]
-    restored = try_damage(make, "; ".join((*(each.command for each in most), LATE)), [*paths, "late.txt"], wait=3)
+    restored = try_damage(make, "; ".join((*(each.command for each in most), LATE)), [*paths, "late.txt"], wait=10)
     rows = {each.kind: answer(restored, each.paths) for each in most}
     rows[last.kind] = answer(try_damage(make, last.command, last.paths), last.paths)
     rows["what a program writes after its call"] = answer(restored, ["late.txt"])

@@ -290,7 +290,7 @@ def test_c94_large_files_come_back_where_blocks_are_shared_and_are_named_elsewhe
 ):
     """A thousandth of real sizes, and of what is kept."""
     monkeypatch.setattr(copies, "MAX_FILE_BYTES", copies.MAX_FILE_BYTES // 1024)
-    monkeypatch.setattr(copies, "MAX_DISK_SHARE", 800)
+    monkeypatch.setattr(copies, "MAX_DISK_SHARE", 700)
     with a_folder(get_disk(kind, 512 * MIB)) as folder:
         lay_large_files(folder / "work")
         files = check_tree(folder / "work", f"large files on {kind}")
