@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -565,3 +565,24 @@ def test_c94_what_others_removed_is_recorded_before_we_make_its_folder_again(bed
     last = bed.box.log(everyone=True)[-1]
     assert last.paths == (str(bed.root / "new"),)
     assert bed.box.diff(last)
+
+
+@pytest.mark.parametrize("lost", [lambda path: path.write_bytes(b""), Path.unlink])
+def test_c94_a_copy_that_is_not_whole_is_never_restored(bed: Bed, lost: Callable[[Path], None]):
+    """After a power cut, or if somebody cleans up."""
+    bed.begin("one")
+    (kept,) = bed.state.rglob("*.baseline")
+    for path in kept.iterdir():
+        lost(path)
+    bed.write("a.txt", "changed")
+    shutil.rmtree(bed.root / "sub")
+    recorded = bed.end("one")
+    assert bed.names(tuple(recorded.not_kept)) == {"a.txt", "sub/deep/d.txt"}
+    assert bed.box.undo().ok
+    assert bed.read("a.txt") == "changed"
+    assert not (bed.root / "sub/deep/d.txt").exists()
+    bed.begin("two")
+    bed.write("a.txt", "changed again")
+    bed.end("two")
+    assert bed.box.undo(Target.call("two")).ok
+    assert bed.read("a.txt") == "changed"

@@ -17,6 +17,7 @@ from handhold.backends.state.baseline import BaselineEntry, SqliteBaseline, join
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
 
 NOT_YET = "not copied yet"
+COPY_LOST = "its copy was lost"  # a power cut, or somebody removed it
 INCOMPLETE_DATABASE = "another file of the same database is not kept"
 
 
@@ -96,8 +97,8 @@ class SlotCapture:
     def _restore(self, folder: bytes, entry: BaselineEntry, place: str) -> None:
         """Create an entry as it was, at a place below the slots."""
         old, slots = unpack_status(entry.status), self._slots
-        if not entry.is_kept:
-            self.captured.not_kept[self._format_path(join_path(folder, entry.name))] = entry.why or NOT_YET
+        if not entry.is_kept or not self._copies.is_whole(entry):
+            self.captured.not_kept[self._format_path(join_path(folder, entry.name))] = entry.why or self._why(entry)
             return
         if stat.S_ISDIR(old.mode):
             self._restore_folder(join_path(folder, entry.name), place)
@@ -111,6 +112,9 @@ class SlotCapture:
             os.chmod(place, stat.S_IMODE(old.mode), dir_fd=slots)
         if not stat.S_ISDIR(old.mode):
             os.utime(place, ns=(old.mtime_ns, old.mtime_ns), dir_fd=slots, follow_symlinks=False)
+
+    def _why(self, entry: BaselineEntry) -> str:
+        return NOT_YET if entry.copy is None else COPY_LOST
 
     def _restore_file(self, copy: bytes, place: str) -> None:
         """Names that were hard links of each other become so again."""

@@ -218,7 +218,7 @@ class Copies:
 
     def is_same(self, entry: BaselineEntry, fd: int, size: int) -> bool:
         """Whether an open file has the content of an entry's copy."""
-        if entry.copy is None or size != entry.size:
+        if entry.copy is None or size != entry.size or not self.is_whole(entry):
             return False
         with self.open(entry.copy) as copy:
             while True:
@@ -227,6 +227,15 @@ class Copies:
                     return False
                 if not old:
                     return True
+
+    def is_whole(self, entry: BaselineEntry) -> bool:
+        """Whether an entry's copy has its size. Copies are not synced, so a power cut may leave them empty."""
+        if entry.copy is None:
+            return True
+        try:
+            return os.stat(entry.copy, dir_fd=self._fd).st_size == entry.size
+        except FileNotFoundError:
+            return False
 
     def read(self, entry: BaselineEntry) -> bytes:
         assert entry.copy is not None
