@@ -95,6 +95,13 @@ class Snapshots:
             return False
         return True
 
+    def resume(self) -> None:
+        """Let another process go on with a baseline that is not complete. Without a baseline, nothing happens."""
+        if self._recording.is_on and self._start_copier and not self._find_objection():
+            recorder = self.recorder
+            if recorder.baseline.exists and not self._is_complete(recorder):
+                self._start_copier()
+
     # --- the baseline
 
     def _wait_for_baseline(self, recorder: Recorder) -> None:

@@ -11,6 +11,7 @@ from unicodedata import normalize
 import pytest
 from click.testing import CliRunner
 
+from handhold import Reply, Toolbox
 from handhold.cli.commands import handhold
 from handhold.core.text.cursor import checksum
 from tests.faults.vault import CONTENT, KEY, RULE, TOKEN, VAULT, Vault, link_before, must_not_show, shows, vault
@@ -146,10 +147,20 @@ def test_secret_09_a_right_guess_in_a_search_gets_the_reply_of_a_wrong_one(vault
     with vault.box() as box:
         for guess in (TOKEN, "f" * len(TOKEN)):
             for more in ({}, {"regex": True}, {"glob": "vault*"}, {"hidden": True, "ignored": True}):
-                reply = box.call("grep", {"pattern": guess, "mode": mode, **more})
+                reply = search(box, {"pattern": guess, "mode": mode, **more})
                 facts = {**reply.data, "time_ms": 0}
                 said.append(f"{reply.text} {facts}".replace(guess, "GUESS"))
     assert said[: len(said) // 2] == said[len(said) // 2 :]
+
+
+def search(box: Toolbox, arguments: dict[str, Any]) -> Reply:
+    """Again, if the machine was so busy that there was no time to count the files that were left out."""
+    reply = box.call("grep", arguments)
+    for _ in range(20):
+        if reply.data["searched"] is not None:
+            break
+        reply = box.call("grep", arguments)
+    return reply
 
 
 def test_secret_10_names_and_counts_tell_no_name(vault: Vault):

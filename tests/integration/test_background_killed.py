@@ -41,7 +41,9 @@ def test_e4_nothing_is_left_in_the_workspace_of_a_process_that_is_killed(tmp_pat
     (tmp_path / "ws").mkdir()
     (tmp_path / "ws/a.txt").write_text("a\n")
     seconds, met = marked(), 0
-    for number in range(ROUNDS):
+    for number in range(6 * ROUNDS):
+        if number >= ROUNDS and met:
+            break
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -52,6 +54,7 @@ def test_e4_nothing_is_left_in_the_workspace_of_a_process_that_is_killed(tmp_pat
         os.close(writer)
         assert os.read(reader, 6) == b"opened"
         os.close(reader)
+        # On a busy machine the command may begin late: then there are more rounds, which wait longer.
         until = time.monotonic() + SPAN * (number + 1) / ROUNDS
         while time.monotonic() < until:
             assert names(tmp_path / "ws") in (["a.txt"], ["a.txt", "a.txt.copy"])

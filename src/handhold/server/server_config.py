@@ -75,6 +75,8 @@ class ServerConfig:
             hidden=self.hidden,
         )
         box.approver = approver
+        if box.store.has_baseline():
+            box.snapshots.resume()
         return box
 
     @property

@@ -17,6 +17,7 @@ from handhold.backends.snapshots import copies
 from handhold.core.errors import NotRecorded
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.recording import Window
+from handhold.server.server_config import ServerConfig
 from handhold.snapshots import Recorded, Snapshots
 from tests.faults.trees import NOBODY, Tree, tree
 
@@ -586,3 +587,17 @@ def test_c94_a_copy_that_is_not_whole_is_never_restored(bed: Bed, lost: Callable
     bed.end("two")
     assert bed.box.undo(Target.call("two")).ok
     assert bed.read("a.txt") == "changed"
+
+
+def test_c94_a_server_goes_on_with_a_baseline_that_is_not_complete(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    started: list[str] = []
+    monkeypatch.setattr("handhold.snapshots.start_copier", lambda root, _: started.append(root))
+    config = ServerConfig((str(bed.root),), state=str(bed.state), settings=False)
+    config.open_toolbox("one").close()
+    assert not started, "nothing is recorded here"
+    bed.snapshots.recorder.baseline.create()
+    config.open_toolbox("two").close()
+    assert started == [str(bed.root)]
+    bed.snapshots.complete()
+    config.open_toolbox("three").close()
+    assert len(started) == 1

@@ -75,9 +75,14 @@ class WorkspaceRecording:
         while self._recorders:
             self._recorders.popitem()[1].close()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether some root has a baseline."""
+        return self._store.has_baseline()
+
     def _recorded(self) -> Iterator["Recorder"]:
         """The recorders of roots that have a baseline; nothing is imported if there is none."""
-        if self._store.has_baseline():
+        if self.is_on:
             for root in self._files.open_roots:
                 if root.writable and self._store.baseline(root.real).exists:
                     yield self.recorder(root)
