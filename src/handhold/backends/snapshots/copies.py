@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 
+from handhold.backends.files.commit.file_metadata import has_same_bytes, list_xattrs
 from handhold.backends.snapshots.clone import NEW_FILE_FLAGS, copy_blocks, share_blocks
 from handhold.backends.snapshots.listing import (
     FILE_FLAGS,
@@ -32,7 +33,6 @@ TICK_NS = 20_000_000  # the granularity of times on a local file system: a tick 
 COARSE_TICK_NS = 2_000_000_000  # where times are whole seconds, or two
 BATCH_SIZE = 100
 UNKNOWN_SECONDS = 3600  # for which a copy without an entry may be one that is being made
-COMPARE_BYTES = 1024 * 1024
 MAX_COMPARED_INDEX_BYTES = 64 * 1024 * 1024
 
 # Why there is no copy.
@@ -185,7 +185,7 @@ class Copies:
             else:
                 copy_blocks(fd, target, due.size)
                 held = due.size
-            for name in os.listxattr(fd):
+            for name in list_xattrs(fd):
                 if name.startswith("user."):
                     os.setxattr(target, name, os.getxattr(fd, name))
             return held, ""
@@ -221,12 +221,7 @@ class Copies:
         if entry.copy is None or size != entry.size or not self.is_whole(entry):
             return False
         with self.open(entry.copy) as copy:
-            while True:
-                old, new = os.read(copy, COMPARE_BYTES), os.read(fd, COMPARE_BYTES)
-                if old != new:
-                    return False
-                if not old:
-                    return True
+            return has_same_bytes(copy, fd)
 
     def is_whole(self, entry: BaselineEntry) -> bool:
         """Whether an entry's copy has its size. Copies are not synced, so a power cut may leave them empty."""
