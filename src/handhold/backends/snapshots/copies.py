@@ -44,7 +44,6 @@ OTHER_OWNER = "owned by somebody else"
 SPECIAL = "not a file, folder or link"
 OTHER_DEVICE = "another file system"
 CHANGING = "changed while it was copied"
-RETRIED = (CHANGING, NO_ROOM)
 
 SQLITE_SUFFIXES = (b"-wal", b"-journal")
 
@@ -107,6 +106,7 @@ class Copies:
 
     def copy_due(self, root: int, *, until: float, max_files: int | None = None) -> bool:
         """Copy what is due until this time, of `time.monotonic`; returns whether nothing is left to do now."""
+        self._baseline.retry(CHANGING)  # it may be at rest by now
         if not self._baseline.due(1):
             return True
         room = self.max_bytes - self._baseline.held_bytes()

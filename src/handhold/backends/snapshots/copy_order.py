@@ -1,7 +1,7 @@
 """What is copied first: what git could not give back, then tracked files, and git's objects last."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from handhold.backends.snapshots.listing import FILE_FLAGS, open_quietly
 from handhold.core.tools.git_refresh import parse_index
@@ -60,6 +60,3 @@ def _read_tracked(fd: int) -> Collection[tuple[bytes, int, int]]:
     except (ValueError, IndexError):
         log_swallowed()
         return ()
-
-
-Rank = Callable[[bytes, bytes, int, int], int]

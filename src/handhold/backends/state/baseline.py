@@ -31,9 +31,9 @@ SCHEMA = (
         PRIMARY KEY (folder, name)
     ) WITHOUT ROWID""",
     "CREATE INDEX baseline_due ON baseline_entries (rank, size) WHERE copy IS NULL AND why IS NULL",
+    "CREATE INDEX baseline_why ON baseline_entries (why) WHERE why <> ''",
     "CREATE INDEX baseline_linked ON baseline_entries (status) WHERE is_linked",
 )
-BATCH_SIZE = 500
 
 SELECT_BELOW = "SELECT id FROM baseline_folders WHERE root = ? AND (path = ? OR (path > ? AND path < ?))"
 
@@ -168,14 +168,6 @@ class SqliteBaseline:
             rows = connection.execute(f"SELECT {COLUMNS} FROM baseline_entries WHERE folder = ?", (folder,))
             return {row[0]: BaselineEntry(*row) for row in rows}
 
-    def below(self, path: bytes) -> Iterator[tuple[bytes, list[BaselineEntry]]]:
-        """The folder at a path and those below it, parents first, each with its entries."""
-        with self._database.read_transaction() as connection:
-            sql = SELECT_BELOW.replace("SELECT id", "SELECT id, path") + " ORDER BY path"
-            found = connection.execute(sql, (self._find_id(), *_bounds(path))).fetchall()
-        for number, folder in found:
-            yield folder, list(self.entries(number).values())
-
     def due(self, limit: int) -> list[DueCopy]:
         """The files to copy next."""
         with self._database.read_transaction() as connection:
@@ -263,12 +255,11 @@ class SqliteBaseline:
                     late.append(copy)
         return late
 
-    def retry(self, reasons: Collection[str]) -> None:
-        """Try again to copy what could not be copied for one of these reasons."""
-        with self._database.write_transaction() as connection:
-            connection.execute(
-                f"UPDATE baseline_entries SET why = NULL WHERE why IN ({', '.join('?' * len(reasons))})", (*reasons,)
-            )
+    def retry(self, reason: str) -> None:
+        """Try again to copy what could not be copied for this reason."""
+        if self._database.fetch_row("SELECT 1 FROM baseline_entries WHERE why = ? AND why <> '' LIMIT 1", (reason,)):
+            with self._database.write_transaction() as connection:
+                connection.execute("UPDATE baseline_entries SET why = NULL WHERE why = ? AND why <> ''", (reason,))
 
     def _remove(self, connection: sqlite3.Connection, root: int, folder: bytes, name: bytes) -> list[bytes]:
         sql = "folder = (SELECT id FROM baseline_folders WHERE root = ? AND path = ?) AND name = ?"
