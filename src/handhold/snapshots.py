@@ -48,15 +48,18 @@ class Snapshots:
         return self._recording.recorder(self._root)
 
     def begin(self, window: Window) -> Recorded:
-        """Before a call that somebody else makes. Waits for the baseline, at most two seconds."""
+        """Before a call that somebody else makes. Waits for the baseline, at most two seconds; if the call's paths are
+        known, only for copies of these."""
         recorder = self.recorder
-        if objection := self._find_objection():
-            if window.paths is None:
+        if window.paths is None:
+            if objection := self._find_objection():
                 raise NotRecorded(self._root.real, objection)
-        elif not self._is_complete(recorder):
-            self._wait_for_baseline(recorder)
+            if not self._is_complete(recorder):
+                self._wait_for_baseline(recorder)
         with translate_os_errors(self._root.real):
-            return recorder.begin(window)
+            recorded = recorder.begin(window)
+        self.resume()
+        return recorded
 
     def end(self, session: str, call_id: str) -> Recorded:
         """After the call."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Target, Toolbox
-from handhold.backends.snapshots import copies
+from handhold.backends.snapshots import copies, recorder
 from handhold.core.errors import NotRecorded
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.recording import Window
@@ -181,6 +181,22 @@ def test_c94_a_window_that_never_ended_is_closed_by_a_sweep(bed: Bed):
     assert json.loads(bed.box.log()[-1].call.arguments)["never_ended"] == ["lost"]
     bed.write("b.txt", "by the user")
     assert bed.names(bed.snapshots.sweep().foreign) == {"b.txt"}
+
+
+def test_c94_a_named_file_is_copied_before_all_others(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(copies, "BATCH_SIZE", 1)
+    monkeypatch.setattr(recorder, "INLINE_FILES", 1)
+    monkeypatch.setattr(bed.snapshots, "_start_copier", None)
+    bed.begin("one")
+    for number in range(20):
+        bed.write(f"small{number}", "x")
+    bed.write("sub/large.txt", "as it was\n" * 1000)
+    bed.end("one")
+    bed.begin("two", "sub/large.txt")
+    bed.write("sub/large.txt", "changed\n")
+    assert not bed.end("two").not_kept
+    assert bed.box.undo(Target.call("two")).ok
+    assert bed.read("sub/large.txt") == "as it was\n" * 1000
 
 
 def test_c94_what_was_not_kept_is_named_and_the_rest_is_undone(bed: Bed, monkeypatch: pytest.MonkeyPatch):

@@ -98,6 +98,8 @@ class Recorder:
                 with self._open_root() as fd:
                     TreeScan(fd, self._root.device, self.baseline, self._copies).list_named(named)
             recorded = self._record_changes(named)
+            if named is not None:
+                self.baseline.prefer(named)
             window = replace(window, turn=window.turn or self._windows.read_turn(window.session))
             self._windows.open(window, is_partial=named is None and not self.baseline.is_scanned)
         self.copy_some()

@@ -35,6 +35,7 @@ SCHEMA = (
     "CREATE INDEX baseline_linked ON baseline_entries (status) WHERE is_linked",
 )
 
+PREFERRED = -1  # a rank
 SELECT_BELOW = "SELECT id FROM baseline_folders WHERE root = ? AND (path = ? OR (path > ? AND path < ?))"
 
 
@@ -254,6 +255,18 @@ class SqliteBaseline:
                 if copy is not None and not changed:
                     late.append(copy)
         return late
+
+    def prefer(self, paths: Iterable[bytes]) -> None:
+        """Copy these files before all others."""
+        with self._database.write_transaction() as connection:
+            connection.executemany(
+                "UPDATE baseline_entries SET rank = ? WHERE copy IS NULL AND name = ? AND folder ="
+                " (SELECT id FROM baseline_folders WHERE root = ? AND path = ?)",
+                (
+                    (PREFERRED, name, self._find_id(), folder)
+                    for folder, _, name in (path.rpartition(b"/") for path in paths)
+                ),
+            )
 
     def retry(self, reason: str) -> None:
         """Try again to copy what could not be copied for this reason."""
