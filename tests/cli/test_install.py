@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from hypothesis import strategies as st
 
 from handhold.cli.clients import CLIENTS
 from handhold.cli.commands import handhold
+from handhold.cli.server_check import count_tools
+from handhold.hooks.events import HOOK_DIALECTS
 from tests.cli.test_prompt import Terminal
 from tests.scale import examples
 
@@ -28,6 +32,8 @@ FILES = {  # from each client's documentation: project file, user file
     "codex": (".codex/config.toml", ".codex/config.toml", "mcp_servers"),
     "cursor": (".cursor/mcp.json", ".cursor/mcp.json", "mcpServers"),
     "gemini-cli": (".gemini/settings.json", ".gemini/settings.json", "mcpServers"),
+    "opencode": ("opencode.json", ".config/opencode/opencode.json", "mcp"),
+    "qwen-code": (".qwen/settings.json", ".qwen/settings.json", "mcpServers"),
     "vscode": (".vscode/mcp.json", ".config/Code/User/mcp.json", "servers"),
     "windsurf": ("", ".codeium/windsurf/mcp_config.json", "mcpServers"),
     "zed": (".zed/settings.json", ".config/zed/settings.json", "context_servers"),
@@ -42,6 +48,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
+    # Each starts a process; tests of their own show that they do.
+    monkeypatch.setattr("handhold.cli.server_check.count_tools", lambda _: 3)
+    monkeypatch.setattr("handhold.cli.install.start_baseline", lambda: None)
     return tmp_path / "home"
 
 
@@ -62,8 +71,8 @@ def test_each_client_gets_a_server_where_it_looks_for_one(client: str, scope: st
     done = run(client, *(["--user"] if scope == "user" else []))
     assert (done.exit_code, "Installed handhold in" in done.output) == (0, True)
     entry = said(file)[key]["handhold"]
-    assert os.path.basename(entry["command"]) == "handhold"
-    assert entry["args"][0] == "mcp"
+    program, first, *_ = entry["command"] if client == "opencode" else [entry["command"], *entry["args"]]
+    assert (os.path.basename(program), first) == ("handhold", "mcp")
     assert run(client, *(["--user"] if scope == "user" else []), "--remove").exit_code == 0
     left = [
         path
@@ -121,7 +130,7 @@ def test_a_broken_file_is_told_and_left_alone(broken: str):
     assert json.loads(done.output)["error"]["code"] == "SETTINGS_BROKEN"
     assert run("claude-code", "--remove").exit_code == 1
     assert Path(".mcp.json").read_text() == broken
-    assert [path.name for path in Path().iterdir()] == [".mcp.json"]
+    assert [path.name for path in Path().iterdir()] == [".mcp.json"], "another file was written"
 
 
 def test_a_file_that_is_no_text_or_leads_elsewhere_is_left_alone(tmp_path: Path):
@@ -145,7 +154,7 @@ def test_a_users_own_link_to_a_configuration_stays_a_link(home: Path, tmp_path: 
 
 
 def test_printing_touches_nothing():
-    done = CliRunner().invoke(handhold, ["install", "codex", "--print"])
+    done = CliRunner().invoke(handhold, ["install", "codex", "--no-record", "--print"])
     assert tomllib.loads(done.stdout)["mcp_servers"]["handhold"]["command"]
     assert not list(Path().iterdir())
 
@@ -191,6 +200,103 @@ def test_entering_and_taking_out_is_always_nothing(text: str, more: tuple[str, .
             assert Path(".mcp.json").read_bytes() == text.encode()
         finally:
             os.chdir(before)
+
+
+RECORDED = {  # the file of hooks in a project
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini-cli": ".gemini/settings.json",
+    "qwen-code": ".qwen/settings.json",
+}
+THEIRS = """{
+  // theirs
+  "hooks": {
+    "PreToolUse": [{"matcher": "MINE", "hooks": [{"type": "command", "command": "MINE"}]}],
+    "SessionStart": []
+  },
+  "permissions": {"deny": ["Bash", "MINE"]}, "tools": {
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("client", RECORDED)
+@pytest.mark.parametrize("options", [(), ("--strict", "--only", "--allow-tools")])
+def test_the_clients_own_tools_are_recorded_by_its_hooks(client: str, options: tuple[str, ...]):
+    if client == "gemini-cli":
+        options = tuple(option for option in options if option != "--only")
+    assert run(client, *options).exit_code == 0
+    hooks = said(Path(RECORDED[client]))["hooks"]
+    assert set(hooks) == set(HOOK_DIALECTS[client].events)
+    for event, (group,) in hooks.items():
+        (hook,) = group["hooks"]
+        is_strict = bool(options) and HOOK_DIALECTS[client].events[event] == "begin"
+        assert f"handhold hook {client}{' --strict' if is_strict else ''}" in hook["command"]
+        assert ("exit 2" in hook["command"] or hook.get("onFailure") == "block") is is_strict
+        if HOOK_DIALECTS[client].events[event] == "begin":
+            assert all(re.fullmatch(group["matcher"], tool) for tool in HOOK_DIALECTS[client].tools)
+            assert not re.search(group["matcher"], "Read")
+    assert run(client, "--no-record").exit_code == 0
+    assert not Path(RECORDED[client]).exists() or "hooks" not in said(Path(RECORDED[client]))
+
+
+@pytest.mark.parametrize("client", [*RECORDED, "opencode"])
+@pytest.mark.parametrize("meanwhile", [False, True])
+@pytest.mark.parametrize("before", [THEIRS, THEIRS.replace("\n", "\r\n"), "{}", '{"hooks": {}, "x": "MINE"}'])
+def test_what_a_user_changes_meanwhile_stays_and_the_rest_is_as_it_was(client: str, meanwhile: bool, before: str):
+    """R-30: byte for byte, also if other parts of the file were edited after the installation."""
+    name = RECORDED.get(client, "opencode.json")
+    file = Path(name)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(before.encode())
+    options = ["--allow-tools"] if client == "gemini-cli" else ["--only", "--allow-tools"]
+    assert run(client, *options).exit_code == 0
+    text = file.read_bytes().decode()
+    assert text != before
+    if meanwhile:
+        text, before = text.replace("MINE", "CHANGED"), before.replace("MINE", "CHANGED")
+        file.write_bytes(text.encode())
+    assert run(client, "--remove").exit_code == 0
+    assert file.read_bytes().decode() == before
+    assert [path for path in Path().rglob("*") if path.is_file()] == [file]
+
+
+def test_another_copy_of_handhold_finds_its_hooks_without_a_record(home: Path):
+    Path(".claude").mkdir()
+    Path(".claude/settings.json").write_text('{"hooks": {"Stop": [{"hooks": []}]}}')
+    assert run("claude-code").exit_code == 0
+    shutil.rmtree(home / ".local")
+    assert run("claude-code", "--strict").exit_code == 0
+    assert all(len(each) == 1 + (name == "Stop") for name, each in said(Path(".claude/settings.json"))["hooks"].items())
+    shutil.rmtree(home / ".local")
+    assert run("claude-code", "--remove").exit_code == 0
+    assert said(Path(".claude/settings.json")) == {"hooks": {"Stop": [{"hooks": []}]}}
+
+
+def test_only_ours_are_left_where_a_client_can_turn_its_own_off():
+    assert run("claude-code", "--only").exit_code == 0
+    assert "Bash" in said(Path(".claude/settings.json"))["permissions"]["deny"]
+    assert "apply_patch" in run("codex", "--only").output
+    assert said(Path(".codex/config.toml"))["features"] == {"shell_tool": False, "unified_exec": False}
+    assert run("gemini-cli", "--only").exit_code == 2
+    assert run("cursor", "--strict").exit_code == 2
+
+
+def test_a_plugin_that_somebody_else_wrote_is_left_alone():
+    Path(".handhold").mkdir()
+    Path(".handhold/opencode.js").write_text("mine")
+    assert run("opencode").exit_code == 1
+    assert Path(".handhold/opencode.js").read_text() == "mine"
+    assert not Path("opencode.json").exists()
+
+
+def test_r31_a_server_that_does_not_start_is_not_installed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="not on the PATH"):
+        count_tools(["no-such-program"])
+    with pytest.raises(OSError, match="No such option"):
+        count_tools(["handhold", "mcp", "--nonsense"])
+    assert count_tools(["handhold", "mcp", "--dialect", "claude"]) > 5
 
 
 def test_the_installed_command_starts_a_server(tmp_path: Path):

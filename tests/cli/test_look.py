@@ -80,7 +80,8 @@ def test_the_log_of_everyone_names_the_sessions_and_a_dash_is_the_last(where: li
     told = run("log", "--everyone", *where).output
     assert "monday/#1" in told
     assert "+2" in told.splitlines()[1]
-    assert run("log", *where).output == ""
+    assert run("log", *where).output == run("log", "--session", "tuesday", *where).output != ""
+    assert run("log", "--session", "default", *where).output == ""
     assert "c  (allowed" in run("log", "--session", "-", *where).output
     assert "Undid #2: removed c." in run("undo", "--session", "-", *where).output
 

@@ -8,7 +8,7 @@ from typing import Unpack
 import click
 
 from handhold.cli import candidates
-from handhold.cli.options import ToolboxOptions, add_toolbox_options, open_toolbox, policy_of_call
+from handhold.cli.options import ToolboxOptions, add_toolbox_options, open_toolbox, policy_of_call, session
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import TerminalApprover, is_interactive
 from handhold.cli.reply import ReplyJSON, print_reply
@@ -21,7 +21,7 @@ JSON_OUTPUT = {"": ReplyJSON}
 @click.argument("arguments")
 @click.option("--call-id", default="", help="Id of the call. Repeating it with the same arguments is idempotent.")
 @click.option("--turn", default="", help="Turn that the call belongs to. `undo --turn` undoes a whole turn.")
-@partial(add_toolbox_options, policy=policy_of_call)
+@partial(add_toolbox_options, policy=policy_of_call, session=session)
 def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
     """Call the tool NAME with ARGUMENTS, a JSON object. Use - to read it from standard input.
 

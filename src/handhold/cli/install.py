@@ -1,10 +1,10 @@
 """`handhold install`: add Handhold to an MCP client's configuration, or remove it.
 
-The change is shown and confirmed first. Nothing else in the file is touched.
+The change is shown and confirmed first. Nothing else in the files is touched.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -12,39 +12,48 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from handhold.cli import options
-from handhold.cli.clients import CLIENTS, MCPClient
+from handhold.cli.clients import CLIENTS, ConfigPlace, MCPClient
+from handhold.cli.config_steps import Member, Step, apply_steps
 from handhold.cli.prompt import confirm, is_interactive
+from handhold.cli.recording_hooks import build_hook_steps
 from handhold.cli.terminal import colour_diff_line
 from handhold.core.choices import DIALECTS, MODES, Mode
-from handhold.core.errors import SettingsBroken
 from handhold.core.text.diff import unified_diff
 from handhold.core.text.display_text import escape_invisible
-from handhold.core.text.jsonc import TextEdit, apply_text_edits, revert_text_edits
 
 if TYPE_CHECKING:
-    from handhold.backends.settings.client_config import InstallRecord
+    from handhold.cli.config_files import ConfigChange
 
-
+INSTALLED, ALREADY, REMOVED, NOT_INSTALLED = "installed", "already installed", "removed", "not installed"
 OUTCOME_TEXTS = {
-    "installed": "Installed {} in",
-    "already installed": "{} is already installed in",
-    "removed": "Removed {} from",
-    "not installed": "{} is not installed in",
+    INSTALLED: "Installed {} in",
+    ALREADY: "{} is already installed in",
+    REMOVED: "Removed {} from",
+    NOT_INSTALLED: "{} is not installed in",
 }
 
 
-class InstallJSON(TypedDict):
+class ChangedFileJSON(TypedDict):
     file: str
-    name: str
-    done: str  # a key of OUTCOME_TEXTS
-    entry: dict[str, Any]
     diff: str
 
 
-class PrintedEntryJSON(TypedDict):
-    file: str
+class InstallJSON(TypedDict):
+    name: str
+    done: str  # a key of OUTCOME_TEXTS
     entry: dict[str, Any]
+    files: list[ChangedFileJSON]
+    next_step: str
+
+
+class PrintedFileJSON(TypedDict):
+    file: str
     text: str
+
+
+class PrintedEntryJSON(TypedDict):
+    entry: dict[str, Any]
+    files: list[PrintedFileJSON]
 
 
 JSON_OUTPUT = {"": InstallJSON, "--print": PrintedEntryJSON}
@@ -52,17 +61,26 @@ JSON_OUTPUT = {"": InstallJSON, "--print": PrintedEntryJSON}
 
 @dataclass(frozen=True)
 class InstallTarget:
-    """The entry to write, its name, and the file it goes into."""
+    """What to enter into which files. The first file has the server's entry."""
 
     client_name: str
     client: MCPClient
-    file: str
     is_project: bool
     name: str
+    command: list[str]  # that starts the server
     entry: dict[str, Any]
+    steps: dict[str, list[Step]]  # by the file
+    records: bool
+
+    @property
+    def next_step(self) -> str:
+        return self.client.get_next_step(is_project=self.is_project)
 
 
 DIALECT_HELP = "Tool names, schemas and wording to use. Default: the dialect of the client's models."
+STRICT_HELP = "Let the client stop a call that cannot be recorded, where it can. Without this it goes on and says so."
+ONLY_HELP = "Turn off the client's own file and shell tools, so that Handhold previews and confines everything."
+ALLOW_HELP = "Let the client run Handhold's tools without asking. Handhold's own policy still applies."
 
 
 @click.command()
@@ -76,8 +94,12 @@ DIALECT_HELP = "Tool names, schemas and wording to use. Default: the dialect of 
 )
 @click.option("--dialect", type=click.Choice(DIALECTS), help=DIALECT_HELP)
 @click.option("--policy", type=click.Choice(MODES), help=options.POLICY_HELP)
+@click.option("--no-record", is_flag=True, help="Do not record what the client's own tools change.")
+@click.option("--strict", is_flag=True, help=STRICT_HELP)
+@click.option("--only", is_flag=True, help=ONLY_HELP)
+@click.option("--allow-tools", is_flag=True, help=ALLOW_HELP)
 @click.option("--name", default="handhold", show_default=True, help="Name of the server in the configuration.")
-@click.option("--print", "only_print", is_flag=True, help="Print the configuration entry and change nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print what would be entered and change nothing.")
 @click.option("--remove", is_flag=True, help="Remove Handhold from the configuration.")
 @click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask for confirmation.")
 @options.as_json
@@ -88,6 +110,10 @@ def install(
     root: tuple[Path, ...],
     dialect: str | None,
     policy: Mode | None,
+    no_record: bool,  # noqa: FBT001
+    strict: bool,  # noqa: FBT001
+    only: bool,  # noqa: FBT001
+    allow_tools: bool,  # noqa: FBT001
     name: str,
     only_print: bool,  # noqa: FBT001
     remove: bool,  # noqa: FBT001
@@ -97,7 +123,10 @@ def install(
     """Add Handhold to the configuration of an MCP client, for the project in the current directory or, with --user, for
     all your projects.
 
-    Shows the change and asks for confirmation; without a terminal it does not ask. The rest of the file stays
+    Adds the server, and where the client has hooks or plugins, records what its own shell and edit tools change, so
+    that `handhold undo` covers it too. Recording neither confines nor previews anything, and changes no call.
+
+    Shows the change and asks for confirmation; without a terminal it does not ask. The rest of each file stays
     unchanged, and --remove restores it byte for byte.
     """
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
@@ -105,19 +134,32 @@ def install(
     if only_print and remove:
         raise click.UsageError("--print and --remove cannot be combined.")
     mcp_client = CLIENTS[client]()
-    is_project = bool(mcp_client.project_file) and not user
-    file = os.path.join(
-        Path.cwd() if is_project else Path.home(), mcp_client.project_file if is_project else mcp_client.user_file
-    )
-    entry = mcp_client.build_entry(
-        get_program(is_project=is_project), build_arguments(mcp_client, is_project, root, dialect, policy)
-    )
-    target = InstallTarget(client, mcp_client, file, is_project, name, entry)
+    if only and not mcp_client.only:
+        raise click.UsageError(f"{mcp_client.title} does not let its own tools be turned off while ours stay.")
+    if strict and (no_record or mcp_client.hooks is None):
+        raise click.UsageError("--strict is about recording, which is off.")
+    is_project = bool(mcp_client.place.project) and not user
+    program = get_program(is_project=is_project)
+    arguments = build_arguments(mcp_client, is_project, root, dialect, policy)
+    entry = mcp_client.build_entry(program, arguments)
+    if allow_tools:
+        entry |= mcp_client.allowed_fields
+    entered: list[tuple[ConfigPlace, Step]] = [
+        (mcp_client.place, Member((mcp_client.servers_key, name), entry, mcp_client.is_toml))
+    ]
+    records = mcp_client.hooks is not None and not no_record
+    if mcp_client.hooks and records:
+        entered += mcp_client.list_hook_settings(is_project=is_project)
+        entered += [(mcp_client.hooks, step) for step in build_hook_steps(client, program, name, is_strict=strict)]
+    entered += [*(mcp_client.only if only else ()), *(mcp_client.allow(name) if allow_tools else ())]
+    steps = group_by_file(entered, is_project=is_project)
+    if mcp_client.hooks:  # something may have been entered there before
+        steps.setdefault(locate(mcp_client.hooks, is_project=is_project), [])
+    target = InstallTarget(client, mcp_client, is_project, name, [program, *arguments], entry, steps, records)
     if only_print:
         return print_entry(target, as_json=as_json)
-    return (remove_entry if remove else install_entry)(
-        target, ask=not sure and not as_json and is_interactive(), as_json=as_json
-    )
+    ask = not sure and not as_json and is_interactive()
+    return (remove_entry if remove else install_entry)(target, ask=ask, as_json=as_json)
 
 
 def get_program(*, is_project: bool) -> str:
@@ -125,6 +167,17 @@ def get_program(*, is_project: bool) -> str:
     from handhold.cli.doctor import find_on_path
 
     return "handhold" if is_project else find_on_path("handhold") or "handhold"
+
+
+def locate(place: ConfigPlace, *, is_project: bool) -> str:
+    return os.path.join(Path.cwd() if is_project else Path.home(), place.choose(is_project=is_project))
+
+
+def group_by_file(entered: Sequence[tuple[ConfigPlace, Step]], *, is_project: bool) -> dict[str, list[Step]]:
+    steps: dict[str, list[Step]] = {}
+    for place, step in entered:
+        steps.setdefault(locate(place, is_project=is_project), []).append(step)
+    return steps
 
 
 def build_arguments(
@@ -137,7 +190,7 @@ def build_arguments(
     folders = [str(root.resolve()) for root in roots]
     if not folders and is_project and client.workspace_variable:
         folders = [client.workspace_variable]
-    if not folders and not client.project_file:  # a client without projects starts the server in any folder
+    if not folders and not client.place.project:  # a client without projects starts the server in any folder
         folders = [str(Path.cwd())]
     chosen = dialect or client.dialect
     return [
@@ -149,99 +202,107 @@ def build_arguments(
 
 
 def print_entry(target: InstallTarget, *, as_json: bool) -> int:
-    client = target.client
-    text = apply_text_edits("", client.put_entry("", target.name, target.entry))
+    texts = {file: apply_steps("", steps)[0] for file, steps in target.steps.items() if steps}
     if as_json:
+        entry = {target.client.servers_key: {target.name: target.entry}}
         options.print_json(
-            PrintedEntryJSON(file=target.file, entry={client.servers_key: {target.name: target.entry}}, text=text)
+            PrintedEntryJSON(entry=entry, files=[PrintedFileJSON(file=file, text=text) for file, text in texts.items()])
         )
         return 0
-    click.echo(f"Add this to {escape_invisible(target.file)} for {client.title}:", err=True)
-    click.echo(text, nl=False)
+    for file, text in texts.items():
+        click.echo(f"Add this to {escape_invisible(file)} for {target.client.title}:", err=True)
+        click.echo(text, nl=False)
     return 0
 
 
 def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
-    from handhold.backends.settings import client_config
+    from handhold.cli.config_files import plan_installation
+    from handhold.cli.server_check import count_tools
 
-    text = client_config.read_text(target.file, follow_links=not target.is_project)
-    previous = find_current_record(target, text)
-    base = revert_text_edits(text or "", previous.cuts) if previous else text or ""
-    edits = compute_edits(target, lambda: target.client.put_entry(base, target.name, target.entry))
-    after = apply_text_edits(base, edits)
-    if after == text:
-        return print_outcome(target, "already installed", text, text, as_json=as_json)
-    if not confirm_change(target, text, after, ask=ask, prompt="Make this change?"):
+    changes = [
+        plan_installation(file, target.name, steps, follow_links=not target.is_project)
+        for file, steps in target.steps.items()
+    ]
+    if not any(change.changes for change in changes):
+        return print_outcome(target, ALREADY, changes, as_json=as_json)
+    tools = count_tools(target.command)
+    if not confirm_changes(changes, ask=ask):
         return options.EXIT_REFUSED
-    folders = client_config.replace_file(target.file, text, after)
-    was_created = previous.made if previous else text is None
-    record = client_config.InstallRecord(
-        client_config.digest(after), tuple(edits), was_created, previous.folders if previous else folders
-    )
-    client_config.save_record(target.file, target.name, record)
-    return print_outcome(target, "installed", text, after, as_json=as_json)
+    for change in changes:
+        change.carry_out(target.name)
+    if target.records and target.is_project:
+        start_baseline()
+    return print_outcome(target, INSTALLED, changes, as_json=as_json, tools=tools)
 
 
 def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
-    from handhold.backends.settings import client_config
+    from handhold.cli.config_files import plan_removal
 
-    text = client_config.read_text(target.file, follow_links=not target.is_project)
-    previous = find_current_record(target, text)
-    if text is None:
-        return print_outcome(target, "not installed", None, None, as_json=as_json)
-    if previous:
-        after = revert_text_edits(text, previous.cuts)
-    else:  # the file changed since, or another copy of Handhold wrote it: remove only our entry
-        after = apply_text_edits(text, compute_edits(target, lambda: target.client.remove_entry(text, target.name)))
-    if after == text:
-        return print_outcome(target, "not installed", text, text, as_json=as_json)
-    removes_file = previous is not None and previous.made and not after
-    if not confirm_change(target, text, None if removes_file else after, ask=ask, prompt="Make this change?"):
+    changes = [
+        plan_removal(file, target.name, steps, follow_links=not target.is_project)
+        for file, steps in target.steps.items()
+    ]
+    if not any(change.changes for change in changes):
+        return print_outcome(target, NOT_INSTALLED, changes, as_json=as_json)
+    if not confirm_changes(changes, ask=ask):
         return options.EXIT_REFUSED
-    if previous and removes_file:
-        client_config.remove_file(target.file, text, previous.folders)
-    else:
-        client_config.replace_file(target.file, text, after)
-    client_config.save_record(target.file, target.name, None)
-    return print_outcome(target, "removed", text, None if removes_file else after, as_json=as_json)
+    for change in reversed(changes):  # folders were created for the first
+        change.carry_out(target.name)
+    return print_outcome(target, REMOVED, changes, as_json=as_json)
 
 
-def find_current_record(target: InstallTarget, text: str | None) -> "InstallRecord | None":
-    """The record of the last install, if the file is still as that install left it."""
-    from handhold.backends.settings import client_config
+def start_baseline() -> None:
+    """The first command of the client then finds the files copied."""
+    from handhold.snapshots import start_copier
 
-    record = client_config.load_record(target.file, target.name)
-    return record if record and text is not None and client_config.digest(text) == record.after else None
-
-
-def compute_edits(target: InstallTarget, edit: Callable[[], list[TextEdit]]) -> list[TextEdit]:
-    try:
-        return edit()
-    except RecursionError:
-        raise SettingsBroken(target.file, "it is nested too deeply") from None
-    except ValueError as error:
-        raise SettingsBroken(target.file, str(error)) from None
+    start_copier(str(Path.cwd()), None)
 
 
-def confirm_change(target: InstallTarget, before: str | None, after: str | None, *, ask: bool, prompt: str) -> bool:
-    """Show the change and ask; True if it is confirmed or `ask` is False."""
+def confirm_changes(changes: "Sequence[ConfigChange]", *, ask: bool) -> bool:
+    """Show the changes and ask; True if they are confirmed or `ask` is False."""
     if not ask:
         return True
-    for line in unified_diff(target.file, before, after).removesuffix("\n").split("\n"):
-        click.echo(colour_diff_line(escape_invisible(line)), err=True)
-    if confirm(prompt):
+    for change in changes:
+        if change.changes:
+            for line in unified_diff(change.file, change.before, change.after).removesuffix("\n").split("\n"):
+                click.echo(colour_diff_line(escape_invisible(line)), err=True)
+    if confirm("Make this change?" if sum(change.changes for change in changes) == 1 else "Make these changes?"):
         return True
     click.echo("Nothing changed.", err=True)
     return False
 
 
-def print_outcome(target: InstallTarget, outcome: str, before: str | None, after: str | None, *, as_json: bool) -> int:
+def print_outcome(
+    target: InstallTarget, outcome: str, changes: "Sequence[ConfigChange]", *, as_json: bool, tools: int = 0
+) -> int:
+    changed = [change for change in changes if change.changes]
     if as_json:
-        diff = unified_diff(target.file, before, after) if before != after else ""
-        options.print_json(InstallJSON(file=target.file, name=target.name, done=outcome, entry=target.entry, diff=diff))
-    else:
-        click.echo(f"{OUTCOME_TEXTS[outcome].format(target.name)} {escape_invisible(target.file)}.")
-        if outcome == "installed":
-            removal = f"handhold install {target.client_name}{'' if target.is_project else ' --user'} --remove"
-            click.echo(f"Restart {target.client.title} to use it. To remove it: {removal}")
+        files = [
+            ChangedFileJSON(file=each.file, diff=unified_diff(each.file, each.before, each.after)) for each in changed
+        ]
+        step = target.next_step if outcome == INSTALLED else ""
+        options.print_json(InstallJSON(name=target.name, done=outcome, entry=target.entry, files=files, next_step=step))
+        return 0
+    named = [escape_invisible(each.file) for each in changed or changes[:1]]
+    click.echo(f"{OUTCOME_TEXTS[outcome].format(target.name)} {' and '.join(named)}.")
+    if outcome == INSTALLED:
+        for line in describe_installation(target, tools):
+            click.echo(line)
     return 0
+
+
+def describe_installation(target: InstallTarget, tools: int) -> list[str]:
+    title = target.client.title
+    lines = [f"The server starts and offers {tools} tools."]
+    if target.records:
+        lines.append(f"What {title}'s own tools change is recorded: `handhold undo` covers it. It is not confined.")
+    elif target.client.hooks is None:
+        lines.append(f"What {title}'s own tools change is not recorded: it has no hooks for that.")
+    if target.client.only_rest and any(
+        step in steps for _, step in target.client.only for steps in target.steps.values()
+    ):
+        lines.append(target.client.only_rest)
+    scope = "" if target.is_project else " --user"
+    lines.append(f"Next: {target.next_step or f'restart {title}.'}")
+    lines.append(f"To remove it: handhold install {target.client_name}{scope} --remove")
+    return lines

@@ -16,6 +16,7 @@ from handhold.cli.progress import show_progress
 from handhold.cli.state import default_root, open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
 from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, StateDamaged, ToolError
+from handhold.core.ports.recording import FOREIGN
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 
@@ -79,11 +80,19 @@ policy_of_call = click.option(
     type=click.Choice(MODES),
     help=f"{POLICY_HELP.removesuffix('edit.')}ask at a terminal and edit elsewhere.",
 )
+LATEST_SESSION = "-"
+MAX_FOREIGN = 100  # entries that are looked at for one of a session
 session = click.option(
     "--session",
     default="default",
     show_default=True,
-    help="Session name; - selects the session with the latest call.",
+    help=f"Session name; {LATEST_SESSION} selects the session with the latest call.",
+    shell_complete=candidates.complete_session,
+)
+session_of_history = click.option(
+    "--session",
+    default=LATEST_SESSION,
+    help="Session name. Default: the session with the latest call.",
     shell_complete=candidates.complete_session,
 )
 shell = click.option(
@@ -143,14 +152,19 @@ def open_toolbox(options: ToolboxOptions, approver: "Approver | None" = None) ->
 
 
 def resolve_session(options: ToolboxOptions) -> str:
-    if options["session"] != "-":
+    if options["session"] != LATEST_SESSION:
         return options["session"]
     with open_store(options["root"], options["state"]) as store:
-        last = store.entries(last=1)
-    return last[-1].call.session if last else "default"
+        entries, _ = store.salvage_entries(session=None, last=MAX_FOREIGN)
+    sessions = [entry.call.session for entry in entries if entry.call.tool != FOREIGN]
+    return sessions[-1] if sessions else "default"
 
 
-def add_toolbox_options(command: Callable[..., int], policy: CommandDecorator = policy) -> Callable[..., None]:
+def add_toolbox_options(
+    command: Callable[..., int],
+    policy: CommandDecorator = policy,
+    session: CommandDecorator = session_of_history,
+) -> Callable[..., None]:
     """Add the toolbox options and `--json`. The command returns its exit status."""
     run = report_errors(command)
     for option in (as_json, shell, policy, state, session, dialect, root):

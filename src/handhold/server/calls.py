@@ -122,8 +122,10 @@ class CallHandler:
         arguments = dict(params.arguments or {})
         extras = {name: arguments.pop(name, None) for name in ("session", "call_id")} if config.handles else {}
         call_id = next((meta[key] for key in CALL_ID_META_KEYS if meta.get(key)), extras.get("call_id") or "")
+        joined = config.client_session.find(meta) if config.client_session else None
+        session, turn = joined or (config.session, "")
         call = ToolCallRequest(
-            params.name, arguments, config.session, _shorten_name(call_id), _shorten_name(meta.get(TURN_META_KEY, ""))
+            params.name, arguments, session, _shorten_name(call_id), _shorten_name(meta.get(TURN_META_KEY) or turn)
         )
         if params.request_state is not None:
             return self._add_approval_answer(call, params, config)

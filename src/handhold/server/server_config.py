@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.approvals import Approver
     from handhold.core.ports.dialect import Dialect
+    from handhold.server.client_session import ClientSession
     from handhold.toolbox import Place, Toolbox
 
 DEFAULT_BUDGET_TOKENS = 25_000  # clients truncate longer results themselves
@@ -36,6 +37,7 @@ class ServerConfig:
     state: str | None = None
     # The session of calls that name none; empty: each such call gets a new session.
     session: str = field(default="", compare=False)
+    client_session: "ClientSession | None" = field(default=None, compare=False)  # goes before `session`
     handles: bool = False  # add `session` and `call_id` to every tool, for clients that cannot send them in `_meta`
     structured: bool = False  # add structured content to results
     budget: int = DEFAULT_BUDGET_TOKENS

@@ -6,11 +6,14 @@ Standard output is reserved for the protocol. Anything else that is printed goes
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
+from handhold.hooks.hook_server import start_hook_server
 from handhold.server.app import create_server
+from handhold.server.client_session import ClientSession
 from handhold.server.server_config import ServerConfig
 from handhold.server.session_pool import SessionPool
 from handhold.server.stdio_transport import open_stdio_streams
@@ -19,8 +22,11 @@ from handhold.server.stdio_transport import open_stdio_streams
 def serve(config: ServerConfig) -> None:
     """Serve until the client disconnects or a signal arrives; then end everything that still runs."""
     session_pool = SessionPool()
-    config = replace(config, session=config.session or session_pool.generate_name())
+    if not config.session:
+        joined = ClientSession(config.roots, config.state)
+        config = replace(config, session=session_pool.generate_name(), client_session=joined)
     config.log_warnings()
+    start_hook_server(Path(config.state) if config.state else None)
     try:
         anyio.run(_run_server, config, session_pool)
     finally:

@@ -1,7 +1,7 @@
 """The configuration of another program: read completely, and replaced atomically.
 
 A change to such a file is recorded in the user's state folder, so that it can be undone to the byte. The record has
-only positions and our own text, nothing else from the file.
+positions, our own text, and what that replaced; nothing else from the file.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from handhold.backends.settings.settings_file import read_regular_file
 from handhold.backends.state.state_folder import default_state_root, ensure_private_folder
@@ -22,10 +23,12 @@ MAX_CONFIG_BYTES = 16 * 1024 * 1024  # one client keeps much else in the same fi
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """A change to a file: the hash of the result, and what did not exist before."""
+    """A change to a file: the hash of the result, the edits in the order in which they were made, what they entered,
+    and what did not exist before."""
 
     after: str
-    cuts: tuple[TextEdit, ...]
+    layers: tuple[tuple[TextEdit, ...], ...]
+    entered: tuple[Any, ...]
     made: bool
     folders: tuple[str, ...] = ()
 
@@ -115,8 +118,8 @@ def save_record(file: str, name: str, record: InstallRecord | None) -> None:
 def load_record(file: str, name: str) -> InstallRecord | None:
     try:
         found = json.loads(_locate_record(file, name).read_text("utf-8"))
-        cuts = tuple(TextEdit(**each) for each in found["cuts"])
-        return InstallRecord(found["after"], cuts, found["made"], tuple(found["folders"]))
+        layers = tuple(tuple(TextEdit(**each) for each in layer) for layer in found["layers"])
+        return InstallRecord(found["after"], layers, tuple(found["entered"]), found["made"], tuple(found["folders"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None  # missing or unreadable: then only the file itself matters
 

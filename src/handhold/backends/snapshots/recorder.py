@@ -24,12 +24,11 @@ from handhold.backends.state.windows import OpenWindow
 from handhold.core.history import format_call_id
 from handhold.core.plans import StagedContent
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
-from handhold.core.ports.recording import Window
+from handhold.core.ports.recording import FOREIGN, Window
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
 
 T = TypeVar("T")
 
-FOREIGN = "foreign"  # the session and tool of changes that belong to no call
 DIALECT = "adopted"
 WAIT_SECONDS = 1.5  # for the baseline, before a command runs; with the scan that follows, two seconds
 INLINE_FILES, INLINE_SECONDS = 500, 0.2  # copied at once after a call; the rest in the background
@@ -138,6 +137,9 @@ class Recorder:
                 self._windows.begin_turn(session)
         self.copy_some()
         return recorded
+
+    def note_client(self, session: str, process: str, prompt: str, *, is_active: bool | None) -> bool:
+        return self._store.client_sessions.note(session, process, prompt, is_active=is_active)
 
     def adopt(self, paths: Sequence[str], call: Call) -> Recorded:
         """Record the changes of these paths as one call, whoever made them."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from handhold.backends.state import (
     approvals,
     baseline,
+    client_sessions,
     contents,
     replies,
     slot_ledger,
@@ -18,7 +19,7 @@ from handhold.backends.state import (
     windows,
 )
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
@@ -95,6 +96,7 @@ SCHEMA = (
     "CREATE INDEX marks_file ON marks (session, file)",
     *baseline.SCHEMA,
     *windows.SCHEMA,
+    *client_sessions.SCHEMA,
 )
 
 # By version: the statements that lead to the next one.
@@ -114,4 +116,5 @@ MIGRATIONS = {
         *undo_state.SCHEMA,
         *undo_state.FILL,
     ),
+    9: client_sessions.SCHEMA,
 }

@@ -17,6 +17,7 @@ from typing import Self
 from handhold.backends.state import hash_chain, undo_state
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.baseline import SqliteBaseline
+from handhold.backends.state.client_sessions import SqliteClientSessions
 from handhold.backends.state.contents import FOR_REDO, FOR_UNDO, BoundedContents, ByteBound
 from handhold.backends.state.database import IN_MEMORY, Database
 from handhold.backends.state.disk_share import DiskShare
@@ -89,6 +90,7 @@ class SqliteStore:
         self._undo_space = UndoSpace(self._contents, self._slots)
         self._chain = JournalChain(str(self._database.path))
         self._approvals = SqliteApprovalStore(self._database)
+        self.client_sessions = SqliteClientSessions(self._database)
         self._replies = KeptReplies(str(self._database.path), max_reply_bytes)
 
     @classmethod

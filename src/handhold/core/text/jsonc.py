@@ -6,7 +6,7 @@ so that it can be undone exactly. The result is parsed again: unless it says wha
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,23 +51,65 @@ def parse_jsonc(text: str) -> Any:
     return parse_json(plain, depth=0).value if plain.strip() else {}
 
 
-def put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
+def put(text: str, path: Sequence[str], new: Any) -> list[TextEdit]:
     """The edits that make `new` the member at `path`. Raise BadJson if there is no place for it."""
-    expected = {**parse_object(text)}
-    expected[path[0]] = {**get_object(expected, path[0]), path[1]: new}
-    edits = _plan_put(text, path, new)
-    return verify_edits(text, edits, expected)
+    return verify_edits(text, _plan_put(text, path, new), _with_member(parse_object(text), path, lambda _: new))
 
 
-def remove(text: str, path: tuple[str, str]) -> list[TextEdit]:
-    """The edits that remove the member at `path`; none if it does not exist."""
-    expected = {**parse_object(text)}
-    inner = {**get_object(expected, path[0])}
-    if path[1] not in inner:
+def append(text: str, path: Sequence[str], item: Any) -> list[TextEdit]:
+    """The edits that add `item` to the array at `path`; none if it is there."""
+    items = get_member(text, path, default=[])
+    if not isinstance(items, list):
+        raise BadJson(f"{path[-1]} is not an array", 1)
+    if item in items:
         return []
-    del inner[path[1]]
-    expected[path[0]] = inner
-    return verify_edits(text, _plan_removal(text, path), expected)
+    expected = _with_member(parse_object(text), path, lambda old: [*(old or []), item])
+    return verify_edits(text, _plan_put(text, path, [item], appends=True), expected)
+
+
+def remove(text: str, path: Sequence[str]) -> list[TextEdit]:
+    """The edits that remove the member at `path`; none if it does not exist."""
+    expected = parse_object(text)
+    parent = get_member(text, path[:-1], default={})
+    if not isinstance(parent, dict):
+        raise BadJson(f"{path[-2]} is not an object", 1)
+    if path[-1] not in parent:
+        return []
+    node = _find_node(text, path[:-1])
+    _find_unique(node, path[-1])
+    at = next(n for n, part in enumerate(node.children) if part.name == path[-1])
+    return verify_edits(text, _plan_removal(text, node, at), _without_member(expected, path))
+
+
+def remove_item(text: str, path: Sequence[str], item: Any) -> list[TextEdit]:
+    """The edits that remove an item of the array at `path`; none if it is not there."""
+    items = get_member(text, path)
+    if not isinstance(items, list) or item not in items:
+        return []
+    at = items.index(item)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    expected = _with_member(parse_object(text), path, lambda old: [*old[:at], *old[at + 1 :]])
+    return verify_edits(text, _plan_removal(text, _find_node(text, path), at), expected)
+
+
+def get_member(text: str, path: Sequence[str], default: Any = None) -> Any:
+    """The value at `path`."""
+    outer = parse_object(text)
+    for name in path[:-1]:
+        outer = get_object(outer, name)
+    return outer.get(path[-1], default) if path else outer
+
+
+def _with_member(outer: dict[str, Any], path: Sequence[str], change: Callable[[Any], Any]) -> dict[str, Any]:
+    name, *inner = path
+    old = outer.get(name)
+    return {**outer, name: _with_member(get_object(outer, name), inner, change) if inner else change(old)}
+
+
+def _without_member(outer: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    name, *inner = path
+    if inner:
+        return {**outer, name: _without_member(outer[name], inner)}
+    return {each: value for each, value in outer.items() if each != name}
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -112,23 +154,40 @@ def _blank_out(comment: str) -> str:
 # --- position and style
 
 
-def _plan_put(text: str, path: tuple[str, str], new: Any) -> list[TextEdit]:
+def _plan_put(text: str, path: Sequence[str], new: Any, *, appends: bool = False) -> list[TextEdit]:
+    """With `appends`, `new` is an array whose only item is added to one that exists."""
     plain = to_plain_json(text)
     style = JsonStyle.detect(text, plain)
     if not plain.strip():
         at = len(text.rstrip())
         begin = style.newline if text[:at].strip("\ufeff") else ""
-        return [TextEdit(at, "", begin + style.format({path[0]: {path[1]: new}}, "") + style.newline)]
-    root = parse_json(plain, depth=3)
-    outer = _find_unique(root, path[0])
-    if outer is None:
-        return _plan_insertion(text, root, path[0], {path[1]: new}, style)
-    inner = _find_unique(outer.node, path[1])
-    if inner is None:
-        return _plan_insertion(text, outer.node, path[1], new, style)
-    indent = _read_indent(text, inner.start)
-    old = text[inner.node.start : inner.node.end]
-    return [TextEdit(inner.node.start, old, style.format(new, indent))] if inner.node.value != new else []
+        return [TextEdit(at, "", begin + style.format(_nest(path, new), "") + style.newline)]
+    node = parse_json(plain, depth=len(path) + 1)
+    start = node.start
+    for depth, name in enumerate(path, 1):
+        child = _find_unique(node, name)
+        if child is None:
+            return _plan_insertion(text, node, name, _nest(path[depth:], new), style)
+        start, node = child.start, child.node
+    if appends:
+        return _plan_insertion(text, node, None, new[0], style)
+    old = text[node.start : node.end]
+    return [TextEdit(node.start, old, style.format(new, _read_indent(text, start)))] if node.value != new else []
+
+
+def _nest(path: Sequence[str], new: Any) -> Any:
+    for name in reversed(path):
+        new = {name: new}
+    return new
+
+
+def _find_node(text: str, path: Sequence[str]) -> JsonNode:
+    node = parse_json(to_plain_json(text), depth=len(path) + 1)
+    for name in path:
+        child = _find_unique(node, name)
+        assert child is not None
+        node = child.node
+    return node
 
 
 def _find_unique(node: JsonNode, name: str) -> JsonChild | None:
@@ -138,18 +197,18 @@ def _find_unique(node: JsonNode, name: str) -> JsonChild | None:
     return node.find_child(name)
 
 
-def _plan_insertion(text: str, parent: JsonNode, name: str, new: Any, style: "JsonStyle") -> list[TextEdit]:
-    """Insert after the last member, on a new line unless all members are on one line."""
+def _plan_insertion(text: str, parent: JsonNode, name: str | None, new: Any, style: "JsonStyle") -> list[TextEdit]:
+    """Insert after the last member or item, on a new line unless all are on one line."""
     closer = parent.end - 1
     body = text[parent.start + 1 : closer]
     at = parent.start + 1 + len(body.rstrip())  # after a trailing comment, if there is one
     tail = text[at:closer]
     outside = _read_indent(text, parent.start)
     indent = _read_indent(text, parent.children[-1].start) if parent.children else outside + style.indent_unit
-    key = json.dumps(name, ensure_ascii=False)
+    key = "" if name is None else json.dumps(name, ensure_ascii=False) + ": "
     if parent.children and "\n" not in body:
-        return [TextEdit(parent.children[-1].node.end, "", f", {key}: {json.dumps(new, ensure_ascii=False)}")]
-    member = f"{style.newline}{indent}{key}: {style.format(new, indent)}"
+        return [TextEdit(parent.children[-1].node.end, "", f", {key}{json.dumps(new, ensure_ascii=False)}")]
+    member = f"{style.newline}{indent}{key}{style.format(new, indent)}"
     end = "" if "\n" in tail else style.newline + outside
     if not parent.children:
         return [TextEdit(at, "", member + end)]
@@ -168,14 +227,12 @@ def _find_comma(text: str, start: int, end: int) -> int | None:
     return at if at != -1 else None
 
 
-def _plan_removal(text: str, path: tuple[str, str]) -> list[TextEdit]:
-    outer = _find_unique(parse_json(to_plain_json(text), depth=3), path[0])
-    assert outer is not None
-    _find_unique(outer.node, path[1])
-    members = outer.node.children
-    at = next(n for n, part in enumerate(members) if part.name == path[1])
+def _plan_removal(text: str, parent: JsonNode, at: int) -> list[TextEdit]:
+    members = parent.children
     member = members[at]
-    closer = outer.node.end - 1
+    closer = parent.end - 1
+    if len(members) == 1 and not (text[parent.start + 1 : member.start] + text[member.node.end : closer]).strip():
+        return [TextEdit(parent.start + 1, text[parent.start + 1 : closer], "")]
     following = _find_comma(text, member.node.end, members[at + 1].start if at + 1 < len(members) else closer)
     start = _find_removal_start(text, member, member.node.end if following is None else following + 1)
     if following is not None:

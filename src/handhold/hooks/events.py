@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from handhold.core.ports.recording import Window
 from handhold.core.text.patch import ADD, DELETE, MOVE, UPDATE
 
-Action = Literal["begin", "end", "sweep", "turn"]
+Action = Literal["start", "begin", "end", "sweep", "turn"]
 HEADERS = (ADD, DELETE, UPDATE, MOVE)  # of a patch: what follows is a path
 
 
@@ -25,6 +25,11 @@ class HookDialect:
     shells: frozenset[str]
     edits: Mapping[str, str] = field(default_factory=dict[str, str])  # the argument that names the file
     patches: Mapping[str, str] = field(default_factory=dict[str, str])  # the argument that has a patch
+    ours: str = ""  # what the names of MCP tools begin with, if only events of these tell that a turn began
+
+    @property
+    def tools(self) -> list[str]:
+        return sorted({*self.shells, *self.edits, *self.patches})
 
 
 @dataclass(frozen=True)
@@ -33,37 +38,40 @@ class HookEvent:
     session: str
     folder: str  # the client's working directory
     window: Window | None = None  # of a beginning; of an end only its session and id count
+    prompt: str = ""  # the id of what the person asked for, if the client has one: it names the turn
 
 
-_CLAUDE_EVENTS: Mapping[str, Action] = {
-    "PreToolUse": "begin",
-    "PostToolUse": "end",
-    "PostToolUseFailure": "end",
-    "SessionStart": "sweep",
+_TOOL_EVENTS: Mapping[str, Action] = {"PreToolUse": "begin", "PostToolUse": "end"}
+_FAILURE: Mapping[str, Action] = {"PostToolUseFailure": "end"}
+_TURN_EVENTS: Mapping[str, Action] = {
+    "SessionStart": "start",
     "UserPromptSubmit": "turn",
     "Stop": "sweep",
-    "Interrupt": "sweep",
     "SessionEnd": "sweep",
 }
 HOOK_DIALECTS: Mapping[str, HookDialect] = {
     "claude-code": HookDialect(
-        _CLAUDE_EVENTS,
+        {**_TOOL_EVENTS, **_FAILURE, **_TURN_EVENTS},
         frozenset({"Bash", "PowerShell"}),
         {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"},
     ),
     "codex": HookDialect(
-        _CLAUDE_EVENTS, frozenset({"Bash", "exec_command", "shell", "local_shell"}), patches={"apply_patch": "input"}
+        {**_TOOL_EVENTS, **_TURN_EVENTS, "Interrupt": "sweep"},
+        frozenset({"Bash", "exec_command", "shell", "local_shell"}),
+        patches={"apply_patch": "command"},
     ),
     "qwen-code": HookDialect(
-        _CLAUDE_EVENTS,
+        # Not UserPromptSubmit: with a hook for it, Qwen Code 0.24 forgets which files it has read, and refuses to edit.
+        {**_TOOL_EVENTS, **_FAILURE, "SessionStart": "start", "Stop": "sweep", "SessionEnd": "sweep"},
         frozenset({"run_shell_command", "Shell"}),
         {"edit": "file_path", "replace": "file_path", "write_file": "file_path"},
+        ours="mcp__",
     ),
     "gemini-cli": HookDialect(
         {
             "BeforeTool": "begin",
             "AfterTool": "end",
-            "SessionStart": "sweep",
+            "SessionStart": "start",
             "BeforeAgent": "turn",
             "AfterAgent": "sweep",
             "SessionEnd": "sweep",
@@ -72,7 +80,7 @@ HOOK_DIALECTS: Mapping[str, HookDialect] = {
         {"replace": "file_path", "write_file": "file_path"},
     ),
     "opencode": HookDialect(
-        {"before": "begin", "after": "end", "idle": "sweep", "turn": "turn"},
+        {"before": "begin", "after": "end", "start": "start", "turn": "turn", "idle": "sweep"},
         frozenset({"bash"}),
         {"edit": "filePath", "write": "filePath"},
         {"apply_patch": "patchText"},
@@ -87,19 +95,19 @@ def parse_event(client: str, given: Mapping[str, Any]) -> HookEvent | None:
     session = _text(given, "session_id")
     if action is None or not session:
         return None
-    name, folder = f"{client}:{session}", _text(given, "cwd")
-    if action in ("sweep", "turn"):
-        return HookEvent(action, name, folder)
+    name, folder, prompt = f"{client}:{session}", _text(given, "cwd"), _text(given, "prompt_id")
+    if action not in ("begin", "end"):
+        return HookEvent(action, name, folder, prompt=prompt)
     tool = _text(given, "tool_name")
     arguments = given.get("tool_input")
     arguments = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
     is_known, paths = _find_paths(dialect, tool, arguments)
     if not is_known:
-        return None
+        return HookEvent(action, name, folder, prompt=prompt) if dialect.ours and dialect.ours in tool else None
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
     call_id = _text(given, "tool_use_id") or _derive_id(tool, text)
     window = Window(name, call_id, tool, _text(given, "turn_id"), text, paths)
-    return HookEvent(action, name, folder, window)
+    return HookEvent(action, name, folder, window, prompt)
 
 
 def _find_paths(dialect: HookDialect, tool: str, arguments: Mapping[str, Any]) -> tuple[bool, tuple[str, ...] | None]:

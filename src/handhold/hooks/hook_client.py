@@ -1,0 +1,85 @@
+"""The quick way of `handhold hook`: pass the event to a running server, which does the work in its own process.
+
+A hook runs before and after every call of a client, so this imports as little as it can. Where no server answers, the
+hook does the work itself.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as typing's own, whose import takes time
+if TYPE_CHECKING:
+    from socket import socket
+    from typing import Any
+
+SOCKET_FILE = "hooks.sock"  # in the folder that has the states of all workspaces
+ANSWER_SECONDS = 25.0
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+_read: list[bytes] = []  # standard input, which can be read only once
+
+
+def read_event() -> bytes:
+    if not _read:
+        _read.append(sys.stdin.buffer.read(MAX_EVENT_BYTES))
+    return _read.pop()
+
+
+def pass_on(words: list[str]) -> int | None:
+    """The exit status of `handhold hook WORDS`; None if no server answers or the words need a closer look."""
+    client, *flags = words or [""]
+    if not client or client.startswith("-") or flags not in ([], ["--strict"]):
+        return None
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        if not _connect(server):
+            return None
+        event = read_event()
+        _read.append(event)
+        try:
+            answer = _ask(server, client, event, is_strict=bool(flags))
+        except OSError:  # it was killed, or is too busy
+            return None
+    if answer is None:
+        return None
+    sys.stdout.write(answer["output"] + "\n" if answer["output"] else "")
+    sys.stderr.write(answer["errors"] + "\n" if answer["errors"] else "")
+    return answer["status"]
+
+
+def socket_folder() -> str:
+    """As `default_state_root`, without its imports."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    base = home if os.path.isabs(home) else os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "handhold")
+
+
+def _connect(server: "socket") -> bool:
+    """Through the folder's descriptor: the path of a socket must be short."""
+    try:
+        folder = os.open(socket_folder(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        server.settimeout(ANSWER_SECONDS)
+        server.connect(f"/proc/self/fd/{folder}/{SOCKET_FILE}")
+    except OSError:
+        return False
+    finally:
+        os.close(folder)
+    return True
+
+
+def _ask(server: "socket", client: str, event: bytes, *, is_strict: bool) -> "dict[str, Any] | None":
+    import json
+
+    from handhold.hooks.client_process import find_client_process
+
+    head = json.dumps({"client": client, "process": find_client_process(), "folder": os.getcwd(), "strict": is_strict})
+    server.sendall(head.encode() + b"\n" + event)
+    server.shutdown(1)  # SHUT_WR: that was all
+    answer = b""
+    while data := server.recv(65536):
+        answer += data
+    return json.loads(answer) if answer.endswith(b"}") else None

@@ -1,0 +1,89 @@
+"""An event of a client, carried out: a window begins or ends, a turn begins, or what changed in between is recorded."""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from handhold.core.errors import BadPath, OutsideWorkspace, ToolError
+from handhold.hooks.events import HookEvent, parse_event
+from handhold.logs import log_swallowed
+from handhold.snapshots import find_recorded_root
+from handhold.toolbox import Toolbox
+
+EXIT_BLOCKED = 2  # what clients take for a refusal
+MESSAGE_KEY = "systemMessage"  # by which they show a person something
+
+
+class HookAnswer(NamedTuple):
+    """What the hook prints, and its exit status."""
+
+    output: str = "{}"
+    errors: str = ""
+    status: int = 0
+
+
+class HookRequest(NamedTuple):
+    """An event as a hook gets it: JSON. `process` is the client's, `folder` where the hook runs."""
+
+    client: str
+    event: bytes
+    process: str
+    folder: str
+    is_strict: bool = False
+
+
+def answer_event(request: HookRequest, state: Path | None) -> HookAnswer:
+    """Record an event. Never raises: a hook must not stand in the client's way, unless it is strict."""
+    try:
+        event = parse_event(request.client, _parse_object(request.event))
+        if event is not None:
+            record_event(replace(event, folder=event.folder or request.folder), request.process, state)
+    except (ToolError, OSError, ValueError) as error:
+        log_swallowed()
+        reason = f"{error.code}: {error}" if isinstance(error, ToolError) else str(error)
+        message = f"handhold: this is not recorded: {reason}"
+        if request.is_strict:
+            return HookAnswer("", message, EXIT_BLOCKED)
+        return HookAnswer(json.dumps({MESSAGE_KEY: message}))
+    return HookAnswer()
+
+
+def record_event(event: HookEvent, process: str, state: Path | None) -> None:
+    root = find_recorded_root(Path(event.folder), state)
+    with Toolbox.open(root, state=state, session=event.session) as box:
+        snapshots, window = box.snapshots, event.window
+        if event.action != "end":
+            is_active = None if event.action == "start" else event.action in ("turn", "begin")
+            is_new = snapshots.note_client(event.session, process, event.prompt, is_active=is_active)
+            is_new = bool(is_active) and (is_new or (event.action == "turn" and not event.prompt))
+            if is_new or event.action != "begin":
+                snapshots.sweep(event.session, next_turn=is_new)
+        if event.action == "start":
+            snapshots.start()
+        if window is None:
+            return
+        if event.action == "end":
+            snapshots.end(event.session, window.call_id)
+        elif window.paths is None:
+            snapshots.begin(window)
+        elif paths := find_inside(box, window.paths, event.folder):
+            snapshots.begin(replace(window, paths=paths))
+
+
+def find_inside(box: Toolbox, paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    """Those of these paths that are in the workspace; others are not recorded."""
+    found: list[str] = []
+    for path in paths:
+        with suppress(OutsideWorkspace, BadPath):
+            found.append(box.files.resolve(os.path.join(folder, path)))
+    return tuple(found)
+
+
+def _parse_object(text: bytes) -> dict[str, Any]:
+    given = json.loads(text)
+    if not isinstance(given, dict):
+        raise ValueError("the event is not a JSON object")
+    return given  # pyright: ignore[reportUnknownVariableType]
