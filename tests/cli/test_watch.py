@@ -113,7 +113,7 @@ program: program.c
 page:
 \t@echo page >&2; mkdir -p site/empty && echo page > site/page && ln -s page site/index
 slow:
-\t@touch begun; sleep 30
+\t@perl -e 'open my $$file, ">", "begun"; sleep 30'
 broken:
 \techo half > half; exit 4
 """

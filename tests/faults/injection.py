@@ -36,12 +36,16 @@ def outcome_of(files: Workspace, store: SqliteStore, seq: int, changes: Sequence
         with files.transaction(changes) as transaction:
             store.record_intent(seq, transaction.id, transaction.files, decision=CallDecision("allowed"))
             transaction.apply()
-            store.record_outcome(seq, Outcome("success", None, 0.0, None), durable=True)
+            try:
+                store.record_outcome(seq, Outcome("success", None, 0.0, None), durable=True)
+            except BaseException:
+                transaction.roll_back()
+                raise
             try:
                 transaction.clean_up()
+                store.mark_cleaned_up(seq)
             except ToolError:
                 return "success"  # the next start cleans up what is left
-            store.mark_cleaned_up(seq)
     except RollbackIncomplete:
         return "UNFINISHED"
     except ToolError as error:

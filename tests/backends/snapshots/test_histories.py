@@ -169,6 +169,7 @@ ACTS = {
 
 
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+@pytest.mark.timeout(scaled(60, 900))
 @pytest.mark.parametrize("name", ACTS)
 def test_c94_a_kill_at_any_system_call_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr(copies, "UNKNOWN_SECONDS", -1)  # copies of a killed process need not be old to be removed

@@ -40,6 +40,9 @@ class Manifest(NamedTuple):
     allocated: int  # bytes on disk, in total
 
 
+UNREAD = "unread "  # the beginning of a placeholder
+
+
 class EntryState(NamedTuple):
     """What exists under a name."""
 
@@ -166,7 +169,11 @@ def _hash_content(fd: int, size: int) -> str:
 
 def placeholder_hash(status: os.stat_result) -> str:
     """A substitute for a file's hash, never equal to one."""
-    return f"unread {status.st_size} {status.st_mtime_ns}"
+    return f"{UNREAD}{status.st_size} {status.st_mtime_ns}"
+
+
+def is_placeholder(hash: str) -> bool:
+    return hash.startswith(UNREAD)
 
 
 def _hash_file_at(name: str, dir_fd: int | None, status: os.stat_result) -> tuple[str, int]:

@@ -313,10 +313,15 @@ class TreeScan:
                 return None
         finally:
             os.close(fd)
-        if before.size != status.st_size or INDEX_PATH.fullmatch(os.fsdecode(b"/" + join_path(path, listed.name))):
-            self._result.update.removed.append((path, listed.name))  # with its copy, whose stat data is old
-            return before._replace(status=listed.packed, size=status.st_size, copy=None, held=0, why=None)
-        return before._replace(status=listed.packed, is_young=young, is_linked=status.st_nlink > 1)
+        is_index = before.size != status.st_size or INDEX_PATH.fullmatch(
+            os.fsdecode(b"/" + join_path(path, listed.name))
+        )
+        if is_index or status.st_nlink > 1:
+            # With its copy: the stat data in it is old, or another name of the file has another copy by now.
+            self._result.update.removed.append((path, listed.name))
+            entry = before._replace(status=listed.packed, size=status.st_size, is_linked=status.st_nlink > 1)
+            return entry._replace(copy=None, held=0, why=None)
+        return before._replace(status=listed.packed, is_young=young, is_linked=False)
 
     def _is_refreshed_index(self, path: bytes, before: BaselineEntry, fd: int) -> bool:
         """Whether it is a git index in which only stat data changed: every `git status` does that."""

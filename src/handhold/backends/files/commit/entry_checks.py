@@ -7,7 +7,13 @@ from typing import Literal
 
 from handhold.backends.files.commit.directory_metadata import is_before_or_after, open_proc_path_at
 from handhold.backends.files.commit.file_metadata import file_id, fingerprint, lstat_at
-from handhold.backends.files.manifest import other_owner_of, placeholder_hash, read_entry_state
+from handhold.backends.files.manifest import (
+    EntryState,
+    is_placeholder,
+    other_owner_of,
+    placeholder_hash,
+    read_entry_state,
+)
 from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadata, InlineContent, StagedContent
 
 StagedKind = Literal["file", "link", "tree", "other"]
@@ -33,18 +39,27 @@ def is_same_entry(status: os.stat_result | None, expected: StagedContent) -> boo
 
 def has_same_content(directory: int, name: str, expected: StagedContent) -> bool:
     """Whether content and mode are the same, whatever the inode. Reads everything, for a tree as well."""
-    found = read_entry_state(name, dir_fd=directory)
+    return _is_same_state(read_entry_state(name, dir_fd=directory), expected)
+
+
+def _is_same_state(found: EntryState | None, expected: StagedContent) -> bool:
     if found is None or (found.kind, found.hash) != (expected.kind, expected.hash):
         return False
     return expected.kind == "link" or found.mode == expected.mode
 
 
 def is_unchanged(directory: int, name: str, expected: StagedContent) -> bool:
-    """Whether the entry is unchanged; for a tree, with everything in it. Times prove nothing: anybody can set them."""
+    """Whether the entry is unchanged; for a tree, with everything in it. Times prove nothing, for anybody can set them;
+    only of a file that we may not read, they have to do. Raises PermissionError if its folder is closed to us."""
+    status = lstat_at(directory, name)
     try:
-        return has_same_content(directory, name, expected)
+        found = read_entry_state(name, dir_fd=directory)
     except (FileNotFoundError, PermissionError):  # it just disappeared, or is no longer readable
         return False
+    if _is_same_state(found, expected):
+        return True
+    is_unread = found is not None and (is_placeholder(found.hash) or is_placeholder(expected.hash))
+    return is_unread and expected.kind == "file" and is_same_entry(status, expected)
 
 
 def is_intact(directory: int, name: str, expected: StagedContent) -> bool:
