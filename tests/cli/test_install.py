@@ -244,7 +244,7 @@ def test_the_clients_own_tools_are_recorded_by_its_hooks(client: str, options: t
 @pytest.mark.parametrize("meanwhile", [False, True])
 @pytest.mark.parametrize("before", [THEIRS, THEIRS.replace("\n", "\r\n"), "{}", '{"hooks": {}, "x": "MINE"}'])
 def test_what_a_user_changes_meanwhile_stays_and_the_rest_is_as_it_was(client: str, meanwhile: bool, before: str):
-    """R-30: byte for byte, also if other parts of the file were edited after the installation."""
+    """Byte for byte, also if other parts of the file were edited after the installation."""
     name = RECORDED.get(client, "opencode.json")
     file = Path(name)
     file.parent.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -323,3 +324,35 @@ def test_c90_a_file_with_a_name_outside_is_asked_about_and_one_with_two_inside_i
     assert asking.call("edit_file", {"path": "a", "old_string": "one", "new_string": "two"}).status == "success"
     assert len(person.asked) == 1
     assert (tmp_path / "outside").read_text() == "two\n"
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_r30_an_approved_network_question_opens_the_network_for_that_command(tmp_path: Path, answer: bool | None):
+    (tmp_path / "ws").mkdir()
+    asked: list[Question] = []
+
+    def approver(question: Question) -> bool | None:
+        asked.append(question)
+        return answer
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        port = server.getsockname()[1]
+        # The first does not look like the network, so nobody is asked, and it has none.
+        program = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+        hidden = f'python3 -c "{program}" || echo closed'
+        shown = f"curl -s -m 2 http://host.invalid/; {hidden}"
+        with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", approver=approver, policy="edit") as box:
+            first = box.call("bash", {"command": hidden})
+            reply = box.call("bash", {"command": shown})
+            again = box.call("bash", {"command": hidden})
+        assert "closed" in first.text
+        assert "closed" in again.text
+        (question,) = asked
+        assert "approval opens the network" in question.because
+        assert reply.ok is (answer is True)
+        if answer:
+            assert "closed" not in reply.text
+            server.accept()[0].close()
+        with pytest.raises(TimeoutError):
+            server.accept()

@@ -23,12 +23,14 @@ YES, NO = ElicitResult(action="accept", content={"answer": "yes, once"}), Elicit
 class Somebody:
     """Gives every question the same answer, and records the questions."""
 
-    def __init__(self, answer: ElicitResult) -> None:
+    def __init__(self, answer: ElicitResult, thinks: float = 0.4) -> None:
         self.answer = answer
+        self.thinks = thinks if answer.action == "decline" else 0.0
         self.asked: list[Any] = []
 
     async def __call__(self, context: Any, params: Any) -> ElicitResult:
         self.asked.append(params)
+        await asyncio.sleep(self.thinks)
         return self.answer
 
 
@@ -70,7 +72,6 @@ def test_a_command_that_changes_something_is_asked_about_with_what_it_did(shop: 
     "answer",
     [
         NO,
-        ElicitResult(action="cancel"),
         ElicitResult(action="accept", content={"answer": "no"}),
         ElicitResult(action="accept", content={}),
         ElicitResult(action="accept"),
@@ -85,6 +86,24 @@ def test_everything_but_a_plain_yes_is_a_no(shop: Shop, era: str, answer: Elicit
     assert "did not approve" in text_of(refused)
     assert not (shop.root / "new.py").exists()
     assert len(person.asked) == 1
+
+
+@eras
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_r35_an_answer_that_nobody_gave_is_no_refusal_and_waits_for_one(shop: Shop, era: str, action: Any):
+    """Clients that run without a person answer at once."""
+    nobody = Somebody(ElicitResult(action=action), thinks=0.0)
+    [refused] = called(shop, era, nobody, ("write_file", NEW))
+    assert refused.is_error
+    assert "did not approve" not in text_of(refused)
+    assert "handhold approve" in text_of(refused)
+    assert len(nobody.asked) == 1
+    with Toolbox.open(shop.root, state=shop.state, session="s") as box:
+        (pending,) = box.store.list_pending()
+        box.store.answer(pending.hash, "once", by="a person")
+    [done] = called(shop, era, nobody, ("write_file", NEW))
+    assert not done.is_error
+    assert (shop.root / "new.py").exists()
 
 
 @eras

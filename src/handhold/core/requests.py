@@ -229,6 +229,7 @@ class Run:
     preview: bool = False  # run it and report what it would change, but apply nothing
     direct: bool = False  # on the workspace itself, without an overlay: cannot be undone
     first_bytes: int = 0  # show only this many bytes from the beginning; `chars` is then ignored
+    network: bool = False  # with all of it: a person has approved that
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from time import monotonic
 from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
 from handhold.core.facts import SandboxStatus
 from handhold.core.plans import Effects, FileChange
+from handhold.core.policy.modes import connects
 from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.journal import CallDecision
 from handhold.core.ports.policy import CommandAnalysis
@@ -82,7 +83,8 @@ class CommandRunner:
 
     def run(self, context: CallContext, request: Run) -> Reply:
         shell, token = self.shell, context.token
-        decision = self._authorize(context, request, shell.sandbox)
+        decision, opens_network = self._authorize(context, request, shell.sandbox)
+        request = replace(request, network=opens_network)
         if request.background:
             started = run.conclude_job("start", shell.start(request))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
@@ -119,16 +121,18 @@ class CommandRunner:
 
     # --- before it runs
 
-    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> CallDecision:
-        """Decide before it runs. Without an overlay its effects cannot be reviewed, so the command itself is."""
+    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> tuple[CallDecision, bool]:
+        """Decide before it runs, also whether with the network. Without an overlay its effects cannot be reviewed, so
+        the command itself is."""
         direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs an overlay of the workspace, which is not available here")
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network)
         roots = self._session.files.roots if direct else ()
-        return self._authorizer.authorize_command(
+        decision = self._authorizer.authorize_command(
             context.call, request.command, analysis, self._folder, wait=context.token.wait_for, directly=roots
         )
+        return decision, decision.verdict == "approved" and not sandbox.network and connects(analysis)
 
     def analyze(self, command: str, *, contained: bool) -> CommandAnalysis:
         """What a command would do, by its text. It does not run."""

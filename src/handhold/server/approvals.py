@@ -8,6 +8,7 @@ how to approve.
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from handhold.logs import log_swallowed
 from handhold.pipeline.cancellation import CancelToken
 
 MAX_DIFF_LINES = 200  # in addition to the lines that are never truncated
+MIN_READING_SECONDS = 0.3  # no person declines a question faster
 CANCEL_POLL_SECONDS = 0.2  # how often a waiting call checks whether it was cancelled
 APPROVAL_KEY = "approval"  # the only input request of a result
 ANSWER_CHOICES: Mapping[str, Consent] = {
@@ -67,12 +69,12 @@ class ElicitationClient:
         self.loop.call_soon_threadsafe(self.on_waiting)
         schema = build_form(allow_session=bool(question.session), allow_pattern=bool(question.patterns))
         text = "\n".join(format_question(question))
-        related = self.context.request_id
+        related, asked = self.context.request_id, time.time()
         answer = asyncio.run_coroutine_threadsafe(self.context.session.elicit_form(text, schema, related), self.loop)
         try:
             while True:
                 try:
-                    return parse_answer(answer.result(CANCEL_POLL_SECONDS))
+                    return parse_answer(answer.result(CANCEL_POLL_SECONDS), time.time() - asked)
                 except TimeoutError:
                     self.cancel_token.raise_if_cancelled()
         except (MCPError, ValidationError):
@@ -130,8 +132,11 @@ def build_form(*, allow_session: bool, allow_pattern: bool) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
-def parse_answer(answer: ElicitResult) -> Consent:
-    """Anything but an explicit yes means no."""
+def parse_answer(answer: ElicitResult, seconds: float) -> Consent | None:
+    """Anything but an explicit yes means no; None if nobody answered. Clients that run without a person cancel, or
+    decline faster than somebody could have read the question."""
+    if answer.action == "cancel" or (answer.action == "decline" and seconds < MIN_READING_SECONDS):
+        return None
     choice = (answer.content or {}).get("answer") if answer.action == "accept" else None
     return ANSWER_CHOICES.get(str(choice), Consent.NO)
 
@@ -145,18 +150,21 @@ def build_question(approval: PendingApproval, seal: Callable[[str], str]) -> Inp
         message="\n".join(format_question(approval)),
         requested_schema=build_form(allow_session=bool(approval.allows), allow_pattern=bool(approval.patterns)),
     )
-    state = json.dumps({"question": approval.hash, "session": approval.session})
+    state = json.dumps({"question": approval.hash, "session": approval.session, "asked": time.time()})
     return InputRequiredResult(input_requests={APPROVAL_KEY: ElicitRequest(params=params)}, request_state=seal(state))
 
 
-def record_answer(store: Store, question: str, answer: ElicitResult, by: str) -> None:
-    """Record the answer to a pending approval. If it is no longer pending, the call asks again if it must."""
+def record_answer(store: Store, question: str, answer: ElicitResult, by: str, asked: float) -> bool:
+    """Record the answer to a pending approval; False if nobody answered. If it is no longer pending, the call asks
+    again if it must."""
+    choice = parse_answer(answer, time.time() - asked)
+    if choice is None:
+        return False
     try:
         approval = store.get_pending(question)
-        choice = parse_answer(answer)
         if (choice == "session" and not approval.allows) or (choice == "pattern" and not approval.patterns):
             choice = "once"
         store.answer(approval.hash, choice, by=by)
     except ToolError:
         log_swallowed()
-        return
+    return True

@@ -85,6 +85,7 @@ class ToolCallRequest:
     is_new_session: bool = False  # the result must contain the session's handle
     question: str = ""
     answer: ElicitResult | None = None
+    asked: float = 0.0  # when
 
 
 @dataclass
@@ -144,7 +145,8 @@ class CallHandler:
         restored = json.loads(state)
         answer = (params.input_responses or {}).get(approvals.APPROVAL_KEY)
         answer = answer if isinstance(answer, ElicitResult) else None
-        return replace(call, session=restored["session"], question=restored["question"], answer=answer)
+        asked = restored["asked"]
+        return replace(call, session=restored["session"], question=restored["question"], answer=answer, asked=asked)
 
     async def _execute(
         self, context: Context, session: PooledSession, call: ToolCallRequest, catalog: ToolCatalog
@@ -155,19 +157,18 @@ class CallHandler:
 
         def run_call(cancel_token: CancelToken) -> Reply:
             client = approvals.ElicitationClient(context, loop, cancel_token, release)
-            approvals.CURRENT_CLIENT.set(client if approvals.can_elicit(context) else None)
+            can_ask = approvals.can_elicit(context)
             try:
                 with session.use_toolbox() as box:
                     if call.answer:
-                        approvals.record_answer(box.store, call.question, call.answer, client.name)
+                        can_ask &= approvals.record_answer(
+                            box.store, call.question, call.answer, client.name, call.asked
+                        )
+                    approvals.CURRENT_CLIENT.set(client if can_ask else None)
                     reply = box.call(
                         call.tool, call.arguments, call_id=call.call_id, turn=call.turn, cancel_token=cancel_token
                     )
-                    if (
-                        client.needs_retry
-                        and approvals.can_elicit(context)
-                        and (approval_id := reply.data.get("approval"))
-                    ):
+                    if client.needs_retry and can_ask and (approval_id := reply.data.get("approval")):
                         questions.append(approvals.build_question(box.store.get_pending(approval_id), seal))
                     return fit_reply(reply, box, session.config, is_read_only=kind == "look")
             except (ToolError, OSError) as error:  # the workspace or the state cannot be opened

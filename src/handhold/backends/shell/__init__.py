@@ -337,7 +337,7 @@ class SandboxedShell:
                 tmp=self._folders.tmp,
                 home=self._folders.home,
                 results=str(self._results.folder),
-                network=self._network,
+                network=run.network or self._network,
                 loopback=stack.enter_context(self._use_loopback()),
                 env=state_transfer.env if state_transfer else {},
                 shim=detect_sandbox_support().shim,

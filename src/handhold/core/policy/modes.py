@@ -31,6 +31,11 @@ def is_judged_by_effects(analysis: CommandAnalysis) -> bool:
     return analysis.kind in CLASSES_JUDGED_BY_EFFECTS or seen_later
 
 
+def connects(analysis: CommandAnalysis) -> bool:
+    """Whether a command would use the network, as far as its text shows."""
+    return analysis.kind == "network" or bool(analysis.connects)
+
+
 @dataclass(frozen=True)
 class ModePolicy:
     name: Mode
@@ -70,4 +75,6 @@ class ModePolicy:
         kind, why = analysis.kind, analysis.because
         if kind == "unknown" and analysis.contained:  # only its network access needs approval
             kind, why = "network", analysis.connects
-        return Decision(verdict, f"{why} (classified as {kind}; {because})", self.rule_name)
+        is_closed = verdict is Verdict.ASK and analysis.contained and connects(analysis)
+        opens = "; approval opens the network for it" if is_closed else ""
+        return Decision(verdict, f"{why} (classified as {kind}; {because}{opens})", self.rule_name)
