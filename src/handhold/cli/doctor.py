@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,11 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import click
 
 from handhold.cli import options
+from handhold.cli.doctor_client import ClientDoctorJSON, diagnose_client
 from handhold.cli.leftovers import find_leftovers
 from handhold.cli.leftovers import remove_leftovers as delete_leftovers
+from handhold.cli.programs import find_on_path
 from handhold.cli.terminal import colour_text, get_columns, is_stdout_terminal
 from handhold.core.errors import ToolError
 from handhold.core.text.display_text import escape_invisible
+from handhold.hooks.events import HOOK_DIALECTS
 
 if TYPE_CHECKING:  # the modules that probe the machine are imported late, so that other commands start fast
     from handhold.backends.shell.sandbox_support import SandboxSupport
@@ -83,10 +85,14 @@ class DoctorJSON(TypedDict):
     removed: list[str]
 
 
-JSON_OUTPUT = {"": DoctorJSON}
+JSON_OUTPUT = {"": DoctorJSON, "CLIENT": ClientDoctorJSON}
+WAIT_HELP = "With CLIENT: wait so long for a call that you let the client make, and tell whether it was recorded."
 
 
 @click.command()
+@click.argument("client", required=False, type=click.Choice(list(HOOK_DIALECTS)))
+@click.option("--wait", type=float, default=0.0, metavar="SECONDS", help=WAIT_HELP)
+@options.state
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -100,12 +106,24 @@ JSON_OUTPUT = {"": DoctorJSON}
 )
 @options.as_json
 @options.report_errors
-def doctor(root: Path, remove_leftovers: bool, as_json: bool) -> int:  # noqa: FBT001
+def doctor(
+    client: str | None,
+    wait: float,
+    state: Path | None,
+    root: Path,
+    remove_leftovers: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> int:
     """Check how commands are sandboxed on this machine, what is missing, and what to install.
 
     Also reports settings that are ignored or unreadable, and empty folders that an earlier version may have left in the
     workspace. The exit status is 1 if commands cannot be sandboxed or cannot run.
+
+    With CLIENT, check instead whether what its own tools change in the current directory is recorded. The exit status
+    is 1 if nothing has been.
     """
+    if client:
+        return diagnose_client(client, state, wait, as_json=as_json)
     from handhold.backends.settings import find_warnings
     from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
@@ -256,14 +274,6 @@ def check_search_confinement(root: str) -> CheckResult:
 def classify_undo(support: "SandboxSupport", findings: list[CheckResult]) -> str:
     has_overlay = any(finding.what == "overlay" and finding.holds for finding in findings)
     return "all" if support.bubblewrap and support.bubblewrap.overlay and has_overlay else "file tools only"
-
-
-def find_on_path(program: str) -> str:
-    """The path of a program, or "". Also searches the interpreter's folder, where extras install programs."""
-    own_folder = os.path.dirname(sys.executable)
-    folders = [*os.environ.get("PATH", os.defpath).split(":"), own_folder]
-    paths = [os.path.join(folder, program) for folder in folders if folder]
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
 # --- output

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import click
 
 from handhold.cli import options
-from handhold.cli.doctor import find_on_path
+from handhold.cli.programs import find_on_path
 from handhold.cli.terminal import colour_text
 from handhold.core.change_diff import shorten_path
 from handhold.core.choices import Mode

@@ -164,7 +164,7 @@ def install(
 
 def get_program(*, is_project: bool) -> str:
     """The bare name in a shared project file; the full path in a user file, as the client may have another PATH."""
-    from handhold.cli.doctor import find_on_path
+    from handhold.cli.programs import find_on_path
 
     return "handhold" if is_project else find_on_path("handhold") or "handhold"
 

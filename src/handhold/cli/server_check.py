@@ -8,7 +8,7 @@ from threading import Timer
 from typing import Any, cast
 
 from handhold.cli.clients import WORKSPACE_VARIABLE
-from handhold.cli.doctor import find_on_path
+from handhold.cli.programs import find_on_path
 
 WAIT_SECONDS = 30
 LIST_ID = 2

@@ -69,6 +69,17 @@ class SqliteWindows:
             ).fetchall()
         return [_decode(*row[:7], paths=row[7], process=row[8], is_partial=row[9]) for row in rows]
 
+    def find_newest(self, session_prefix: str) -> OpenWindow | None:
+        """The newest window that has ended, of sessions whose names begin so."""
+        first, last = to_bytes(session_prefix), to_bytes(session_prefix) + b"\xff"
+        with self._database.read_transaction() as connection:
+            row = connection.execute(
+                "SELECT id, together, session, call_id, tool, turn, input, paths, process, is_partial FROM windows"
+                " WHERE root = ? AND NOT is_open AND session > ? AND session < ? ORDER BY id DESC LIMIT 1",
+                (self._root, first, last),
+            ).fetchone()
+        return _decode(*row[:7], paths=row[7], process=row[8], is_partial=row[9]) if row else None
+
     def begin_turn(self, session: str) -> None:
         """Later windows of this session belong to a new turn, unless they name one."""
         sql = "INSERT INTO window_turns VALUES (?, 1) ON CONFLICT DO UPDATE SET number = number + 1"

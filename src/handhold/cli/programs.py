@@ -1,0 +1,12 @@
+"""Where a program is."""
+
+import os
+import sys
+
+
+def find_on_path(program: str) -> str:
+    """The path of a program, or "". Also searches the interpreter's folder, where extras install programs."""
+    own_folder = os.path.dirname(sys.executable)
+    folders = [*os.environ.get("PATH", os.defpath).split(":"), own_folder]
+    paths = [os.path.join(folder, program) for folder in folders if folder]
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
