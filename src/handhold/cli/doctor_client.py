@@ -60,18 +60,11 @@ class RecordedCall(NamedTuple):
 
 def diagnose_client(name: str, state: Path | None, wait: float, *, as_json: bool) -> int:
     findings = list(check_configuration(name))
-    before = find_newest_window(name, state)[0]
     if wait and not as_json:
         click.echo("\n".join(format_findings(findings)))
         click.echo(f"\nNow let {CLIENTS[name]().title} run this command in this folder:\n\n    true\n")
         findings = []
-    number, call = before, None
-    until = time.monotonic() + wait
-    while number == before and time.monotonic() < until:
-        time.sleep(POLL_SECONDS)
-        number, call = find_newest_window(name, state)
-    if not wait:
-        call = find_newest_window(name, state)[1]
+    call = find_call(name, state, wait)
     is_recorded = call is not None
     detail = f"{call.tool}, in session {call.session}" if call else "nothing of this client has been recorded here"
     if call and not wait:
@@ -86,6 +79,18 @@ def diagnose_client(name: str, state: Path | None, wait: float, *, as_json: bool
         if hint:
             click.echo(hint if wait else f"{hint} To be sure: handhold doctor {name} --wait 120")
     return 0 if is_recorded else options.EXIT_REFUSED
+
+
+def find_call(client: str, state: Path | None, wait: float) -> RecordedCall | None:
+    """The last call that was recorded; with a time to wait, only one that is made meanwhile."""
+    before, last = find_newest_window(client, state)
+    until = time.monotonic() + wait
+    while time.monotonic() < until:
+        number, call = find_newest_window(client, state)
+        if number != before:
+            return call
+        time.sleep(POLL_SECONDS)
+    return None if wait else last
 
 
 def check_configuration(name: str) -> Iterator[ClientCheck]:
