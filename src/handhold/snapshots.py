@@ -61,10 +61,17 @@ class Snapshots:
         self.resume()
         return recorded
 
-    def end(self, session: str, call_id: str) -> Recorded:
-        """After the call."""
+    def end(self, session: str, call_id: str, *, copies: bool = True) -> Recorded:
+        """After the call. What it changed is copied for the next one; without `copies`, call `copy` soon."""
         with translate_os_errors(self._root.real):
-            return self._finish(self.recorder.end(session, call_id))
+            recorded = self.recorder.end(session, call_id, copies=copies)
+            return self._finish(recorded) if copies else recorded
+
+    def copy(self) -> None:
+        """Copy what was changed, for the next call."""
+        with translate_os_errors(self._root.real):
+            self.recorder.copy_some()
+            self._finish(Recorded())
 
     def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
         """Between calls. Closes the windows of a session that never ended; without a session, all of them.

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -65,11 +64,12 @@ def test_c94_waiting_is_for_a_new_call(project: Path):
     assert handhold("install", "claude-code").returncode == 0
     make_call("claude-code", project, "begin", "end")
     assert handhold("doctor", "claude-code", "--wait", "0.5").returncode == 1
-    later = threading.Timer(1, make_call, ("claude-code", project, "begin", "end"))
-    later.start()
-    start = time.monotonic()
-    done = handhold("doctor", "claude-code", "--wait", "40")
-    later.join()
-    assert done.returncode == 0, done.stdout
-    assert time.monotonic() - start < 30
-    assert "Now let Claude Code run" in done.stdout
+    waiting = subprocess.Popen([HANDHOLD, "doctor", "claude-code", "--wait", "50"], stdout=subprocess.PIPE, text=True)
+    assert waiting.stdout
+    while waiting.stdout.readline() != "    true\n":
+        assert waiting.poll() is None
+    time.sleep(0.5)
+    make_call("claude-code", project, "begin", "end")
+    said = waiting.communicate()[0]
+    assert waiting.returncode == 0, said
+    assert "Bash" in said

@@ -16,7 +16,7 @@ from threading import Thread
 from handhold.backends.state.hook_socket import wait_and_listen
 from handhold.backends.state.state_folder import default_state_root, ensure_private_folder
 from handhold.hooks.hook_client import MAX_EVENT_BYTES, SOCKET_FILE
-from handhold.hooks.recording import HookRequest, answer_event
+from handhold.hooks.recording import HookRequest, answer_event, copy_changed
 from handhold.logs import log_swallowed
 
 MAX_THREADS = 8
@@ -50,8 +50,9 @@ def _handle(connection: socket.socket, state: Path | None) -> None:
             head, _, event = _read_all(connection).partition(b"\n")
             given = json.loads(head)
             request = HookRequest(given["client"], event, given["process"], given["folder"], given["strict"])
-            done = answer_event(request, state)
+            done = answer_event(request, state, copies=False)
             connection.sendall(json.dumps(done._asdict()).encode())
+        copy_changed(request, state)
     except (OSError, ValueError, KeyError, TypeError):
         log_swallowed()  # the hook then does the work itself
 

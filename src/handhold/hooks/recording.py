@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from handhold.core.errors import BadPath, OutsideWorkspace, ToolError
 from handhold.hooks.events import HookEvent, parse_event
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, suppress_and_log
 from handhold.snapshots import find_recorded_root
 from handhold.toolbox import Toolbox
 
@@ -35,12 +35,12 @@ class HookRequest(NamedTuple):
     is_strict: bool = False
 
 
-def answer_event(request: HookRequest, state: Path | None) -> HookAnswer:
-    """Record an event. Never raises: a hook must not stand in the client's way, unless it is strict."""
+def answer_event(request: HookRequest, state: Path | None, *, copies: bool = True) -> HookAnswer:
+    """Record an event. Never raises: a hook must not stand in the client's way, unless it is strict. Without `copies`,
+    call `copy_changed` after the client has the answer to the end of a call."""
     try:
-        event = parse_event(request.client, _parse_object(request.event))
-        if event is not None:
-            record_event(replace(event, folder=event.folder or request.folder), request.process, state)
+        if event := read_event(request):
+            record_event(event, request.process, state, copies=copies)
     except (ToolError, OSError, ValueError) as error:
         log_swallowed()
         reason = f"{error.code}: {error}" if isinstance(error, ToolError) else str(error)
@@ -51,7 +51,23 @@ def answer_event(request: HookRequest, state: Path | None) -> HookAnswer:
     return HookAnswer()
 
 
-def record_event(event: HookEvent, process: str, state: Path | None) -> None:
+def read_event(request: HookRequest) -> HookEvent | None:
+    """Raises ValueError if it is no JSON object."""
+    event = parse_event(request.client, _parse_object(request.event))
+    return replace(event, folder=event.folder or request.folder) if event else None
+
+
+def copy_changed(request: HookRequest, state: Path | None) -> None:
+    """After the end of a call: copy what it changed, while the client goes on."""
+    with suppress_and_log(ToolError, OSError, ValueError):
+        event = read_event(request)
+        if event and event.action == "end" and event.window:
+            root = find_recorded_root(Path(event.folder), state)
+            with Toolbox.open(root, state=state, session=event.session) as box:
+                box.snapshots.copy()
+
+
+def record_event(event: HookEvent, process: str, state: Path | None, *, copies: bool) -> None:
     root = find_recorded_root(Path(event.folder), state)
     with Toolbox.open(root, state=state, session=event.session) as box:
         snapshots, window = box.snapshots, event.window
@@ -66,7 +82,7 @@ def record_event(event: HookEvent, process: str, state: Path | None) -> None:
         if window is None:
             return
         if event.action == "end":
-            snapshots.end(event.session, window.call_id)
+            snapshots.end(event.session, window.call_id, copies=copies)
         elif window.paths is None:
             snapshots.begin(window)
         elif paths := find_inside(box, window.paths, event.folder):

@@ -104,8 +104,9 @@ class Recorder:
         self.copy_some()
         return recorded
 
-    def end(self, session: str, call_id: str) -> Recorded:
-        """Call it after the call. Without its beginning, what changed belongs to nobody's call."""
+    def end(self, session: str, call_id: str, *, copies: bool = True) -> Recorded:
+        """Call it after the call. Without its beginning, what changed belongs to nobody's call. Without `copies`, call
+        `copy_some` soon."""
         if any(each.is_partial for each in self._windows.list_open()):
             self.ingest(float("inf"))
         with self._store.exclusive():
@@ -119,7 +120,8 @@ class Recorder:
                 self._relative(path for paths in named if paths for path in paths) if all(named) and named else None
             )
             self._windows.close([each.id for each in ended])
-        self.copy_some()
+        if copies:
+            self.copy_some()
         return recorded
 
     def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
